@@ -1,0 +1,1 @@
+"""Metadata, topics and configs, answered by every process from its watched view."""

@@ -1,0 +1,1 @@
+"""Logs on disk: epoch-fenced segments."""

@@ -1,0 +1,1 @@
+"""Coordination in etcd, over the wire stubs of aetcd."""

@@ -1,0 +1,1 @@
+"""The machine itself: clock, disk; and in-process fillings."""

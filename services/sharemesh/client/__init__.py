@@ -1,0 +1,1 @@
+"""What applications import: consumer, producer, admin client."""

@@ -1,0 +1,1 @@
+"""Domain words to bytes and back: state records, record batches, log segments."""

@@ -1,0 +1,1 @@
+"""Placement of topic-partitions on leaders."""

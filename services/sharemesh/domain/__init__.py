@@ -1,0 +1,1 @@
+"""The rules of KIP-932: no clock, I/O, randomness or asyncio."""

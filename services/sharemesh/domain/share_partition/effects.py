@@ -1,0 +1,117 @@
+"""What a share partition asks its shell to do, to be carried out in the order returned."""
+
+from dataclasses import dataclass
+
+from sharemesh.domain.delivery_state import Cause
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import MemberId
+from sharemesh.domain.state_batch import StateBatch
+
+
+@dataclass(frozen=True, slots=True)
+class ReadState:
+    """Read the durable state with this leader epoch, then send ``StateRead`` (spec INI-2)."""
+
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveStartOffset:
+    """Look up the offset that ``share.auto.offset.reset`` means, then send the answer (INI-4)."""
+
+    auto_offset_reset: str
+
+
+@dataclass(frozen=True, slots=True)
+class Initialized:
+    """Initialization ended; ``error`` is NONE or what the client sees (spec INI-13, PER-8)."""
+
+    error: ErrorCode
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteState:
+    """Make these batches durable, then send ``StateWritten`` (spec PER-1, PER-2)."""
+
+    write_id: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...]
+    cause: Cause
+    member_id: MemberId
+
+
+@dataclass(frozen=True, slots=True)
+class AcquiredRange:
+    """Offsets that one member now holds, all delivered for the same time."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acquired:
+    """Answer to ``Acquire``; no ranges means nothing could be acquired.
+
+    ``count`` is offsets acquired before aborted ones were cut out (spec ACQ-21).
+    """
+
+    request_id: int
+    ranges: tuple[AcquiredRange, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Final answer to ``Acknowledge`` or ``ReleaseMember``."""
+
+    request_id: int
+    error: ErrorCode
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LocksExpired:
+    """That many records lost their acquisition lock (spec LK-10)."""
+
+    record_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Send a ``Tick`` at this monotonic time; replaces the wake-up asked for before.
+
+    Only the earliest deadline is asked for; ``None`` means no lock is running.
+    """
+
+    deadline_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WakeWaiters:
+    """Waiting fetches on this share partition should try again (spec DF-5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The machine is FENCED or FAILED: forget it; the next fetch makes a new one (PER-9)."""
+
+    error: ErrorCode
+
+
+Effect = (
+    ReadState
+    | ResolveStartOffset
+    | Initialized
+    | WriteState
+    | Acquired
+    | Answered
+    | LocksExpired
+    | WakeAt
+    | WakeWaiters
+    | Dropped
+)

@@ -1,0 +1,157 @@
+"""What can happen to a share partition: the only arguments of ``SharePartition.step``.
+
+Offsets are inclusive at both ends. ``request_id`` is chosen by the shell, unique within one
+machine, and comes back in the effect that answers.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from sharemesh.domain.delivery_state import AcknowledgeType
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.group_config import GroupConfig, IsolationLevel
+from sharemesh.domain.ids import MemberId
+from sharemesh.domain.state_batch import StateBatch
+
+
+class AcquireMode(IntEnum):
+    """``share.acquire.mode`` (spec ACQ-8..20)."""
+
+    BATCH_OPTIMIZED = 0
+    RECORD_LIMIT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogBatch:
+    """The header of one record batch that was read from the log, nothing of its records."""
+
+    base_offset: int
+    last_offset: int
+    producer_id: int = -1
+    is_transactional: bool = False
+    is_control: bool = False
+    is_abort_marker: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """From the aborted index: this producer's records from ``first_offset`` on (spec ISO-2)."""
+
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Initialize:
+    """Somebody needs the share partition: EMPTY goes to INITIALIZING (spec INI-3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateRead:
+    """The share coordinator answered the read (spec INI-4..13)."""
+
+    error: ErrorCode
+    state_epoch: int = 0
+    start_offset: int = -1
+    batches: tuple[StateBatch, ...] = ()
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StartOffsetResolved:
+    """The log answered ``ResolveStartOffset`` (spec INI-4); an error fails the partition."""
+
+    start_offset: int
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire:
+    """A member takes records out of what was read at ``fetch_offset`` (spec section 6)."""
+
+    request_id: int
+    member_id: MemberId
+    mode: AcquireMode
+    batch_size: int
+    max_fetch_records: int
+    fetch_offset: int
+    log_batches: tuple[LogBatch, ...]
+    isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    aborted: tuple[AbortedTransaction, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgementBatch:
+    """One type for the whole range, or one type per offset (spec ACK-1).
+
+    Types are plain ints: an unknown one is refused by the machine (spec ACK-3).
+    """
+
+    first_offset: int
+    last_offset: int
+    types: tuple[AcknowledgeType | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """A member says what became of records it holds; all or nothing (spec section 7)."""
+
+    request_id: int
+    member_id: MemberId
+    batches: tuple[AcknowledgementBatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseMember:
+    """The member's session ended: all that it holds is released (spec section 8)."""
+
+    request_id: int
+    member_id: MemberId
+
+
+@dataclass(frozen=True, slots=True)
+class LogStartMoved:
+    """The log now starts at ``log_start_offset`` (spec OFF-17..22)."""
+
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateWritten:
+    """The share coordinator answered a ``WriteState`` (spec ACK-18, ACK-19, LK-6)."""
+
+    write_id: int
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed; locks may have expired (spec section 9)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """The group's settings changed; they hold from now on (spec RS-8, LK-1, ISO-5)."""
+
+    config: GroupConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Leadership is gone or the state moved on: nothing is granted any more (PER-9)."""
+
+
+Event = (
+    Initialize
+    | StateRead
+    | StartOffsetResolved
+    | Acquire
+    | Acknowledge
+    | ReleaseMember
+    | LogStartMoved
+    | StateWritten
+    | Tick
+    | Configure
+    | Fence
+)

@@ -1,0 +1,1 @@
+"""Share sessions (spec section 12)."""

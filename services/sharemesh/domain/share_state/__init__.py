@@ -1,0 +1,1 @@
+"""Durable state of share partitions: records, fold, fencing."""

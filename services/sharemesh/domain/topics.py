@@ -1,0 +1,1 @@
+"""Topic names, ids and configs."""

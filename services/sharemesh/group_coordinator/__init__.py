@@ -1,0 +1,1 @@
+"""The group coordinator: heartbeats, assignment, share-group administration."""

@@ -1,0 +1,1 @@
+"""Reads and writes share-partition state through the share coordinators (spec PER)."""

@@ -1,0 +1,36 @@
+"""Who may do what (spec section 26)."""
+
+from enum import Enum
+from typing import Protocol
+
+
+class Operation(Enum):
+    """Kafka's operations."""
+
+    READ = "read"
+    WRITE = "write"
+    CREATE = "create"
+    DELETE = "delete"
+    ALTER = "alter"
+    DESCRIBE = "describe"
+    CLUSTER_ACTION = "cluster_action"
+    DESCRIBE_CONFIGS = "describe_configs"
+    ALTER_CONFIGS = "alter_configs"
+
+
+class ResourceType(Enum):
+    """What an operation is on."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    CLUSTER = "cluster"
+
+
+class Authorizer(Protocol):
+    """Answers from memory; the table is watched."""
+
+    def allows(
+        self, principal: str, operation: Operation, resource: ResourceType, name: str
+    ) -> bool:
+        """Return whether the principal may do this on the named resource."""
+        ...

@@ -1,0 +1,167 @@
+"""What a service knows of the cluster, and what the cluster's bookkeeping asks of a service."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from sharemesh.domain.group_config import GroupConfig
+from sharemesh.domain.ids import GroupId, NodeId, SharePartitionKey, TopicId, TopicPartition
+
+
+class Role(StrEnum):
+    """What a process does."""
+
+    GROUP_COORDINATOR = "group-coordinator"
+    SHARE_LEADER = "share-leader"
+    SHARE_COORDINATOR = "share-coordinator"
+    CONTROLLER = "controller"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """A registered process; ``host:port`` is the advertised address."""
+
+    node_id: NodeId
+    host: str
+    port: int
+    roles: tuple[Role, ...]
+    rack: str = ""
+    version: str = ""
+    draining: bool = False
+    pid: int = 0
+
+    @property
+    def address(self) -> str:
+        """Where clients and other nodes reach it."""
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """One topic; partitions are numbered from 0."""
+
+    name: str
+    topic_id: TopicId
+    partitions: int
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLeader:
+    """Who holds the claim on a topic-partition now."""
+
+    node: NodeInfo
+    leader_epoch: int
+
+
+class ClusterView(Protocol):
+    """The watched view: plain reads of memory, perhaps a little old."""
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's name, as in etcd and in the data directory."""
+        ...
+
+    def nodes(self) -> tuple[NodeInfo, ...]:
+        """Return live nodes, by node id."""
+        ...
+
+    def topics(self) -> tuple[TopicInfo, ...]:
+        """Return topics, by name."""
+        ...
+
+    def topic(self, topic_id: TopicId) -> TopicInfo | None:
+        """Return a topic by id."""
+        ...
+
+    def topic_named(self, name: str) -> TopicInfo | None:
+        """Return a topic by name."""
+        ...
+
+    def leader(self, partition: TopicPartition) -> PartitionLeader | None:
+        """Return who leads a topic-partition, or None between leaders."""
+        ...
+
+    def group_shard(self, group_id: GroupId) -> int:
+        """Return the group-coordinator shard of a group."""
+        ...
+
+    def share_shard(self, key: SharePartitionKey) -> int:
+        """Return the share-coordinator shard of a share partition (spec SC-1, SC-2)."""
+        ...
+
+    def group_coordinator(self, shard: int) -> NodeInfo | None:
+        """Return who leads a group shard, or None between leaders."""
+        ...
+
+    def share_coordinator(self, shard: int) -> NodeInfo | None:
+        """Return who leads a state shard, or None between leaders."""
+        ...
+
+    def controller(self) -> NodeInfo | None:
+        """Return the elected controller."""
+        ...
+
+    def group_config(self, group_id: GroupId) -> GroupConfig:
+        """Return the settings of a group in force now (clamped to the cluster's bounds)."""
+        ...
+
+    def group_config_entries(self, group_id: GroupId) -> Mapping[str, str]:
+        """Return only what was set for this group, by Kafka's name."""
+        ...
+
+    def cluster_configs(self) -> Mapping[str, str]:
+        """Return settings of the cluster that differ from the defaults."""
+        ...
+
+    def share_version(self) -> int:
+        """Return the feature level: 0 off, 1 on."""
+        ...
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back on the loop after each change; returns what unsubscribes."""
+        ...
+
+    async def wait_for(self, condition: Callable[[], bool], *, timeout_ms: int) -> bool:
+        """Wait until the condition holds after some change; return whether it does."""
+        ...
+
+
+class ShardHost(Protocol):
+    """A coordinator service as the shard elections see it."""
+
+    async def start_shard(self, shard: int, epoch: int) -> None:
+        """Take over the log of a shard and load it; raises if that fails (then it is resigned).
+
+        Called again with a higher epoch after a fence at or above ``epoch`` was found.
+        """
+        ...
+
+    async def stop_shard(self, shard: int) -> None:
+        """Stop serving a shard; returns when nothing of it can be confirmed any more."""
+        ...
+
+    def on_ended(self, callback: Callable[[int], None]) -> None:
+        """Register what is called with the shard when its epoch ended by itself."""
+        ...
+
+
+class PartitionHost(Protocol):
+    """The share leader as the partition claims see it."""
+
+    async def start_partition(self, partition: TopicPartition, leader_epoch: int) -> None:
+        """Take over the record log of a topic-partition; raises if that fails."""
+        ...
+
+    async def stop_partition(self, partition: TopicPartition, *, drain_ms: int = 0) -> None:
+        """Stop leading; with ``drain_ms`` holders may still acknowledge for that long."""
+        ...
+
+    async def delete_partition(self, partition: TopicPartition) -> None:
+        """The topic is gone: stop and free its directories. Repeating it is fine."""
+        ...
+
+    def on_ended(self, callback: Callable[[TopicPartition], None]) -> None:
+        """Register what is called when a partition's epoch ended by itself (fenced, disk)."""
+        ...

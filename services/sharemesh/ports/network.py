@@ -1,0 +1,121 @@
+"""How services are offered and called; gRPC, one process and simulation fill it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Generic, Protocol, TypeVar
+
+from google.protobuf.message import Message
+
+from sharemesh.methods import Method, Request, Response
+
+In = TypeVar("In", bound=Message, covariant=True)
+Out = TypeVar("Out", bound=Message, contravariant=True)
+
+
+class Failure(Enum):
+    """Why a call got no answer from the service itself: what gRPC status is for (DESIGN 7)."""
+
+    UNAVAILABLE = "unavailable"  # could not connect, or the connection was lost
+    DEADLINE_EXCEEDED = "deadline_exceeded"  # may still take effect
+    RESOURCE_EXHAUSTED = "resource_exhausted"  # message too large, or overload
+    UNAUTHENTICATED = "unauthenticated"
+    INVALID_ARGUMENT = "invalid_argument"
+    UNIMPLEMENTED = "unimplemented"
+    CANCELLED = "cancelled"
+    INTERNAL = "internal"
+
+
+class CallFailedError(Exception):
+    """The transport failed; the message names method, address and what to do."""
+
+    def __init__(self, failure: Failure, message: str) -> None:
+        super().__init__(f"{failure.value}: {message}")
+        self.failure = failure
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """Who calls: one per connection and call.
+
+    ``connection`` is equal for calls on one connection where the transport can tell.
+    """
+
+    peer: str
+    principal: str = "User:ANONYMOUS"
+    metadata: tuple[tuple[str, str], ...] = field(default=())
+
+
+class Stream(Protocol, Generic[Out, In]):
+    """One open bidirectional stream: ``send`` what this side says, iterate what the other says.
+
+    Iteration ends when the other side closed in good order and raises ``CallFailedError`` when
+    the connection was lost. ``send`` waits while the transport's buffer is full.
+    """
+
+    async def send(self, message: Out) -> None:
+        """Send one message, waiting for flow control."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[In]: ...
+
+    async def close(self) -> None:
+        """End this side's half (client) or the stream (server). Repeating it is fine."""
+        ...
+
+
+class Caller(Protocol):
+    """The side that asks. ``to`` is ``host:port``."""
+
+    async def call(
+        self,
+        method: Method[Request, Response],
+        request: Request,
+        *,
+        to: str,
+        timeout_ms: int | None = None,
+    ) -> Response:
+        """Return the response of a unary method.
+
+        Raises:
+            CallFailedError: No answer from the service, with the reason.
+        """
+        ...
+
+    async def stream(
+        self, method: Method[Request, Response], *, to: str
+    ) -> Stream[Request, Response]:
+        """Open a bidirectional stream.
+
+        Raises:
+            CallFailedError: The address cannot be reached.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close all connections; open calls fail."""
+        ...
+
+
+class Listener(Protocol):
+    """The side that answers."""
+
+    def offer(
+        self,
+        method: Method[Request, Response],
+        handler: Callable[[Request, CallContext], Awaitable[Response]],
+    ) -> None:
+        """Answer a unary method. ``CallFailedError`` out of the handler becomes the status."""
+        ...
+
+    def offer_stream(
+        self,
+        method: Method[Request, Response],
+        handler: Callable[[Stream[Response, Request], CallContext], Awaitable[None]],
+    ) -> None:
+        """Answer a stream method; the stream ends when the handler returns or raises.
+
+        The handler is cancelled when the connection is lost.
+        """
+        ...

@@ -1,0 +1,143 @@
+"""The partitioned log that holds the records (DESIGN 5): RecordBatch v2 bytes, never decoded."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from sharemesh.domain.ids import TopicPartition
+from sharemesh.domain.record_batch import BatchHeader
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """Where batches landed, once they are committed."""
+
+    base_offset: int
+    last_offset: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """Whole record batches: the bytes, and the header of each."""
+
+    records: bytes
+    headers: tuple[BatchHeader, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTxn:
+    """One entry of the aborted index; ``last_offset`` is that of the abort marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+class PartitionLog(Protocol):
+    """One topic-partition, taken over under one leader epoch.
+
+    Properties are plain reads of memory. All offsets below ``high_watermark`` are durable.
+    """
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of this writer."""
+        ...
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that still counts."""
+        ...
+
+    @property
+    def high_watermark(self) -> int:
+        """The committed end: one past the last confirmed record."""
+        ...
+
+    @property
+    def last_stable_offset(self) -> int:
+        """One past the last record that belongs to no open transaction."""
+        ...
+
+    def on_advance(self, callback: Callable[[], None]) -> None:
+        """Call back on the loop after each move of the high watermark or the log start."""
+        ...
+
+    async def append(self, batches: bytes) -> AppendResult:
+        """Validate, assign offsets, append, and return once committed.
+
+        Batches of a known (producer id, epoch, sequence) are answered with where they landed
+        before. CRC and bounds are checked first; nothing of a refused call is written.
+
+        Raises:
+            RefusedError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, OUT_OF_ORDER_SEQUENCE_NUMBER,
+                INVALID_PRODUCER_EPOCH, INVALID_RECORD, KAFKA_STORAGE_ERROR (disk full).
+            FencedError, LogFailedError: No longer the leader's to write.
+        """
+        ...
+
+    async def append_txn_marker(
+        self, producer_id: int, producer_epoch: int, *, commit: bool
+    ) -> AppendResult:
+        """Append a control batch that ends the open transaction of this producer."""
+        ...
+
+    async def read(
+        self, offset: int, *, max_bytes: int, end_offset: int | None = None
+    ) -> ReadResult:
+        """Return whole batches from the one that holds ``offset`` (or the next one).
+
+        At least one batch, even if larger than ``max_bytes``; none at or past ``end_offset``
+        (default: the high watermark).
+
+        Raises:
+            RefusedError: OFFSET_OUT_OF_RANGE below the log start or past the end;
+                KAFKA_STORAGE_ERROR for corruption, with file, position and offset.
+        """
+        ...
+
+    async def look(self) -> None:
+        """Return if no higher fence exists now (DESIGN 5.2: ticks that only grant locks).
+
+        Raises:
+            FencedError: It does.
+        """
+        ...
+
+    def bytes_between(self, offset: int, end_offset: int) -> int:
+        """Return about how many bytes lie in ``[offset, end_offset)`` (spec DF-3), from memory."""
+        ...
+
+    async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """Return (offset, timestamp) of the first record at or after the time, or None."""
+        ...
+
+    def aborted_between(self, offset: int, end_offset: int) -> tuple[AbortedTxn, ...]:
+        """Return aborted transactions that overlap ``[offset, end_offset)``."""
+        ...
+
+    async def delete_records(self, before_offset: int) -> int:
+        """Move the log start (−1: to the high watermark) and return it, once committed."""
+        ...
+
+    async def close(self) -> None:
+        """Stop writing and release files."""
+        ...
+
+
+class RecordLogs(Protocol):
+    """All topic-partitions of the data directory."""
+
+    async def open(self, partition: TopicPartition, leader_epoch: int) -> PartitionLog:
+        """Take the partition over under ``leader_epoch`` (DESIGN 5.1).
+
+        Raises:
+            FencedError: A fence at or above ``leader_epoch`` exists.
+            CorruptLogError: Committed bytes cannot be read.
+        """
+        ...
+
+    async def delete(self, partition: TopicPartition) -> None:
+        """Free the directories of a deleted topic's partition; repeating it is fine."""
+        ...

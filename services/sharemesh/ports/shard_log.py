@@ -1,0 +1,97 @@
+"""The log of one coordinator shard: share state log and group log (DESIGN 5)."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class FencedError(Exception):
+    """A higher epoch owns this log: nothing of the failed call was confirmed, nor will be."""
+
+
+class LogFailedError(Exception):
+    """The epoch of this log ended: an append or a sync failed. Open it again with a new epoch."""
+
+
+class CorruptLogError(Exception):
+    """Bytes that must be whole are not; the message names file, position and offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One record of a shard log; an absent value is a tombstone of the key."""
+
+    key: bytes
+    value: bytes | None
+    offset: int = -1
+    timestamp_ms: int = 0
+
+
+class ShardLog(Protocol):
+    """An open shard log: its one writer of one epoch."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under which this log was taken over."""
+        ...
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that still counts; what lies below is pruned."""
+        ...
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets."""
+        ...
+
+    @property
+    def committed_end_offset(self) -> int:
+        """Everything below is durable and confirmed."""
+        ...
+
+    def replay(self, from_offset: int | None = None) -> AsyncIterator[Sequence[LogRecord]]:
+        """Yield what is committed, oldest first, in chunks (whole record batches)."""
+        ...
+
+    def append(self, records: Sequence[LogRecord]) -> int:
+        """Queue records as one atomic batch and return the offset of the last one.
+
+        They are not durable yet: wait with ``committed(offset + 1)``. Appends of one tick are
+        synced together (group commit).
+
+        Raises:
+            FencedError, LogFailedError: The log is no longer ours.
+        """
+        ...
+
+    async def committed(self, end_offset: int) -> None:
+        """Return once everything below ``end_offset`` is durable and no higher fence was seen.
+
+        Also for answers that only read: the look happens after this call (DESIGN 5.2).
+
+        Raises:
+            FencedError, LogFailedError: It never will be, by this writer.
+        """
+        ...
+
+    async def delete_before(self, offset: int) -> None:
+        """Move the log start (a committed record first, then files go)."""
+        ...
+
+    async def close(self) -> None:
+        """Stop writing; queued records are committed first if that is still possible."""
+        ...
+
+
+class ShardLogs(Protocol):
+    """All shard logs of one kind; ``name`` is for example ``state`` or ``group``."""
+
+    async def open(self, name: str, shard: int, epoch: int) -> ShardLog:
+        """Take the log over under ``epoch`` (DESIGN 5.1).
+
+        Raises:
+            FencedError: A fence at or above ``epoch`` exists.
+            CorruptLogError: Committed bytes cannot be read.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""gRPC: fills ports.network with channels, servers, deadlines and status."""

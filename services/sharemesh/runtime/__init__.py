@@ -1,0 +1,1 @@
+"""Event-sourced coordinator shards: load, group commit, fencing."""

@@ -1,0 +1,1 @@
+"""Composition roots of processes, and the supervisor of a local cluster."""

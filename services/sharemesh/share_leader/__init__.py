@@ -1,0 +1,1 @@
+"""The share-partition leader: records, share sessions, fetch, acknowledge."""

@@ -1,0 +1,1 @@
+"""Names of spans and metrics, and what records them."""

@@ -1,0 +1,270 @@
+from sharemesh.v1 import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class PartitionStateError(_message.Message):
+    __slots__ = ("partition", "error_code", "error_message")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    error_code: int
+    error_message: str
+    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
+
+class TopicStateErrors(_message.Message):
+    __slots__ = ("topic_id", "partitions")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionStateError]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[PartitionStateError, _Mapping]]] = ...) -> None: ...
+
+class InitializePartitionState(_message.Message):
+    __slots__ = ("partition", "state_epoch", "start_offset")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    STATE_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    state_epoch: int
+    start_offset: int
+    def __init__(self, partition: _Optional[int] = ..., state_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ...) -> None: ...
+
+class InitializeTopicState(_message.Message):
+    __slots__ = ("topic_id", "partitions")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partitions: _containers.RepeatedCompositeFieldContainer[InitializePartitionState]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[InitializePartitionState, _Mapping]]] = ...) -> None: ...
+
+class InitializeShareGroupStateRequest(_message.Message):
+    __slots__ = ("group_id", "topics")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    topics: _containers.RepeatedCompositeFieldContainer[InitializeTopicState]
+    def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[InitializeTopicState, _Mapping]]] = ...) -> None: ...
+
+class InitializeShareGroupStateResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[TopicStateErrors]
+    def __init__(self, results: _Optional[_Iterable[_Union[TopicStateErrors, _Mapping]]] = ...) -> None: ...
+
+class ReadPartitionState(_message.Message):
+    __slots__ = ("partition", "leader_epoch")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    leader_epoch: int
+    def __init__(self, partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+
+class ReadTopicState(_message.Message):
+    __slots__ = ("topic_id", "partitions")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partitions: _containers.RepeatedCompositeFieldContainer[ReadPartitionState]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[ReadPartitionState, _Mapping]]] = ...) -> None: ...
+
+class ReadShareGroupStateRequest(_message.Message):
+    __slots__ = ("group_id", "topics")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    topics: _containers.RepeatedCompositeFieldContainer[ReadTopicState]
+    def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[ReadTopicState, _Mapping]]] = ...) -> None: ...
+
+class ReadPartitionStateResult(_message.Message):
+    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "start_offset", "state_batches")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    STATE_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STATE_BATCHES_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    error_code: int
+    error_message: str
+    state_epoch: int
+    start_offset: int
+    state_batches: _containers.RepeatedCompositeFieldContainer[_common_pb2.StateBatch]
+    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., state_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ...) -> None: ...
+
+class ReadTopicStateResult(_message.Message):
+    __slots__ = ("topic_id", "partitions")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partitions: _containers.RepeatedCompositeFieldContainer[ReadPartitionStateResult]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[ReadPartitionStateResult, _Mapping]]] = ...) -> None: ...
+
+class ReadShareGroupStateResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[ReadTopicStateResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[ReadTopicStateResult, _Mapping]]] = ...) -> None: ...
+
+class WritePartitionState(_message.Message):
+    __slots__ = ("partition", "state_epoch", "leader_epoch", "start_offset", "delivery_complete_count", "state_batches", "cause", "member_id", "trace_id", "span_id")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    STATE_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_COMPLETE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    STATE_BATCHES_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    TRACE_ID_FIELD_NUMBER: _ClassVar[int]
+    SPAN_ID_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    state_batches: _containers.RepeatedCompositeFieldContainer[_common_pb2.StateBatch]
+    cause: int
+    member_id: str
+    trace_id: bytes
+    span_id: bytes
+    def __init__(self, partition: _Optional[int] = ..., state_epoch: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., delivery_complete_count: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ..., cause: _Optional[int] = ..., member_id: _Optional[str] = ..., trace_id: _Optional[bytes] = ..., span_id: _Optional[bytes] = ...) -> None: ...
+
+class WriteTopicState(_message.Message):
+    __slots__ = ("topic_id", "partitions")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partitions: _containers.RepeatedCompositeFieldContainer[WritePartitionState]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[WritePartitionState, _Mapping]]] = ...) -> None: ...
+
+class WriteShareGroupStateRequest(_message.Message):
+    __slots__ = ("group_id", "topics")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    topics: _containers.RepeatedCompositeFieldContainer[WriteTopicState]
+    def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[WriteTopicState, _Mapping]]] = ...) -> None: ...
+
+class WriteShareGroupStateResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[TopicStateErrors]
+    def __init__(self, results: _Optional[_Iterable[_Union[TopicStateErrors, _Mapping]]] = ...) -> None: ...
+
+class DeletePartitionState(_message.Message):
+    __slots__ = ("partition", "state_epoch")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    STATE_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    state_epoch: int
+    def __init__(self, partition: _Optional[int] = ..., state_epoch: _Optional[int] = ...) -> None: ...
+
+class DeleteTopicState(_message.Message):
+    __slots__ = ("topic_id", "partitions")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partitions: _containers.RepeatedCompositeFieldContainer[DeletePartitionState]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[DeletePartitionState, _Mapping]]] = ...) -> None: ...
+
+class DeleteShareGroupStateRequest(_message.Message):
+    __slots__ = ("group_id", "topics")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    topics: _containers.RepeatedCompositeFieldContainer[DeleteTopicState]
+    def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[DeleteTopicState, _Mapping]]] = ...) -> None: ...
+
+class DeleteShareGroupStateResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[TopicStateErrors]
+    def __init__(self, results: _Optional[_Iterable[_Union[TopicStateErrors, _Mapping]]] = ...) -> None: ...
+
+class ReadSummaryPartition(_message.Message):
+    __slots__ = ("partition", "leader_epoch")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    leader_epoch: int
+    def __init__(self, partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+
+class ReadSummaryTopic(_message.Message):
+    __slots__ = ("topic_id", "partitions")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partitions: _containers.RepeatedCompositeFieldContainer[ReadSummaryPartition]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[ReadSummaryPartition, _Mapping]]] = ...) -> None: ...
+
+class ReadShareGroupStateSummaryRequest(_message.Message):
+    __slots__ = ("group_id", "topics")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    topics: _containers.RepeatedCompositeFieldContainer[ReadSummaryTopic]
+    def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[ReadSummaryTopic, _Mapping]]] = ...) -> None: ...
+
+class ReadSummaryPartitionResult(_message.Message):
+    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "leader_epoch", "start_offset", "delivery_complete_count")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    STATE_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_COMPLETE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    error_code: int
+    error_message: str
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., state_epoch: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., delivery_complete_count: _Optional[int] = ...) -> None: ...
+
+class ReadSummaryTopicResult(_message.Message):
+    __slots__ = ("topic_id", "partitions")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partitions: _containers.RepeatedCompositeFieldContainer[ReadSummaryPartitionResult]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[ReadSummaryPartitionResult, _Mapping]]] = ...) -> None: ...
+
+class ReadShareGroupStateSummaryResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[ReadSummaryTopicResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[ReadSummaryTopicResult, _Mapping]]] = ...) -> None: ...
+
+class CommitGenerationRequest(_message.Message):
+    __slots__ = ("shard", "generation_id", "previous_generation_id", "end_offset", "path", "content_hash", "format_version")
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_ID_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_GENERATION_ID_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_HASH_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    shard: int
+    generation_id: str
+    previous_generation_id: str
+    end_offset: int
+    path: str
+    content_hash: bytes
+    format_version: int
+    def __init__(self, shard: _Optional[int] = ..., generation_id: _Optional[str] = ..., previous_generation_id: _Optional[str] = ..., end_offset: _Optional[int] = ..., path: _Optional[str] = ..., content_hash: _Optional[bytes] = ..., format_version: _Optional[int] = ...) -> None: ...
+
+class CommitGenerationResponse(_message.Message):
+    __slots__ = ("error_code", "error_message")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    error_message: str
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,1 @@
+"""The Spark application over the share state log."""
