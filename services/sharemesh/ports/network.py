@@ -9,8 +9,8 @@ from google.protobuf.message import Message
 
 from sharemesh.methods import Method, Request, Response
 
-In = TypeVar("In", bound=Message, covariant=True)
-Out = TypeVar("Out", bound=Message, contravariant=True)
+In_co = TypeVar("In_co", bound=Message, covariant=True)
+Out_contra = TypeVar("Out_contra", bound=Message, contravariant=True)
 
 
 class Failure(Enum):
@@ -47,18 +47,18 @@ class CallContext:
     metadata: tuple[tuple[str, str], ...] = field(default=())
 
 
-class Stream(Protocol, Generic[Out, In]):
+class Stream(Protocol, Generic[Out_contra, In_co]):
     """One open bidirectional stream: ``send`` what this side says, iterate what the other says.
 
     Iteration ends when the other side closed in good order and raises ``CallFailedError`` when
     the connection was lost. ``send`` waits while the transport's buffer is full.
     """
 
-    async def send(self, message: Out) -> None:
+    async def send(self, message: Out_contra) -> None:
         """Send one message, waiting for flow control."""
         ...
 
-    def __aiter__(self) -> AsyncIterator[In]: ...
+    def __aiter__(self) -> AsyncIterator[In_co]: ...
 
     async def close(self) -> None:
         """End this side's half (client) or the stream (server). Repeating it is fine."""
