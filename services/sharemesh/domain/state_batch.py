@@ -1,19 +1,157 @@
-"""Runs of offsets in one delivery state, as they are persisted."""
+"""Runs of offsets in one delivery state, as they are persisted, and how they combine."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
+
+NO_START_OFFSET = -1
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class StateBatch:
     """Offsets ``first_offset..last_offset``, both included (spec SC-21); never ACQUIRED.
 
-    ``cause`` says what brought them there; it takes no part in combining.
+    ``cause`` says what brought them there. It is a note for the audit trail, not state: it takes
+    no part in combining, equality or order.
     """
 
     first_offset: int
     last_offset: int
     delivery_state: DeliveryState
     delivery_count: int
-    cause: Cause = Cause.UNSPECIFIED
+    cause: Cause = field(default=Cause.UNSPECIFIED, compare=False)
+
+
+def combine(
+    stored: Iterable[StateBatch] | None,
+    new: Iterable[StateBatch] | None,
+    *,
+    start_offset: int,
+) -> tuple[StateBatch, ...]:
+    """Return sorted, disjoint, merged batches that cover what either list covers (spec CMB-1..12).
+
+    On an offset that several batches cover, the higher delivery count wins, then the higher
+    delivery state; age does not matter (CMB-2). Neither list needs to be sorted or free of
+    overlap (CMB-4). The cost beyond one look at each batch follows the part of ``stored`` that
+    ``new`` touches.
+
+    Args:
+        stored: What is held already; None counts as empty.
+        new: What is written now; None counts as empty.
+        start_offset: Offsets below it are dropped; -1 drops none (CMB-1).
+    """
+    old = _disjoint(_clipped(stored or (), start_offset))
+    fresh = _clipped(new or (), start_offset)
+    if not fresh:
+        return tuple(old)
+    first = min(batch.first_offset for batch in fresh)
+    last = max(batch.last_offset for batch in fresh)
+    # Batches that end right before or begin right after may merge, so they take part too.
+    low = _index_of_end(old, first - 1)
+    high = low
+    while high < len(old) and old[high].first_offset <= last + 1:
+        high += 1
+    return (*old[:low], *_sweep([*old[low:high], *fresh]), *old[high:])
+
+
+def _clipped(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
+    """Drop and cut what lies below the start offset (CMB-1)."""
+    if start_offset == NO_START_OFFSET:
+        return list(batches)
+    return [
+        batch if batch.first_offset >= start_offset else _cut(batch, start_offset)
+        for batch in batches
+        if batch.last_offset >= start_offset
+    ]
+
+
+def _cut(batch: StateBatch, first_offset: int) -> StateBatch:
+    return StateBatch(
+        first_offset,
+        batch.last_offset,
+        batch.delivery_state,
+        batch.delivery_count,
+        batch.cause,
+    )
+
+
+def _disjoint(batches: list[StateBatch]) -> list[StateBatch]:
+    """Return the batches as they are if they are combined already, else combined."""
+    previous = None
+    for batch in batches:
+        if previous is not None and (
+            batch.first_offset <= previous.last_offset or _mergeable(previous, batch)
+        ):
+            return _sweep(batches)
+        previous = batch
+    return batches
+
+
+def _mergeable(left: StateBatch, right: StateBatch) -> bool:
+    return (
+        left.last_offset + 1 == right.first_offset
+        and left.delivery_count == right.delivery_count
+        and left.delivery_state == right.delivery_state
+    )
+
+
+def _index_of_end(batches: list[StateBatch], offset: int) -> int:
+    """Return the index of the first batch that ends at or after ``offset``."""
+    low, high = 0, len(batches)
+    while low < high:
+        middle = (low + high) // 2
+        if batches[middle].last_offset < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _sweep(batches: list[StateBatch]) -> list[StateBatch]:
+    """Walk from the lowest to the highest offset; the best of those that cover it wins (CMB-2)."""
+    pending = sorted(batches, key=_first_offset)
+    covering: list[tuple[int, int, int, StateBatch]] = []
+    result: list[StateBatch] = []
+    index, position = 0, 0
+    while index < len(pending) or covering:
+        if not covering:
+            position = pending[index].first_offset
+        while index < len(pending) and pending[index].first_offset <= position:
+            batch = pending[index]
+            heappush(covering, (-batch.delivery_count, -batch.delivery_state, index, batch))
+            index += 1
+        best = covering[0][3]
+        if best.last_offset < position:
+            heappop(covering)
+            continue
+        end = best.last_offset
+        if index < len(pending):
+            end = min(end, pending[index].first_offset - 1)
+        _append(result, best, position, end)
+        position = end + 1
+    return result
+
+
+def _first_offset(batch: StateBatch) -> int:
+    return batch.first_offset
+
+
+def _append(result: list[StateBatch], source: StateBatch, first: int, last: int) -> None:
+    """Add ``first..last`` of ``source``, merged with what is right before it if equal (CMB-3)."""
+    cause = source.cause
+    if result:
+        left = result[-1]
+        if (
+            left.last_offset + 1 == first
+            and left.delivery_count == source.delivery_count
+            and left.delivery_state == source.delivery_state
+        ):
+            first = left.first_offset
+            cause = cause if cause is left.cause else Cause.UNSPECIFIED
+            result.pop()
+    if first == source.first_offset and last == source.last_offset and cause is source.cause:
+        result.append(source)
+    else:
+        result.append(StateBatch(first, last, source.delivery_state, source.delivery_count, cause))
