@@ -1,5 +1,6 @@
 """Spec 18: how persisted batches combine, against a naive model that knows offsets only."""
 
+import itertools
 import random
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
@@ -44,7 +45,7 @@ def test_random_lists_agree_with_the_naive_model_and_come_out_canonical():
         start = rng.choice([-1, rng.randrange(0, 40)])
         result = combine(stored, new, start_offset=start)
         assert spread(result) == naive(stored, new, start), f"seed {seed}"
-        for left, right in zip(result, result[1:], strict=False):
+        for left, right in itertools.pairwise(result):
             assert left.last_offset < right.first_offset, f"seed {seed}"
             assert not (
                 left.last_offset + 1 == right.first_offset
