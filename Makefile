@@ -1,28 +1,64 @@
-# What people call. Every target sets up what it needs; see README.
+# What people call. Every target sets up what it needs; README says what each one shows.
 .DEFAULT_GOAL := help
 VENV ?= .venv
 PY := $(VENV)/bin/python
 BIN := $(VENV)/bin
 BASE_PYTHON ?= python3
+PART ?=
+ONLY ?=
+N ?=
+SEED ?=
 
 help: ## say what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
 
+# Set-up speaks on stderr, so that programs behind `make -s` own stdout.
 $(VENV)/.ready: pyproject.toml
-	$(BASE_PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --upgrade pip
-	$(PY) -m pip install --quiet -e '.[demo]' --group dev
-	touch $@
+	@$(BASE_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "sharemesh needs Python 3.11 or newer; set BASE_PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "setting up $(VENV) (once, a minute or two)" >&2
+	@$(BASE_PYTHON) -m venv $(VENV) || \
+	  { echo "python3 has no venv module: install your system's python3-venv package" >&2; exit 1; }
+	@$(PY) -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1' >&2
+	@$(PY) -m pip install --quiet --disable-pip-version-check -e '.[demo]' --group dev >&2
+	@$(PY) -m sharemesh_spark.java >/dev/null 2>&1 || \
+	  $(PY) -m pip install --quiet --disable-pip-version-check -e '.[jre]' >&2
+	@touch $@
 
-setup: $(VENV)/.ready ## virtual environment with everything the other targets need
+setup: $(VENV)/.ready ## virtual environment with everything that the other targets need
 
-protos: setup ## protos/ -> services/sharemesh/v1 (committed; drift fails `make lint`)
-	$(PY) -m grpc_tools.protoc -Iprotos --python_out=services --pyi_out=services protos/sharemesh/v1/*.proto
+demo: setup ## the whole mesh on real records, with kills; exit 0 only if every check holds (SEED=n)
+	@$(PY) -m examples.demo $(if $(SEED),--seed $(SEED))
+
+test: setup ## lint, types, layers, unit, property, conformance, integration, Spark (ONLY=part)
+	@$(PY) -m tests.suite $(if $(ONLY),--only '$(ONLY)')
+
+test-fast: setup ## the part of `test` that takes about a minute
+	@$(PY) -m tests.suite --fast
+
+lint: setup ## style, types, layers, generated code
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports && $(BIN)/mypy
+	$(PY) -m pytest -q tests/house/test_gencode.py
 
 format: setup ## let the tools write
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-lint: setup ## style, types, layers
-	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports && $(BIN)/mypy
+protos: setup ## protos/ -> services/sharemesh/v1 (committed; drift fails `make lint`)
+	$(PY) -m grpc_tools.protoc -Iprotos --python_out=services --pyi_out=services protos/sharemesh/v1/*.proto
 
-.PHONY: help setup protos format lint
+conformance: setup ## scenarios and Kafka's own histories -> build/conformance.json
+	@$(PY) -m tests.conformance
+
+conformance-driver: setup ## one share partition behind JSON lines on stdin and stdout
+	@$(PY) -m tests.conformance.driver
+
+bench: setup ## figures with their floors -> build/bench/PART.json (PART=core …)
+	@$(PY) -m tests.bench $(PART)
+
+faults: setup ## trials of kills and corruption -> build/faults/PART.json (PART=mesh|storage, N=trials)
+	@$(PY) -m tests.faults $(PART) $(if $(N),--trials $(N))
+
+clean: ## remove what was built here (not the virtual environment)
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+.PHONY: help setup demo test test-fast lint format protos conformance conformance-driver bench faults clean

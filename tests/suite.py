@@ -1,0 +1,100 @@
+"""What `make test` runs: each part with its budget, then a table and one closing line.
+
+A part that overruns its budget is named, and does not fail: two shared cores are noisy. The
+whole suite has a hard limit of its own in `.ci/run`.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One command of the suite."""
+
+    name: str
+    command: tuple[str, ...]
+    budget_s: int
+    fast: bool
+
+
+def pytest_part(name: str, *arguments: str, budget_s: int, fast: bool = False) -> Part:
+    """Return a part that runs pytest over some folders."""
+    return Part(name, (sys.executable, "-m", "pytest", "-q", *arguments), budget_s, fast)
+
+
+UNIT = ("-m", "not slow and not integration and not spark and not cluster")
+PARTS = (
+    Part("format", (str(BIN / "ruff"), "format", "--check", "."), 10, fast=True),
+    Part("style", (str(BIN / "ruff"), "check", "."), 10, fast=True),
+    Part("layers", (str(BIN / "lint-imports"),), 20, fast=True),
+    Part("types", (str(BIN / "mypy"),), 90, fast=True),
+    pytest_part("unit", *UNIT, budget_s=180, fast=True),
+    pytest_part("slow and property", "-m", "slow and not integration and not spark", budget_s=300),
+    Part("conformance", (sys.executable, "-m", "tests.conformance"), 120, fast=False),
+    pytest_part("integration", "-m", "integration", budget_s=420),
+    pytest_part("spark", "-m", "spark", budget_s=180),
+)
+
+
+def run(part: Part) -> tuple[bool, float, int, int]:
+    """Run one part; return (passed, seconds, tests passed, tests failed)."""
+    print(f"\n== {part.name}", flush=True)
+    started = time.monotonic()
+    process = subprocess.Popen(
+        part.command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    tail = ""
+    assert process.stdout is not None
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        if line.strip():
+            tail = line
+    code = process.wait()
+    passed = sum(int(n) for n in re.findall(r"(\d+) passed", tail))
+    failed = sum(int(n) for n in re.findall(r"(\d+) (?:failed|error)", tail))
+    return code == 0, time.monotonic() - started, passed, failed
+
+
+def main() -> int:
+    """Run the parts in order; exit 1 if one failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.suite")
+    parser.add_argument("--fast", action="store_true", help="only what takes under a minute or so")
+    parser.add_argument("--only", default="", help="one part by name")
+    args = parser.parse_args()
+    parts = [p for p in PARTS if (not args.fast or p.fast) and args.only in ("", p.name)]
+    if not parts:
+        names = ", ".join(p.name for p in PARTS)
+        print(f"no part is called {args.only!r}; there are: {names}")
+        return 2
+    rows = [(part, *run(part)) for part in parts]
+    print(f"\n{'part':<20}{'result':<9}{'seconds':>8}{'budget':>8}")
+    for part, good, seconds, _, _ in rows:
+        over = "  over budget" if seconds > part.budget_s else ""
+        result = "passed" if good else "FAILED"
+        print(f"{part.name:<20}{result:<9}{seconds:>8.0f}{part.budget_s:>8}{over}")
+    bad = [part.name for part, good, *_ in rows if not good]
+    passed = sum(max(row[3], 1 if row[1] else 0) for row in rows)
+    failed = sum(max(row[4], 0 if row[1] else 1) for row in rows)
+    if bad:
+        print(f"failed: {', '.join(bad)}; run one alone with `make test ONLY='{bad[0]}'`")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
