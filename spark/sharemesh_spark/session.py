@@ -13,6 +13,8 @@ def start(name: str, *, work: Path, cores: int | None = None) -> SparkSession:
     """Return a running session that keeps its files under ``work``.
 
     Args:
+        name: Shown in logs.
+        work: A directory for scratch files.
         cores: Local worker threads; None means all of the machine.
     """
     os.environ["JAVA_HOME"] = str(find_java_home(work))
