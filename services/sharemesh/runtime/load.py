@@ -1,0 +1,44 @@
+"""Replaying a shard log into a machine, without holding the loop up, and telling how far it is."""
+
+import logging
+
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.shard_log import ShardLog
+from sharemesh.runtime.limits import RuntimeLimits
+from sharemesh.runtime.shard_kind import Machine, Record, ShardKind
+
+
+async def load_machine(
+    kind: ShardKind[Machine, Record],
+    index: int,
+    machine: Machine,
+    log: ShardLog,
+    clock: Clock,
+    limits: RuntimeLimits,
+) -> int:
+    """Apply what is committed and return how many records that were."""
+    logger = logging.getLogger(f"sharemesh.{kind.name}-{index}")
+    from_offset = None if kind.restore is None else await kind.restore(machine, log)
+    begin = log.start_offset if from_offset is None else from_offset
+    end = log.committed_end_offset
+    began_ms = reported_ms = clock.now_ms()
+    count = 0
+    async for chunk in log.replay(from_offset):
+        for at in range(0, len(chunk), limits.load_slice_records):
+            part = chunk[at : at + limits.load_slice_records]
+            kind.load(machine, part)
+            count += len(part)
+            await clock.sleep_ms(0)
+            now_ms = clock.now_ms()
+            if now_ms - reported_ms >= limits.load_report_interval_ms:
+                reported_ms = now_ms
+                share = (part[-1].offset + 1 - begin) / max(1, end - begin)
+                logger.info("loading: %d records, %.0f %%", count, 100 * share)
+    logger.info(
+        "loaded %d records, offsets %d to %d, in %d ms",
+        count,
+        begin,
+        end,
+        clock.now_ms() - began_ms,
+    )
+    return count

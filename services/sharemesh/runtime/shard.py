@@ -1,0 +1,327 @@
+"""One loaded coordinator shard: decide, apply, commit, answer."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.shard_log import FencedError, LogFailedError, LogRecord, ShardLog
+from sharemesh.runtime.limits import RuntimeLimits
+from sharemesh.runtime.shard_kind import Decision, Machine, Record, ShardKind
+
+Response = TypeVar("Response")
+
+
+@dataclass(slots=True)
+class _Round:
+    """What the next commit takes along."""
+
+    batches: list[list[LogRecord]] = field(default_factory=list)
+    batch_bytes: int = 0
+    pending_bytes: int = 0
+    waiters: list[asyncio.Future[None]] = field(default_factory=list)
+
+
+class Shard(Generic[Machine, Record]):
+    """The one writer of a shard under one epoch.
+
+    A decision changes the machine at once, so that the next one sees it; but every answer, of
+    reads too, waits until the position it saw is committed and the log was still ours after the
+    request came in (DESIGN 5, group commit). All that was decided while a commit was under way
+    goes into the next one as one batch.
+
+    When the log ends the epoch (fenced, failed append or sync), every open and later request is
+    refused: NOT_COORDINATOR if fenced, else COORDINATOR_NOT_AVAILABLE.
+    """
+
+    def __init__(
+        self,
+        kind: ShardKind[Machine, Record],
+        index: int,
+        log: ShardLog,
+        machine: Machine,
+        clock: Clock,
+        limits: RuntimeLimits,
+    ) -> None:
+        self._kind = kind
+        self.index = index
+        self._log = log
+        self._machine = machine
+        self._clock = clock
+        self._limits = limits
+        self._logger = logging.getLogger(f"sharemesh.{kind.name}-{index}")
+        self._open = _Round()
+        self._in_commit: _Round | None = None
+        self._work = asyncio.Event()
+        self._space = asyncio.Event()
+        self._waiting = 0
+        self._next_offset = log.end_offset
+        self._stopping = False
+        self._ended: RefusedError | None = None
+        self._on_ended: Callable[[], None] = lambda: None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._committer: asyncio.Task[None] | None = None
+
+    # ---- what services call ---------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under which this shard is served."""
+        return self._log.epoch
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that still counts."""
+        return self._log.start_offset
+
+    @property
+    def committed_end_offset(self) -> int:
+        """Everything below is durable."""
+        return self._log.committed_end_offset
+
+    @property
+    def log_length(self) -> int:
+        """How many offsets lie between log start and end."""
+        return self._log.end_offset - self._log.start_offset
+
+    async def write(
+        self,
+        decide: Callable[[Machine], Decision[Record, Response]],
+        *,
+        timeout_ms: int | None = None,
+    ) -> Response:
+        """Decide, apply, and return the response once it is committed.
+
+        ``decide`` is pure and runs without a turn of the loop in between; a ``RefusedError`` out
+        of it changes nothing. Without records this is a read.
+
+        Raises:
+            RefusedError: REQUEST_TIMED_OUT (it may still take effect), NOT_COORDINATOR,
+                COORDINATOR_NOT_AVAILABLE, or MESSAGE_TOO_LARGE if the records do not fit one batch.
+        """
+        limit_ms = self._limits.write_timeout_ms if timeout_ms is None else timeout_ms
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                await self._space_for_more()
+                response = self._decide(decide)
+                await self._next_commit()
+        except TimeoutError:
+            raise RefusedError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{self._name} did not commit within {limit_ms} ms; try again",
+            ) from None
+        return response
+
+    async def read(
+        self, look: Callable[[Machine], Response], *, timeout_ms: int | None = None
+    ) -> Response:
+        """Return what ``look`` sees now, once all that it saw is committed. Raises as ``write``."""
+        return await self.write(lambda machine: Decision((), look(machine)), timeout_ms=timeout_ms)
+
+    def peek(self, look: Callable[[Machine], Response]) -> Response:
+        """Return what ``look`` sees now, committed or not: for metrics and timers, not answers."""
+        return look(self._machine)
+
+    async def delete_before(self, offset: int) -> None:
+        """Prune the log below ``offset``; the caller knows that nothing there is needed.
+
+        Raises:
+            RefusedError: The epoch of the shard ended.
+        """
+        self._check_serving()
+        try:
+            await self._log.delete_before(offset)
+        except (FencedError, LogFailedError) as error:
+            self._end(error)
+            self._check_serving()
+
+    def start_job(self, name: str, job: Coroutine[None, None, None]) -> None:
+        """Run a task that is cancelled, and awaited, when the shard is given up or ends.
+
+        A failing job is logged and does not end the shard.
+        """
+        if self._ended is not None or self._stopping:
+            job.close()
+            return
+        task = asyncio.get_running_loop().create_task(
+            self._guarded(name, job), name=f"{self._name} {name}"
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def every(self, interval_ms: int, name: str, job: Callable[[], Awaitable[None]]) -> None:
+        """Run ``job`` each ``interval_ms`` from now on; a failed run is logged, the period goes on.
+
+        It stops with the shard: a job of a shard that moved never acts again (KAFKA-20710).
+        """
+
+        async def repeat() -> None:
+            while True:
+                await self._clock.sleep_ms(interval_ms)
+                await self._guarded(name, job())
+
+        self.start_job(name, repeat())
+
+    # ---- what the shard set calls ---------------------------------------------------------------
+
+    def start(self, on_ended: Callable[[], None]) -> None:
+        """Begin to commit; ``on_ended`` is called once if the epoch ends by itself."""
+        self._on_ended = on_ended
+        self._committer = asyncio.get_running_loop().create_task(
+            self._commit_rounds(), name=f"{self._name} committer"
+        )
+
+    async def stop(self) -> None:
+        """Give the shard up: answer what is under way if possible, then close the log.
+
+        When this returns nothing of this epoch can be confirmed any more. Repeating it is fine.
+        """
+        self._stopping = True
+        await _cancelled(self._tasks)
+        under_way = self._waiters()
+        if under_way:
+            await asyncio.wait(under_way, timeout=self._limits.stop_timeout_ms / 1000)
+        if self._committer is not None:
+            await _cancelled({self._committer})
+        if self._ended is None:
+            self._refuse_all(self._moved())
+        await self._log.close()
+
+    # ---- the one way of a change ----------------------------------------------------------------
+
+    @property
+    def _name(self) -> str:
+        return f"shard {self._kind.name}-{self.index} (epoch {self._log.epoch})"
+
+    def _waiters(self) -> list[asyncio.Future[None]]:
+        rounds = (self._in_commit, self._open)
+        return [waiter for each in rounds if each is not None for waiter in each.waiters]
+
+    def _moved(self) -> RefusedError:
+        return RefusedError(
+            ErrorCode.NOT_COORDINATOR, f"{self._name} is no longer served here; look it up again"
+        )
+
+    def _check_serving(self) -> None:
+        if self._ended is not None:
+            raise self._ended
+        if self._stopping:
+            raise self._moved()
+
+    async def _space_for_more(self) -> None:
+        """Wait while too much is decided but not handed to the log: back-pressure."""
+        self._check_serving()
+        while self._open.pending_bytes >= self._limits.max_pending_bytes:
+            if self._waiting >= self._limits.max_waiting_requests:
+                raise RefusedError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    f"{self._name} has {self._waiting} requests waiting; slow down",
+                )
+            self._waiting += 1
+            try:
+                self._space.clear()
+                await self._space.wait()
+            finally:
+                self._waiting -= 1
+            self._check_serving()
+
+    def _decide(self, decide: Callable[[Machine], Decision[Record, Response]]) -> Response:
+        decision = decide(self._machine)
+        if decision.records:
+            stored = [self._kind.encode(record) for record in decision.records]
+            self._queue(stored)
+            self._next_offset = max(self._next_offset, self._log.end_offset)
+            for record in decision.records:
+                self._machine.apply(record, self._next_offset)
+                self._next_offset += 1
+        return decision.response
+
+    def _queue(self, stored: list[LogRecord]) -> None:
+        size = sum(len(record.key) + len(record.value or b"") for record in stored)
+        if size > self._limits.max_batch_bytes:
+            raise RefusedError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"{len(stored)} records of {size} bytes exceed the {self._limits.max_batch_bytes} "
+                f"bytes of one batch of {self._name}; ask for less at once",
+            )
+        queue = self._open
+        if queue.batches and queue.batch_bytes + size <= self._limits.max_batch_bytes:
+            queue.batches[-1].extend(stored)
+            queue.batch_bytes += size
+        else:
+            queue.batches.append(stored)
+            queue.batch_bytes = size
+        queue.pending_bytes += size
+
+    async def _next_commit(self) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._open.waiters.append(waiter)
+        self._work.set()
+        await waiter
+
+    async def _commit_rounds(self) -> None:
+        try:
+            while True:
+                await self._work.wait()
+                self._work.clear()
+                self._in_commit, self._open = self._open, _Round()
+                self._space.set()
+                for batch in self._in_commit.batches:
+                    self._log.append(batch)
+                await self._log.committed(self._log.end_offset)
+                _settle(self._in_commit.waiters, None)
+                self._in_commit = None
+        except (FencedError, LogFailedError) as error:
+            self._end(error)
+        except Exception as error:  # the machine is ahead of a log that took nothing
+            self._logger.exception("%s ends: its log failed unexpectedly", self._name)
+            self._end(error)
+
+    def _end(self, error: Exception) -> None:
+        if self._ended is not None:
+            return
+        if isinstance(error, FencedError):
+            refusal = RefusedError(ErrorCode.NOT_COORDINATOR, f"{self._name} was taken over")
+        else:
+            refusal = RefusedError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name} ended: {error}"
+            )
+        self._ended = refusal
+        self._logger.warning("%s ended: %s", self._name, error)
+        self._refuse_all(refusal)
+        for task in self._tasks:
+            task.cancel()
+        self._on_ended()
+
+    def _refuse_all(self, refusal: RefusedError) -> None:
+        _settle(self._waiters(), refusal)
+        self._in_commit, self._open = None, _Round()
+        self._space.set()
+
+    async def _guarded(self, name: str, job: Awaitable[None]) -> None:
+        try:
+            await job
+        except Exception:
+            if self._ended is None and not self._stopping:
+                self._logger.exception("%s: job %s failed", self._name, name)
+
+
+def _settle(waiters: Sequence[asyncio.Future[None]], refusal: RefusedError | None) -> None:
+    for waiter in waiters:
+        if waiter.done():
+            continue  # timed out or cancelled
+        if refusal is None:
+            waiter.set_result(None)
+        else:
+            waiter.set_exception(refusal)
+
+
+async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
+    """Cancel tasks and wait until they are done, except the one that asks."""
+    others = [task for task in tasks if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

@@ -1,0 +1,115 @@
+"""The shards of one kind that this process serves; what the shard elections drive."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Generic
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.shard_log import ShardLog, ShardLogs
+from sharemesh.runtime.limits import RuntimeLimits
+from sharemesh.runtime.load import load_machine
+from sharemesh.runtime.shard import Shard
+from sharemesh.runtime.shard_kind import Machine, Record, ShardKind
+
+
+class ShardSet(Generic[Machine, Record]):
+    """Fills ``ports.cluster.ShardHost``: takes shards over, loads them, gives them up."""
+
+    def __init__(
+        self,
+        kind: ShardKind[Machine, Record],
+        logs: ShardLogs,
+        clock: Clock,
+        limits: RuntimeLimits,
+        *,
+        on_loaded: Callable[[Shard[Machine, Record]], None] | None = None,
+    ) -> None:
+        """``on_loaded`` is called before the first request: start jobs and timers there."""
+        self._kind = kind
+        self._logs = logs
+        self._clock = clock
+        self._limits = limits
+        self._on_loaded = on_loaded
+        self._shards: dict[int, Shard[Machine, Record] | None] = {}
+        self._turns: dict[int, asyncio.Lock] = {}
+        self._ended_callbacks: list[Callable[[int], None]] = []
+        self._logger = logging.getLogger(f"sharemesh.{kind.name}")
+
+    def shard(self, index: int) -> Shard[Machine, Record]:
+        """Return a shard that is served, or that was until its epoch ended by itself.
+
+        Raises:
+            RefusedError: NOT_COORDINATOR if it is not ours, COORDINATOR_LOAD_IN_PROGRESS while
+                it loads. Requests to a shard that ended are refused by the shard.
+        """
+        found = self._shards.get(index)
+        if found is not None:
+            return found
+        name = f"shard {self._kind.name}-{index}"
+        if index in self._shards:
+            raise RefusedError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{name} is loading; try again soon"
+            )
+        raise RefusedError(
+            ErrorCode.NOT_COORDINATOR, f"{name} is not served here; look it up again"
+        )
+
+    def served(self) -> tuple[Shard[Machine, Record], ...]:
+        """Return the shards served now, by number."""
+        return tuple(found for _, found in sorted(self._shards.items()) if isinstance(found, Shard))
+
+    def on_ended(self, callback: Callable[[int], None]) -> None:
+        """Register what is called with the shard when its epoch ended by itself."""
+        self._ended_callbacks.append(callback)
+
+    async def start_shard(self, shard: int, epoch: int) -> None:
+        """Take the log over under ``epoch`` and load it; an older epoch of it is given up first.
+
+        Raises:
+            FencedError: A fence at or above ``epoch`` exists.
+            CorruptLogError, LogFailedError: The log cannot be served.
+        """
+        async with self._turns.setdefault(shard, asyncio.Lock()):
+            await self._give_up(shard)
+            self._shards[shard] = None  # loading
+            try:
+                loaded = await self._load(shard, epoch)
+            except BaseException:
+                self._shards.pop(shard, None)
+                raise
+            loaded.start(lambda: self._ended(shard, loaded))
+            self._shards[shard] = loaded
+            if self._on_loaded is not None:
+                self._on_loaded(loaded)
+
+    async def stop_shard(self, shard: int) -> None:
+        """Give a shard up; returns when nothing of it can be confirmed any more."""
+        async with self._turns.setdefault(shard, asyncio.Lock()):
+            await self._give_up(shard)
+
+    async def close(self) -> None:
+        """Give all shards up."""
+        await asyncio.gather(*(self.stop_shard(shard) for shard in list(self._shards)))
+
+    async def _load(self, shard: int, epoch: int) -> Shard[Machine, Record]:
+        log: ShardLog = await self._logs.open(self._kind.name, shard, epoch)
+        try:
+            machine = self._kind.new_machine(shard)
+            await load_machine(self._kind, shard, machine, log, self._clock, self._limits)
+        except BaseException:
+            await log.close()
+            raise
+        return Shard(self._kind, shard, log, machine, self._clock, self._limits)
+
+    async def _give_up(self, shard: int) -> None:
+        found = self._shards.pop(shard, None)
+        if found is not None:
+            await found.stop()
+
+    def _ended(self, index: int, ended: Shard[Machine, Record]) -> None:
+        if self._shards.get(index) is not ended:
+            return
+        for callback in self._ended_callbacks:
+            callback(index)
