@@ -55,6 +55,37 @@ class PartitionLeader:
     leader_epoch: int
 
 
+class ShardKind(StrEnum):
+    """What a coordinator shard holds; the value begins its election's name (``group-7``)."""
+
+    GROUP = "group"
+    STATE = "state"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLeader:
+    """One coordinator shard; ``node`` is None between leaders, ``epoch`` 0 before the first."""
+
+    kind: ShardKind
+    shard: int
+    node: NodeInfo | None
+    epoch: int
+
+    @property
+    def election(self) -> str:
+        """The name of its election, for example ``state-3``."""
+        return f"{self.kind}-{self.shard}"
+
+
+@dataclass(frozen=True, slots=True)
+class UnassignedPartition:
+    """A topic-partition that nobody leads now, and why, in words."""
+
+    topic: TopicInfo
+    partition: int
+    reason: str
+
+
 class ClusterView(Protocol):
     """The watched view: plain reads of memory, perhaps a little old."""
 
@@ -81,6 +112,18 @@ class ClusterView(Protocol):
 
     def leader(self, partition: TopicPartition) -> PartitionLeader | None:
         """Return who leads a topic-partition, or None between leaders."""
+        ...
+
+    def standbys(self, partition: TopicPartition) -> tuple[NodeId, ...]:
+        """Return who takes a topic-partition over if its leader is lost, first one first."""
+        ...
+
+    def unassigned(self) -> tuple[UnassignedPartition, ...]:
+        """Return topic-partitions without a leader, by topic name and number, with the reason."""
+        ...
+
+    def shards(self) -> tuple[ShardLeader, ...]:
+        """Return every coordinator shard: group shards first, by number."""
         ...
 
     def group_shard(self, group_id: GroupId) -> int:
@@ -134,7 +177,8 @@ class ShardHost(Protocol):
     async def start_shard(self, shard: int, epoch: int) -> None:
         """Take over the log of a shard and load it; raises if that fails (then it is resigned).
 
-        Called again with a higher epoch after a fence at or above ``epoch`` was found.
+        Called again with a higher epoch after ports.shard_log.FencedError told of a fence at
+        or above ``epoch``. Cancelled when the lease is lost meanwhile; stop_shard follows.
         """
         ...
 

@@ -1,8 +1,11 @@
 """Sessions, elections, claims, watches and guarded transactions; etcd and one process fill it."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+OPERATIONS_MAX = 100  # of one commit: etcd allows 128
+GUARDS_MAX = 120  # of one commit: etcd allows 128
 
 
 class SessionLostError(Exception):
@@ -127,16 +130,23 @@ class Coordination(Protocol):
     ) -> int | None:
         """Apply all operations if all guards hold; return the revision, or None if they do not.
 
-        At most 100 operations. An unknown outcome is read back, never assumed.
+        At most ``OPERATIONS_MAX`` operations and ``GUARDS_MAX`` guards. An unknown outcome is
+        read back, never assumed; still, what was reported as an error may take effect later,
+        so callers keep to guards and watch what they own.
 
         Raises:
+            ValueError: Too many operations or guards.
             SessionLostError: A leased put without a valid session.
             CoordinationError: The store cannot be reached.
         """
         ...
 
-    def watch(self, prefix: str) -> AsyncIterator[Snapshot | WatchEvent]:
-        """Yield a snapshot, then each change in order; a new snapshot after lost history."""
+    def watch(self, prefix: str) -> AsyncGenerator[Snapshot | WatchEvent, None]:
+        """Yield a snapshot, then each change in order; a new snapshot after lost history.
+
+        It never ends by itself: while the store is away it waits and resumes. Close it
+        (``contextlib.aclosing``) to release what it holds.
+        """
         ...
 
     async def campaign(self, election: str, value: bytes, session: Session) -> Leadership:

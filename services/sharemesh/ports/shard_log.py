@@ -6,7 +6,14 @@ from typing import Protocol
 
 
 class FencedError(Exception):
-    """A higher epoch owns this log: nothing of the failed call was confirmed, nor will be."""
+    """A higher epoch owns this log: nothing of the failed call was confirmed, nor will be.
+
+    ``fence_epoch`` is the highest fence that was seen, -1 if that is not known.
+    """
+
+    def __init__(self, *args: object, fence_epoch: int = -1) -> None:
+        super().__init__(*args)
+        self.fence_epoch = fence_epoch
 
 
 class LogFailedError(Exception):

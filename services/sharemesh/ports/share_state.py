@@ -1,0 +1,55 @@
+"""Where the durable state of share partitions is kept: the persister fills it (spec PER)."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from sharemesh.domain.delivery_state import Cause
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import MemberId, SharePartitionKey
+from sharemesh.domain.state_batch import StateBatch
+
+
+@dataclass(frozen=True, slots=True)
+class StateReadResult:
+    """Answer to a read; ``error`` is the coordinator's own, not yet mapped (spec PER-8)."""
+
+    error: ErrorCode
+    message: str = ""
+    state_epoch: int = 0
+    start_offset: int = -1
+    batches: tuple[StateBatch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StateWrite:
+    """One write of a share partition (spec PER-1); the span ids go into its audit record."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...]
+    cause: Cause = Cause.UNSPECIFIED
+    member_id: MemberId = MemberId("")
+    trace_id: bytes = b""
+    span_id: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class StateWriteResult:
+    """Answer to a write; ``error`` is the coordinator's own, not yet mapped (spec PER-8)."""
+
+    error: ErrorCode
+    message: str = ""
+
+
+class PersisterPort(Protocol):
+    """Reads and writes with the retries of spec PER-6; never raises for an answered error."""
+
+    async def read_state(self, key: SharePartitionKey, leader_epoch: int) -> StateReadResult:
+        """Return the stored state and raise its leader epoch (spec SC-10)."""
+        ...
+
+    async def write_state(self, key: SharePartitionKey, write: StateWrite) -> StateWriteResult:
+        """Return once the write is durable, or refused, or the attempts are used up."""
+        ...
