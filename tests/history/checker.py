@@ -1,0 +1,167 @@
+"""Checks a history of deliveries and acknowledgements against the promises of ARCHITECTURE 1.
+
+Order between two grants of one offset is (leader epoch, delivery count): counts rise within an
+epoch, epochs rise over leader changes. So a delivery that was read late from a buffer is told
+apart from one that was granted after a confirmed acknowledgement, without trusting clocks.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tests.history.journal import Entry
+
+FINAL = {"accept", "reject"}
+
+
+@dataclass(slots=True)
+class Delivery:
+    """One record as one member saw it."""
+
+    who: str
+    epoch: int
+    count: int
+    time_ms: float
+
+
+@dataclass(slots=True)
+class Report:
+    """What the history says; ``violations`` are sentences, empty when all promises hold."""
+
+    produced: int = 0
+    delivered: int = 0
+    redelivered: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    refused_acknowledgements: int = 0
+    redelivery_reasons: Counter[str] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
+
+
+class History:
+    """Collects entries, then judges."""
+
+    def __init__(self, *, delivery_count_limit: int) -> None:
+        self._limit = delivery_count_limit
+        self._produced: dict[str, set[int]] = defaultdict(set)
+        self._deliveries: dict[tuple[str, int], list[Delivery]] = defaultdict(list)
+        self._final: dict[tuple[str, int], list[tuple[str, Delivery | None]]] = defaultdict(list)
+        self._released: Counter[tuple[str, int]] = Counter()
+        self._refused = 0
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Take entries in order of time."""
+        for entry in entries:
+            if entry.event == "produced":
+                for first, last in entry.fields["r"]:
+                    self._produced[entry.fields["p"]].update(range(first, last + 1))
+            elif entry.event == "delivered":
+                self._delivered(entry)
+            elif entry.event == "acknowledged":
+                self._acknowledged(entry)
+
+    def _delivered(self, entry: Entry) -> None:
+        partition, epoch = entry.fields["p"], entry.fields["le"]
+        for first, last, count in entry.fields["r"]:
+            for offset in range(first, last + 1):
+                self._deliveries[partition, offset].append(
+                    Delivery(entry.who, epoch, count, entry.time_ms)
+                )
+
+    def _acknowledged(self, entry: Entry) -> None:
+        partition, kind = entry.fields["p"], entry.fields["k"]
+        for first, last in entry.fields["r"]:
+            for offset in range(first, last + 1):
+                if entry.fields["error"] is not None:
+                    self._refused += 1
+                elif kind in FINAL:
+                    mine = [d for d in self._deliveries[partition, offset] if d.who == entry.who]
+                    self._final[partition, offset].append((kind, mine[-1] if mine else None))
+                elif kind == "release":
+                    self._released[partition, offset] += 1
+
+    def judge(self, start_offsets: dict[str, int], terminal: dict[str, set[int]]) -> Report:
+        """Return the report.
+
+        Args:
+            start_offsets: SPSO of each partition at the end; everything below is finished.
+            terminal: Offsets at or above it that are acknowledged or archived.
+        """
+        report = Report(refused_acknowledgements=self._refused)
+        for partition, offsets in self._produced.items():
+            report.produced += len(offsets)
+            start, done = start_offsets.get(partition, 0), terminal.get(partition, set())
+            open_offsets = sorted(o for o in offsets if o >= start and o not in done)
+            if open_offsets:
+                report.violations.append(
+                    f"{len(open_offsets)} records of {partition} are not finished, first "
+                    f"{open_offsets[0]}: lost or stuck"
+                )
+            never = [o for o in offsets if (partition, o) not in self._deliveries]
+            if never:
+                report.violations.append(
+                    f"{len(never)} confirmed records of {partition} were never delivered, first "
+                    f"{min(never)}"
+                )
+        self._judge_deliveries(report)
+        return report
+
+    def _judge_deliveries(self, report: Report) -> None:
+        for (partition, offset), deliveries in self._deliveries.items():
+            report.delivered += 1
+            report.redelivered += len(deliveries) - 1
+            where = f"{partition}@{offset}"
+            grants = Counter((d.epoch, d.count) for d in deliveries)
+            twice = [grant for grant, number in grants.items() if number > 1]
+            if twice:
+                report.violations.append(
+                    f"{where} was granted twice in leader epoch {twice[0][0]} with delivery count "
+                    f"{twice[0][1]}"
+                )
+            epochs = {d.epoch for d in deliveries}
+            if len(deliveries) > self._limit + len(epochs) - 1:
+                report.violations.append(
+                    f"{where} was delivered {len(deliveries)} times in {len(epochs)} leader epochs, "
+                    f"limit {self._limit}"
+                )
+            self._count_reasons(report, (partition, offset), deliveries)
+            self._judge_final(report, where, self._final.get((partition, offset), []), deliveries)
+
+    def _count_reasons(
+        self, report: Report, key: tuple[str, int], deliveries: list[Delivery]
+    ) -> None:
+        releases = self._released[key]
+        ordered = sorted(deliveries, key=lambda d: (d.epoch, d.count))
+        for before, after in zip(ordered, ordered[1:], strict=False):
+            if after.epoch != before.epoch:
+                report.redelivery_reasons["its leader changed while it was held"] += 1
+            elif releases > 0:
+                releases -= 1
+                report.redelivery_reasons["its holder released it"] += 1
+            else:
+                report.redelivery_reasons["its holder died or its lock expired"] += 1
+
+    def _judge_final(
+        self,
+        report: Report,
+        where: str,
+        final: list[tuple[str, Delivery | None]],
+        deliveries: list[Delivery],
+    ) -> None:
+        if not final:
+            return
+        kind, grant = final[0]
+        report.accepted += kind == "accept"
+        report.rejected += kind == "reject"
+        if len(final) > 1:
+            report.violations.append(f"{where} was acknowledged finally {len(final)} times")
+        if grant is None:
+            report.violations.append(f"{where} was acknowledged by a member that never held it")
+            return
+        later = [d for d in deliveries if (d.epoch, d.count) > (grant.epoch, grant.count)]
+        if later:
+            report.violations.append(
+                f"{where} was delivered to {later[0].who} (epoch {later[0].epoch}, count "
+                f"{later[0].count}) after {grant.who} had its {kind} confirmed (epoch "
+                f"{grant.epoch}, count {grant.count})"
+            )

@@ -1,0 +1,98 @@
+"""The history checker sees each broken promise, and none where there is none."""
+
+import pytest
+
+from tests.history.checker import History
+from tests.history.journal import Entry, Journal, read
+
+
+def history(*events):
+    checked = History(delivery_count_limit=5)
+    checked.add(
+        Entry(float(number), who, event, fields)
+        for number, (who, event, fields) in enumerate(events)
+    )
+    return checked
+
+
+def delivered(who, first, last, count, epoch=1):
+    return who, "delivered", {"p": "t/0", "le": epoch, "r": [[first, last, count]]}
+
+
+def acknowledged(who, kind, first, last, error=None):
+    return who, "acknowledged", {"p": "t/0", "k": kind, "r": [[first, last]], "error": error}
+
+
+PRODUCED = ("producer", "produced", {"p": "t/0", "r": [[0, 9]]})
+
+
+def test_a_clean_history_has_no_violation_and_counts_add_up():
+    report = history(
+        PRODUCED,
+        delivered("a", 0, 9, 1),
+        acknowledged("a", "accept", 0, 7),
+        acknowledged("a", "reject", 8, 8),
+        acknowledged("a", "release", 9, 9),
+        delivered("b", 9, 9, 2),
+        acknowledged("b", "accept", 9, 9),
+    ).judge({"t/0": 10}, {})
+    assert report.violations == []
+    assert (report.produced, report.accepted, report.rejected, report.redelivered) == (10, 9, 1, 1)
+    assert report.redelivery_reasons == {"its holder released it": 1}
+
+
+def test_a_delivery_read_late_from_a_buffer_is_not_a_redelivery_after_the_ack():
+    report = history(
+        PRODUCED,
+        delivered("b", 0, 9, 2),
+        acknowledged("b", "accept", 0, 9),
+        delivered("a", 0, 9, 1),
+    ).judge({"t/0": 10}, {})
+    assert report.violations == []
+
+
+@pytest.mark.parametrize(
+    ("events", "start", "says"),
+    [
+        ([delivered("a", 0, 9, 1)], 0, "lost or stuck"),
+        ([delivered("a", 0, 8, 1), acknowledged("a", "accept", 0, 8)], 10, "never delivered"),
+        (
+            [delivered("a", 0, 9, 1), acknowledged("a", "accept", 0, 9), delivered("b", 3, 3, 2)],
+            10,
+            "after a had its accept confirmed",
+        ),
+        (
+            [
+                delivered("a", 0, 9, 1),
+                acknowledged("a", "accept", 0, 9),
+                delivered("b", 3, 3, 1, epoch=2),
+            ],
+            10,
+            "after a had its accept confirmed",
+        ),
+        ([delivered("a", 0, 9, 1), delivered("b", 4, 4, 1)], 10, "granted twice"),
+        (
+            [
+                delivered("a", 0, 9, 1),
+                acknowledged("a", "accept", 0, 9),
+                acknowledged("a", "reject", 2, 2),
+            ],
+            10,
+            "finally 2 times",
+        ),
+        ([delivered("a", 0, 9, 1), acknowledged("b", "accept", 0, 0)], 10, "never held it"),
+        ([delivered("a", 0, 9, n) for n in range(1, 7)], 10, "limit 5"),
+    ],
+)
+def test_each_broken_promise_is_named(events, start, says):
+    report = history(PRODUCED, *events).judge({"t/0": start}, {})
+    assert any(says in violation for violation in report.violations), report.violations
+
+
+def test_a_torn_last_line_is_ignored(tmp_path):
+    path = tmp_path / "a.jsonl"
+    journal = Journal(path, "a")
+    journal.produced("t/0", 0, 4)
+    journal.close()
+    path.write_text(path.read_text() + '{"t":1,"w":"a","e":"deliv')
+    assert [entry.event for entry in read([path])] == ["produced"]
