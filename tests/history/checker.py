@@ -8,6 +8,7 @@ apart from one that was granted after a confirmed acknowledgement, without trust
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from tests.history.journal import Entry
 
@@ -121,8 +122,8 @@ class History:
             epochs = {d.epoch for d in deliveries}
             if len(deliveries) > self._limit + len(epochs) - 1:
                 report.violations.append(
-                    f"{where} was delivered {len(deliveries)} times in {len(epochs)} leader epochs, "
-                    f"limit {self._limit}"
+                    f"{where} was delivered {len(deliveries)} times in {len(epochs)} leader "
+                    f"epochs, limit {self._limit}"
                 )
             self._count_reasons(report, (partition, offset), deliveries)
             self._judge_final(report, where, self._final.get((partition, offset), []), deliveries)
@@ -132,7 +133,7 @@ class History:
     ) -> None:
         releases = self._released[key]
         ordered = sorted(deliveries, key=lambda d: (d.epoch, d.count))
-        for before, after in zip(ordered, ordered[1:], strict=False):
+        for before, after in pairwise(ordered):
             if after.epoch != before.epoch:
                 report.redelivery_reasons["its leader changed while it was held"] += 1
             elif releases > 0:

@@ -1,0 +1,127 @@
+"""Trials of one fault: run, count, write build/faults/PART.json; resumable by commit.
+
+A trial is an async function of (trial number, seed) that returns what it saw. The file holds one
+row a fault: name, trials, violations, p50_ms, p99_ms, and what is needed to go on or replay.
+"""
+
+import json
+import math
+import statistics
+import subprocess
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one trial saw; ``recovery_ms`` is the time from the fault to the next progress."""
+
+    violations: tuple[str, ...] = ()
+    recovery_ms: tuple[float, ...] = ()
+    notes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One row of the report."""
+
+    name: str
+    trials: int
+    run: Callable[[int, int], Awaitable[Outcome]]
+
+
+@dataclass(slots=True)
+class Row:
+    """The counts of one fault so far."""
+
+    name: str
+    trials: int = 0
+    violations: int = 0
+    times_ms: list[float] = field(default_factory=list)
+    seeds_of_violations: list[int] = field(default_factory=list)
+
+    def as_json(self, commit: str) -> dict[str, object]:
+        """Return the row as it is written."""
+        return {
+            "name": self.name,
+            "trials": self.trials,
+            "violations": self.violations,
+            "p50_ms": round(statistics.median(self.times_ms), 1) if self.times_ms else None,
+            "p99_ms": round(_quantile(self.times_ms, 0.99), 1) if self.times_ms else None,
+            "seeds_of_violations": self.seeds_of_violations,
+            "times_ms": [round(t, 1) for t in self.times_ms],
+            "commit": commit,
+        }
+
+
+def _quantile(values: list[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
+
+
+def commit_id() -> str:
+    """Return the commit that the trials ran on, marked when the tree has changes."""
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip()
+
+    return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain") else "")
+
+
+def load(path: Path, commit: str) -> dict[str, Row]:
+    """Return rows of an earlier run on the same clean commit, to go on from."""
+    if commit.endswith("+") or not path.exists():
+        return {}
+    rows = {}
+    for row in json.loads(path.read_text()):
+        if row["commit"] == commit:
+            rows[row["name"]] = Row(
+                row["name"],
+                row["trials"],
+                row["violations"],
+                row["times_ms"],
+                row["seeds_of_violations"],
+            )
+    return rows
+
+
+async def run_part(part: str, faults: list[Fault], *, trials: int | None, seed: int) -> int:
+    """Run every fault's missing trials; return the number of violations."""
+    path = ROOT / "build" / "faults" / f"{part}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    commit = commit_id()
+    rows = load(path, commit)
+    for fault in faults:
+        row = rows.setdefault(fault.name, Row(fault.name))
+        wanted = fault.trials if trials is None else trials
+        for number in range(row.trials, wanted):
+            trial_seed = seed + number
+            outcome = await fault.run(number, trial_seed)
+            row.trials += 1
+            row.times_ms.extend(outcome.recovery_ms)
+            if outcome.violations:
+                row.violations += len(outcome.violations)
+                row.seeds_of_violations.append(trial_seed)
+            shown = " ".join(f"{t:.0f} ms" for t in outcome.recovery_ms)
+            print(
+                f"{fault.name} trial {number + 1}/{wanted} seed {trial_seed}: "
+                f"{len(outcome.violations)} violations {shown} {outcome.notes}",
+                flush=True,
+            )
+            for violation in outcome.violations[:10]:
+                print(f"  {violation}", flush=True)
+            path.write_text(json.dumps([r.as_json(commit) for r in rows.values()], indent=1))
+    total = sum(rows[fault.name].violations for fault in faults)
+    for fault in faults:
+        written = rows[fault.name].as_json(commit)
+        print(
+            f"{fault.name:<28} {written['trials']:>4} trials {written['violations']:>4} violations"
+            f"  p50 {written['p50_ms']} ms  p99 {written['p99_ms']} ms"
+        )
+    return total
