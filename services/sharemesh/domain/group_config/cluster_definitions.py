@@ -1,0 +1,229 @@
+"""The settings of the whole cluster (spec CFG-1 to CFG-15), by Kafka's names."""
+
+from sharemesh.domain.group_config.definition import (
+    INT32_MAX,
+    ConfigDefinition,
+    ValueKind,
+    by_name,
+)
+
+MAX_SIZE = "group.share.max.size"
+MAX_SHARE_SESSIONS = "group.share.max.share.sessions"
+INITIALIZE_RETRY_INTERVAL = "group.share.initialize.retry.interval.ms"
+STREAM_LINGER = "group.share.stream.linger.ms"
+JOIN_WAIT_LIMIT = "group.share.join.wait.limit.ms"
+ASSIGNOR_OFFLOAD_ENABLE = "group.share.assignor.offload.enable"
+SNAPSHOT_UPDATE_RECORDS = "share.coordinator.snapshot.update.records.per.snapshot"
+
+HOUR_MS = 3_600_000
+SESSION_DEFAULT_MS = 45_000
+NO_DEAD_LETTER_QUEUE = "not in this version: dead-letter topics are left out; remove the setting"
+
+
+def _integer(
+    name: str, default: int, minimum: int, maximum: int, documentation: str
+) -> ConfigDefinition:
+    return ConfigDefinition(
+        name, ValueKind.INTEGER, str(default), documentation, minimum=minimum, maximum=maximum
+    )
+
+
+def _triple(
+    stem: str,
+    documentation: str,
+    *,
+    default: tuple[int, int, int],
+    low: tuple[int, int, int],
+    high: tuple[int, int, int],
+) -> tuple[ConfigDefinition, ...]:
+    """The default for groups, its minimum and its maximum; each tuple is (default, low, high)."""
+    return (
+        _integer(f"group.share.{stem}", *default, f"{documentation} Default for groups."),
+        _integer(f"group.share.min.{stem}", *low, f"Least that a group may set share.{stem} to."),
+        _integer(f"group.share.max.{stem}", *high, f"Most that a group may set share.{stem} to."),
+    )
+
+
+TRIPLES = (
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "partition.max.record.locks",
+    "delivery.count.limit",
+    "record.lock.duration.ms",
+    "assignment.interval.ms",
+)
+"""Stems with a default, a minimum and a maximum."""
+
+_GROUP_SETTINGS = (
+    *_triple(
+        "session.timeout.ms",
+        "Milliseconds without a heartbeat after which a member is removed.",
+        default=(SESSION_DEFAULT_MS, 1, INT32_MAX),
+        low=(SESSION_DEFAULT_MS, 1, INT32_MAX),
+        high=(60_000, 1, INT32_MAX),
+    ),
+    *_triple(
+        "heartbeat.interval.ms",
+        "Milliseconds between heartbeats.",
+        default=(5_000, 1, INT32_MAX),
+        low=(5_000, 1, INT32_MAX),
+        high=(15_000, 1, INT32_MAX),
+    ),
+    _integer(MAX_SIZE, 200, 1, 1_000, "Most members of one share group."),
+    _integer(MAX_SHARE_SESSIONS, 2_000, 1, INT32_MAX, "Most share sessions on one leader."),
+    *_triple(
+        "partition.max.record.locks",
+        "Records of a share partition that may be in flight at once.",
+        default=(2_000, 100, 10_000),
+        low=(100, 100, 2_000),
+        high=(4_000, 2_000, 10_000),
+    ),
+    *_triple(
+        "delivery.count.limit",
+        "Deliveries of a record before it is archived.",
+        default=(5, 2, 10),
+        low=(2, 2, 5),
+        high=(10, 5, 25),
+    ),
+    *_triple(
+        "record.lock.duration.ms",
+        "Milliseconds that a delivered record stays locked.",
+        default=(30_000, 1_000, HOUR_MS),
+        low=(15_000, 1_000, 30_000),
+        high=(60_000, 30_000, HOUR_MS),
+    ),
+    ConfigDefinition(
+        "group.share.assignors",
+        ValueKind.CHOICE,
+        "simple",
+        "Assignor of share groups; exactly one: simple (balanced and sticky), or assign-all "
+        "(every member gets every partition of its topics).",
+        choices=("simple", "assign-all"),
+    ),
+    *_triple(
+        "assignment.interval.ms",
+        "Milliseconds at least between two assignments of a group.",
+        default=(1_000, 0, INT32_MAX),
+        low=(0, 0, INT32_MAX),
+        high=(15_000, 0, INT32_MAX),
+    ),
+    ConfigDefinition(
+        ASSIGNOR_OFFLOAD_ENABLE,
+        ValueKind.CHOICE,
+        "false",
+        "Whether assignments are computed off the coordinator's loop; only false in this version.",
+        choices=("false",),
+    ),
+    _integer(
+        INITIALIZE_RETRY_INTERVAL,
+        30_000,
+        1,
+        INT32_MAX,
+        "Milliseconds after which an unanswered initialization of share partitions is repeated.",
+    ),
+    _integer(
+        STREAM_LINGER,
+        5_000,
+        0,
+        INT32_MAX,
+        "Milliseconds after the end of a member's heartbeat stream until it counts as gone.",
+    ),
+    _integer(
+        JOIN_WAIT_LIMIT,
+        5_000,
+        0,
+        60_000,
+        "Most milliseconds that a first heartbeat may be held until the assignment is there.",
+    ),
+    _integer(
+        "share.fetch.purgatory.purge.interval.requests",
+        1_000,
+        1,
+        INT32_MAX,
+        "Waiting fetches between two purges of finished ones.",
+    ),
+)
+
+_COORDINATOR_SETTINGS = (
+    _integer(
+        "share.coordinator.state.topic.num.partitions",
+        50,
+        1,
+        10_000,
+        "Shards of the share state; fixed when the cluster is created.",
+    ),
+    _integer(
+        "share.coordinator.state.topic.segment.bytes",
+        104_857_600,
+        1,
+        INT32_MAX,
+        "Bytes after which a segment of the state log is closed.",
+    ),
+    _integer(
+        SNAPSHOT_UPDATE_RECORDS,
+        500,
+        0,
+        500,
+        "Update records of a share partition between two snapshots.",
+    ),
+    _integer("share.coordinator.threads", 1, 1, 64, "Share-coordinator processes' loops."),
+    _integer(
+        "share.coordinator.write.timeout.ms",
+        5_000,
+        1,
+        INT32_MAX,
+        "Milliseconds after which a write to the state log is given up.",
+    ),
+    _integer(
+        "share.coordinator.load.buffer.size",
+        5_242_880,
+        1,
+        INT32_MAX,
+        "Bytes read at once when a shard loads.",
+    ),
+    _integer(
+        "share.coordinator.append.linger.ms",
+        -1,
+        -1,
+        INT32_MAX,
+        "Milliseconds to wait for more records before a commit; -1 adapts.",
+    ),
+    _integer(
+        "share.coordinator.cached.buffer.max.bytes",
+        1_048_588,
+        524_288,
+        INT32_MAX,
+        "Bytes of write buffer kept between commits.",
+    ),
+    _integer(
+        "share.coordinator.state.topic.prune.interval.ms",
+        300_000,
+        1,
+        INT32_MAX,
+        "Milliseconds between two prunings of the state log.",
+    ),
+    _integer(
+        "share.coordinator.cold.partition.snapshot.interval.ms",
+        300_000,
+        1,
+        INT32_MAX,
+        "Age in milliseconds at which a share partition's snapshot is written again.",
+    ),
+    ConfigDefinition(
+        "errors.deadletterqueue.topic.name.prefix",
+        ValueKind.TEXT,
+        "dlq.",
+        "What names of dead-letter topics begin with.",
+        unsupported=NO_DEAD_LETTER_QUEUE,
+    ),
+    ConfigDefinition(
+        "errors.deadletterqueue.auto.create.topics.enable",
+        ValueKind.BOOLEAN,
+        "false",
+        "Whether missing dead-letter topics are created.",
+        unsupported=NO_DEAD_LETTER_QUEUE,
+    ),
+)
+
+CLUSTER_CONFIGS = by_name((*_GROUP_SETTINGS, *_COORDINATOR_SETTINGS))
+"""All settings of the cluster."""

@@ -1,0 +1,203 @@
+"""Checking settings before they are stored (CFG-40, CFG-41) and evaluating stored ones."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.group_config import GroupConfig, IsolationLevel, group_definitions
+from sharemesh.domain.group_config.cluster_definitions import (
+    CLUSTER_CONFIGS,
+    MAX_SHARE_SESSIONS,
+    MAX_SIZE,
+    TRIPLES,
+)
+from sharemesh.domain.group_config.definition import ConfigDefinition, ValueKind, definition_of
+from sharemesh.domain.group_config.group_definitions import GROUP_CONFIGS
+
+MAX_ENTRIES = 100
+"""Most settings in one alteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """One setting as it is in force; ``source`` is default, cluster or group."""
+
+    name: str
+    value: str
+    source: str
+    documentation: str
+
+
+def cluster_value(cluster: Mapping[str, str], name: str) -> str:
+    """Return a setting of the cluster, or its default; unreadable stored text counts as absent."""
+    definition = CLUSTER_CONFIGS[name]
+    stored = cluster.get(name)
+    if stored is None:
+        return definition.default
+    try:
+        return definition.check(stored)
+    except RefusedError:
+        return definition.default
+
+
+def cluster_int(cluster: Mapping[str, str], name: str) -> int:
+    """Return an integer setting of the cluster, or its default."""
+    return int(cluster_value(cluster, name))
+
+
+def check_cluster_configs(entries: Mapping[str, str]) -> dict[str, str]:
+    """Return the cluster's settings in their one spelling if they fit together (spec CFG-40).
+
+    Raises:
+        RefusedError: INVALID_CONFIG; a name or value is wrong, a default is not within its
+            bounds, heartbeat interval not below session time-out, fewer sessions than members.
+    """
+    checked = {
+        name: definition_of(CLUSTER_CONFIGS, name).check(text) for name, text in entries.items()
+    }
+    for stem in TRIPLES:
+        low, value, high = (
+            cluster_int(checked, f"group.share.{prefix}{stem}") for prefix in ("min.", "", "max.")
+        )
+        if not low <= value <= high:
+            raise RefusedError(
+                ErrorCode.INVALID_CONFIG,
+                f"group.share.{stem}: value {value} is not within {low}..{high} "
+                f"(group.share.min.{stem}, group.share.max.{stem})",
+            )
+    heartbeat_ms = cluster_int(checked, "group.share.heartbeat.interval.ms")
+    session_ms = cluster_int(checked, "group.share.session.timeout.ms")
+    if heartbeat_ms >= session_ms:
+        raise RefusedError(
+            ErrorCode.INVALID_CONFIG,
+            f"group.share.heartbeat.interval.ms: value {heartbeat_ms} is not below "
+            f"group.share.session.timeout.ms {session_ms}",
+        )
+    if cluster_int(checked, MAX_SHARE_SESSIONS) < cluster_int(checked, MAX_SIZE):
+        raise RefusedError(
+            ErrorCode.INVALID_CONFIG,
+            f"{MAX_SHARE_SESSIONS}: value {cluster_int(checked, MAX_SHARE_SESSIONS)} is below "
+            f"{MAX_SIZE} {cluster_int(checked, MAX_SIZE)}; raise it",
+        )
+    return checked
+
+
+def check_group_configs(
+    changes: Mapping[str, str | None], stored: Mapping[str, str], cluster: Mapping[str, str]
+) -> dict[str, str]:
+    """Return all settings of a group after ``changes`` (None: back to the default), spec CFG-41.
+
+    Settings that were stored before and do not change are kept as they are, in bounds or not.
+
+    Raises:
+        RefusedError: INVALID_CONFIG; unknown name (with the nearest one), setting not in this
+            version, value unreadable or out of the cluster's bounds, session time-out not above
+            the heartbeat interval, more than ``MAX_ENTRIES``.
+    """
+    if len(changes) > MAX_ENTRIES:
+        raise RefusedError(
+            ErrorCode.INVALID_CONFIG,
+            f"{len(changes)} settings in one call; send at most {MAX_ENTRIES}",
+        )
+    result = dict(stored)
+    for name, text in changes.items():
+        definition = definition_of(GROUP_CONFIGS, name)
+        if text is None:
+            result.pop(name, None)
+            continue
+        value = definition.check(text)
+        _check_bounds(definition, value, cluster)
+        result[name] = value
+    config = effective_group_config(result, cluster)
+    if config.session_timeout_ms <= config.heartbeat_interval_ms:
+        raise RefusedError(
+            ErrorCode.INVALID_CONFIG,
+            f"{group_definitions.SESSION_TIMEOUT}: value {config.session_timeout_ms} is not above "
+            f"{group_definitions.HEARTBEAT_INTERVAL} {config.heartbeat_interval_ms}",
+        )
+    return result
+
+
+def effective_group_config(entries: Mapping[str, str], cluster: Mapping[str, str]) -> GroupConfig:
+    """Return the settings in force: the group's over the cluster's, clamped (spec CFG-41)."""
+    return GroupConfig(
+        record_lock_duration_ms=_clamped(group_definitions.RECORD_LOCK_DURATION, entries, cluster),
+        delivery_count_limit=_clamped(group_definitions.DELIVERY_COUNT_LIMIT, entries, cluster),
+        partition_max_record_locks=_clamped(
+            group_definitions.PARTITION_MAX_RECORD_LOCKS, entries, cluster
+        ),
+        renew_acknowledge_enable=_text(group_definitions.RENEW_ACKNOWLEDGE_ENABLE, entries)
+        == "true",
+        isolation_level=IsolationLevel[_text(group_definitions.ISOLATION_LEVEL, entries).upper()],
+        auto_offset_reset=_text(group_definitions.AUTO_OFFSET_RESET, entries),
+        session_timeout_ms=_clamped(group_definitions.SESSION_TIMEOUT, entries, cluster),
+        heartbeat_interval_ms=_clamped(group_definitions.HEARTBEAT_INTERVAL, entries, cluster),
+        assignment_interval_ms=_clamped(group_definitions.ASSIGNMENT_INTERVAL, entries, cluster),
+    )
+
+
+def described_group_configs(
+    entries: Mapping[str, str], cluster: Mapping[str, str]
+) -> tuple[ConfigValue, ...]:
+    """Return each supported setting of a group with the value in force and where it is from."""
+    described = []
+    for definition in GROUP_CONFIGS.values():
+        if definition.unsupported:
+            continue
+        if definition.name in entries:
+            source = "group"
+        else:
+            source = "cluster" if definition.fallback in cluster else "default"
+        if definition.kind is ValueKind.INTEGER:
+            value = str(_clamped(definition.name, entries, cluster))
+        else:
+            value = _text(definition.name, entries)
+        described.append(ConfigValue(definition.name, value, source, definition.documentation))
+    return tuple(described)
+
+
+def out_of_bounds(entries: Mapping[str, str], cluster: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a warning for each stored setting that is clamped when evaluated (spec CFG-41)."""
+    warnings = []
+    for name, text in entries.items():
+        definition = GROUP_CONFIGS.get(name)
+        if definition is None or definition.kind is not ValueKind.INTEGER:
+            continue
+        used = _clamped(name, entries, cluster)
+        if text != str(used):
+            warnings.append(f"{name}: stored value {text!r} is out of bounds, {used} is used")
+    return tuple(warnings)
+
+
+def _check_bounds(definition: ConfigDefinition, value: str, cluster: Mapping[str, str]) -> None:
+    if not definition.at_least:
+        return
+    low = cluster_int(cluster, definition.at_least)
+    high = cluster_int(cluster, definition.at_most)
+    if not low <= int(value) <= high:
+        raise RefusedError(
+            ErrorCode.INVALID_CONFIG,
+            f"{definition.name}: value {value} is not within {low}..{high} "
+            f"({definition.at_least}, {definition.at_most})",
+        )
+
+
+def _clamped(name: str, entries: Mapping[str, str], cluster: Mapping[str, str]) -> int:
+    definition = GROUP_CONFIGS[name]
+    value = cluster_int(cluster, definition.fallback)
+    if name in entries:
+        try:
+            value = int(entries[name])
+        except ValueError:
+            return value
+    low = cluster_int(cluster, definition.at_least)
+    high = cluster_int(cluster, definition.at_most)
+    return max(low, min(high, value))
+
+
+def _text(name: str, entries: Mapping[str, str]) -> str:
+    definition = GROUP_CONFIGS[name]
+    try:
+        return definition.check(entries[name]) if name in entries else definition.default
+    except RefusedError:
+        return definition.default

@@ -1,0 +1,104 @@
+"""The settings of one share group (spec CFG-20), by Kafka's names."""
+
+from sharemesh.domain.group_config.definition import ConfigDefinition, ValueKind, by_name
+
+SESSION_TIMEOUT = "share.session.timeout.ms"
+HEARTBEAT_INTERVAL = "share.heartbeat.interval.ms"
+RECORD_LOCK_DURATION = "share.record.lock.duration.ms"
+DELIVERY_COUNT_LIMIT = "share.delivery.count.limit"
+PARTITION_MAX_RECORD_LOCKS = "share.partition.max.record.locks"
+AUTO_OFFSET_RESET = "share.auto.offset.reset"
+ISOLATION_LEVEL = "share.isolation.level"
+RENEW_ACKNOWLEDGE_ENABLE = "share.renew.acknowledge.enable"
+ASSIGNMENT_INTERVAL = "share.assignment.interval.ms"
+NO_DEAD_LETTER_QUEUE = "not in this version: dead-letter topics are left out; remove the setting"
+
+_INTEGER = ValueKind.INTEGER
+
+
+def _bounded(name: str, minimum: int, documentation: str) -> ConfigDefinition:
+    """A setting between the cluster's ``group.share.min.X`` and ``group.share.max.X``."""
+    stem = name.removeprefix("share.")
+    return ConfigDefinition(
+        name,
+        _INTEGER,
+        "",
+        documentation,
+        minimum=minimum,
+        fallback=f"group.share.{stem}",
+        at_least=f"group.share.min.{stem}",
+        at_most=f"group.share.max.{stem}",
+    )
+
+
+GROUP_CONFIGS = by_name(
+    (
+        _bounded(
+            SESSION_TIMEOUT,
+            1,
+            "Milliseconds without a heartbeat after which a member is removed from the group.",
+        ),
+        _bounded(
+            HEARTBEAT_INTERVAL,
+            1,
+            "Milliseconds between heartbeats that members are asked to keep; below the session "
+            "time-out.",
+        ),
+        _bounded(
+            RECORD_LOCK_DURATION,
+            1_000,
+            "Milliseconds that a delivered record stays locked for its consumer.",
+        ),
+        _bounded(
+            DELIVERY_COUNT_LIMIT,
+            2,
+            "How often a record is delivered at most before it is archived.",
+        ),
+        _bounded(
+            PARTITION_MAX_RECORD_LOCKS,
+            100,
+            "How many records of one share partition may be in flight at once.",
+        ),
+        ConfigDefinition(
+            AUTO_OFFSET_RESET,
+            ValueKind.RESET_POLICY,
+            "latest",
+            "Where a group starts on a topic it has never read: latest, earliest, or "
+            "by_duration:PnDTnHnMn.nS for records of at most that age.",
+        ),
+        ConfigDefinition(
+            ISOLATION_LEVEL,
+            ValueKind.CHOICE,
+            "read_uncommitted",
+            "Whether records of open and aborted transactions are delivered: read_uncommitted "
+            "delivers all, read_committed only committed ones.",
+            choices=("read_uncommitted", "read_committed"),
+        ),
+        ConfigDefinition(
+            RENEW_ACKNOWLEDGE_ENABLE,
+            ValueKind.BOOLEAN,
+            "true",
+            "Whether consumers may extend the lock of a record with RENEW.",
+        ),
+        _bounded(
+            ASSIGNMENT_INTERVAL,
+            0,
+            "Milliseconds at least between two assignments of partitions to members.",
+        ),
+        ConfigDefinition(
+            "errors.deadletterqueue.topic.name",
+            ValueKind.TEXT,
+            "",
+            "Topic that takes records which could not be processed.",
+            unsupported=NO_DEAD_LETTER_QUEUE,
+        ),
+        ConfigDefinition(
+            "errors.deadletterqueue.copy.record.enable",
+            ValueKind.BOOLEAN,
+            "false",
+            "Whether the dead-letter topic gets key and value of the record.",
+            unsupported=NO_DEAD_LETTER_QUEUE,
+        ),
+    )
+)
+"""All settings that a group may have."""

@@ -1,0 +1,140 @@
+"""Records of the group log (spec GC-33): each gives one thing's whole new value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from sharemesh.domain.ids import GroupId, MemberId, TopicId
+from sharemesh.domain.share_group.assignment import NOTHING, Assignment
+
+NEVER_MS = -(2**62)
+"""A moment before all others: what a loader knows of moments on its predecessor's clock."""
+
+
+class RecordKind(IntEnum):
+    """Kafka's key types, and one of our own."""
+
+    MEMBER_METADATA = 10
+    GROUP_METADATA = 11
+    TARGET_ASSIGNMENT_METADATA = 12
+    TARGET_ASSIGNMENT_MEMBER = 13
+    CURRENT_MEMBER_ASSIGNMENT = 14
+    STATE_PARTITION_METADATA = 15
+    EPOCH_FLOOR = 100
+
+
+@dataclass(frozen=True, slots=True)
+class MemberMetadata:
+    """Type 10: what a member told of itself; topic names sorted, each once."""
+
+    group_id: GroupId
+    member_id: MemberId
+    rack_id: str = ""
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """Type 11: the group epoch, and the hash of the subscribed topics it was raised for."""
+
+    group_id: GroupId
+    epoch: int
+    metadata_hash: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TargetAssignmentMetadata:
+    """Type 12: the group epoch that the target assignment was computed for.
+
+    ``assigned_at_ms`` is monotonic time of the coordinator that computed it.
+    """
+
+    group_id: GroupId
+    assignment_epoch: int
+    assigned_at_ms: int = NEVER_MS
+
+
+@dataclass(frozen=True, slots=True)
+class TargetAssignmentMember:
+    """Type 13: what a member shall have."""
+
+    group_id: GroupId
+    member_id: MemberId
+    assignment: Assignment = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentMemberAssignment:
+    """Type 14: what a member was told, and its epoch with it."""
+
+    group_id: GroupId
+    member_id: MemberId
+    member_epoch: int
+    previous_member_epoch: int = -1
+    assignment: Assignment = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class InitializingPartition:
+    """The start offset that was intended first of all, and the state epoch it is sent with."""
+
+    start_offset: int
+    state_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class InitializingTopic:
+    """Partitions whose state is being initialized; ``since_ms`` is monotonic time."""
+
+    topic_name: str
+    partitions: Mapping[int, InitializingPartition]
+    since_ms: int = NEVER_MS
+
+
+@dataclass(frozen=True, slots=True)
+class InitializedTopic:
+    """Partitions whose state is initialized, with the state epoch they have."""
+
+    topic_name: str
+    partitions: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StatePartitionMetadata:
+    """Type 15: the three sets of spec GC-26; ``deleting`` gives the topic's name."""
+
+    group_id: GroupId
+    initializing: Mapping[TopicId, InitializingTopic] = field(default_factory=dict)
+    initialized: Mapping[TopicId, InitializedTopic] = field(default_factory=dict)
+    deleting: Mapping[TopicId, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """The thing of this kind is no more."""
+
+    group_id: GroupId
+    kind: RecordKind
+    member_id: MemberId = MemberId("")
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFloor:
+    """The highest epoch of a deleted group of this shard: new groups start there (DESIGN 5)."""
+
+    epoch: int
+
+
+GroupLogRecord = (
+    MemberMetadata
+    | GroupMetadata
+    | TargetAssignmentMetadata
+    | TargetAssignmentMember
+    | CurrentMemberAssignment
+    | StatePartitionMetadata
+    | Tombstone
+    | EpochFloor
+)
+"""What a group coordinator shard writes."""
