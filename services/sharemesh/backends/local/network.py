@@ -1,0 +1,257 @@
+"""The network port inside one process: same promises as gRPC, no sockets."""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.protobuf.message import Message
+
+from sharemesh.backends.local.network_stream import LocalStream, StreamPair
+from sharemesh.methods import Method, Request, Response
+from sharemesh.ports.network import CallContext, CallFailedError, Failure, Stream
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+"""Largest message, inclusive, as over gRPC."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Open:
+    """One open call: what ends its client's wait, and its handler."""
+
+    client: "LocalCaller"
+    handler: asyncio.Task[Any]
+    lose: Callable[[CallFailedError], None]
+
+
+@dataclass(slots=True)
+class _Host:
+    """What listens at one address."""
+
+    unary: dict[str, Callable[[Any, CallContext], Awaitable[Any]]] = field(default_factory=dict)
+    streams: dict[str, Callable[[Any, CallContext], Awaitable[None]]] = field(default_factory=dict)
+    listening: bool = True
+    open: set[_Open] = field(default_factory=set)
+
+
+class LocalNetwork:
+    """Addresses are only names. Messages are copied by serialization: nothing is shared."""
+
+    def __init__(self, *, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        self._max_message_bytes = max_message_bytes
+        self._hosts: dict[str, _Host] = {}
+        self._numbers = itertools.count(1)
+
+    def caller(self, principal: str = "User:ANONYMOUS") -> "LocalCaller":
+        """Return a new client; it is one connection to each address."""
+        return LocalCaller(self, f"local:{next(self._numbers)}", principal)
+
+    def listener(self, address: str) -> "LocalListener":
+        """Return the server side of an address (``host:port``)."""
+        host = self._hosts.setdefault(address, _Host())
+        host.listening = True
+        return LocalListener(self, host, address)
+
+    async def disconnect(self, address: str) -> None:
+        """Lose every connection to an address: clients fail, handlers are cancelled."""
+        host = self._hosts.get(address)
+        if host is not None:
+            await self.drop(host.open, address)
+
+    async def drop(self, calls: set["_Open"], address: str) -> None:
+        """Lose these calls and wait until their handlers have ended."""
+        lost = list(calls)
+        for call in lost:
+            call.lose(_failed(Failure.UNAVAILABLE, "", address, "the connection was lost"))
+            call.handler.cancel()
+        if lost:
+            await asyncio.wait([call.handler for call in lost])
+
+    def host(self, method: str, to: str) -> _Host:
+        """Return who listens at an address."""
+        host = self._hosts.get(to)
+        if host is None or not host.listening:
+            raise _failed(Failure.UNAVAILABLE, method, to, "nobody listens at this address")
+        return host
+
+    def hosts(self) -> list[_Host]:
+        """Return all that ever listened."""
+        return list(self._hosts.values())
+
+    def copied(self, message: Message, kind: type[Message], method: str, to: str) -> Any:  # noqa: ANN401
+        """Return a message as the other side gets it."""
+        data = message.SerializeToString()
+        if len(data) > self._max_message_bytes:
+            raise _failed(
+                Failure.RESOURCE_EXHAUSTED,
+                method,
+                to,
+                f"a message of {len(data)} bytes is larger than {self._max_message_bytes}",
+            )
+        return kind.FromString(data)
+
+
+class LocalCaller:
+    """Fills ``ports.network.Caller``."""
+
+    def __init__(self, network: LocalNetwork, peer: str, principal: str) -> None:
+        self._network = network
+        self._context = CallContext(peer, principal)
+        self._closed = False
+
+    async def call(
+        self,
+        method: Method[Request, Response],
+        request: Request,
+        *,
+        to: str,
+        timeout_ms: int | None = None,
+    ) -> Response:
+        """Return the response of a unary method (see the port)."""
+        host = self._reach(method.name, to)
+        handler = host.unary.get(method.name)
+        if handler is None:
+            raise _failed(Failure.UNIMPLEMENTED, method.name, to, "not offered here")
+        copy = self._network.copied(request, method.request, method.name, to)
+        task = asyncio.ensure_future(handler(copy, self._context))
+        outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        task.add_done_callback(lambda done: _settle(outcome, done, method.name, to))
+        opened = _Open(self, task, lambda error: _fail(outcome, error))
+        host.open.add(opened)
+        deadline_ms = method.deadline_ms if timeout_ms is None else timeout_ms
+        try:
+            async with asyncio.timeout(deadline_ms / 1_000):
+                answer = await outcome
+        except TimeoutError as error:
+            raise _failed(
+                Failure.DEADLINE_EXCEEDED, method.name, to, f"no answer for {deadline_ms} ms"
+            ) from error
+        finally:
+            host.open.discard(opened)
+            await _cancelled(task)
+        response: Response = self._network.copied(answer, method.response, method.name, to)
+        return response
+
+    async def stream(
+        self, method: Method[Request, Response], *, to: str
+    ) -> Stream[Request, Response]:
+        """Open a bidirectional stream (see the port)."""
+        host = self._reach(method.name, to)
+        handler = host.streams.get(method.name)
+        if handler is None:
+            raise _failed(Failure.UNIMPLEMENTED, method.name, to, "not offered here")
+        copied = self._network.copied
+        pair: StreamPair[Request, Response] = StreamPair(
+            method.name,
+            to,
+            to_server=lambda message: copied(message, method.request, method.name, to),
+            to_client=lambda message: copied(message, method.response, method.name, to),
+        )
+        task = asyncio.ensure_future(_serve(handler, pair, self._context))
+        opened = _Open(self, task, pair.lose)
+        host.open.add(opened)
+        task.add_done_callback(lambda _: host.open.discard(opened))
+        return pair.client
+
+    async def close(self) -> None:
+        """Close all connections; open calls fail and their handlers are cancelled."""
+        self._closed = True
+        for host in self._network.hosts():
+            mine = {call for call in host.open if call.client is self}
+            await self._network.drop(mine, "closed here")
+
+    def _reach(self, method: str, to: str) -> _Host:
+        if self._closed:
+            raise _failed(Failure.CANCELLED, method, to, "this caller is closed")
+        return self._network.host(method, to)
+
+
+class LocalListener:
+    """Fills ``ports.network.Listener``."""
+
+    def __init__(self, network: LocalNetwork, host: _Host, address: str) -> None:
+        self._network = network
+        self._host = host
+        self._address = address
+
+    def offer(
+        self,
+        method: Method[Request, Response],
+        handler: Callable[[Request, CallContext], Awaitable[Response]],
+    ) -> None:
+        """Answer a unary method (see the port)."""
+        self._host.unary[method.name] = handler
+
+    def offer_stream(
+        self,
+        method: Method[Request, Response],
+        handler: Callable[[Stream[Response, Request], CallContext], Awaitable[None]],
+    ) -> None:
+        """Answer a stream method (see the port)."""
+        self._host.streams[method.name] = handler
+
+    async def stop(self) -> None:
+        """Stop listening and lose all connections; what was offered is forgotten."""
+        self._host.listening = False
+        self._host.unary.clear()
+        self._host.streams.clear()
+        await self._network.drop(self._host.open, self._address)
+
+
+async def _serve(
+    handler: Callable[[Any, CallContext], Awaitable[None]],
+    pair: StreamPair[Any, Any],
+    context: CallContext,
+) -> None:
+    server: LocalStream[Any, Any] = pair.server
+    try:
+        await handler(server, context)
+    except CallFailedError as error:
+        pair.finish(_failed(error.failure, pair.method, pair.address, error.message))
+    except Exception as error:
+        _log.error("handler of %s failed", pair.method, exc_info=error)
+        pair.finish(_internal(error, pair.method, pair.address))
+    except asyncio.CancelledError:
+        pair.lose(_failed(Failure.UNAVAILABLE, pair.method, pair.address, "connection lost"))
+        raise
+    else:
+        pair.finish(None)
+
+
+def _settle(outcome: asyncio.Future[Any], task: asyncio.Task[Any], method: str, to: str) -> None:
+    if task.cancelled():
+        _fail(outcome, _failed(Failure.UNAVAILABLE, method, to, "the connection was lost"))
+        return
+    error = task.exception()
+    if error is None:
+        if not outcome.done():
+            outcome.set_result(task.result())
+    elif isinstance(error, CallFailedError):
+        _fail(outcome, _failed(error.failure, method, to, error.message))
+    else:
+        _log.error("handler of %s failed", method, exc_info=error)
+        _fail(outcome, _internal(error, method, to))
+
+
+def _fail(outcome: asyncio.Future[Any], error: CallFailedError) -> None:
+    if not outcome.done():
+        outcome.set_exception(error)
+        outcome.exception()  # seen: the waiter may have left already
+
+
+async def _cancelled(task: asyncio.Task[Any]) -> None:
+    if not task.done():
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def _internal(error: BaseException, method: str, to: str) -> CallFailedError:
+    return _failed(Failure.INTERNAL, method, to, f"{type(error).__name__} in the server")
+
+
+def _failed(failure: Failure, method: str, to: str, details: str) -> CallFailedError:
+    return CallFailedError(failure, f"{method or 'call'} to {to}: {details}")

@@ -1,0 +1,169 @@
+"""The asking side over gRPC: one channel per address, opened when first needed."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from sharemesh.methods import Method, Request, Response
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.network import CallFailedError, Failure
+from sharemesh.rpc.client_stream import GrpcClientStream
+from sharemesh.rpc.limits import MAX_MESSAGE_BYTES, channel_arguments
+from sharemesh.rpc.status import failed, failure_of
+from sharemesh.rpc.tls import TlsFiles, client_credentials
+
+MAX_CHANNELS = 512
+"""Channels kept open; beyond that the one that was idle longest is closed."""
+
+
+@dataclass(slots=True)
+class _Peer:
+    """One address: its channel and the prepared methods."""
+
+    channel: grpc.aio.Channel
+    open_calls: int = 0
+    methods: dict[str, Callable[..., Any]] = field(default_factory=dict)
+
+
+class GrpcCaller:
+    """Fills ``ports.network.Caller`` with grpc.aio.
+
+    Calls are never retried here. A channel that lost its connection connects again after 100 ms
+    to 1 s; until then calls to it fail at once.
+
+    Raises:
+        TlsError: From the constructor, if a file of ``tls`` cannot be used.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+        tls: TlsFiles | None = None,
+    ) -> None:
+        self._clock = clock
+        self._arguments = channel_arguments(max_message_bytes)
+        self._credentials = client_credentials(tls) if tls is not None else None
+        self._peers: OrderedDict[str, _Peer] = OrderedDict()
+        self._streams: set[GrpcClientStream[Any, Any]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def call(
+        self,
+        method: Method[Request, Response],
+        request: Request,
+        *,
+        to: str,
+        timeout_ms: int | None = None,
+    ) -> Response:
+        """Return the response of a unary method (see the port)."""
+        peer = self._peer(method.name, to)
+        invoke = peer.methods.get(method.name)
+        if invoke is None:
+            invoke = peer.channel.unary_unary(
+                _path(method.name),
+                request_serializer=method.request.SerializeToString,
+                response_deserializer=method.response.FromString,
+            )
+            peer.methods[method.name] = invoke
+        deadline_ms = method.deadline_ms if timeout_ms is None else timeout_ms
+        peer.open_calls += 1
+        try:
+            response: Response = await invoke(request, timeout=deadline_ms / 1_000)
+        except grpc.aio.AioRpcError as error:
+            raise failure_of(error, method.name, to) from error
+        except asyncio.CancelledError as error:
+            raise _unless_own(error, method.name, to) from error
+        except grpc.aio.UsageError as error:
+            raise failed(Failure.UNAVAILABLE, method.name, to, "the channel is closed") from error
+        finally:
+            peer.open_calls -= 1
+        return response
+
+    async def stream(
+        self, method: Method[Request, Response], *, to: str
+    ) -> GrpcClientStream[Request, Response]:
+        """Open a bidirectional stream; returns when the server has taken it (see the port)."""
+        peer = self._peer(method.name, to)
+        invoke = peer.methods.get(method.name)
+        if invoke is None:
+            invoke = peer.channel.stream_stream(
+                _path(method.name),
+                request_serializer=method.request.SerializeToString,
+                response_deserializer=method.response.FromString,
+            )
+            peer.methods[method.name] = invoke
+
+        def ended(stream: GrpcClientStream[Any, Any]) -> None:
+            peer.open_calls -= 1
+            self._streams.discard(stream)
+
+        peer.open_calls += 1
+        stream = GrpcClientStream[Request, Response](invoke(), method.name, to, ended, self._clock)
+        self._streams.add(stream)
+        try:
+            await stream.connected()
+        except asyncio.CancelledError as error:
+            await stream.abandon()
+            raise _unless_own(error, method.name, to) from error
+        except CallFailedError:
+            await stream.abandon()
+            raise
+        return stream
+
+    async def close(self) -> None:
+        """Close all connections; open calls fail with CANCELLED. Repeating it is fine."""
+        self._closed = True
+        peers = list(self._peers.values())
+        self._peers.clear()
+        for stream in list(self._streams):
+            await stream.abandon()
+        await asyncio.gather(*(peer.channel.close() for peer in peers), *self._closing)
+
+    def _peer(self, method: str, to: str) -> _Peer:
+        if self._closed:
+            raise failed(Failure.CANCELLED, method, to, "this caller is closed")
+        peer = self._peers.get(to)
+        if peer is not None:
+            self._peers.move_to_end(to)
+            return peer
+        if ":" not in to:
+            raise failed(Failure.INVALID_ARGUMENT, method, to, "an address is host:port")
+        self._make_room()
+        if self._credentials is None:
+            channel = grpc.aio.insecure_channel(to, options=self._arguments)
+        else:
+            channel = grpc.aio.secure_channel(to, self._credentials, options=self._arguments)
+        peer = self._peers[to] = _Peer(channel)
+        return peer
+
+    def _make_room(self) -> None:
+        if len(self._peers) < MAX_CHANNELS:
+            return
+        idle = next((to for to, peer in self._peers.items() if peer.open_calls == 0), None)
+        if idle is None:
+            raise CallFailedError(
+                Failure.RESOURCE_EXHAUSTED,
+                f"{MAX_CHANNELS} connections are open and busy; close some or use another caller",
+            )
+        closing = asyncio.ensure_future(self._peers.pop(idle).channel.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+
+def _path(name: str) -> str:
+    return f"/sharemesh.v1.{name}"
+
+
+def _unless_own(error: asyncio.CancelledError, method: str, to: str) -> BaseException:
+    """Tell our own cancellation from that of a channel which was closed under the call."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        return error
+    return failed(Failure.CANCELLED, method, to, "the connection was closed here")

@@ -1,0 +1,72 @@
+"""Bounds of the transport, and the gRPC arguments that carry them out."""
+
+from dataclasses import dataclass
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+"""Largest request or response, inclusive."""
+
+MAX_CONNECT_MS = 5_000
+"""Longest wait for the first sign of life of a stream's peer."""
+
+INBOX_MESSAGES = 8
+"""Messages of one stream that are read ahead of the application, at most."""
+
+_KEEPALIVE_EVERY_MS = 4_000
+_KEEPALIVE_TIMEOUT_MS = 3_000
+_PING_ALLOWED_EVERY_MS = 1_000
+_RECONNECT_FIRST_MS = 100
+_RECONNECT_LAST_MS = 1_000
+
+GrpcArguments = list[tuple[str, int | str]]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What one server takes on; everything beyond is refused with RESOURCE_EXHAUSTED.
+
+    Attributes:
+        max_message_bytes: Largest request and response, inclusive.
+        max_concurrent_calls: Open calls of the whole server, streams included.
+        max_concurrent_streams: Open calls of one connection.
+    """
+
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    max_concurrent_calls: int = 20_000
+    max_concurrent_streams: int = 4_000
+
+
+def channel_arguments(max_message_bytes: int) -> GrpcArguments:
+    """Return the client's settings: a dead peer is noticed within seven seconds, idle or not."""
+    return [
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.max_send_message_length", max_message_bytes),
+        ("grpc.keepalive_time_ms", _KEEPALIVE_EVERY_MS),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.initial_reconnect_backoff_ms", _RECONNECT_FIRST_MS),
+        ("grpc.min_reconnect_backoff_ms", _RECONNECT_FIRST_MS),
+        ("grpc.max_reconnect_backoff_ms", _RECONNECT_LAST_MS),
+        # A retry that the caller does not know of could repeat an acknowledgement.
+        ("grpc.enable_retries", 0),
+        ("grpc.service_config_disable_resolution", 1),
+        # Addresses come from the cluster itself; a proxy of the environment never knows them.
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+
+
+def server_arguments(limits: ServerLimits) -> GrpcArguments:
+    """Return the server's settings: it pings too, so that a dead consumer's locks come free."""
+    return [
+        ("grpc.max_receive_message_length", limits.max_message_bytes),
+        ("grpc.max_send_message_length", limits.max_message_bytes),
+        ("grpc.max_concurrent_streams", limits.max_concurrent_streams),
+        ("grpc.keepalive_time_ms", _KEEPALIVE_EVERY_MS),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", _PING_ALLOWED_EVERY_MS),
+        ("grpc.http2.max_ping_strikes", 0),
+        # With SO_REUSEPORT a second server would take the same port and half of its calls.
+        ("grpc.so_reuseport", 0),
+    ]

@@ -1,0 +1,197 @@
+"""The answering side over gRPC."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from sharemesh.methods import Method, Request, Response
+from sharemesh.ports.network import CallContext, CallFailedError, Failure, Stream
+from sharemesh.rpc.health import Health
+from sharemesh.rpc.limits import ServerLimits, server_arguments
+from sharemesh.rpc.reflection import reflection_handlers
+from sharemesh.rpc.server_stream import GrpcServerStream
+from sharemesh.rpc.status import code_of
+from sharemesh.rpc.tls import TlsFiles, principal_of, server_credentials
+
+PACKAGE = "sharemesh.v1"
+
+_log = logging.getLogger(__name__)
+
+
+class ListenError(Exception):
+    """A port cannot be listened on; the message says which and what to do."""
+
+
+class GrpcServer:
+    """Fills ``ports.network.Listener`` with grpc.aio; offer everything, then ``start``.
+
+    Health (``grpc.health.v1``) starts with every offered service at SERVING, and ``readiness``
+    as ``health`` is told. Reflection (v1 and v1alpha) is on unless switched off.
+    """
+
+    def __init__(
+        self,
+        *,
+        limits: ServerLimits | None = None,
+        tls: TlsFiles | None = None,
+        reflection: bool = True,
+    ) -> None:
+        self._limits = limits or ServerLimits()
+        self._tls = tls
+        self._reflection = reflection
+        self._handlers: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
+        self._servers: list[grpc.aio.Server] = []
+        self.health = Health()
+
+    def offer(
+        self,
+        method: Method[Request, Response],
+        handler: Callable[[Request, CallContext], Awaitable[Response]],
+    ) -> None:
+        """Answer a unary method (see the port)."""
+
+        async def answer(data: bytes, context: Any) -> Response | None:  # noqa: ANN401
+            try:
+                request = method.request.FromString(data)
+            except DecodeError:
+                full_name = method.request.DESCRIPTOR.full_name
+                await context.abort(
+                    grpc.StatusCode.INVALID_ARGUMENT, f"the request is not a {full_name}"
+                )
+            try:
+                return await handler(request, call_context(context))
+            except Exception as error:
+                await _abort(context, method.name, error)
+            return None
+
+        self._add(
+            method,
+            grpc.unary_unary_rpc_method_handler(
+                answer, response_serializer=method.response.SerializeToString
+            ),
+        )
+
+    def offer_stream(
+        self,
+        method: Method[Request, Response],
+        handler: Callable[[Stream[Response, Request], CallContext], Awaitable[None]],
+    ) -> None:
+        """Answer a stream method (see the port)."""
+
+        async def answer(_requests: object, context: Any) -> None:  # noqa: ANN401
+            stream = GrpcServerStream[Response, Request](context, method.request, method.name)
+            await context.send_initial_metadata(())
+            pump = asyncio.ensure_future(stream.read_ahead())
+            try:
+                await handler(stream, call_context(context))
+            except Exception as error:
+                await _abort(context, method.name, error)
+            finally:
+                pump.cancel()
+                await asyncio.wait([pump])
+
+        self._add(
+            method,
+            grpc.stream_stream_rpc_method_handler(
+                answer, response_serializer=method.response.SerializeToString
+            ),
+        )
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen on ``host:port`` (port 0: any free one) and return the port.
+
+        Raises:
+            ListenError: The port is in use, or not ours to take.
+            TlsError: A certificate file cannot be used.
+        """
+        server = grpc.aio.server(
+            options=server_arguments(self._limits),
+            maximum_concurrent_rpcs=self._limits.max_concurrent_calls,
+        )
+        for service, handlers in self._handlers.items():
+            full_name = f"{PACKAGE}.{service}"
+            server.add_generic_rpc_handlers(
+                (grpc.method_handlers_generic_handler(full_name, handlers),)
+            )
+            await self.health.set_serving(full_name, serving=True)
+        self.health.add_to(server)
+        if self._reflection:
+            names = [f"{PACKAGE}.{service}" for service in self._handlers]
+            server.add_generic_rpc_handlers(reflection_handlers(names))
+        credentials = server_credentials(self._tls) if self._tls is not None else None
+        bound = _bind(server, host, port, credentials)
+        await server.start()
+        self._servers.append(server)
+        return bound
+
+    async def start_health(self, host: str, port: int) -> int:
+        """Listen with health only and without TLS, for Kubernetes' gRPC probes."""
+        server = grpc.aio.server(options=server_arguments(self._limits))
+        self.health.add_to(server)
+        bound = _bind(server, host, port, None)
+        await server.start()
+        self._servers.append(server)
+        return bound
+
+    async def stop(self, grace_ms: int) -> None:
+        """Refuse new calls, let open ones end for ``grace_ms``, then cancel them."""
+        await self.health.enter_graceful_shutdown()
+        servers, self._servers = self._servers, []
+        await asyncio.gather(*(server.stop(grace_ms / 1_000) for server in servers))
+
+    def _add(self, method: Method[Any, Any], handler: "grpc.RpcMethodHandler[Any, Any]") -> None:
+        service, _, name = method.name.partition("/")
+        methods = self._handlers.setdefault(service, {})
+        if name in methods:
+            raise ValueError(f"{method.name} is offered twice")
+        methods[name] = handler
+
+
+def call_context(context: Any) -> CallContext:  # noqa: ANN401 - grpc's context is untyped
+    """Return who calls, of a servicer context. ``peer`` is unique per connection."""
+    identity = context.auth_context()
+    metadata = tuple(
+        (key, value)
+        for key, value in context.invocation_metadata() or ()
+        if isinstance(value, str) and not key.startswith(("grpc-", "user-agent"))
+    )
+    return CallContext(context.peer(), principal_of(identity), metadata)
+
+
+async def _abort(context: Any, method: str, error: Exception) -> None:  # noqa: ANN401
+    if isinstance(error, CallFailedError):
+        await context.abort(code_of(error.failure), error.message)
+    _log.error("handler of %s failed", method, exc_info=error)
+    await context.abort(code_of(Failure.INTERNAL), f"{type(error).__name__} in the server")
+
+
+def _bind(
+    server: grpc.aio.Server, host: str, port: int, credentials: grpc.ServerCredentials | None
+) -> int:
+    address = f"{host}:{port}"
+    _check_free(host, port)
+    try:
+        if credentials is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, credentials)
+    except RuntimeError as error:
+        raise ListenError(f"cannot listen on {address}: {error}") from error
+
+
+def _check_free(host: str, port: int) -> None:
+    """Ask the kernel first: gRPC's own error does not say why."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host.strip("[]"), port))
+        except OSError as error:
+            raise ListenError(
+                f"cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}; "
+                "stop what uses the port or choose another one"
+            ) from error

@@ -1,0 +1,51 @@
+"""gRPC status codes and the failures of the network port, both ways, in words."""
+
+import grpc
+
+from sharemesh.ports.network import CallFailedError, Failure
+
+_CODES = {
+    Failure.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    Failure.DEADLINE_EXCEEDED: grpc.StatusCode.DEADLINE_EXCEEDED,
+    Failure.RESOURCE_EXHAUSTED: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Failure.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
+    Failure.INVALID_ARGUMENT: grpc.StatusCode.INVALID_ARGUMENT,
+    Failure.UNIMPLEMENTED: grpc.StatusCode.UNIMPLEMENTED,
+    Failure.CANCELLED: grpc.StatusCode.CANCELLED,
+    Failure.INTERNAL: grpc.StatusCode.INTERNAL,
+}
+_FAILURES = {code: failure for failure, code in _CODES.items()} | {
+    grpc.StatusCode.PERMISSION_DENIED: Failure.UNAUTHENTICATED,
+    grpc.StatusCode.FAILED_PRECONDITION: Failure.INVALID_ARGUMENT,
+    grpc.StatusCode.OUT_OF_RANGE: Failure.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND: Failure.UNIMPLEMENTED,
+    grpc.StatusCode.ABORTED: Failure.UNAVAILABLE,
+}
+_ADVICE = {
+    Failure.UNAVAILABLE: "check that the process runs and that this is its address",
+    Failure.DEADLINE_EXCEEDED: "the call may still take effect; look before repeating it",
+    Failure.RESOURCE_EXHAUSTED: "send less at once, or later",
+    Failure.UNAUTHENTICATED: "check the client's certificate and the tls settings",
+    Failure.INVALID_ARGUMENT: "correct the request",
+    Failure.UNIMPLEMENTED: "no role at this address offers it, or the server is older",
+    Failure.CANCELLED: "this side or the server closed",
+    Failure.INTERNAL: "see the server's log",
+}
+
+
+def code_of(failure: Failure) -> grpc.StatusCode:
+    """Return the status code that carries a failure."""
+    return _CODES[failure]
+
+
+def failed(failure: Failure, method: str, address: str, details: str) -> CallFailedError:
+    """Return the error of a call: which method, to whom, what happened, and what to do."""
+    return CallFailedError(
+        failure, f"{method} to {address}: {details or failure.value} ({_ADVICE[failure]})"
+    )
+
+
+def failure_of(error: grpc.aio.AioRpcError, method: str, address: str) -> CallFailedError:
+    """Return what a status that gRPC raised means to the caller."""
+    failure = _FAILURES.get(error.code(), Failure.INTERNAL)
+    return failed(failure, method, address, error.details() or "")

@@ -1,0 +1,260 @@
+"""What the gRPC filling adds to the port: health, reflection, ports, malformed bytes, TLS."""
+
+import asyncio
+
+import grpc
+import pytest
+import trustme
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
+
+from sharemesh.backends.local.clock import SystemClock
+from sharemesh.methods import API_VERSIONS, HOLD_SESSION
+from sharemesh.ports.network import CallFailedError, Failure
+from sharemesh.rpc.channels import GrpcCaller
+from sharemesh.rpc.health import LIVENESS, READINESS
+from sharemesh.rpc.limits import ServerLimits
+from sharemesh.rpc.server import GrpcServer, ListenError
+from sharemesh.rpc.tls import TlsError, TlsFiles
+from sharemesh.v1 import admin_pb2, share_leader_pb2
+
+
+async def who(request, context):
+    return admin_pb2.ApiVersionsResponse(server_version=context.principal)
+
+
+@pytest.fixture
+async def server():
+    server = GrpcServer()
+    server.offer(API_VERSIONS, who)
+    server.bound = await server.start("127.0.0.1", 0)
+    yield server
+    await server.stop(0)
+
+
+async def check(channel, service: str) -> int:
+    call = channel.unary_unary(
+        "/grpc.health.v1.Health/Check",
+        request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+        response_deserializer=health_pb2.HealthCheckResponse.FromString,
+    )
+    return (await call(health_pb2.HealthCheckRequest(service=service), timeout=5)).status
+
+
+async def test_health_tells_services_liveness_and_readiness_apart(server) -> None:
+    serving = health_pb2.HealthCheckResponse.SERVING
+    not_serving = health_pb2.HealthCheckResponse.NOT_SERVING
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.bound}") as channel:
+        assert await check(channel, "sharemesh.v1.Admin") == serving
+        assert await check(channel, "") == serving
+        assert await check(channel, LIVENESS) == serving
+        assert await check(channel, READINESS) == not_serving
+        await server.health.set_serving(READINESS, serving=True)
+        assert await check(channel, READINESS) == serving
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await check(channel, "sharemesh.v1.Nothing")
+        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+        await server.health.enter_graceful_shutdown()
+        assert await check(channel, READINESS) == not_serving
+
+
+async def test_health_port_answers_probes_and_nothing_else(server) -> None:
+    port = await server.start_health("127.0.0.1", 0)
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        assert await check(channel, "") == health_pb2.HealthCheckResponse.SERVING
+    caller = GrpcCaller(SystemClock())
+    with pytest.raises(CallFailedError) as caught:
+        await caller.call(API_VERSIONS, admin_pb2.ApiVersionsRequest(), to=f"127.0.0.1:{port}")
+    assert caught.value.failure is Failure.UNIMPLEMENTED
+    await caller.close()
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+async def test_reflection_lists_services_and_shows_their_protos(server, version) -> None:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.bound}") as channel:
+        call = channel.stream_stream(
+            f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+            request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+            response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+        )(timeout=5)
+        await call.write(reflection_pb2.ServerReflectionRequest(list_services=""))
+        names = {service.name for service in (await call.read()).list_services_response.service}
+        assert {"sharemesh.v1.Admin", "grpc.health.v1.Health"} <= names
+        await call.write(
+            reflection_pb2.ServerReflectionRequest(file_containing_symbol="sharemesh.v1.Admin")
+        )
+        assert (await call.read()).file_descriptor_response.file_descriptor_proto
+        await call.done_writing()
+        assert await call.read() is grpc.aio.EOF
+
+
+async def test_port_in_use_is_one_clear_sentence(server) -> None:
+    other = GrpcServer()
+    with pytest.raises(ListenError, match=rf"127.0.0.1:{server.bound}: address already in use"):
+        await other.start("127.0.0.1", server.bound)
+    await other.stop(0)
+
+
+async def test_offering_a_method_twice_is_a_bug(server) -> None:
+    with pytest.raises(ValueError, match="offered twice"):
+        server.offer(API_VERSIONS, who)
+
+
+async def test_bytes_that_are_no_message_are_an_invalid_argument(server) -> None:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.bound}") as channel:
+        with pytest.raises(grpc.aio.AioRpcError, match="ApiVersionsRequest") as caught:
+            await channel.unary_unary("/sharemesh.v1.Admin/ApiVersions")(b"\xff\xff", timeout=5)
+        assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_bytes_that_are_no_message_end_a_stream_as_invalid_argument() -> None:
+    async def hold(stream, context):
+        async for _ in stream:
+            pass
+
+    server = GrpcServer()
+    server.offer_stream(HOLD_SESSION, hold)
+    port = await server.start("127.0.0.1", 0)
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = channel.stream_stream("/sharemesh.v1.ShareLeader/HoldSession")(timeout=5)
+        await call.write(b"\xff\xff")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call.read()
+        assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    await server.stop(0)
+
+
+async def test_calls_beyond_the_limit_are_refused_not_queued() -> None:
+    waiting = asyncio.Event()
+
+    async def never(request, context):
+        waiting.set()
+        await asyncio.Event().wait()
+
+    server = GrpcServer(limits=ServerLimits(max_concurrent_calls=1))
+    server.offer(API_VERSIONS, never)
+    address = f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
+    caller = GrpcCaller(SystemClock())
+    first = asyncio.ensure_future(
+        caller.call(API_VERSIONS, admin_pb2.ApiVersionsRequest(), to=address)
+    )
+    await asyncio.wait_for(waiting.wait(), 5)
+    with pytest.raises(CallFailedError) as caught:
+        await caller.call(API_VERSIONS, admin_pb2.ApiVersionsRequest(), to=address)
+    assert caught.value.failure is Failure.RESOURCE_EXHAUSTED
+    await caller.close()
+    await asyncio.wait([first])
+    assert isinstance(first.exception(), CallFailedError)
+    await server.stop(0)
+
+
+async def test_stop_lets_open_calls_end_within_the_grace() -> None:
+    started, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(request, context):
+        started.set()
+        await go.wait()
+        return admin_pb2.ApiVersionsResponse(server_version="done")
+
+    server = GrpcServer()
+    server.offer(API_VERSIONS, slow)
+    address = f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
+    caller = GrpcCaller(SystemClock())
+    call = asyncio.ensure_future(
+        caller.call(API_VERSIONS, admin_pb2.ApiVersionsRequest(), to=address)
+    )
+    await asyncio.wait_for(started.wait(), 5)
+    stopping = asyncio.ensure_future(server.stop(5_000))
+    await asyncio.sleep(0.05)
+    go.set()
+    assert (await call).server_version == "done"
+    await asyncio.wait_for(stopping, 5)
+    await caller.close()
+
+
+async def test_half_closed_stream_that_the_server_keeps_is_ended(monkeypatch) -> None:
+    cancelled = asyncio.Event()
+
+    async def stubborn(stream, context):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    monkeypatch.setattr("sharemesh.rpc.client_stream.LINGER_MS", 50)
+    server = GrpcServer()
+    server.offer_stream(HOLD_SESSION, stubborn)
+    address = f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
+    caller = GrpcCaller(SystemClock())
+    stream = await caller.stream(HOLD_SESSION, to=address)
+    await stream.send(share_leader_pb2.HoldSessionRequest(group_id="g"))
+    await stream.close()
+    await asyncio.wait_for(cancelled.wait(), 5)
+    await caller.close()
+    await server.stop(0)
+
+
+def certificate(authority: trustme.CA, directory, name: str, subject: str) -> None:
+    issued = authority.issue_cert("localhost", "127.0.0.1", common_name=subject)
+    issued.private_key_pem.write_to_path(directory / f"{name}.key")
+    (directory / f"{name}.crt").unlink(missing_ok=True)
+    for blob in issued.cert_chain_pems:
+        blob.write_to_path(directory / f"{name}.crt", append=True)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("tls")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(directory / "ca.crt")
+    certificate(authority, directory, "server", "server")
+    certificate(authority, directory, "client", "jane")
+    return directory
+
+
+def files(directory, name: str) -> TlsFiles:
+    return TlsFiles(directory / f"{name}.crt", directory / f"{name}.key", directory / "ca.crt")
+
+
+async def test_mutual_tls_names_the_principal(certificates) -> None:
+    server = GrpcServer(tls=files(certificates, "server"))
+    server.offer(API_VERSIONS, who)
+    address = f"localhost:{await server.start('127.0.0.1', 0)}"
+    request = admin_pb2.ApiVersionsRequest()
+    known = GrpcCaller(SystemClock(), tls=files(certificates, "client"))
+    assert (await known.call(API_VERSIONS, request, to=address)).server_version == "User:jane"
+    for tls in (None, TlsFiles(authority=certificates / "ca.crt")):
+        stranger = GrpcCaller(SystemClock(), tls=tls)
+        with pytest.raises(CallFailedError) as caught:
+            await stranger.call(API_VERSIONS, request, to=address)
+        assert caught.value.failure is Failure.UNAVAILABLE
+        await stranger.close()
+    await known.close()
+    await server.stop(0)
+
+
+async def test_renewed_certificates_serve_without_a_restart(certificates, tmp_path) -> None:
+    for file in certificates.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    server = GrpcServer(tls=TlsFiles(tmp_path / "server.crt", tmp_path / "server.key"))
+    server.offer(API_VERSIONS, who)
+    address = f"localhost:{await server.start('127.0.0.1', 0)}"
+    other = trustme.CA()
+    other.cert_pem.write_to_path(tmp_path / "ca.crt")
+    certificate(other, tmp_path, "server", "server")
+    caller = GrpcCaller(SystemClock(), tls=TlsFiles(authority=tmp_path / "ca.crt"))
+    answer = await caller.call(API_VERSIONS, admin_pb2.ApiVersionsRequest(), to=address)
+    assert answer.server_version == "User:ANONYMOUS"
+    await caller.close()
+    await server.stop(0)
+
+
+async def test_tls_files_that_are_missing_are_named(tmp_path) -> None:
+    with pytest.raises(TlsError, match=r"gone\.crt"):
+        GrpcCaller(SystemClock(), tls=TlsFiles(authority=tmp_path / "gone.crt"))
+    server = GrpcServer(tls=TlsFiles(tmp_path / "gone.crt", tmp_path / "gone.key"))
+    with pytest.raises(TlsError, match=r"gone\.crt"):
+        await server.start("127.0.0.1", 0)
+    with pytest.raises(TlsError, match="certificate and tls key"):
+        await GrpcServer(tls=TlsFiles()).start("127.0.0.1", 0)
