@@ -42,6 +42,8 @@ def channel_arguments(max_message_bytes: int) -> GrpcArguments:
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.keepalive_time_ms", _KEEPALIVE_EVERY_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+        # Without this an unanswered ping is waited for a minute.
+        ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.initial_reconnect_backoff_ms", _RECONNECT_FIRST_MS),
         ("grpc.min_reconnect_backoff_ms", _RECONNECT_FIRST_MS),
@@ -63,6 +65,8 @@ def server_arguments(limits: ServerLimits) -> GrpcArguments:
         ("grpc.max_concurrent_streams", limits.max_concurrent_streams),
         ("grpc.keepalive_time_ms", _KEEPALIVE_EVERY_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+        # Without this an unanswered ping is waited for a minute.
+        ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", _PING_ALLOWED_EVERY_MS),
