@@ -8,14 +8,16 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class PartitionStateError(_message.Message):
-    __slots__ = ("partition", "error_code", "error_message")
+    __slots__ = ("partition", "error_code", "error_message", "known_state_epoch")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_STATE_EPOCH_FIELD_NUMBER: _ClassVar[int]
     partition: int
     error_code: int
     error_message: str
-    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
+    known_state_epoch: int
+    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., known_state_epoch: _Optional[int] = ...) -> None: ...
 
 class TopicStateErrors(_message.Message):
     __slots__ = ("topic_id", "partitions")
@@ -244,7 +246,7 @@ class ReadShareGroupStateSummaryResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[ReadSummaryTopicResult, _Mapping]]] = ...) -> None: ...
 
 class CommitGenerationRequest(_message.Message):
-    __slots__ = ("shard", "generation_id", "previous_generation_id", "end_offset", "path", "content_hash", "format_version")
+    __slots__ = ("shard", "generation_id", "previous_generation_id", "end_offset", "path", "content_hash", "format_version", "history_end_offset")
     SHARD_FIELD_NUMBER: _ClassVar[int]
     GENERATION_ID_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_GENERATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -252,6 +254,7 @@ class CommitGenerationRequest(_message.Message):
     PATH_FIELD_NUMBER: _ClassVar[int]
     CONTENT_HASH_FIELD_NUMBER: _ClassVar[int]
     FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     shard: int
     generation_id: str
     previous_generation_id: str
@@ -259,7 +262,8 @@ class CommitGenerationRequest(_message.Message):
     path: str
     content_hash: bytes
     format_version: int
-    def __init__(self, shard: _Optional[int] = ..., generation_id: _Optional[str] = ..., previous_generation_id: _Optional[str] = ..., end_offset: _Optional[int] = ..., path: _Optional[str] = ..., content_hash: _Optional[bytes] = ..., format_version: _Optional[int] = ...) -> None: ...
+    history_end_offset: int
+    def __init__(self, shard: _Optional[int] = ..., generation_id: _Optional[str] = ..., previous_generation_id: _Optional[str] = ..., end_offset: _Optional[int] = ..., path: _Optional[str] = ..., content_hash: _Optional[bytes] = ..., format_version: _Optional[int] = ..., history_end_offset: _Optional[int] = ...) -> None: ...
 
 class CommitGenerationResponse(_message.Message):
     __slots__ = ("error_code", "error_message")

@@ -69,17 +69,19 @@ class ShareStateRecord(_message.Message):
     def __init__(self, kind: _Optional[_Union[ShareStateRecord.Kind, str]] = ..., group_id: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., snapshot_epoch: _Optional[int] = ..., state_epoch: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., delivery_complete_count: _Optional[int] = ..., create_timestamp_ms: _Optional[int] = ..., write_timestamp_ms: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ..., cause: _Optional[int] = ..., member_id: _Optional[str] = ..., trace_id: _Optional[bytes] = ..., span_id: _Optional[bytes] = ..., format_version: _Optional[int] = ..., generation: _Optional[_Union[GenerationPointer, _Mapping]] = ..., state_epoch_floor: _Optional[int] = ..., leader_epoch_floor: _Optional[int] = ..., leader_epoch_max: _Optional[int] = ...) -> None: ...
 
 class GenerationPointer(_message.Message):
-    __slots__ = ("generation_id", "previous_generation_id", "end_offset", "path", "content_hash", "format_version")
+    __slots__ = ("generation_id", "previous_generation_id", "end_offset", "path", "content_hash", "format_version", "history_end_offset")
     GENERATION_ID_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_GENERATION_ID_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     CONTENT_HASH_FIELD_NUMBER: _ClassVar[int]
     FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     generation_id: str
     previous_generation_id: str
     end_offset: int
     path: str
     content_hash: bytes
     format_version: int
-    def __init__(self, generation_id: _Optional[str] = ..., previous_generation_id: _Optional[str] = ..., end_offset: _Optional[int] = ..., path: _Optional[str] = ..., content_hash: _Optional[bytes] = ..., format_version: _Optional[int] = ...) -> None: ...
+    history_end_offset: int
+    def __init__(self, generation_id: _Optional[str] = ..., previous_generation_id: _Optional[str] = ..., end_offset: _Optional[int] = ..., path: _Optional[str] = ..., content_hash: _Optional[bytes] = ..., format_version: _Optional[int] = ..., history_end_offset: _Optional[int] = ...) -> None: ...

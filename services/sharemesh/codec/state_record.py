@@ -1,0 +1,275 @@
+"""Records of the share state log: domain <-> bytes (spec SC-21, DESIGN 5).
+
+The key of a log record is the share-partition key text (SC-1), empty for records of the shard
+itself; the value is a ``sharemesh.v1.ShareStateRecord``, for tombstones too, so that they can say
+when and why. An absent value counts as a tombstone that says nothing.
+"""
+
+from sharemesh.domain.delivery_state import Cause, DeliveryState
+from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
+from sharemesh.domain.share_state.key_text import format_key, parse_key
+from sharemesh.domain.share_state.records import (
+    EpochFloor,
+    Generation,
+    Origin,
+    Snapshot,
+    StateRecord,
+    Tombstone,
+    Update,
+)
+from sharemesh.domain.state_batch import StateBatch
+from sharemesh.v1.common_pb2 import StateBatch as StateBatchMessage
+from sharemesh.v1.state_record_pb2 import GenerationPointer, ShareStateRecord
+
+FORMAT_VERSION = 1
+_STATES = {state.value: state for state in DeliveryState}
+_CAUSES = {cause.value: cause for cause in Cause}
+
+
+class UnreadableRecordError(Exception):
+    """The bytes are no state record; the message says which key and why."""
+
+
+def encode_key(record: StateRecord) -> bytes:
+    """Return the log key of a record."""
+    match record:
+        case Snapshot() | Update() | Tombstone():
+            return format_key(record.key).encode()
+        case EpochFloor() | Generation():
+            return b""
+
+
+def encode_value(record: StateRecord) -> bytes:
+    """Return the bytes of a record's value."""
+    match record:
+        case Update():
+            message = _update(record)
+        case Snapshot():
+            message = _snapshot(record)
+        case Tombstone():
+            message = ShareStateRecord(
+                kind=ShareStateRecord.KIND_TOMBSTONE,
+                state_epoch=record.state_epoch,
+                leader_epoch_max=record.leader_epoch_max,
+                write_timestamp_ms=record.write_timestamp_ms,
+            )
+            _set_key(message, record.key)
+            _set_origin(message, record.origin)
+        case EpochFloor():
+            message = ShareStateRecord(
+                kind=ShareStateRecord.KIND_EPOCH_FLOOR,
+                state_epoch_floor=record.state_epoch,
+                leader_epoch_floor=record.leader_epoch,
+                write_timestamp_ms=record.write_timestamp_ms,
+            )
+        case Generation():
+            message = _generation(record)
+    message.format_version = FORMAT_VERSION
+    return message.SerializeToString()
+
+
+def decode_record(key: bytes, value: bytes | None) -> StateRecord | None:
+    """Return the record, or None for a kind or version that is not known here (spec SC-22).
+
+    Raises:
+        UnreadableRecordError: The value is not a protobuf message, or the key no key text.
+    """
+    if value is None:
+        return Tombstone(_parsed_key(key), -1, -1, 0)
+    message = ShareStateRecord()
+    try:
+        message.ParseFromString(value)
+    except Exception as error:
+        raise UnreadableRecordError(
+            f"state record of key {key!r} cannot be read: {error}"
+        ) from error
+    return decode_message(message)
+
+
+def decode_message(message: ShareStateRecord) -> StateRecord | None:
+    """Return the record that a message means, or None for an unknown kind or version."""
+    if message.format_version > FORMAT_VERSION:
+        return None
+    kind = message.kind
+    if kind == ShareStateRecord.KIND_UPDATE:
+        return _decoded_update(message)
+    if kind == ShareStateRecord.KIND_SNAPSHOT:
+        return _decoded_snapshot(message)
+    if kind == ShareStateRecord.KIND_TOMBSTONE:
+        return Tombstone(
+            _key(message),
+            message.state_epoch,
+            message.leader_epoch_max,
+            message.write_timestamp_ms,
+            _origin(message),
+        )
+    if kind == ShareStateRecord.KIND_EPOCH_FLOOR:
+        return EpochFloor(
+            message.state_epoch_floor, message.leader_epoch_floor, message.write_timestamp_ms
+        )
+    if kind == ShareStateRecord.KIND_GENERATION:
+        return _decoded_generation(message)
+    return None
+
+
+def encode_batches(batches: tuple[StateBatch, ...]) -> list[StateBatchMessage]:
+    """Return batches as messages."""
+    return [
+        StateBatchMessage(
+            first_offset=batch.first_offset,
+            last_offset=batch.last_offset,
+            delivery_state=batch.delivery_state,
+            delivery_count=batch.delivery_count,
+            cause=batch.cause,
+        )
+        for batch in batches
+    ]
+
+
+def decode_batch(message: StateBatchMessage) -> StateBatch:
+    """Return a batch; an unknown delivery state stays a plain number, for a check to refuse."""
+    state = message.delivery_state
+    return StateBatch(
+        message.first_offset,
+        message.last_offset,
+        _STATES.get(state, state),  # type: ignore[arg-type]
+        message.delivery_count,
+        _CAUSES.get(message.cause, Cause.UNSPECIFIED),
+    )
+
+
+def decode_cause(number: int) -> Cause:
+    """Return the cause, UNSPECIFIED for a number that is not known here."""
+    return _CAUSES.get(number, Cause.UNSPECIFIED)
+
+
+def _update(record: Update) -> ShareStateRecord:
+    message = ShareStateRecord(
+        kind=ShareStateRecord.KIND_UPDATE,
+        snapshot_epoch=record.snapshot_epoch,
+        state_epoch=record.state_epoch,
+        leader_epoch=record.leader_epoch,
+        start_offset=record.start_offset,
+        delivery_complete_count=record.delivery_complete_count,
+        write_timestamp_ms=record.write_timestamp_ms,
+        state_batches=encode_batches(record.batches),
+    )
+    _set_key(message, record.key)
+    _set_origin(message, record.origin)
+    return message
+
+
+def _snapshot(record: Snapshot) -> ShareStateRecord:
+    message = ShareStateRecord(
+        kind=ShareStateRecord.KIND_SNAPSHOT,
+        snapshot_epoch=record.snapshot_epoch,
+        state_epoch=record.state_epoch,
+        leader_epoch=record.leader_epoch,
+        leader_epoch_max=record.leader_epoch_max,
+        start_offset=record.start_offset,
+        delivery_complete_count=record.delivery_complete_count,
+        create_timestamp_ms=record.create_timestamp_ms,
+        write_timestamp_ms=record.write_timestamp_ms,
+        state_batches=encode_batches(record.batches),
+    )
+    _set_key(message, record.key)
+    _set_origin(message, record.origin)
+    return message
+
+
+def _generation(record: Generation) -> ShareStateRecord:
+    return ShareStateRecord(
+        kind=ShareStateRecord.KIND_GENERATION,
+        write_timestamp_ms=record.write_timestamp_ms,
+        generation=GenerationPointer(
+            generation_id=record.generation_id,
+            previous_generation_id=record.previous_generation_id,
+            end_offset=record.end_offset,
+            path=record.path,
+            content_hash=record.content_hash,
+            format_version=record.format_version,
+            history_end_offset=record.history_end_offset,
+        ),
+    )
+
+
+def _decoded_update(message: ShareStateRecord) -> Update:
+    return Update(
+        key=_key(message),
+        snapshot_epoch=message.snapshot_epoch,
+        state_epoch=message.state_epoch,
+        leader_epoch=message.leader_epoch,
+        start_offset=message.start_offset,
+        delivery_complete_count=message.delivery_complete_count,
+        write_timestamp_ms=message.write_timestamp_ms,
+        batches=tuple(map(decode_batch, message.state_batches)),
+        origin=_origin(message),
+    )
+
+
+def _decoded_snapshot(message: ShareStateRecord) -> Snapshot:
+    return Snapshot(
+        key=_key(message),
+        snapshot_epoch=message.snapshot_epoch,
+        state_epoch=message.state_epoch,
+        leader_epoch=message.leader_epoch,
+        leader_epoch_max=message.leader_epoch_max,
+        start_offset=message.start_offset,
+        delivery_complete_count=message.delivery_complete_count,
+        create_timestamp_ms=message.create_timestamp_ms,
+        write_timestamp_ms=message.write_timestamp_ms,
+        batches=tuple(map(decode_batch, message.state_batches)),
+        origin=_origin(message),
+    )
+
+
+def _decoded_generation(message: ShareStateRecord) -> Generation:
+    pointer = message.generation
+    return Generation(
+        generation_id=pointer.generation_id,
+        previous_generation_id=pointer.previous_generation_id,
+        end_offset=pointer.end_offset,
+        path=pointer.path,
+        content_hash=pointer.content_hash,
+        format_version=pointer.format_version,
+        history_end_offset=(
+            pointer.history_end_offset if pointer.HasField("history_end_offset") else -1
+        ),
+        write_timestamp_ms=message.write_timestamp_ms,
+    )
+
+
+def _set_key(message: ShareStateRecord, key: SharePartitionKey) -> None:
+    message.group_id = key.group_id
+    message.topic_id = key.topic_id
+    message.partition = key.partition
+
+
+def _key(message: ShareStateRecord) -> SharePartitionKey:
+    return SharePartitionKey(
+        GroupId(message.group_id), TopicId(message.topic_id), message.partition
+    )
+
+
+def _parsed_key(key: bytes) -> SharePartitionKey:
+    try:
+        return parse_key(key.decode())
+    except Exception as error:
+        raise UnreadableRecordError(f"key {key!r} is no share partition: {error}") from error
+
+
+def _set_origin(message: ShareStateRecord, origin: Origin) -> None:
+    message.cause = origin.cause
+    if origin.member_id:
+        message.member_id = origin.member_id
+    if origin.trace_id:
+        message.trace_id, message.span_id = origin.trace_id, origin.span_id
+
+
+def _origin(message: ShareStateRecord) -> Origin:
+    return Origin(
+        _CAUSES.get(message.cause, Cause.UNSPECIFIED),
+        MemberId(message.member_id),
+        message.trace_id,
+        message.span_id,
+    )

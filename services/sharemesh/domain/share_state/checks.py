@@ -1,0 +1,66 @@
+"""The checks of state requests that need no state: first hit wins (table after spec SC-6)."""
+
+from sharemesh.domain.delivery_state import DeliveryState
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import SharePartitionKey
+from sharemesh.domain.share_state.answers import Answer, Outcome
+from sharemesh.domain.state_batch import StateBatch
+
+MAX_BATCHES_PER_WRITE = 20_000  # twice the largest number of records that can be in flight
+_TOPIC_ID_BYTES = 16
+
+
+def refused(error: ErrorCode, message: str, *, known_state_epoch: int = -1) -> Outcome:
+    """Return an outcome that changes nothing."""
+    return Outcome(Answer(error, message, known_state_epoch=known_state_epoch))
+
+
+def check_key(key: SharePartitionKey) -> Outcome | None:
+    """Refuse a null topic id, then a negative partition."""
+    if not key.topic_id:
+        return refused(ErrorCode.INVALID_REQUEST, "The topic id cannot be null.")
+    if len(key.topic_id) != _TOPIC_ID_BYTES:
+        return refused(
+            ErrorCode.INVALID_REQUEST,
+            f"The topic id must have 16 bytes, this one has {len(key.topic_id)}.",
+        )
+    if key.partition < 0:
+        return refused(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
+    return None
+
+
+def check_epoch(name: str, epoch: int) -> Outcome | None:
+    """Refuse a negative ``name`` epoch (leader, state)."""
+    if epoch < 0:
+        return refused(ErrorCode.INVALID_REQUEST, f"The {name} epoch cannot be a negative number.")
+    return None
+
+
+def check_batches(batches: tuple[StateBatch, ...]) -> Outcome | None:
+    """Refuse what no share partition can mean, so that it never reaches the log."""
+    if len(batches) > MAX_BATCHES_PER_WRITE:
+        return refused(
+            ErrorCode.INVALID_REQUEST,
+            f"{len(batches)} state batches exceed the {MAX_BATCHES_PER_WRITE} of one write.",
+        )
+    for batch in batches:
+        if (
+            batch.first_offset < 0
+            or batch.last_offset < batch.first_offset
+            or batch.delivery_count < 0
+            or not isinstance(batch.delivery_state, DeliveryState)
+        ):
+            return refused(
+                ErrorCode.INVALID_REQUEST,
+                f"The state batch {batch.first_offset}-{batch.last_offset} (state "
+                f"{batch.delivery_state}, count {batch.delivery_count}) is not valid.",
+            )
+    return None
+
+
+def unknown_partition(key: SharePartitionKey) -> Outcome:
+    """Refuse a topic or partition that is not in the metadata."""
+    return refused(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"Topic {key.topic_id.hex()} has no partition {key.partition}, or is not known here (yet).",
+    )

@@ -1,0 +1,113 @@
+"""What records of the share state log add up to: one definition for coordinators and Spark."""
+
+from dataclasses import dataclass
+
+from sharemesh.domain.share_state.records import (
+    NO_COUNT,
+    NO_START_OFFSET,
+    EpochFloor,
+    Generation,
+    Snapshot,
+    StateRecord,
+    Tombstone,
+    Update,
+)
+from sharemesh.domain.state_batch import StateBatch, combine
+
+
+@dataclass(frozen=True, slots=True)
+class ShareState:
+    """The durable state of one share partition (spec SC-6); batches are sorted and disjoint."""
+
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    leader_epoch_max: int
+    start_offset: int
+    delivery_complete_count: int
+    create_timestamp_ms: int
+    write_timestamp_ms: int
+    batches: tuple[StateBatch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Floors:
+    """The highest epochs that were deleted in a shard; -1 before the first deletion."""
+
+    state_epoch: int = -1
+    leader_epoch: int = -1
+
+
+def fold(state: ShareState | None, record: Snapshot | Update | Tombstone) -> ShareState | None:
+    """Return the state of a share partition after one more record of it (spec SC-17, SC-19)."""
+    match record:
+        case Update():
+            return _updated(state, record)
+        case Snapshot():
+            return _snapshotted(state, record)
+        case Tombstone():
+            return None
+
+
+def fold_floors(floors: Floors, record: StateRecord) -> Floors:
+    """Return the floors of a shard after one more record of it; they only rise."""
+    match record:
+        case Tombstone():
+            state_epoch, leader_epoch = record.state_epoch, record.leader_epoch_max
+        case EpochFloor():
+            state_epoch, leader_epoch = record.state_epoch, record.leader_epoch
+        case Snapshot() | Update() | Generation():
+            return floors
+    if state_epoch <= floors.state_epoch and leader_epoch <= floors.leader_epoch:
+        return floors
+    return Floors(max(floors.state_epoch, state_epoch), max(floors.leader_epoch, leader_epoch))
+
+
+def _snapshotted(state: ShareState | None, record: Snapshot) -> ShareState:
+    known = record.leader_epoch_max if state is None else state.leader_epoch_max
+    return ShareState(
+        snapshot_epoch=record.snapshot_epoch,
+        state_epoch=record.state_epoch,
+        leader_epoch=record.leader_epoch,
+        leader_epoch_max=max(known, record.leader_epoch_max, record.leader_epoch),
+        start_offset=record.start_offset,
+        delivery_complete_count=record.delivery_complete_count,
+        create_timestamp_ms=record.create_timestamp_ms,
+        write_timestamp_ms=record.write_timestamp_ms,
+        batches=record.batches,
+    )
+
+
+def _updated(state: ShareState | None, record: Update) -> ShareState:
+    if state is None:  # only in a log that lost its snapshot; better a part than nothing
+        state = ShareState(
+            snapshot_epoch=record.snapshot_epoch,
+            state_epoch=record.state_epoch,
+            leader_epoch=0,
+            leader_epoch_max=0,
+            start_offset=NO_START_OFFSET,
+            delivery_complete_count=NO_COUNT,
+            create_timestamp_ms=record.write_timestamp_ms,
+            write_timestamp_ms=record.write_timestamp_ms,
+        )
+    start_offset = record.start_offset
+    count = record.delivery_complete_count
+    if start_offset == NO_START_OFFSET:
+        start_offset = state.start_offset
+        if count == NO_COUNT:  # says nothing of offsets: a leader epoch was raised (SC-10)
+            count = state.delivery_complete_count
+    leader_epoch = record.leader_epoch if record.leader_epoch >= 0 else state.leader_epoch
+    batches = state.batches
+    if record.batches or start_offset != state.start_offset:
+        batches = combine(batches, record.batches, start_offset=start_offset)
+    return ShareState(
+        snapshot_epoch=state.snapshot_epoch,
+        state_epoch=state.state_epoch,
+        leader_epoch=leader_epoch,
+        leader_epoch_max=max(state.leader_epoch_max, leader_epoch),
+        start_offset=start_offset,
+        delivery_complete_count=count,
+        create_timestamp_ms=state.create_timestamp_ms,
+        write_timestamp_ms=state.write_timestamp_ms,
+        batches=batches,
+    )

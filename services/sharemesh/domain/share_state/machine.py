@@ -1,0 +1,412 @@
+"""The share coordinator's shard: which request comes to which record (spec section 17)."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from sharemesh.domain.delivery_state import Cause
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import SharePartitionKey, TopicId
+from sharemesh.domain.share_state.answers import Answer, Outcome, WriteRequest
+from sharemesh.domain.share_state.checks import (
+    check_batches,
+    check_epoch,
+    check_key,
+    refused,
+    unknown_partition,
+)
+from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors
+from sharemesh.domain.share_state.pruning import RedundantOffsets
+from sharemesh.domain.share_state.records import (
+    NO_COUNT,
+    NO_START_OFFSET,
+    EpochFloor,
+    Generation,
+    Origin,
+    Snapshot,
+    StateRecord,
+    Tombstone,
+    Update,
+)
+from sharemesh.domain.state_batch import combine
+
+DEFAULT_UPDATES_PER_SNAPSHOT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedGeneration:
+    """The newest generation pointer and where it lies in the log."""
+
+    pointer: Generation
+    offset: int
+
+
+class ShareStateMachine:
+    """All share partitions of one shard. Requests return outcomes; only ``apply`` changes state.
+
+    ``in_metadata`` says whether the topic has that partition, as far as this node knows. Times
+    are milliseconds since the epoch: they go into records and decide what is cold.
+    """
+
+    def __init__(self, updates_per_snapshot: int = DEFAULT_UPDATES_PER_SNAPSHOT) -> None:
+        """``updates_per_snapshot`` is from 0 (each write a snapshot) to 500 (CFG-14)."""
+        self._updates_per_snapshot = updates_per_snapshot
+        self._states: dict[SharePartitionKey, ShareState] = {}
+        self._update_counts: dict[SharePartitionKey, int] = {}
+        self._redundant = RedundantOffsets()
+        self._floors = Floors()
+        self._floors_offset = -1
+        self._floors_written_ms = 0
+        self._generation: CommittedGeneration | None = None
+
+    # ---- records in -----------------------------------------------------------------------------
+
+    def apply(self, record: StateRecord, offset: int) -> None:
+        """Change the state as this record says (spec SC-6, SC-14, SC-17)."""
+        match record:
+            case Update():
+                key = record.key
+                self._states[key] = self._folded(key, record)
+                self._update_counts[key] = self._update_counts.get(key, 0) + 1
+            case Snapshot():
+                key = record.key
+                self._states[key] = self._folded(key, record)
+                if self._update_counts.get(key, 0) >= self._updates_per_snapshot:
+                    self._update_counts[key] = 0
+                self._redundant.snapshot(key, offset)
+            case Tombstone():
+                self._states.pop(record.key, None)
+                self._update_counts.pop(record.key, None)
+                self._redundant.deleted(record.key, offset)
+                self._raise_floors(record, offset, record.write_timestamp_ms)
+            case EpochFloor():
+                self._raise_floors(record, offset, record.write_timestamp_ms)
+            case Generation():
+                kept = record.generation_id != ""
+                self._generation = CommittedGeneration(record, offset) if kept else None
+
+    def restore(
+        self, states: Iterable[tuple[SharePartitionKey, ShareState]], floors: Floors, offset: int
+    ) -> None:
+        """Start from a generation that ends at ``offset``; what is in it counts as lying there."""
+        for key, state in states:
+            self._states[key] = state
+            self._redundant.snapshot(key, offset)
+        self._floors = floors
+        self._floors_offset = offset if floors != Floors() else -1
+
+    def _folded(self, key: SharePartitionKey, record: Snapshot | Update) -> ShareState:
+        folded = fold(self._states.get(key), record)
+        assert folded is not None
+        return folded
+
+    def _raise_floors(self, record: Tombstone | EpochFloor, offset: int, now_ms: int) -> None:
+        raised = fold_floors(self._floors, record)
+        carries_all = (
+            isinstance(record, EpochFloor)
+            and record.state_epoch >= raised.state_epoch
+            and record.leader_epoch >= raised.leader_epoch
+        )
+        if carries_all or self._floors_offset < 0:
+            self._floors_offset, self._floors_written_ms = offset, now_ms
+        self._floors = raised
+
+    # ---- requests -------------------------------------------------------------------------------
+
+    def initialize(
+        self,
+        key: SharePartitionKey,
+        state_epoch: int,
+        start_offset: int,
+        *,
+        in_metadata: bool,
+        now_ms: int,
+    ) -> Outcome:
+        """Begin a state epoch: a new snapshot without batches (spec SC-9).
+
+        A key without state must start above the highest epoch deleted in this shard (DESIGN 5).
+        """
+        stop = check_key(key) or check_epoch("state", state_epoch)
+        if stop is not None:
+            return stop
+        state = self._states.get(key)
+        known = self._floors.state_epoch + 1 if state is None else state.state_epoch
+        if state_epoch < known:
+            return refused(
+                ErrorCode.FENCED_STATE_EPOCH,
+                f"The state epoch {state_epoch} is below {known}, the lowest allowed.",
+                known_state_epoch=known if state is not None else known - 1,
+            )
+        if not in_metadata:
+            return unknown_partition(key)
+        if state is not None and (state.state_epoch, state.start_offset) == (
+            state_epoch,
+            start_offset,
+        ):
+            return Outcome(Answer(state=state))
+        start_offset = max(start_offset, NO_START_OFFSET)
+        record = Snapshot(
+            key=key,
+            snapshot_epoch=0 if state is None else state.snapshot_epoch + 1,
+            state_epoch=state_epoch,
+            leader_epoch=0,
+            leader_epoch_max=0 if state is None else state.leader_epoch_max,
+            start_offset=start_offset,
+            delivery_complete_count=0 if start_offset >= 0 else NO_COUNT,
+            create_timestamp_ms=now_ms,
+            write_timestamp_ms=now_ms,
+            batches=(),
+            origin=Origin(Cause.INITIALIZE),
+        )
+        return Outcome(Answer(), record)
+
+    def read(
+        self, key: SharePartitionKey, leader_epoch: int, *, in_metadata: bool, now_ms: int
+    ) -> Outcome:
+        """Return the state; a higher leader epoch is recorded first (spec SC-10, SC-11)."""
+        stop = check_key(key) or check_epoch("leader", leader_epoch)
+        if stop is not None:
+            return stop
+        state = self._states.get(key)
+        if state is None:
+            return refused(
+                ErrorCode.INVALID_REQUEST,
+                "Read operation on uninitialized share partition not allowed.",
+            )
+        if leader_epoch < state.leader_epoch_max:
+            return _fenced_leader(leader_epoch, state)
+        if not in_metadata:
+            return unknown_partition(key)
+        if leader_epoch == state.leader_epoch_max:
+            return Outcome(Answer(state=state))
+        raised = replace(state, leader_epoch=leader_epoch, leader_epoch_max=leader_epoch)
+        origin = Origin(Cause.LEADER_CHANGE)
+        if self._snapshot_is_due(key):
+            return Outcome(Answer(state=state), _snapshot(key, raised, now_ms, origin))
+        record = Update(
+            key=key,
+            snapshot_epoch=state.snapshot_epoch,
+            state_epoch=state.state_epoch,
+            leader_epoch=leader_epoch,
+            start_offset=NO_START_OFFSET,
+            delivery_complete_count=NO_COUNT,
+            write_timestamp_ms=now_ms,
+            batches=(),
+            origin=origin,
+        )
+        return Outcome(Answer(state=state), record)
+
+    def write(
+        self, key: SharePartitionKey, request: WriteRequest, *, in_metadata: bool, now_ms: int
+    ) -> Outcome:
+        """Record delivery states (spec SC-12, SC-13, SC-15, SC-16, SC-18)."""
+        stop = (
+            check_key(key)
+            or check_epoch("leader", request.leader_epoch)
+            or check_epoch("state", request.state_epoch)
+        )
+        if stop is not None:
+            return stop
+        state = self._states.get(key)
+        if state is None:
+            return refused(
+                ErrorCode.INVALID_REQUEST,
+                "Write operation on uninitialized share partition not allowed.",
+            )
+        stop = self._check_writer(key, state, request, in_metadata=in_metadata)
+        if stop is not None:
+            return stop
+        start_offset = max(request.start_offset, state.start_offset)
+        count = _delivery_complete_count(state, request)
+        if self._snapshot_is_due(key):
+            merged = replace(
+                state,
+                start_offset=start_offset,
+                delivery_complete_count=count,
+                batches=combine(state.batches, request.batches, start_offset=start_offset),
+            )
+            return Outcome(Answer(), _snapshot(key, merged, now_ms, request.origin))
+        record = Update(
+            key=key,
+            snapshot_epoch=state.snapshot_epoch,
+            state_epoch=state.state_epoch,
+            leader_epoch=state.leader_epoch,
+            start_offset=start_offset,
+            delivery_complete_count=count,
+            write_timestamp_ms=now_ms,
+            batches=combine((), request.batches, start_offset=start_offset),
+            origin=request.origin,
+        )
+        return Outcome(Answer(), record)
+
+    def delete(
+        self, key: SharePartitionKey, state_epoch: int, *, in_metadata: bool, now_ms: int
+    ) -> Outcome:
+        """Delete a state; nothing is done for an absent one (spec SC-19).
+
+        A positive ``state_epoch`` below the stored one is a late request of an earlier life and
+        is refused with FENCED_STATE_EPOCH (DESIGN 5); 0 is not checked.
+        """
+        stop = check_key(key) or check_epoch("state", state_epoch)
+        if stop is not None:
+            return stop
+        if not in_metadata:
+            return unknown_partition(key)
+        state = self._states.get(key)
+        if state is None:
+            return Outcome(Answer())
+        if 0 < state_epoch < state.state_epoch:
+            return refused(
+                ErrorCode.FENCED_STATE_EPOCH,
+                f"The state epoch {state_epoch} is below {state.state_epoch}: the share partition "
+                "was initialized again since.",
+                known_state_epoch=state.state_epoch,
+            )
+        return Outcome(Answer(), _tombstone(key, state, now_ms))
+
+    def summary(self, key: SharePartitionKey, *, in_metadata: bool) -> Outcome:
+        """Return the state without its batches; an absent one is no error (spec SC-20)."""
+        stop = check_key(key)
+        if stop is not None:
+            return stop
+        if not in_metadata:
+            return unknown_partition(key)
+        return Outcome(Answer(state=self._states.get(key)))
+
+    def topics_deleted(self, topic_ids: Iterable[TopicId], *, now_ms: int) -> tuple[Tombstone, ...]:
+        """Return tombstones for all keys of topics that are gone (spec SC-25)."""
+        gone = frozenset(topic_ids)
+        return tuple(
+            _tombstone(key, state, now_ms)
+            for key, state in self._states.items()
+            if key.topic_id in gone
+        )
+
+    # ---- upkeep ---------------------------------------------------------------------------------
+
+    def cold_keys(self, *, now_ms: int, interval_ms: int) -> tuple[SharePartitionKey, ...]:
+        """Return keys that need a cold snapshot: the last one is ``interval_ms`` old (SC-24).
+
+        None if all keys are cold already (their creation and write times differ).
+        """
+        if all(s.create_timestamp_ms != s.write_timestamp_ms for s in self._states.values()):
+            return ()
+        return tuple(
+            key
+            for key, state in self._states.items()
+            if now_ms - state.write_timestamp_ms >= interval_ms
+        )
+
+    def cold_snapshot(self, key: SharePartitionKey, *, now_ms: int) -> Snapshot | None:
+        """Return a snapshot of what is there, creation time kept; None if the key is gone."""
+        state = self._states.get(key)
+        if state is None:
+            return None
+        snapshot = _snapshot(key, state, now_ms, Origin(Cause.SNAPSHOT))
+        return replace(snapshot, create_timestamp_ms=state.create_timestamp_ms)
+
+    def cold_floor(self, *, now_ms: int, interval_ms: int) -> EpochFloor | None:
+        """Return the floors anew if their old record keeps tombstones from being pruned."""
+        redundant = self._redundant.offset or 0
+        if not 0 <= self._floors_offset < redundant:
+            return None
+        if now_ms - self._floors_written_ms < interval_ms:
+            return None
+        return EpochFloor(self._floors.state_epoch, self._floors.leader_epoch, now_ms)
+
+    @property
+    def prune_limit(self) -> int | None:
+        """The offset below which nothing is needed any more; None: nothing can go (DESIGN 5)."""
+        limit = self._redundant.offset
+        if limit is None:
+            return None
+        limits = [limit]
+        if self._floors_offset >= 0:
+            limits.append(self._floors_offset)
+        if self._generation is not None:
+            pointer = self._generation.pointer
+            limits.append(pointer.end_offset)
+            if pointer.history_end_offset >= 0:
+                limits.append(pointer.history_end_offset)
+        lowest = min(limits)
+        return lowest if lowest > 0 else None
+
+    @property
+    def generation(self) -> CommittedGeneration | None:
+        """The newest generation, if one is committed."""
+        return self._generation
+
+    @property
+    def floors(self) -> Floors:
+        """The highest epochs deleted in this shard."""
+        return self._floors
+
+    def state(self, key: SharePartitionKey) -> ShareState | None:
+        """Return the state of one key."""
+        return self._states.get(key)
+
+    def states(self) -> Iterator[tuple[SharePartitionKey, ShareState]]:
+        """Yield every key with its state."""
+        yield from self._states.items()
+
+    def topic_ids(self) -> frozenset[TopicId]:
+        """Return the topics that have state here."""
+        return frozenset(key.topic_id for key in self._states)
+
+    def _snapshot_is_due(self, key: SharePartitionKey) -> bool:
+        return self._update_counts.get(key, 0) >= self._updates_per_snapshot
+
+    def _check_writer(
+        self,
+        key: SharePartitionKey,
+        state: ShareState,
+        request: WriteRequest,
+        *,
+        in_metadata: bool,
+    ) -> Outcome | None:
+        if request.leader_epoch < state.leader_epoch_max:
+            return _fenced_leader(request.leader_epoch, state)
+        if request.state_epoch < state.state_epoch:
+            return refused(
+                ErrorCode.FENCED_STATE_EPOCH,
+                f"The state epoch {request.state_epoch} is below {state.state_epoch}; "
+                "read the state again.",
+                known_state_epoch=state.state_epoch,
+            )
+        return check_batches(request.batches) if in_metadata else unknown_partition(key)
+
+
+def _fenced_leader(leader_epoch: int, state: ShareState) -> Outcome:
+    return refused(
+        ErrorCode.FENCED_LEADER_EPOCH,
+        f"The leader epoch {leader_epoch} is below {state.leader_epoch_max}: "
+        "another leader has taken over.",
+    )
+
+
+def _delivery_complete_count(state: ShareState, request: WriteRequest) -> int:
+    """Return what is recorded (spec SC-16)."""
+    if request.start_offset > state.start_offset:
+        return request.delivery_complete_count
+    if request.start_offset == state.start_offset:
+        return max(request.delivery_complete_count, state.delivery_complete_count)
+    return state.delivery_complete_count
+
+
+def _snapshot(key: SharePartitionKey, state: ShareState, now_ms: int, origin: Origin) -> Snapshot:
+    return Snapshot(
+        key=key,
+        snapshot_epoch=state.snapshot_epoch + 1,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        leader_epoch_max=state.leader_epoch_max,
+        start_offset=state.start_offset,
+        delivery_complete_count=state.delivery_complete_count,
+        create_timestamp_ms=now_ms,
+        write_timestamp_ms=now_ms,
+        batches=state.batches,
+        origin=origin,
+    )
+
+
+def _tombstone(key: SharePartitionKey, state: ShareState, now_ms: int) -> Tombstone:
+    return Tombstone(key, state.state_epoch, state.leader_epoch_max, now_ms, Origin(Cause.DELETE))

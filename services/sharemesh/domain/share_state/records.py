@@ -1,0 +1,111 @@
+"""Records of the share state log as the domain sees them (spec SC-21).
+
+Besides the KIP's fields each record says when, by whom, why and in which trace it came to be.
+Offsets are inclusive; times are milliseconds since the epoch; -1 means "none" in updates.
+"""
+
+from dataclasses import dataclass
+
+from sharemesh.domain.delivery_state import Cause
+from sharemesh.domain.ids import MemberId, SharePartitionKey
+from sharemesh.domain.state_batch import StateBatch
+
+NO_START_OFFSET = -1
+NO_COUNT = -1
+NO_MEMBER = MemberId("")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What made a record: the audit trail's part of it."""
+
+    cause: Cause = Cause.UNSPECIFIED
+    member_id: MemberId = NO_MEMBER
+    trace_id: bytes = b""
+    span_id: bytes = b""
+
+
+NO_ORIGIN = Origin()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The whole state of a share partition (ShareSnapshot).
+
+    ``leader_epoch_max`` is the highest leader epoch ever seen; unlike ``leader_epoch`` it survives
+    a new initialization, so that old leaders stay fenced after pruning (stricter than SC-27).
+    """
+
+    key: SharePartitionKey
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    leader_epoch_max: int
+    start_offset: int
+    delivery_complete_count: int
+    create_timestamp_ms: int
+    write_timestamp_ms: int
+    batches: tuple[StateBatch, ...]
+    origin: Origin = NO_ORIGIN
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What changed since the last record of the share partition (ShareUpdate).
+
+    ``state_epoch`` is that of the state at the time, for readers of the log; it changes nothing.
+    """
+
+    key: SharePartitionKey
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    write_timestamp_ms: int
+    batches: tuple[StateBatch, ...]
+    origin: Origin = NO_ORIGIN
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """The share partition's state is deleted (spec SC-19).
+
+    It carries the epochs that ended with it, so that the shard's floors rise (DESIGN 5).
+    """
+
+    key: SharePartitionKey
+    state_epoch: int
+    leader_epoch_max: int
+    write_timestamp_ms: int
+    origin: Origin = NO_ORIGIN
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFloor:
+    """The highest epochs deleted in this shard, written anew so that tombstones can be pruned."""
+
+    state_epoch: int
+    leader_epoch: int
+    write_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A committed compaction: the folded state of the shard below ``end_offset`` (exclusive).
+
+    ``history_end_offset`` (exclusive) is how far the history table has come, -1 if none is kept.
+    An empty ``generation_id`` takes the pointer back.
+    """
+
+    generation_id: str
+    previous_generation_id: str
+    end_offset: int
+    path: str
+    content_hash: bytes
+    format_version: int
+    history_end_offset: int = -1
+    write_timestamp_ms: int = 0
+
+
+StateRecord = Snapshot | Update | Tombstone | EpochFloor | Generation

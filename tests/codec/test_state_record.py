@@ -1,0 +1,94 @@
+"""State records and their bytes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sharemesh.codec.state_record import (
+    UnreadableRecordError,
+    decode_record,
+    encode_key,
+    encode_value,
+)
+from sharemesh.domain.delivery_state import Cause, DeliveryState
+from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
+from sharemesh.domain.share_state.records import (
+    EpochFloor,
+    Generation,
+    Origin,
+    Snapshot,
+    Tombstone,
+    Update,
+)
+from sharemesh.domain.state_batch import StateBatch
+from sharemesh.v1.state_record_pb2 import ShareStateRecord
+
+int32 = st.integers(0, 2**31 - 1)
+int64 = st.integers(-1, 2**63 - 1)
+keys = st.builds(
+    SharePartitionKey,
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).map(GroupId),
+    st.binary(min_size=16, max_size=16).map(TopicId),
+    int32,
+)
+batches = st.lists(
+    st.builds(
+        StateBatch, int64, int64, st.sampled_from(DeliveryState), int32, st.sampled_from(Cause)
+    ),
+    max_size=4,
+).map(tuple)
+origins = st.builds(
+    Origin,
+    st.sampled_from(Cause),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=5).map(MemberId),
+    st.just(b"t" * 16),
+    st.just(b"s" * 8),
+)
+records = st.one_of(
+    st.builds(
+        Snapshot, keys, int32, int32, int32, int32, int64, int32, int64, int64, batches, origins
+    ),
+    st.builds(Update, keys, int32, int32, int32, int64, int32, int64, batches, origins),
+    st.builds(Tombstone, keys, int32, int32, int64, origins),
+    st.builds(EpochFloor, int32, int32, int64),
+    st.builds(
+        Generation,
+        st.just("g2"),
+        st.just("g1"),
+        int64,
+        st.just("generations/g2"),
+        st.binary(max_size=32),
+        int32,
+        int64,
+        int64,
+    ),
+)
+
+
+@given(records)
+def test_a_record_comes_back_as_it_was(record):
+    back = decode_record(encode_key(record), encode_value(record))
+    assert back == record
+    if isinstance(record, Snapshot | Update):
+        assert [b.cause for b in back.batches] == [b.cause for b in record.batches]
+
+
+KEY = SharePartitionKey(GroupId("g"), TopicId(b"\1" * 16), 3)
+
+
+def test_an_absent_value_is_a_tombstone_that_says_nothing():
+    tombstone = Tombstone(KEY, -1, -1, 0)
+    assert decode_record(encode_key(tombstone), None) == tombstone
+
+
+def test_unknown_kinds_and_later_versions_are_passed_over():
+    later = ShareStateRecord(kind=ShareStateRecord.KIND_UPDATE, format_version=2)
+    assert decode_record(b"", later.SerializeToString()) is None
+    assert decode_record(b"", ShareStateRecord().SerializeToString()) is None
+
+
+def test_bytes_that_are_no_record_are_named():
+    with pytest.raises(UnreadableRecordError, match="g:x:1"):
+        decode_record(b"g:x:1", b"\xff\xff\xff")
+    with pytest.raises(UnreadableRecordError, match="nokey"):
+        decode_record(b"nokey", None)
