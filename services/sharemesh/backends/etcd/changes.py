@@ -1,0 +1,180 @@
+"""Reading ranges and following changes, over breaks, compaction and a restored etcd."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import grpc
+import grpc.aio
+from aetcd import rpc
+
+from sharemesh.backends.etcd.connection import EtcdConnection, EtcdMessage, EtcdRefusedError
+from sharemesh.ports.coordination import CoordinationError, KeyValue, Snapshot, WatchEvent
+
+PAGE_KEYS = 2_000
+COMPACTED = "required revision has been compacted"
+OPEN_TIMEOUT_S = 5.0
+
+
+def range_end(prefix: str) -> bytes:
+    """Return the end (exclusive) of all keys that begin with the prefix."""
+    raw = prefix.encode()
+    return raw[:-1] + bytes([raw[-1] + 1])  # the text is UTF-8, so its last byte is never 0xff
+
+
+def to_key_value(stored: EtcdMessage) -> KeyValue:
+    """Return etcd's key-value in our words."""
+    return KeyValue(
+        key=stored.key.decode(),
+        value=stored.value,
+        create_revision=stored.create_revision,
+        mod_revision=stored.mod_revision,
+        version=stored.version,
+        lease_id=stored.lease,
+    )
+
+
+async def read_key(connection: EtcdConnection, key: str) -> KeyValue | None:
+    """Return one key, linearizable."""
+    answer = await connection.call(
+        lambda endpoint: endpoint.kv.Range, rpc.RangeRequest(key=key.encode())
+    )
+    return to_key_value(answer.kvs[0]) if answer.kvs else None
+
+
+async def read_prefix(connection: EtcdConnection, prefix: str) -> Snapshot:
+    """Return all keys of a prefix at one revision, read in pages."""
+    while True:
+        try:
+            return await _read_pages(connection, prefix)
+        except EtcdRefusedError as error:
+            if COMPACTED not in error.details:
+                raise  # else the pages' revision went away meanwhile: read again at a newer one
+
+
+async def _read_pages(connection: EtcdConnection, prefix: str) -> Snapshot:
+    start, end, revision = prefix.encode(), range_end(prefix), 0
+    entries: list[KeyValue] = []
+    while True:
+        answer = await connection.call(
+            lambda endpoint: endpoint.kv.Range,
+            rpc.RangeRequest(key=start, range_end=end, limit=PAGE_KEYS, revision=revision),
+        )
+        revision = revision or answer.header.revision
+        entries.extend(to_key_value(stored) for stored in answer.kvs)
+        if not answer.more:
+            return Snapshot(tuple(entries), revision)
+        start = answer.kvs[-1].key + b"\0"
+
+
+async def watch_prefix(
+    connection: EtcdConnection, prefix: str
+) -> AsyncGenerator[Snapshot | WatchEvent, None]:
+    """Yield a snapshot and then each change; another snapshot whenever history was lost.
+
+    Raises:
+        EtcdRefusedError: The server will never allow it (permission).
+    """
+    backoff = connection.backoff()
+    while True:
+        try:
+            snapshot = await read_prefix(connection, prefix)
+        except EtcdRefusedError:
+            raise
+        except CoordinationError:
+            await backoff.wait()
+            continue
+        backoff.reset()
+        yield snapshot
+        changes = follow(
+            connection, prefix.encode(), range_end(prefix), from_revision=snapshot.revision + 1
+        )
+        async with aclosing(changes):
+            async for event in changes:
+                yield event
+
+
+async def follow(
+    connection: EtcdConnection, key: bytes, end: bytes, *, from_revision: int
+) -> AsyncGenerator[WatchEvent, None]:
+    """Yield changes from a revision on, resuming after breaks; end when history was lost.
+
+    History is lost by compaction, or when etcd was restored from a backup: then its revisions
+    start again below what we saw, or its cluster id is another.
+    """
+    backoff = connection.backoff()
+    position = _Position(from_revision)
+    while not position.lost:
+        endpoint = connection.endpoint()
+        stream = None
+        try:
+            stream = endpoint.watch.Watch(metadata=await connection.metadata())
+            request = rpc.WatchCreateRequest(
+                key=key,
+                range_end=end,
+                start_revision=position.next_revision,
+                progress_notify=True,
+            )
+            async with asyncio.timeout(OPEN_TIMEOUT_S):
+                await stream.write(rpc.WatchRequest(create_request=request))
+                answer = await stream.read()
+            while answer is not grpc.aio.EOF and position.take(answer, connection.names):
+                backoff.reset()
+                for event in answer.events:
+                    yield _to_event(event)
+                answer = await stream.read()
+        except (TimeoutError, asyncio.InvalidStateError):
+            connection.leave(endpoint)
+        except grpc.aio.AioRpcError as error:
+            connection.stream_failed(endpoint, error)
+        finally:
+            if stream is not None:
+                stream.cancel()
+        if not position.lost:
+            await backoff.wait()
+
+
+class _Position:
+    """Where a watch stands, over several streams."""
+
+    def __init__(self, next_revision: int) -> None:
+        self.next_revision = next_revision
+        self.lost = False
+        self._cluster_id: int | None = None
+
+    def take(self, answer: EtcdMessage, names: str) -> bool:
+        """Take one answer into account; return whether the stream may go on.
+
+        Raises:
+            EtcdRefusedError: The server does not permit this watch.
+        """
+        header = answer.header
+        if answer.compact_revision:
+            self.lost = True
+            return False
+        if answer.canceled:
+            if "permission denied" in answer.cancel_reason:
+                raise EtcdRefusedError(
+                    f"etcd at {names} refused a watch: {answer.cancel_reason}; check the role's "
+                    "key prefix",
+                    answer.cancel_reason,
+                )
+            return False  # for example no leader: open another stream
+        restored = self._cluster_id not in {None, header.cluster_id}
+        self._cluster_id = header.cluster_id
+        if restored or (answer.created and header.revision < self.next_revision - 1):
+            self.lost = True
+            return False
+        if answer.events:
+            # Not the header's revision: while a watch catches up, the header is ahead of it.
+            self.next_revision = answer.events[-1].kv.mod_revision + 1
+        elif not answer.created:
+            self.next_revision = max(self.next_revision, header.revision + 1)
+        return True
+
+
+def _to_event(event: EtcdMessage) -> WatchEvent:
+    stored = event.kv
+    if event.type == rpc.Event.DELETE:
+        return WatchEvent(stored.key.decode(), None, stored.mod_revision)
+    return WatchEvent(stored.key.decode(), to_key_value(stored), stored.mod_revision)

@@ -1,0 +1,183 @@
+"""The Coordination port on etcd."""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from aetcd import rpc
+
+from sharemesh.backends.etcd import session as sessions
+from sharemesh.backends.etcd.changes import follow, range_end, read_key, read_prefix, watch_prefix
+from sharemesh.backends.etcd.connection import (
+    EtcdConnection,
+    EtcdLogin,
+    EtcdRefusedError,
+    EtcdTls,
+)
+from sharemesh.backends.etcd.transactions import Transaction
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.coordination import (
+    GUARDS_MAX,
+    OPERATIONS_MAX,
+    CoordinationError,
+    Delete,
+    Guard,
+    KeyValue,
+    Leadership,
+    Put,
+    Session,
+    SessionLostError,
+    Snapshot,
+    WatchEvent,
+)
+
+
+class EtcdCoordination:
+    """Sessions, elections, watches and guarded transactions over etcd's wire stubs."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        *,
+        clock: Clock,
+        rng: random.Random,
+        tls: EtcdTls | None = None,
+        login: EtcdLogin | None = None,
+    ) -> None:
+        self._connection = EtcdConnection(endpoints, clock=clock, rng=rng, tls=tls, login=login)
+        self._sessions: list[sessions.EtcdSession] = []
+
+    async def open_session(self, *, ttl_ms: int) -> Session:
+        """Grant a lease and keep it alive every ttl/3; margin 20 % (at least 1 s)."""
+        session = await sessions.open_session(self._connection, ttl_ms=ttl_ms)
+        self._sessions = [known for known in self._sessions if known.valid]
+        self._sessions.append(session)
+        return session
+
+    async def get(self, key: str) -> KeyValue | None:
+        """Return one key, linearizable."""
+        return await read_key(self._connection, key)
+
+    async def list(self, prefix: str) -> Snapshot:
+        """Return all keys with this prefix, linearizable."""
+        return await read_prefix(self._connection, prefix)
+
+    async def commit(
+        self,
+        guards: Sequence[Guard],
+        operations: Sequence[Put | Delete],
+        *,
+        session: Session | None = None,
+    ) -> int | None:
+        """Apply all operations if all guards hold; return the revision, or None if not."""
+        if len(operations) > OPERATIONS_MAX or len(guards) > GUARDS_MAX:
+            raise ValueError(
+                f"a transaction of {len(operations)} operations and {len(guards)} guards; "
+                f"at most {OPERATIONS_MAX} and {GUARDS_MAX}: split it"
+            )
+        leased = any(isinstance(operation, Put) and operation.leased for operation in operations)
+        if leased and (session is None or not session.valid):
+            raise SessionLostError("a leased key needs a valid session; open a new one")
+        lease_id = session.lease_id if session is not None else 0
+        try:
+            return await Transaction(self._connection, guards, operations, lease_id).run()
+        except EtcdRefusedError as error:
+            if "lease not found" not in error.details:
+                raise
+            if isinstance(session, sessions.EtcdSession):
+                session.mark_lost("etcd does not know the lease")
+            raise SessionLostError(f"lease {lease_id:x} is gone; open a new session") from error
+
+    def watch(self, prefix: str) -> AsyncGenerator[Snapshot | WatchEvent, None]:
+        """Yield a snapshot, then each change in order; a new snapshot after lost history."""
+        return watch_prefix(self._connection, prefix)
+
+    async def campaign(self, election: str, value: bytes, session: Session) -> Leadership:
+        """Return once elected under ``session``; cancelling withdraws.
+
+        One candidate key a lease, ordered by create revision; each waits for the one before it
+        to vanish, so that a change of leader wakes one candidate, not all.
+        """
+        prefix = election.rstrip("/") + "/"
+        key = f"{prefix}{session.lease_id:x}"
+        try:
+            token = await self._stand(key, value, session)
+            await self._until_first(prefix, token, session)
+        except BaseException:
+            if session.valid:
+                await self._withdraw(key)
+            raise
+        return Leadership(key, token)
+
+    async def resign(self, leadership: Leadership) -> None:
+        """Give a leadership up; the next candidate wins at once."""
+        await self.commit([leadership.guard], [Delete(leadership.key)])
+
+    async def revoke(self, lease_id: int) -> None:
+        """End somebody's lease at once (a parent that saw its child die)."""
+        await sessions.revoke(self._connection, lease_id)
+
+    async def close(self) -> None:
+        """Close connections; sessions end."""
+        for session in self._sessions:
+            if session.valid:
+                await session.close()
+        self._sessions.clear()
+        await self._connection.close()
+
+    async def _stand(self, key: str, value: bytes, session: Session) -> int:
+        revision = await self.commit(
+            [Guard(key, create_revision=0)], [Put(key, value, leased=True)], session=session
+        )
+        if revision is not None:
+            return revision
+        known = await self.get(key)  # we stood already, under the same lease
+        if known is None:
+            raise SessionLostError(f"candidate {key} vanished while standing for election")
+        return known.create_revision
+
+    async def _until_first(self, prefix: str, token: int, session: Session) -> None:
+        while True:
+            if not session.valid:
+                raise SessionLostError(f"the session ended while campaigning under {prefix}")
+            answer = await self._connection.call(
+                lambda endpoint: endpoint.kv.Range,
+                rpc.RangeRequest(
+                    key=prefix.encode(),
+                    range_end=range_end(prefix),
+                    max_create_revision=token - 1,
+                    limit=1,
+                    sort_order=rpc.RangeRequest.DESCEND,
+                    sort_target=rpc.RangeRequest.CREATE,
+                ),
+            )
+            if not answer.kvs:
+                return
+            await self._until_deleted(answer.kvs[0].key, answer.header.revision + 1, session)
+
+    async def _until_deleted(self, key: bytes, from_revision: int, session: Session) -> None:
+        """Return when the key is deleted, history was lost (look again) or the session ended."""
+
+        async def deleted() -> None:
+            changes = follow(self._connection, key, b"", from_revision=from_revision)
+            async with aclosing(changes):
+                async for event in changes:
+                    if event.current is None:
+                        return
+
+        waits = {asyncio.create_task(deleted()), asyncio.create_task(session.lost())}
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in waits:
+                task.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _withdraw(self, key: str) -> None:
+        try:
+            await self.commit([], [Delete(key)])
+        except CoordinationError:
+            return  # the lease takes the candidate along; elections adopt a leftover one
