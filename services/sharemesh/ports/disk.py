@@ -14,7 +14,7 @@ class AppendFile(Protocol):
         """Bytes appended so far, synced or not, plus what the file held when opened."""
         ...
 
-    def append(self, data: bytes) -> None:
+    def append(self, data: bytes | bytearray | memoryview) -> None:
         """Append all of ``data``.
 
         Raises:
@@ -28,6 +28,30 @@ class AppendFile(Protocol):
 
         Raises:
             OSError: Dirty pages may be gone although a read still shows them.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close without syncing."""
+        ...
+
+
+class SlotFile(Protocol):
+    """One small file that is written over in place. Its methods block, as those of AppendFile."""
+
+    def write(self, position: int, data: bytes) -> None:
+        """Put ``data`` at ``position``; other processes see it at once, a power cut may not.
+
+        Raises:
+            OSError: It may have been written in part.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Return once what was written would survive a power cut.
+
+        Raises:
+            OSError: It may not.
         """
         ...
 
@@ -58,8 +82,16 @@ class Disk(Protocol):
         """Open an existing file for appending."""
         ...
 
+    def open_slots(self, path: str, size: int) -> SlotFile:
+        """Open a file of ``size`` bytes for writing over; create it, full of zeros, if absent."""
+        ...
+
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
-        """Return up to ``size`` bytes from ``offset``; fewer at the end of the file."""
+        """Return up to ``size`` bytes from ``offset``; fewer at the end of the file.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+        """
         ...
 
     def size(self, path: str) -> int:
@@ -75,7 +107,11 @@ class Disk(Protocol):
         ...
 
     def delete(self, path: str) -> None:
-        """Remove a file or an empty directory; absent is fine."""
+        """Remove a file or an empty directory; absent is fine.
+
+        Raises:
+            OSError: A directory is not empty.
+        """
         ...
 
     def list(self, path: str) -> list[str]:

@@ -1,8 +1,7 @@
 """The log of one coordinator shard: share state log and group log (DESIGN 5)."""
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class FencedError(Exception):
@@ -20,13 +19,27 @@ class LogFailedError(Exception):
     """The epoch of this log ended: an append or a sync failed. Open it again with a new epoch."""
 
 
+class LogFullError(LogFailedError):
+    """Refused before anything was written: too little space is left. The epoch goes on."""
+
+
 class CorruptLogError(Exception):
     """Bytes that must be whole are not; the message names file, position and offset."""
 
+    def __init__(
+        self, message: str, *, file: str = "", position: int = -1, offset: int = -1
+    ) -> None:
+        super().__init__(message)
+        self.file = file
+        self.position = position
+        self.offset = offset
 
-@dataclass(frozen=True, slots=True)
-class LogRecord:
-    """One record of a shard log; an absent value is a tombstone of the key."""
+
+class LogRecord(NamedTuple):
+    """One record of a shard log; an absent value is a tombstone of the key.
+
+    A named tuple, because a replay makes millions of them.
+    """
 
     key: bytes
     value: bytes | None

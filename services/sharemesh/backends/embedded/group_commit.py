@@ -1,0 +1,216 @@
+"""Group commit: what was appended while one job ran goes into the next (DESIGN 5.2, 5.7)."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
+
+from sharemesh.backends.embedded.owned_log import OwnedLog, Place
+from sharemesh.backends.embedded.settings import LogSettings
+from sharemesh.ports.disk import Disk
+from sharemesh.ports.shard_log import CorruptLogError, FencedError, LogFailedError, LogFullError
+
+Note = TypeVar("Note")
+
+
+class Entry(NamedTuple, Generic[Note]):
+    """Bytes that wait for their commit, and what to remember until then."""
+
+    data: bytes | bytearray
+    end_offset: int
+    log_start_offset: int  # −1: unchanged
+    note: Note
+
+
+class _Waiter(NamedTuple):
+    end_offset: int
+    future: asyncio.Future[None]
+
+
+class GroupCommit(Generic[Note]):
+    """The queue before one owned log: one job at a time, the next one fills meanwhile.
+
+    Args:
+        disk: Where jobs run.
+        log: Only this object may call it.
+        settings: Bounds.
+        reserve_bytes: Appends are refused while less than this would stay free.
+        on_committed: Called on the loop with the entries of each job and where its bytes lie,
+            before anyone waiting is told.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        log: OwnedLog,
+        settings: LogSettings,
+        reserve_bytes: int,
+        on_committed: Callable[[list[Entry[Note]], Place], None],
+    ) -> None:
+        self._disk = disk
+        self._log = log
+        self._settings = settings
+        self._reserve_bytes = reserve_bytes
+        self._on_committed = on_committed
+        self._queue: deque[Entry[Note]] = deque()
+        self._queued_bytes = 0
+        self._waiters: list[_Waiter] = []
+        self._jobs: deque[tuple[Callable[[], None], asyncio.Future[None]]] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._error: Exception | None = None
+        self.end_offset = log.committed_end_offset
+        self.committed_end_offset = log.committed_end_offset
+        self.log_start_offset = log.log_start_offset
+
+    def check(self) -> None:
+        """Return if the log can still be written.
+
+        Raises:
+            FencedError, LogFailedError, CorruptLogError: Why not.
+        """
+        if self._error is not None:
+            raise self._error
+        if self._log.corruption is not None:
+            raise self._log.corruption
+
+    def has_room(self, more_bytes: int) -> bool:
+        """Whether ``more_bytes`` fit on the volume, as far as the last job saw it."""
+        free = self._log.free_bytes - self._queued_bytes - more_bytes
+        return free >= self._reserve_bytes
+
+    async def refresh_room(self) -> None:
+        """Ask the disk again how much space is left."""
+        self._log.free_bytes = await self._disk.run(self._disk.free_bytes)
+
+    def append(self, entry: Entry[Note]) -> None:
+        """Queue an entry whose offsets begin at ``end_offset``.
+
+        Raises:
+            LogFullError: The volume or the queue is full; nothing was queued.
+            FencedError, LogFailedError, CorruptLogError: The log cannot be written.
+        """
+        self.check()
+        size = len(entry.data)
+        if not self.has_room(size):
+            raise LogFullError(
+                f"log {self._log.path}: {self._log.free_bytes} bytes are free and "
+                f"{self._reserve_bytes} are kept in reserve: free space on the volume"
+            )
+        if self._queued_bytes + size > self._settings.queued_bytes_max and self._queue:
+            raise LogFullError(
+                f"log {self._log.path}: {self._queued_bytes} bytes wait to be synced, more than "
+                f"{self._settings.queued_bytes_max} with this one: try again"
+            )
+        self._queue.append(entry)
+        self._queued_bytes += size
+        self.end_offset = entry.end_offset
+        self._start()
+
+    async def committed(self, end_offset: int) -> None:
+        """Return once all below ``end_offset`` is committed and a look came after this call.
+
+        Raises:
+            FencedError, LogFailedError: It never will be.
+        """
+        if self._error is not None:
+            raise self._error
+        if end_offset > self.end_offset:
+            raise ValueError(
+                f"log {self._log.path}: offset {end_offset} is past the end {self.end_offset}"
+            )
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(_Waiter(end_offset, future))
+        self._start()
+        await future
+
+    async def between_commits(self, job: Callable[[], None]) -> None:
+        """Run a blocking job on the log between two commits."""
+        self.check()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._jobs.append((job, future))
+        self._start()
+        await future
+
+    async def close(self) -> None:
+        """Commit what is queued if that is still possible, and close the log."""
+        while self._task is not None:
+            await asyncio.wait((self._task,))
+        if self._error is None:
+            self._error = LogFailedError(f"log {self._log.path} is closed")
+        await self._disk.run(self._log.close)
+
+    def _start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def _work(self) -> None:
+        try:
+            while self._queue or self._waiters or self._jobs:
+                while self._jobs:
+                    await self._run_job()
+                if self._queue or self._waiters:
+                    await self._tick()
+        except (FencedError, LogFailedError) as error:
+            self._fail(error)
+        except BaseException as error:
+            self._fail(LogFailedError(f"log {self._log.path}: {type(error).__name__}: {error}"))
+            raise
+        finally:
+            self._task = None
+
+    async def _run_job(self) -> None:
+        job, future = self._jobs[0]
+        await self._disk.run(job)
+        self._jobs.popleft()
+        if not future.done():
+            future.set_result(None)
+
+    async def _tick(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        entries = self._take()
+        try:
+            if entries:
+                place = await self._disk.run(partial(self._commit, entries))
+                self.committed_end_offset = entries[-1].end_offset
+                self.log_start_offset = self._log.log_start_offset
+                self._on_committed(entries, place)
+            else:
+                await self._disk.run(self._log.look)
+        except BaseException:
+            self._waiters = waiters + self._waiters
+            raise
+        for waiter in waiters:
+            if waiter.end_offset > self.committed_end_offset:
+                self._waiters.append(waiter)
+            elif not waiter.future.done():
+                waiter.future.set_result(None)
+
+    def _take(self) -> list[Entry[Note]]:
+        entries: list[Entry[Note]] = []
+        size = 0
+        while self._queue:
+            size += len(self._queue[0].data)
+            if entries and size > self._settings.tick_bytes_max:
+                break
+            entries.append(self._queue.popleft())
+            self._queued_bytes -= len(entries[-1].data)
+        return entries
+
+    def _commit(self, entries: list[Entry[Note]]) -> Place:
+        data = bytes(entries[0].data) if len(entries) == 1 else b"".join(e.data for e in entries)
+        log_start = max(
+            self._log.log_start_offset, max(entry.log_start_offset for entry in entries)
+        )
+        return self._log.commit(data, entries[-1].end_offset, log_start)
+
+    def _fail(self, error: Exception) -> None:
+        self._error = error
+        self._queue.clear()
+        waiters, self._waiters = self._waiters, []
+        jobs = [future for _, future in self._jobs]
+        self._jobs.clear()
+        for future in [waiter.future for waiter in waiters] + jobs:
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # a waiter that was cancelled does not make it "never read"

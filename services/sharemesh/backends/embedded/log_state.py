@@ -1,0 +1,73 @@
+"""What a log directory holds: the chain and the published end, read in the order of DESIGN 5.4."""
+
+from dataclasses import dataclass
+
+from sharemesh.codec.committed_end import SLOT_BYTES, CommittedEnd, decode_committed_end
+from sharemesh.codec.log_chain import (
+    Chain,
+    ChainCorruptError,
+    StartOverError,
+    resolve_chain,
+)
+from sharemesh.codec.segment import (
+    SEGMENT_HEADER_BYTES,
+    SegmentFormatError,
+    SegmentHeader,
+    SegmentName,
+    decode_segment_header,
+    end_epochs,
+    end_name,
+    segment_names,
+)
+from sharemesh.ports.disk import Disk
+from sharemesh.ports.shard_log import CorruptLogError
+
+START_OVER_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """Chain and committed end that belong together; ``end`` is None if none is readable."""
+
+    chain: Chain
+    end: CommittedEnd | None
+
+
+def read_log_state(disk: Disk, path: str) -> LogState:
+    """Return the state of the log at ``path``. Blocks.
+
+    Raises:
+        CorruptLogError: A header on the chain is invalid or a segment is missing.
+    """
+    last: Exception | None = None
+    for _ in range(START_OVER_MAX):
+        try:
+            return _read_once(disk, path)
+        except (StartOverError, FileNotFoundError) as error:
+            last = error
+        except ChainCorruptError as error:
+            raise CorruptLogError(
+                f"log {path}: {error}",
+                file=f"{path}/{error.file_name}",
+                position=0,
+                offset=error.offset,
+            ) from error
+    raise CorruptLogError(f"log {path}: segments of the log are missing: {last}", file=path)
+
+
+def _read_once(disk: Disk, path: str) -> LogState:
+    end = None
+    epochs = end_epochs(disk.list(path))
+    if epochs:
+        end = decode_committed_end(disk.read(f"{path}/{end_name(epochs[-1])}", 0, 2 * SLOT_BYTES))
+    headers: dict[SegmentName, SegmentHeader | SegmentFormatError] = {}
+    for name in segment_names(disk.list(path)):
+        data = disk.read(f"{path}/{name.file_name}", 0, SEGMENT_HEADER_BYTES)
+        try:
+            headers[name] = decode_segment_header(data, name)
+        except SegmentFormatError as error:
+            headers[name] = error
+    chain = resolve_chain(headers)
+    if end is not None and (chain.newest is None or chain.newest.name < end.segment):
+        raise StartOverError(f"segment {end.segment.file_name} holds the committed end")
+    return LogState(chain, end)

@@ -1,0 +1,174 @@
+"""A log as its owner writes it: commit, look, roll, prune (DESIGN 5.2, 5.6). All calls block."""
+
+from typing import NamedTuple
+
+from sharemesh.backends.embedded.fences import Fences
+from sharemesh.backends.embedded.settings import LogSettings
+from sharemesh.backends.embedded.take_over import Segment, create_segment, take_over
+from sharemesh.codec.committed_end import CommittedEnd, encode_committed_end
+from sharemesh.codec.segment import SEGMENT_HEADER_BYTES, SegmentHeader
+from sharemesh.ports.disk import Disk
+from sharemesh.ports.shard_log import CorruptLogError, FencedError, LogFailedError
+
+
+class Place(NamedTuple):
+    """Where a commit put its bytes."""
+
+    segment: Segment
+    position: int
+
+
+class OwnedLog:
+    """One log under one epoch; jobs must come one after the other.
+
+    Any failed or short append or sync ends the epoch: nobody retries, nobody truncates.
+    """
+
+    def __init__(self, disk: Disk, path: str, epoch: int, settings: LogSettings) -> None:
+        """Take the log over.
+
+        Raises:
+            FencedError: A fence at or above ``epoch`` exists.
+            LogFailedError: The disk refused.
+        """
+        self.path = path
+        self.epoch = epoch
+        self._disk = disk
+        self._settings = settings
+        self._fences = Fences(disk, path, epoch)
+        taken = take_over(disk, path, epoch, self._fences)
+        self.segments = taken.segments
+        self.committed_end_offset = taken.end_offset
+        self.log_start_offset = taken.log_start_offset
+        self.corruption: CorruptLogError | None = taken.corruption
+        self.free_bytes = disk.free_bytes()
+        self._file = taken.file
+        self._slots = taken.slots
+        self._sequence = 1
+        self._ended: FencedError | LogFailedError | None = None
+
+    def file_of(self, segment: Segment) -> str:
+        """Return the path of a segment."""
+        return f"{self.path}/{segment.name.file_name}"
+
+    def look(self) -> None:
+        """Return if this epoch still owns the log, else end it."""
+        self._go_on()
+        try:
+            self._fences.look()
+        except FencedError as error:
+            self._ended = error
+            raise
+
+    def commit(self, data: bytes, end_offset: int, log_start_offset: int) -> Place:
+        """Append, sync, look, publish (DESIGN 5.2), and return where ``data`` lies.
+
+        Args:
+            data: Whole record batches with their offsets and this epoch in place.
+            end_offset: The end of the log once they are committed.
+            log_start_offset: The log start once they are committed.
+
+        Raises:
+            FencedError: A higher fence was seen; nothing of this is confirmed.
+            LogFailedError: The disk failed; nothing of this is confirmed.
+        """
+        self._go_on()
+        if self._file is None:
+            raise self._end(f"is corrupt ({self.corruption}) and takes no writes")
+        try:
+            if self._is_full(len(data)):
+                self._roll()
+            position = self._file.size
+            self._file.append(data)
+            if self._settings.fsync:
+                self._file.sync()
+            self.free_bytes = self._disk.free_bytes()
+        except OSError as error:
+            raise self._end(f"append or sync failed: {error}") from error
+        self.look()
+        newest = self.segments[-1]
+        newest.end_offset, newest.end_position = end_offset, self._file.size
+        self.committed_end_offset = end_offset
+        self.log_start_offset = log_start_offset
+        try:
+            self._publish()
+        except OSError as error:
+            raise self._end(f"publishing the committed end failed: {error}") from error
+        return Place(newest, position)
+
+    def prune(self) -> list[Segment]:
+        """Delete segments that lie below the committed log start, oldest first; return them."""
+        gone: list[Segment] = []
+        try:
+            while len(self.segments) > 1 and self.segments[0].end_offset <= self.log_start_offset:
+                if not gone:
+                    self._sync_end()  # the published log start must never lag behind an unlink
+                    self.look()
+                self._disk.delete(self.file_of(self.segments[0]))
+                gone.append(self.segments.pop(0))
+        except OSError as error:
+            raise self._end(f"pruning failed: {error}") from error
+        return gone
+
+    def close(self) -> None:
+        """Make the published end durable if that is still ours, and release the files."""
+        try:
+            if self._ended is None:
+                self._sync_end()
+        finally:
+            if self._file is not None:
+                self._file.close()
+            if self._slots is not None:
+                self._slots.close()
+            self._ended = self._ended or LogFailedError(f"log {self.path} is closed")
+
+    def _is_full(self, more_bytes: int) -> bool:
+        newest = self.segments[-1]
+        return (
+            newest.end_position > SEGMENT_HEADER_BYTES
+            and newest.end_offset > newest.base_offset
+            and newest.end_position + more_bytes > self._settings.segment_bytes
+        )
+
+    def _roll(self) -> None:
+        """Begin the next segment: all before it is synced, looked after and published."""
+        newest = self.segments[-1]
+        self.look()
+        assert self._file is not None
+        if not self._settings.fsync:
+            self._file.sync()
+        header = SegmentHeader(
+            self.epoch, newest.end_offset, newest.name, newest.end_position, self.log_start_offset
+        )
+        file = create_segment(self._disk, self.path, header, b"")
+        self._file.close()
+        self._file = file
+        self.segments.append(
+            Segment(header.name, header.base_offset, header.base_offset, file.size)
+        )
+
+    def _publish(self) -> None:
+        newest = self.segments[-1]
+        end = CommittedEnd(
+            self.epoch,
+            newest.end_offset,
+            newest.base_offset,
+            newest.end_position,
+            self.log_start_offset,
+            self._sequence,
+        )
+        self._sequence += 1
+        assert self._slots is not None
+        self._slots.write(*encode_committed_end(end))
+
+    def _sync_end(self) -> None:
+        if self._slots is not None:
+            self._slots.sync()
+
+    def _go_on(self) -> None:
+        if self._ended is not None:
+            raise self._ended
+
+    def _end(self, why: str) -> LogFailedError:
+        self._ended = LogFailedError(f"log {self.path}, epoch {self.epoch}: {why}")
+        return self._ended

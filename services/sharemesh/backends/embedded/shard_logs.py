@@ -1,0 +1,172 @@
+"""Shard logs over the embedded log (port ShardLogs)."""
+
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+
+from sharemesh.backends.embedded.group_commit import Entry, GroupCommit
+from sharemesh.backends.embedded.owned_log import OwnedLog, Place
+from sharemesh.backends.embedded.segment_scan import corrupt
+from sharemesh.backends.embedded.settings import LogSettings
+from sharemesh.backends.embedded.take_over import Segment
+from sharemesh.codec.batch_frame import HEADER_BYTES, place_frame, walk_frames
+from sharemesh.codec.log_layout import shard_log_path
+from sharemesh.codec.log_marker import encode_log_start
+from sharemesh.codec.record_set import RecordSetError, build_batch, decode_plain_records
+from sharemesh.codec.segment import SEGMENT_HEADER_BYTES
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.disk import Disk
+from sharemesh.ports.shard_log import LogRecord
+
+REPLAY_WINDOW_BYTES = 1 << 20
+
+
+class EmbeddedShardLog:
+    """One open shard log (port ShardLog)."""
+
+    def __init__(self, disk: Disk, clock: Clock, settings: LogSettings, log: OwnedLog) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._log = log
+        self._commits: GroupCommit[None] = GroupCommit(
+            disk, log, settings, settings.shard_reserve_bytes, self._on_committed
+        )
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under which this log was taken over."""
+        return self._log.epoch
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that still counts."""
+        return self._commits.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._commits.end_offset
+
+    @property
+    def committed_end_offset(self) -> int:
+        """Everything below is durable and confirmed."""
+        return self._commits.committed_end_offset
+
+    async def replay(self, from_offset: int | None = None) -> AsyncIterator[Sequence[LogRecord]]:
+        """Yield what is committed, oldest first; a chunk is what one read of the disk gave."""
+        first = self.start_offset if from_offset is None else max(from_offset, self.start_offset)
+        end = self.committed_end_offset
+        for segment in tuple(self._log.segments):
+            if segment.end_offset <= first or segment.base_offset >= end:
+                continue
+            position, offset = SEGMENT_HEADER_BYTES, segment.base_offset
+            while offset < min(end, segment.end_offset):
+                chunk, position, offset = await self._disk.run(
+                    partial(self._read_chunk, segment, position, offset, segment.end_position)
+                )
+                if offset > first and chunk:
+                    yield [record for record in chunk if record.offset >= first]
+
+    def append(self, records: Sequence[LogRecord]) -> int:
+        """Queue records as one atomic batch and return the offset of the last one."""
+        if not records:
+            raise ValueError("an append needs at least one record")
+        base = self._commits.end_offset
+        batch = build_batch(
+            [(record.key, record.value, ()) for record in records],
+            timestamp_ms=self._clock.wall_ms(),
+        )
+        place_frame(batch, base, self._log.epoch)
+        end = base + len(records)
+        self._commits.append(Entry(batch, end, -1, None))
+        return end - 1
+
+    async def committed(self, end_offset: int) -> None:
+        """Return once everything below is durable and a later look saw no higher fence."""
+        await self._commits.committed(end_offset)
+
+    async def delete_before(self, offset: int) -> None:
+        """Move the log start, commit that, then delete segments that lie below it."""
+        if offset > self.committed_end_offset:
+            raise ValueError(
+                f"log start {offset} is past the committed end {self.committed_end_offset}"
+            )
+        if offset > self.start_offset:
+            marker = encode_log_start(
+                offset,
+                at_offset=self.end_offset,
+                leader_epoch=self.epoch,
+                timestamp_ms=self._clock.wall_ms(),
+            )
+            self._commits.append(Entry(marker, self.end_offset, offset, None))
+            await self._commits.committed(self.end_offset)
+        await self._commits.between_commits(self._prune)
+
+    async def close(self) -> None:
+        """Commit what is queued if that is still possible, and release the files."""
+        await self._commits.close()
+
+    def _prune(self) -> None:
+        self._log.prune()
+
+    def _on_committed(self, entries: list[Entry[None]], place: Place) -> None:
+        """Nothing to index: shard logs are only read from one end to the other."""
+
+    def _read_chunk(
+        self, segment: Segment, position: int, offset: int, limit: int
+    ) -> tuple[list[LogRecord], int, int]:
+        file = self._log.file_of(segment)
+        size = REPLAY_WINDOW_BYTES
+        while True:
+            window = self._disk.read(file, position, min(size, limit - position))
+            walk = walk_frames(
+                window,
+                start=position,
+                limit=limit,
+                base_offset=offset,
+                leader_epoch=segment.name.epoch,
+                check_crc=True,
+            )
+            if walk.frames or walk.problem is not None:
+                break
+            if len(window) < min(size, limit - position) or len(window) < HEADER_BYTES:
+                raise corrupt(file, position, offset, f"the file ends before {limit}")
+            size *= 4
+        if not walk.frames:
+            raise corrupt(file, walk.position, walk.end_offset, str(walk.problem))
+        view = memoryview(window)
+        records: list[LogRecord] = []
+        make = LogRecord._make
+        for frame in walk.frames:
+            if frame.is_marker:
+                continue
+            begin = frame.position - position
+            try:
+                found = decode_plain_records(view[begin : begin + frame.size_bytes])
+            except RecordSetError as error:
+                raise corrupt(file, frame.position, frame.base_offset, str(error)) from error
+            records.extend(map(make, found))
+        return records, walk.position, walk.end_offset
+
+
+class EmbeddedShardLogs:
+    """All shard logs of a data directory (port ShardLogs)."""
+
+    def __init__(self, disk: Disk, clock: Clock, settings: LogSettings) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._settings = settings
+
+    async def open(self, name: str, shard: int, epoch: int) -> EmbeddedShardLog:
+        """Take the log of a shard over under ``epoch`` (DESIGN 5.1).
+
+        Raises:
+            FencedError: A fence at or above ``epoch`` exists.
+            CorruptLogError: Committed bytes cannot be read.
+            LogFailedError: The disk refused; open it again with a new epoch.
+        """
+        path = shard_log_path(name, shard)
+        log = await self._disk.run(partial(OwnedLog, self._disk, path, epoch, self._settings))
+        if log.corruption is not None:
+            await self._disk.run(log.close)
+            raise log.corruption
+        return EmbeddedShardLog(self._disk, self._clock, self._settings, log)

@@ -1,0 +1,141 @@
+"""Segment files: their names, and the header that links each to its predecessor (DESIGN 5.1).
+
+Layout of a log directory (all numbers in names are decimal and zero-padded)::
+
+    fences/<epoch, 10 digits>                   empty; who finds a higher one is fenced
+    <base offset, 20>-<epoch, 10>.log           header, then record batches
+    <epoch, 10>.end                             the committed end of this epoch's writer
+    *.new                                       being written; never part of the log
+
+A ``.log`` name appears by a rename, after its header and the bytes taken over are synced: a
+``.log`` whose header is invalid is corruption, never a torn write.
+"""
+
+import re
+import struct
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sharemesh.codec.checksum import crc32c
+
+FENCES = "fences"
+SEGMENT_HEADER_BYTES = 64
+FORMAT = 1
+EPOCH_MAX = 2**31 - 1
+
+_MAGIC = b"shmelog\n"
+_HEADER = struct.Struct(">8sHHqqqqqqI")
+_SEGMENT_NAME = re.compile(r"(\d{20})-(\d{10})\.log")
+_END_NAME = re.compile(r"(\d{10})\.end")
+
+
+class SegmentName(NamedTuple):
+    """What a segment file is called; ordered by epoch, then base offset."""
+
+    epoch: int
+    base_offset: int
+
+    @property
+    def file_name(self) -> str:
+        """The name within the log directory."""
+        return f"{self.base_offset:020d}-{self.epoch:010d}.log"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHeader:
+    """The first 64 bytes of a segment.
+
+    ``predecessor`` is None for the first segment of a log. ``predecessor_end`` is the cut: the
+    predecessor's bytes before this position belong to the log, those behind it do not.
+    ``log_start_offset`` is the log start when the segment was opened; a later one is in a marker.
+    """
+
+    epoch: int
+    base_offset: int
+    predecessor: SegmentName | None
+    predecessor_end: int
+    log_start_offset: int
+
+    @property
+    def name(self) -> SegmentName:
+        """The name of the segment that carries this header."""
+        return SegmentName(self.epoch, self.base_offset)
+
+
+class SegmentFormatError(ValueError):
+    """The header is not one that this version can read; the message says why."""
+
+
+def encode_segment_header(header: SegmentHeader) -> bytes:
+    """Return the 64 bytes with which a segment begins."""
+    epoch, base_offset = header.predecessor or (-1, -1)
+    body = _HEADER.pack(
+        _MAGIC,
+        FORMAT,
+        SEGMENT_HEADER_BYTES,
+        header.epoch,
+        header.base_offset,
+        epoch,
+        base_offset,
+        header.predecessor_end,
+        header.log_start_offset,
+        0,
+    )[:-4]
+    return body + struct.pack(">I", crc32c(body))
+
+
+def decode_segment_header(data: bytes, name: SegmentName) -> SegmentHeader:
+    """Return the header of the segment called ``name``.
+
+    Raises:
+        SegmentFormatError: Too short, wrong magic, checksum or format, or not the name's.
+    """
+    if len(data) < SEGMENT_HEADER_BYTES:
+        raise SegmentFormatError(f"segment header has {len(data)} of {SEGMENT_HEADER_BYTES} bytes")
+    magic, form, _, epoch, base, from_epoch, from_base, cut, log_start, crc = _HEADER.unpack_from(
+        data
+    )
+    if magic != _MAGIC:
+        raise SegmentFormatError(f"segment header begins with {magic!r}, not {_MAGIC!r}")
+    if crc32c(data[: SEGMENT_HEADER_BYTES - 4]) != crc:
+        raise SegmentFormatError("checksum of the segment header does not match")
+    if form > FORMAT:
+        raise SegmentFormatError(
+            f"segment format {form} is newer than {FORMAT}, the newest that this version reads"
+        )
+    if (epoch, base) != name:
+        raise SegmentFormatError(
+            f"segment header says epoch {epoch}, base offset {base}; the file is {name.file_name}"
+        )
+    predecessor = None if from_epoch < 0 else SegmentName(from_epoch, from_base)
+    if predecessor is not None and not _may_follow(name, predecessor):
+        raise SegmentFormatError(
+            f"segment {name.file_name} names {predecessor.file_name} before it"
+        )
+    return SegmentHeader(epoch, base, predecessor, cut, log_start)
+
+
+def _may_follow(name: SegmentName, predecessor: SegmentName) -> bool:
+    """Whether the header cuts only lower epochs, or is the next segment of its own epoch."""
+    return predecessor < name and predecessor.base_offset <= name.base_offset
+
+
+def segment_names(listing: list[str]) -> list[SegmentName]:
+    """Return the segments among the names of a log directory, by epoch, then base offset."""
+    found = (_SEGMENT_NAME.fullmatch(name) for name in listing)
+    return sorted(SegmentName(int(match[2]), int(match[1])) for match in found if match)
+
+
+def end_name(epoch: int) -> str:
+    """Return the name of the committed-end file of an epoch."""
+    return f"{epoch:010d}.end"
+
+
+def end_epochs(listing: list[str]) -> list[int]:
+    """Return the epochs that have a committed-end file, ascending."""
+    return sorted(int(match[1]) for name in listing if (match := _END_NAME.fullmatch(name)))
+
+
+def fence_name(epoch: int) -> str:
+    """Return the name of an epoch's fence, which sorts as the number does."""
+    return f"{epoch:010d}"
