@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class GroupRecord(_message.Message):
-    __slots__ = ("group_id", "format_version", "timestamp_ms", "member_metadata", "group_metadata", "target_assignment_metadata", "target_assignment_member", "current_member_assignment", "state_partition_metadata", "tombstone")
+    __slots__ = ("group_id", "format_version", "timestamp_ms", "member_metadata", "group_metadata", "target_assignment_metadata", "target_assignment_member", "current_member_assignment", "state_partition_metadata", "tombstone", "epoch_floor")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     FORMAT_VERSION_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +19,7 @@ class GroupRecord(_message.Message):
     CURRENT_MEMBER_ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
     STATE_PARTITION_METADATA_FIELD_NUMBER: _ClassVar[int]
     TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FLOOR_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     format_version: int
     timestamp_ms: int
@@ -29,7 +30,14 @@ class GroupRecord(_message.Message):
     current_member_assignment: CurrentMemberAssignment
     state_partition_metadata: StatePartitionMetadata
     tombstone: Tombstone
-    def __init__(self, group_id: _Optional[str] = ..., format_version: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., member_metadata: _Optional[_Union[MemberMetadata, _Mapping]] = ..., group_metadata: _Optional[_Union[GroupMetadata, _Mapping]] = ..., target_assignment_metadata: _Optional[_Union[TargetAssignmentMetadata, _Mapping]] = ..., target_assignment_member: _Optional[_Union[TargetAssignmentMember, _Mapping]] = ..., current_member_assignment: _Optional[_Union[CurrentMemberAssignment, _Mapping]] = ..., state_partition_metadata: _Optional[_Union[StatePartitionMetadata, _Mapping]] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ...) -> None: ...
+    epoch_floor: EpochFloor
+    def __init__(self, group_id: _Optional[str] = ..., format_version: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., member_metadata: _Optional[_Union[MemberMetadata, _Mapping]] = ..., group_metadata: _Optional[_Union[GroupMetadata, _Mapping]] = ..., target_assignment_metadata: _Optional[_Union[TargetAssignmentMetadata, _Mapping]] = ..., target_assignment_member: _Optional[_Union[TargetAssignmentMember, _Mapping]] = ..., current_member_assignment: _Optional[_Union[CurrentMemberAssignment, _Mapping]] = ..., state_partition_metadata: _Optional[_Union[StatePartitionMetadata, _Mapping]] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., epoch_floor: _Optional[_Union[EpochFloor, _Mapping]] = ...) -> None: ...
+
+class EpochFloor(_message.Message):
+    __slots__ = ("epoch",)
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
 
 class Tombstone(_message.Message):
     __slots__ = ("type", "member_id")

@@ -66,7 +66,11 @@ def assign(
     held: dict[MemberId, list[_Partition]] = {member_id: [] for member_id in order}
     for group_topics, subscribers in _groups(members, order):
         _share(
-            [(topic_id, number) for topic_id in group_topics for number in targets.get(topic_id, ())],
+            [
+                (topic_id, number)
+                for topic_id in group_topics
+                for number in targets.get(topic_id, ())
+            ],
             subscribers,
             members,
             held,
@@ -118,9 +122,7 @@ def _share(
     for index, member_id in enumerate(subscribers):
         mine = _kept(members[member_id].assigned, topics, holders, wanted[index], sharing)
         kept.append(mine)
-    unfilled = deque(
-        index for index in range(len(subscribers)) if len(kept[index]) < wanted[index]
-    )
+    unfilled = deque(index for index in range(len(subscribers)) if len(kept[index]) < wanted[index])
     for partition in targets:
         if not unfilled:
             break

@@ -11,6 +11,9 @@ NEVER_MS = -(2**62)
 """A moment before all others: what a loader knows of moments on its predecessor's clock."""
 
 
+NO_MEMBER = MemberId("")
+
+
 class RecordKind(IntEnum):
     """Kafka's key types, and one of our own."""
 
@@ -117,7 +120,7 @@ class Tombstone:
 
     group_id: GroupId
     kind: RecordKind
-    member_id: MemberId = MemberId("")
+    member_id: MemberId = NO_MEMBER
 
 
 @dataclass(frozen=True, slots=True)

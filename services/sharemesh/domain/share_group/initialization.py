@@ -1,0 +1,151 @@
+"""Which share partitions need state at the share coordinator (spec GC-26 to GC-31).
+
+The intended start offset is part of the record, and every try repeats it: neither a coordinator
+that fails over in between nor a failed try turns the -1 of a topic never read (the reset policy
+decides) into the 0 of new partitions. Kafka forgets it (quirk GC-29, and GC-28 after a failure).
+Each try has a state epoch of its own, so that a late one of before is fenced and changes nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sharemesh.domain.ids import TopicId
+from sharemesh.domain.share_group.catalog import Topic
+from sharemesh.domain.share_group.draft import Draft
+from sharemesh.domain.share_group.group import ShareGroup
+from sharemesh.domain.share_group.limits import FAILED_RETRY_INTERVAL_MS
+from sharemesh.domain.share_group.records import (
+    InitializedTopic,
+    InitializingPartition,
+    InitializingTopic,
+    StatePartitionMetadata,
+)
+from sharemesh.domain.share_group.situation import InitializePlan, Outcome, Situation
+
+NEVER_READ = -1
+"""Start offset of a topic the group never read: the leader applies the reset policy (INI-4)."""
+NEW_PARTITION = 0
+"""Start offset of partitions added to a topic the group knows (spec GC-27)."""
+
+
+def retry_due(group: ShareGroup, situation: Situation) -> bool:
+    """Return whether an initialization has been without an answer for too long (spec GC-28)."""
+    return any(_overdue(topic, situation) for topic in group.initializing.values())
+
+
+def next_retry_ms(group: ShareGroup, retry_interval_ms: int) -> int | None:
+    """Return the monotonic moment of the next retry, or None if nothing is initializing."""
+    moments = [topic.since_ms + retry_interval_ms for topic in group.initializing.values()]
+    return min(moments, default=None)
+
+
+def plan_initialization(draft: Draft, situation: Situation) -> InitializePlan | None:
+    """Put what is not initialized into initializing and return what must be sent (spec GC-26)."""
+    group = draft.group
+    planned: dict[TopicId, dict[int, InitializingPartition]] = {}
+    names: dict[TopicId, str] = {}
+    for topic in _wanted_topics(group, situation):
+        tries = _tries(group, topic, situation)
+        if tries:
+            planned[topic.topic_id] = tries
+            names[topic.topic_id] = topic.name
+    if not planned:
+        return None
+    initializing = dict(group.initializing)
+    for topic_id, tries in planned.items():
+        before = initializing.get(topic_id)
+        partitions = {**(before.partitions if before else {}), **tries}
+        initializing[topic_id] = InitializingTopic(names[topic_id], partitions, situation.now_ms)
+    draft.emit(
+        replace(
+            group.partitions,
+            initializing=initializing,
+            deleting={key: name for key, name in group.deleting.items() if key not in planned},
+        )
+    )
+    return InitializePlan(group.group_id, planned)
+
+
+def initialization_ended(
+    group: ShareGroup,
+    plan: InitializePlan,
+    failed: Mapping[TopicId, frozenset[int]],
+    situation: Situation,
+) -> Outcome[None]:
+    """Move what was initialized; what failed stays and is due again soon (spec GC-28).
+
+    Partitions that are no longer initializing under the plan's state epoch are passed over.
+    """
+    initializing = dict(group.initializing)
+    initialized = dict(group.initialized)
+    changed = False
+    for topic_id, tries in plan.topics.items():
+        pending = initializing.get(topic_id)
+        if pending is None:
+            continue
+        bad = failed.get(topic_id, frozenset())
+        current = {
+            number: each for number, each in tries.items() if pending.partitions.get(number) == each
+        }
+        done = {number: each.state_epoch for number, each in current.items() if number not in bad}
+        if not current:
+            continue
+        changed = True
+        left = {number: each for number, each in pending.partitions.items() if number not in done}
+        if left:
+            since_ms = pending.since_ms
+            if len(current) > len(done):
+                retry_ms = max(0, situation.initialize_retry_interval_ms - FAILED_RETRY_INTERVAL_MS)
+                since_ms = situation.now_ms - retry_ms
+            initializing[topic_id] = InitializingTopic(pending.topic_name, left, since_ms)
+        else:
+            del initializing[topic_id]
+        if done:
+            before = initialized.get(topic_id)
+            merged = {**(before.partitions if before else {}), **done}
+            initialized[topic_id] = InitializedTopic(
+                pending.topic_name, dict(sorted(merged.items()))
+            )
+    if not changed:
+        return Outcome((), None)
+    return Outcome(
+        (StatePartitionMetadata(group.group_id, initializing, initialized, group.deleting),), None
+    )
+
+
+def _wanted_topics(group: ShareGroup, situation: Situation) -> list[Topic]:
+    """Topics that are subscribed to, and those with an initialization to repeat."""
+    found = {
+        topic.topic_id: topic
+        for name in group.subscribed_names
+        if (topic := situation.catalog.named(name)) is not None
+    }
+    for topic_id in group.initializing:
+        topic = situation.catalog.with_id(topic_id)
+        if topic is not None:
+            found[topic_id] = topic
+    return sorted(found.values(), key=lambda topic: topic.name)
+
+
+def _tries(
+    group: ShareGroup, topic: Topic, situation: Situation
+) -> dict[int, InitializingPartition]:
+    initialized = group.initialized.get(topic.topic_id)
+    pending = group.initializing.get(topic.topic_id)
+    have = initialized.partitions if initialized is not None else {}
+    trying = pending.partitions if pending is not None else {}
+    known = initialized is not None or pending is not None
+    tries: dict[int, InitializingPartition] = {}
+    if pending is not None and _overdue(pending, situation):
+        for number, each in trying.items():
+            tries[number] = InitializingPartition(each.start_offset, group.epoch)
+    start_offset = NEW_PARTITION if known else NEVER_READ
+    subscribed = topic.name in group.subscribed_names
+    for number in range(topic.partitions if subscribed else 0):
+        if number not in have and number not in trying:
+            tries[number] = InitializingPartition(start_offset, group.epoch)
+    return tries
+
+
+def _overdue(topic: InitializingTopic, situation: Situation) -> bool:
+    return situation.now_ms - topic.since_ms >= situation.initialize_retry_interval_ms

@@ -1,0 +1,272 @@
+"""Decisions on offsets and whole groups: alter, delete, topics deleted (spec GC-30, GC-40..44)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import GroupId, TopicId
+from sharemesh.domain.share_group.catalog import Catalog, Topic
+from sharemesh.domain.share_group.draft import draft_of
+from sharemesh.domain.share_group.group import FIRST_EPOCH, ShareGroup
+from sharemesh.domain.share_group.records import (
+    EpochFloor,
+    GroupLogRecord,
+    GroupMetadata,
+    InitializedTopic,
+    InitializingPartition,
+    InitializingTopic,
+    RecordKind,
+    StatePartitionMetadata,
+    Tombstone,
+)
+from sharemesh.domain.share_group.situation import DeletePlan, InitializePlan, Outcome, Situation
+
+NOTHING_TO_DELETE = "There is no offset information to delete."
+"""Kafka's words for a topic that the group has no state of (spec GC-43)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlterAnswer:
+    """Refused partitions by topic name, and what must be initialized for the others."""
+
+    refused: Mapping[str, Mapping[int, RefusedError]]
+    initialize: InitializePlan | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsetsAnswer:
+    """Refused topics by name, and whose state is to be deleted."""
+
+    refused: Mapping[str, RefusedError]
+    delete: DeletePlan
+    names: Mapping[TopicId, str] = field(default_factory=dict)
+
+
+def alter_offsets(
+    group: ShareGroup | None,
+    group_id: GroupId,
+    offsets: Mapping[str, Mapping[int, int]],
+    situation: Situation,
+) -> Outcome[AlterAnswer]:
+    """Record new start offsets of an empty or missing group under a new epoch (spec GC-42).
+
+    Raises:
+        RefusedError: INVALID_GROUP_ID, NON_EMPTY_GROUP.
+    """
+    _check_group_id(group_id)
+    if group is not None:
+        _check_empty(group)
+    draft = draft_of(group, group_id, situation.epoch_floor)
+    refused: dict[str, dict[int, RefusedError]] = {}
+    planned: dict[Topic, dict[int, int]] = {}
+    for name, partitions in offsets.items():
+        topic = situation.catalog.named(name)
+        for number, start_offset in partitions.items():
+            error = _unalterable(topic, name, number, start_offset)
+            if error is not None or topic is None:
+                refused.setdefault(name, {})[number] = error or _unknown_topic(name)
+            else:
+                planned.setdefault(topic, {})[number] = start_offset
+    if not planned:
+        return Outcome((), AlterAnswer(refused, None))
+    metadata_hash = draft.group.metadata_hash
+    draft.emit(GroupMetadata(group_id, draft.group.epoch + 1, metadata_hash))
+    epoch = draft.group.epoch
+    tries = {
+        topic.topic_id: {
+            number: InitializingPartition(start_offset, epoch)
+            for number, start_offset in partitions.items()
+        }
+        for topic, partitions in planned.items()
+    }
+    initializing = dict(draft.group.initializing)
+    for topic in planned:
+        before = initializing.get(topic.topic_id)
+        merged = {**(before.partitions if before else {}), **tries[topic.topic_id]}
+        initializing[topic.topic_id] = InitializingTopic(topic.name, merged, situation.now_ms)
+    deleting = {key: name for key, name in draft.group.deleting.items() if key not in initializing}
+    draft.emit(replace(draft.group.partitions, initializing=initializing, deleting=deleting))
+    return Outcome(tuple(draft.records), AlterAnswer(refused, InitializePlan(group_id, tries)))
+
+
+def alter_failed(group: ShareGroup, plan: InitializePlan) -> Outcome[None]:
+    """Forget an alteration that the share coordinator refused: the caller was told so."""
+    initializing: dict[TopicId, InitializingTopic] = {}
+    for topic_id, pending in group.initializing.items():
+        tries = plan.topics.get(topic_id, {})
+        left = {n: each for n, each in pending.partitions.items() if tries.get(n) != each}
+        if left:
+            initializing[topic_id] = replace(pending, partitions=left)
+    if initializing == group.initializing:
+        return Outcome((), None)
+    return Outcome((replace(group.partitions, initializing=initializing),), None)
+
+
+def delete_offsets(
+    group: ShareGroup | None, group_id: GroupId, names: Iterable[str], catalog: Catalog
+) -> Outcome[DeleteOffsetsAnswer]:
+    """Move topics of an empty group to deleting (spec GC-43).
+
+    Raises:
+        RefusedError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    """
+    _check_group_id(group_id)
+    if group is None:
+        raise _unknown_group(group_id)
+    _check_empty(group)
+    refused: dict[str, RefusedError] = {}
+    chosen: dict[TopicId, str] = {}
+    for name in names:
+        topic = catalog.named(name)
+        if topic is None:
+            refused[name] = _unknown_topic(name)
+        elif topic.topic_id in group.initialized or topic.topic_id in group.deleting:
+            chosen[topic.topic_id] = name
+        else:
+            refused[name] = RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOTHING_TO_DELETE)
+    delete = _delete_plan(group, chosen, catalog)
+    answer = DeleteOffsetsAnswer(refused, delete, chosen)
+    records = (_moved_to_deleting(group, chosen),) if chosen else ()
+    return Outcome(records, answer)
+
+
+def delete_group(
+    group: ShareGroup | None, group_id: GroupId, catalog: Catalog
+) -> Outcome[DeletePlan]:
+    """Move all topics of an empty group to deleting, first step of its deletion (spec GC-44).
+
+    Raises:
+        RefusedError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    """
+    if group is None:
+        raise _unknown_group(group_id)
+    _check_empty(group)
+    chosen = {topic_id: topic.topic_name for topic_id, topic in group.initializing.items()}
+    chosen.update({topic_id: topic.topic_name for topic_id, topic in group.initialized.items()})
+    chosen.update(group.deleting)
+    records = (_moved_to_deleting(group, chosen),) if chosen != group.deleting else ()
+    return Outcome(records, _delete_plan(group, chosen, catalog))
+
+
+def group_deleted(
+    group: ShareGroup | None, group_id: GroupId, state_epoch: int, floor: int
+) -> Outcome[None]:
+    """Write the tombstones of a group whose state is deleted (spec GC-34, GC-44).
+
+    Raises:
+        RefusedError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP if it came to life in between.
+    """
+    if group is None:
+        raise _unknown_group(group_id)
+    if group.members or group.epoch != state_epoch:
+        raise RefusedError(
+            ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} was used while it was being deleted"
+        )
+    records: list[GroupLogRecord] = [
+        Tombstone(group_id, kind)
+        for kind in (
+            RecordKind.TARGET_ASSIGNMENT_METADATA,
+            RecordKind.STATE_PARTITION_METADATA,
+            RecordKind.GROUP_METADATA,
+        )
+    ]
+    if group.epoch > max(floor, FIRST_EPOCH):
+        records.append(EpochFloor(group.epoch))
+    return Outcome(tuple(records), None)
+
+
+def state_deleted(group: ShareGroup | None, topic_ids: Iterable[TopicId]) -> Outcome[None]:
+    """Take topics out of deleting, now that their state is gone."""
+    gone = set(topic_ids)
+    if group is None or not gone & group.deleting.keys():
+        return Outcome((), None)
+    left = {topic_id: name for topic_id, name in group.deleting.items() if topic_id not in gone}
+    return Outcome((replace(group.partitions, deleting=left),), None)
+
+
+def topics_deleted(group: ShareGroup, topics: Mapping[TopicId, int]) -> Outcome[DeletePlan | None]:
+    """Take deleted topics (id: number of partitions) out of all sets (spec GC-30)."""
+    known: dict[TopicId, set[int]] = {}
+    for topic_id, count in topics.items():
+        initialized = group.initialized.get(topic_id)
+        pending = group.initializing.get(topic_id)
+        numbers = {
+            *(initialized.partitions if initialized else ()),
+            *(pending.partitions if pending else ()),
+            *(range(count) if topic_id in group.deleting else ()),
+        }
+        if numbers or topic_id in group.deleting:
+            known[topic_id] = numbers
+    if not known:
+        return Outcome((), None)
+    record = StatePartitionMetadata(
+        group.group_id,
+        {key: value for key, value in group.initializing.items() if key not in known},
+        {key: value for key, value in group.initialized.items() if key not in known},
+        {key: value for key, value in group.deleting.items() if key not in known},
+    )
+    plan = DeletePlan(
+        group.group_id, group.epoch, {key: tuple(sorted(each)) for key, each in known.items()}
+    )
+    return Outcome((record,), plan)
+
+
+def _moved_to_deleting(group: ShareGroup, chosen: Mapping[TopicId, str]) -> StatePartitionMetadata:
+    initializing = {k: v for k, v in group.initializing.items() if k not in chosen}
+    initialized: dict[TopicId, InitializedTopic] = {
+        key: value for key, value in group.initialized.items() if key not in chosen
+    }
+    return StatePartitionMetadata(
+        group.group_id, initializing, initialized, {**group.deleting, **chosen}
+    )
+
+
+def _delete_plan(group: ShareGroup, chosen: Mapping[TopicId, str], catalog: Catalog) -> DeletePlan:
+    topics: dict[TopicId, tuple[int, ...]] = {}
+    for topic_id in chosen:
+        initialized = group.initialized.get(topic_id)
+        pending = group.initializing.get(topic_id)
+        numbers = {
+            *(initialized.partitions if initialized else ()),
+            *(pending.partitions if pending else ()),
+        }
+        topic = catalog.with_id(topic_id)
+        if topic_id in group.deleting and topic is not None:
+            numbers.update(range(topic.partitions))
+        topics[topic_id] = tuple(sorted(numbers))
+    return DeletePlan(group.group_id, group.epoch, topics)
+
+
+def _unalterable(
+    topic: Topic | None, name: str, number: int, start_offset: int
+) -> RefusedError | None:
+    if topic is None or not 0 <= number < topic.partitions:
+        return _unknown_topic(name, number)
+    if start_offset < 0:
+        return RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            f"start offset {start_offset} of {name}-{number} is negative; give 0 or more",
+        )
+    return None
+
+
+def _check_group_id(group_id: GroupId) -> None:
+    if not group_id:
+        raise RefusedError(ErrorCode.INVALID_GROUP_ID, "group id is empty")
+
+
+def _check_empty(group: ShareGroup) -> None:
+    if group.members:
+        raise RefusedError(
+            ErrorCode.NON_EMPTY_GROUP,
+            f"group {group.group_id!r} has {len(group.members)} members; stop them first",
+        )
+
+
+def _unknown_group(group_id: GroupId) -> RefusedError:
+    return RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} not found")
+
+
+def _unknown_topic(name: str, number: int | None = None) -> RefusedError:
+    what = f"topic {name!r}" if number is None else f"partition {name}-{number}"
+    return RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{what} does not exist")
