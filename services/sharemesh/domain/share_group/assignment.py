@@ -11,6 +11,11 @@ Assignment = Mapping[TopicId, tuple[int, ...]]
 NOTHING: Assignment = MappingProxyType({})
 
 
+def nothing() -> Assignment:
+    """Return the assignment without partitions."""
+    return NOTHING
+
+
 def assignment_of(partitions: Iterable[TopicPartition]) -> Assignment:
     """Return the assignment that holds exactly these partitions."""
     by_topic: dict[TopicId, list[int]] = {}

@@ -2,12 +2,12 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import MemberId, TopicId
-from sharemesh.domain.share_group.assignment import NOTHING, Assignment
+from sharemesh.domain.share_group.assignment import Assignment, nothing
 
 NAME = "simple"
 """The only built-in assignor (spec ASG-1)."""
@@ -25,7 +25,7 @@ class Subscriber:
     """One member as the assignor sees it: what it wants and what it has."""
 
     topics: frozenset[TopicId]
-    assigned: Assignment = NOTHING
+    assigned: Assignment = field(default_factory=nothing)
 
 
 _Partition = tuple[TopicId, int]

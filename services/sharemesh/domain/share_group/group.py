@@ -1,12 +1,12 @@
 """State of one share group; only records change it, so that replay rebuilds it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from sharemesh.domain.ids import GroupId, MemberId, TopicId
-from sharemesh.domain.share_group.assignment import NOTHING, Assignment
+from sharemesh.domain.share_group.assignment import NOTHING, Assignment, nothing
 from sharemesh.domain.share_group.records import (
     NEVER_MS,
     CurrentMemberAssignment,
@@ -41,7 +41,7 @@ class Member:
     metadata: MemberMetadata
     member_epoch: int = -1
     previous_member_epoch: int = -1
-    assigned: Assignment = NOTHING
+    assigned: Assignment = field(default_factory=nothing)
 
     @property
     def member_id(self) -> MemberId:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from sharemesh.domain.ids import GroupId, MemberId, TopicId
-from sharemesh.domain.share_group.assignment import NOTHING, Assignment
+from sharemesh.domain.share_group.assignment import Assignment, nothing
 
 NEVER_MS = -(2**62)
 """A moment before all others: what a loader knows of moments on its predecessor's clock."""
@@ -65,7 +65,7 @@ class TargetAssignmentMember:
 
     group_id: GroupId
     member_id: MemberId
-    assignment: Assignment = NOTHING
+    assignment: Assignment = field(default_factory=nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class CurrentMemberAssignment:
     member_id: MemberId
     member_epoch: int
     previous_member_epoch: int = -1
-    assignment: Assignment = NOTHING
+    assignment: Assignment = field(default_factory=nothing)
 
 
 @dataclass(frozen=True, slots=True)
