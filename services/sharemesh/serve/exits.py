@@ -1,0 +1,36 @@
+"""Exit codes of ``sharemesh serve`` and ``sharemesh up``, and the error that carries one."""
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Why a process ended; a supervisor restarts only what may go better the next time."""
+
+    STOPPED = 0
+    FAILED = 1
+    SETTINGS = 2
+    PORT_IN_USE = 3
+    COORDINATION_UNREACHABLE = 4
+    OTHER_CLUSTER = 5
+    DIRECTORY_UNUSABLE = 6
+    DIRECTORY_IN_USE = 7
+    SESSION_LOST = 8
+
+    @property
+    def permanent(self) -> bool:
+        """Whether starting again without a change by a human cannot help."""
+        return self in _PERMANENT
+
+
+_PERMANENT = frozenset(
+    {Exit.SETTINGS, Exit.OTHER_CLUSTER, Exit.DIRECTORY_UNUSABLE, Exit.DIRECTORY_IN_USE}
+)
+
+
+class StartError(Exception):
+    """A process cannot start or go on; the message is one sentence that says what to do."""
+
+    def __init__(self, code: Exit, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
