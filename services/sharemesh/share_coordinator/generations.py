@@ -1,0 +1,124 @@
+"""Committed generations of the state log (DESIGN 5): the one room that knows what they are.
+
+``CommitGeneration`` makes a pointer record; the coordinator is the only writer of it. Loading a
+shard from the Parquet of a generation belongs here too, as the ``restore`` of the shard's kind.
+"""
+
+from pathlib import PurePosixPath
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.share_state.machine import ShareStateMachine
+from sharemesh.domain.share_state.records import Generation, StateRecord
+from sharemesh.runtime.shard_kind import Decision
+from sharemesh.v1.share_coordinator_pb2 import CommitGenerationRequest
+
+FORMAT_VERSION = 1
+_HASH_BYTES = 32
+
+
+def asked_generation(request: CommitGenerationRequest, *, now_ms: int) -> Generation:
+    """Return the pointer that a request asks to commit.
+
+    Raises:
+        RefusedError: INVALID_REQUEST or UNSUPPORTED_VERSION, with the field at fault.
+    """
+    path = PurePosixPath(request.path)
+    problem = ""
+    if not request.generation_id:
+        problem = "generation_id is empty"
+    elif not request.path or path.is_absolute() or ".." in path.parts:
+        problem = f"path {request.path!r} does not lie in the data directory"
+    elif len(request.content_hash) != _HASH_BYTES:
+        problem = f"content_hash has {len(request.content_hash)} bytes, not {_HASH_BYTES}"
+    elif request.end_offset <= 0:
+        problem = f"end_offset {request.end_offset} holds nothing"
+    if problem:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"generation refused: {problem}")
+    if request.format_version != FORMAT_VERSION:
+        raise RefusedError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"generation format {request.format_version} is not {FORMAT_VERSION}: "
+            "use a Spark application of this version",
+        )
+    has_history = request.HasField("history_end_offset")
+    return Generation(
+        generation_id=request.generation_id,
+        previous_generation_id=request.previous_generation_id,
+        end_offset=request.end_offset,
+        path=request.path,
+        content_hash=request.content_hash,
+        format_version=request.format_version,
+        history_end_offset=request.history_end_offset if has_history else -1,
+        write_timestamp_ms=now_ms,
+    )
+
+
+def commit_generation(
+    machine: ShareStateMachine, asked: Generation, *, log_start: int, committed_end: int
+) -> Decision[StateRecord, None]:
+    """Decide on a pointer: it must join the log, and follow the newest one.
+
+    Asking again for what is committed already is a success without a record. The same
+    generation with a later history end is a new record.
+
+    Raises:
+        RefusedError: INVALID_REQUEST; the message says what does not fit.
+    """
+    current = machine.generation
+    newest = "" if current is None else current.pointer.generation_id
+    if current is not None and newest == asked.generation_id:
+        return _again(current.pointer, asked, committed_end)
+    if asked.previous_generation_id != newest:
+        raise _misfit(
+            f"generation {asked.generation_id} follows {asked.previous_generation_id or 'none'}, "
+            f"but {newest or 'none'} is the newest: another job was first, start over"
+        )
+    if not log_start <= asked.end_offset <= committed_end:
+        raise _misfit(
+            f"generation {asked.generation_id} ends at {asked.end_offset}, outside the committed "
+            f"log {log_start} to {committed_end}: make a new one"
+        )
+    if current is not None and asked.end_offset < current.pointer.end_offset:
+        raise _misfit(
+            f"generation {asked.generation_id} ends at {asked.end_offset}, before "
+            f"{current.pointer.end_offset} of generation {newest}"
+        )
+    _check_history(asked, committed_end)
+    return Decision((asked,), None)
+
+
+def drop_generation(machine: ShareStateMachine, *, now_ms: int, grace_ms: int) -> Generation | None:
+    """Return the record that takes a pointer back that nobody renewed for ``grace_ms``."""
+    current = machine.generation
+    if current is None or now_ms - current.pointer.write_timestamp_ms < grace_ms:
+        return None
+    pointer = current.pointer
+    return Generation("", pointer.generation_id, 0, "", b"", FORMAT_VERSION, -1, now_ms)
+
+
+def _again(
+    pointer: Generation, asked: Generation, committed_end: int
+) -> Decision[StateRecord, None]:
+    same = (asked.end_offset, asked.path, asked.content_hash) == (
+        pointer.end_offset,
+        pointer.path,
+        pointer.content_hash,
+    )
+    if not same:
+        raise _misfit(f"generation {asked.generation_id} is committed with another content")
+    if asked.history_end_offset <= pointer.history_end_offset:
+        return Decision((), None)
+    _check_history(asked, committed_end)
+    return Decision((asked,), None)
+
+
+def _check_history(asked: Generation, committed_end: int) -> None:
+    if asked.history_end_offset > committed_end:
+        raise _misfit(
+            f"history of generation {asked.generation_id} ends at {asked.history_end_offset}, "
+            f"past the committed end {committed_end}"
+        )
+
+
+def _misfit(message: str) -> RefusedError:
+    return RefusedError(ErrorCode.INVALID_REQUEST, message)

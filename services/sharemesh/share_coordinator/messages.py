@@ -1,0 +1,137 @@
+"""State requests as messages: what they ask of the machine, and how answers are put."""
+
+from collections.abc import Iterable, Iterator
+
+from sharemesh.codec.state_record import decode_batch, decode_cause, encode_batches
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import MemberId
+from sharemesh.domain.share_state.answers import Answer, Outcome, WriteRequest
+from sharemesh.domain.share_state.machine import ShareStateMachine
+from sharemesh.domain.share_state.records import Origin
+from sharemesh.share_coordinator.asked import Asked
+from sharemesh.v1 import share_coordinator_pb2 as pb
+
+Grouped = Iterable[tuple[bytes, list[Asked]]]
+_NO_OFFSET = -1
+
+
+def initialize(
+    machine: ShareStateMachine, asked: Asked, *, in_metadata: bool, now_ms: int
+) -> Outcome:
+    """Put one partition of InitializeShareGroupState to the machine."""
+    return machine.initialize(
+        asked.key,
+        asked.item.state_epoch,
+        asked.item.start_offset,
+        in_metadata=in_metadata,
+        now_ms=now_ms,
+    )
+
+
+def read(machine: ShareStateMachine, asked: Asked, *, in_metadata: bool, now_ms: int) -> Outcome:
+    """Put one partition of ReadShareGroupState to the machine."""
+    return machine.read(asked.key, asked.item.leader_epoch, in_metadata=in_metadata, now_ms=now_ms)
+
+
+def write(machine: ShareStateMachine, asked: Asked, *, in_metadata: bool, now_ms: int) -> Outcome:
+    """Put one partition of WriteShareGroupState to the machine."""
+    item = asked.item
+    request = WriteRequest(
+        state_epoch=item.state_epoch,
+        leader_epoch=item.leader_epoch,
+        start_offset=item.start_offset,
+        delivery_complete_count=item.delivery_complete_count,
+        batches=tuple(map(decode_batch, item.state_batches)),
+        origin=Origin(
+            decode_cause(item.cause), MemberId(item.member_id), item.trace_id, item.span_id
+        ),
+    )
+    return machine.write(asked.key, request, in_metadata=in_metadata, now_ms=now_ms)
+
+
+def delete(machine: ShareStateMachine, asked: Asked, *, in_metadata: bool, now_ms: int) -> Outcome:
+    """Put one partition of DeleteShareGroupState to the machine."""
+    return machine.delete(asked.key, asked.item.state_epoch, in_metadata=in_metadata, now_ms=now_ms)
+
+
+def summary(
+    machine: ShareStateMachine,
+    asked: Asked,
+    *,
+    in_metadata: bool,
+    now_ms: int,  # noqa: ARG001 - the shape that all requests have
+) -> Outcome:
+    """Put one partition of ReadShareGroupStateSummary to the machine."""
+    return machine.summary(asked.key, in_metadata=in_metadata)
+
+
+def errors(grouped: Grouped) -> Iterator[pb.TopicStateErrors]:
+    """Yield what Initialize, Write and Delete answer."""
+    for topic_id, partitions in grouped:
+        yield pb.TopicStateErrors(
+            topic_id=topic_id,
+            partitions=[_error(asked.key.partition, asked.answer) for asked in partitions],
+        )
+
+
+def read_results(grouped: Grouped) -> Iterator[pb.ReadTopicStateResult]:
+    """Yield what Read answers."""
+    for topic_id, partitions in grouped:
+        yield pb.ReadTopicStateResult(
+            topic_id=topic_id,
+            partitions=[_read_result(asked.key.partition, asked.answer) for asked in partitions],
+        )
+
+
+def summary_results(grouped: Grouped) -> Iterator[pb.ReadSummaryTopicResult]:
+    """Yield what ReadSummary answers (spec SC-20)."""
+    for topic_id, partitions in grouped:
+        yield pb.ReadSummaryTopicResult(
+            topic_id=topic_id,
+            partitions=[_summary_result(asked.key.partition, asked.answer) for asked in partitions],
+        )
+
+
+def _error(partition: int, answer: Answer) -> pb.PartitionStateError:
+    message = pb.PartitionStateError(
+        partition=partition, error_code=answer.error, error_message=answer.message
+    )
+    if answer.error is ErrorCode.FENCED_STATE_EPOCH:
+        message.known_state_epoch = answer.known_state_epoch
+    return message
+
+
+def _read_result(partition: int, answer: Answer) -> pb.ReadPartitionStateResult:
+    state = answer.state
+    if state is None:
+        return pb.ReadPartitionStateResult(
+            partition=partition,
+            error_code=answer.error,
+            error_message=answer.message,
+            start_offset=_NO_OFFSET,
+        )
+    return pb.ReadPartitionStateResult(
+        partition=partition,
+        state_epoch=state.state_epoch,
+        start_offset=state.start_offset,
+        state_batches=encode_batches(state.batches),
+    )
+
+
+def _summary_result(partition: int, answer: Answer) -> pb.ReadSummaryPartitionResult:
+    state = answer.state
+    if state is None:
+        return pb.ReadSummaryPartitionResult(
+            partition=partition,
+            error_code=answer.error,
+            error_message=answer.message,
+            start_offset=_NO_OFFSET,
+            delivery_complete_count=-1,
+        )
+    return pb.ReadSummaryPartitionResult(
+        partition=partition,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        delivery_complete_count=state.delivery_complete_count,
+    )

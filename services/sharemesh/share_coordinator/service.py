@@ -1,0 +1,276 @@
+"""The share coordinator service: RPCs of key 83 to 87 and CommitGeneration (spec 17)."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from sharemesh import methods
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
+from sharemesh.domain.share_state.answers import Answer
+from sharemesh.domain.share_state.checks import check_key
+from sharemesh.domain.share_state.machine import ShareStateMachine
+from sharemesh.domain.share_state.records import StateRecord
+from sharemesh.ports.authorizer import Authorizer, Operation, ResourceType
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.cluster import ClusterView
+from sharemesh.ports.network import CallContext, Listener
+from sharemesh.ports.shard_log import ShardLogs
+from sharemesh.runtime.shard_kind import Decision
+from sharemesh.runtime.shard_set import ShardSet
+from sharemesh.share_coordinator import messages
+from sharemesh.share_coordinator.asked import Asked, Decide
+from sharemesh.share_coordinator.generations import asked_generation, commit_generation
+from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
+from sharemesh.share_coordinator.shard_kind import StateShard, state_shard_kind
+from sharemesh.share_coordinator.topic_watch import TopicWatch
+from sharemesh.share_coordinator.upkeep import Upkeep
+from sharemesh.v1 import share_coordinator_pb2 as pb
+
+_CLUSTER = "kafka-cluster"
+
+
+class ShareCoordinatorService:
+    """Serves the state shards that it is given through ``shards`` (a ``ports.cluster.ShardHost``).
+
+    Each request fans out over its share partitions; an error of one leaves the others intact
+    (spec SC-4, SC-8). Nothing is answered before it is committed (SC-23).
+    """
+
+    def __init__(
+        self,
+        view: ClusterView,
+        clock: Clock,
+        shard_logs: ShardLogs,
+        settings: ShareCoordinatorSettings,
+        *,
+        authorizer: Authorizer | None = None,
+    ) -> None:
+        """Without an ``authorizer`` everything is allowed."""
+        self._view = view
+        self._clock = clock
+        self._settings = settings
+        self._authorizer = authorizer
+        self._active = False
+        self._upkeep: dict[int, Upkeep] = {}
+        self.shards = ShardSet(
+            state_shard_kind(settings),
+            shard_logs,
+            clock,
+            settings.runtime,
+            on_loaded=self._loaded,
+        )
+        self._topics = TopicWatch(view, self._topics_deleted)
+
+    def offer(self, listener: Listener) -> None:
+        """Offer the methods of ``ShareCoordinator``."""
+        listener.offer(methods.INITIALIZE_SHARE_GROUP_STATE, self.initialize)
+        listener.offer(methods.READ_SHARE_GROUP_STATE, self.read)
+        listener.offer(methods.WRITE_SHARE_GROUP_STATE, self.write)
+        listener.offer(methods.DELETE_SHARE_GROUP_STATE, self.delete)
+        listener.offer(methods.READ_SHARE_GROUP_STATE_SUMMARY, self.read_summary)
+        listener.offer(methods.COMMIT_GENERATION, self.commit_generation)
+
+    def start(self) -> None:
+        """Begin to serve; before that every share partition is answered with 15 (spec SC-5)."""
+        self._active = True
+        self._topics.start()
+
+    async def close(self) -> None:
+        """Give all shards up and refuse what still comes."""
+        self._active = False
+        self._topics.close()
+        await self.shards.close()
+
+    # ---- the RPCs -------------------------------------------------------------------------------
+
+    async def initialize(
+        self, request: pb.InitializeShareGroupStateRequest, context: CallContext
+    ) -> pb.InitializeShareGroupStateResponse:
+        """Begin a state epoch of share partitions (spec SC-9)."""
+        asked = await self._ask(request.group_id, request.topics, messages.initialize, context)
+        return pb.InitializeShareGroupStateResponse(results=messages.errors(asked))
+
+    async def read(
+        self, request: pb.ReadShareGroupStateRequest, context: CallContext
+    ) -> pb.ReadShareGroupStateResponse:
+        """Return state and raise the leader epoch (spec SC-10)."""
+        asked = await self._ask(request.group_id, request.topics, messages.read, context)
+        return pb.ReadShareGroupStateResponse(results=messages.read_results(asked))
+
+    async def write(
+        self, request: pb.WriteShareGroupStateRequest, context: CallContext
+    ) -> pb.WriteShareGroupStateResponse:
+        """Record delivery states (spec SC-13)."""
+        asked = await self._ask(request.group_id, request.topics, messages.write, context)
+        return pb.WriteShareGroupStateResponse(results=messages.errors(asked))
+
+    async def delete(
+        self, request: pb.DeleteShareGroupStateRequest, context: CallContext
+    ) -> pb.DeleteShareGroupStateResponse:
+        """Delete state (spec SC-19)."""
+        asked = await self._ask(request.group_id, request.topics, messages.delete, context)
+        return pb.DeleteShareGroupStateResponse(results=messages.errors(asked))
+
+    async def read_summary(
+        self, request: pb.ReadShareGroupStateSummaryRequest, context: CallContext
+    ) -> pb.ReadShareGroupStateSummaryResponse:
+        """Return state without batches; changes nothing (spec SC-20)."""
+        asked = await self._ask(request.group_id, request.topics, messages.summary, context)
+        return pb.ReadShareGroupStateSummaryResponse(results=messages.summary_results(asked))
+
+    async def commit_generation(
+        self, request: pb.CommitGenerationRequest, context: CallContext
+    ) -> pb.CommitGenerationResponse:
+        """Commit the pointer to a generation of one shard (DESIGN 5)."""
+        try:
+            refusal = self._refusal(context)
+            if refusal is not None:
+                raise RefusedError(refusal.error, refusal.message)
+            shard = self.shards.shard(request.shard)
+            asked = asked_generation(request, now_ms=self._clock.wall_ms())
+            await shard.write(
+                lambda machine: commit_generation(
+                    machine,
+                    asked,
+                    log_start=shard.log_start_offset,
+                    committed_end=shard.committed_end_offset,
+                )
+            )
+        except RefusedError as refused:
+            return pb.CommitGenerationResponse(
+                error_code=refused.error, error_message=refused.message
+            )
+        return pb.CommitGenerationResponse()
+
+    # ---- fan-out --------------------------------------------------------------------------------
+
+    async def _ask(
+        self, group_id: str, topics: Iterable[Any], decide: Decide, context: CallContext
+    ) -> list[tuple[bytes, list[Asked]]]:
+        """Put each share partition to its shard; return them grouped as asked."""
+        if not group_id:
+            return []  # spec SC-4
+        grouped = [
+            (
+                topic.topic_id,
+                [
+                    Asked(
+                        SharePartitionKey(GroupId(group_id), topic.topic_id, item.partition), item
+                    )
+                    for item in topic.partitions
+                ],
+            )
+            for topic in topics
+            if topic.partitions
+        ]
+        everything = [asked for _, partitions in grouped for asked in partitions]
+        refusal = self._refusal(context)
+        if refusal is not None:
+            for asked in everything:
+                asked.answer = refusal
+        else:
+            await self._ask_all(everything, decide)
+        return grouped
+
+    async def _ask_all(self, everything: Sequence[Asked], decide: Decide) -> None:
+        valid: list[Asked] = []
+        for asked in everything:
+            stop = check_key(asked.key)
+            if stop is None:
+                valid.append(asked)
+            else:
+                asked.answer = stop.answer
+        if not self._all_in_metadata(valid):
+            await self._view.wait_for(
+                lambda: self._all_in_metadata(valid), timeout_ms=self._settings.metadata_wait_ms
+            )
+        parts = self._by_shard(valid)
+        if len(parts) == 1:
+            await self._ask_shard(*parts[0], decide)
+        else:
+            await asyncio.gather(*(self._ask_shard(*part, decide) for part in parts))
+
+    def _by_shard(self, everything: Sequence[Asked]) -> list[tuple[int, list[Asked]]]:
+        """Return what may be decided together: one shard, no key twice, not too many keys."""
+        parts: list[tuple[int, list[Asked]]] = []
+        current: dict[int, tuple[list[Asked], set[SharePartitionKey]]] = {}
+        for asked in everything:
+            shard = self._view.share_shard(asked.key)
+            found = current.get(shard)
+            if (
+                found is None
+                or asked.key in found[1]
+                or len(found[0]) >= self._settings.keys_per_decision
+            ):
+                found = current[shard] = ([], set())
+                parts.append((shard, found[0]))
+            found[0].append(asked)
+            found[1].add(asked.key)
+        return parts
+
+    async def _ask_shard(self, index: int, part: list[Asked], decide: Decide) -> None:
+        try:
+            shard = self.shards.shard(index)
+            answers = await shard.write(partial(self._decided, part=part, decide=decide))
+        except RefusedError as refused:
+            answers = [_unanswered(refused)] * len(part)
+        for asked, answer in zip(part, answers, strict=True):
+            asked.answer = answer
+
+    def _decided(
+        self, machine: ShareStateMachine, *, part: list[Asked], decide: Decide
+    ) -> Decision[StateRecord, list[Answer]]:
+        now_ms = self._clock.wall_ms()
+        records: list[StateRecord] = []
+        answers: list[Answer] = []
+        for asked in part:
+            outcome = decide(
+                machine, asked, in_metadata=self._in_metadata(asked.key), now_ms=now_ms
+            )
+            answers.append(outcome.answer)
+            if outcome.record is not None:
+                records.append(outcome.record)
+        return Decision(records, answers)
+
+    def _all_in_metadata(self, everything: Sequence[Asked]) -> bool:
+        return all(self._in_metadata(asked.key) for asked in everything)
+
+    def _in_metadata(self, key: SharePartitionKey) -> bool:
+        topic = self._view.topic(key.topic_id)
+        return topic is not None and key.partition < topic.partitions
+
+    def _refusal(self, context: CallContext) -> Answer | None:
+        if not self._active:
+            return Answer(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, "the share coordinator is not started"
+            )
+        if self._authorizer is None or self._authorizer.allows(
+            context.principal, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, _CLUSTER
+        ):
+            return None
+        return Answer(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            f"{context.principal} may not act for the cluster",
+        )
+
+    # ---- upkeep ---------------------------------------------------------------------------------
+
+    def _loaded(self, shard: StateShard) -> None:
+        upkeep = Upkeep(shard, self._view, self._clock, self._settings)
+        self._upkeep[shard.index] = upkeep
+        upkeep.start()
+
+    def _topics_deleted(self, topic_ids: frozenset[TopicId]) -> None:
+        for shard in self.shards.served():
+            upkeep = self._upkeep[shard.index]
+            shard.start_job("deleted topics", upkeep.delete_topics(topic_ids))
+
+
+def _unanswered(refused: RefusedError) -> Answer:
+    """Return what a share partition is told whose shard did not answer (spec SC-5)."""
+    error = refused.error
+    if error is ErrorCode.REQUEST_TIMED_OUT:
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return Answer(error, refused.message)

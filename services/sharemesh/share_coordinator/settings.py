@@ -1,0 +1,27 @@
+"""Settings of the share coordinator (spec CFG-14, DESIGN 5)."""
+
+from dataclasses import dataclass, field
+
+from sharemesh.domain.share_state.machine import DEFAULT_UPDATES_PER_SNAPSHOT
+from sharemesh.runtime.limits import RuntimeLimits
+
+_DAY_MS = 24 * 60 * 60 * 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ShareCoordinatorSettings:
+    """Times in ms. Names in comments are Kafka's, or this project's where Kafka has none."""
+
+    updates_per_snapshot: int = DEFAULT_UPDATES_PER_SNAPSHOT
+    """share.coordinator.snapshot.update.records.per.snapshot, 0 to 500, both included."""
+    prune_interval_ms: int = 300_000
+    """share.coordinator.state.topic.prune.interval.ms"""
+    cold_snapshot_interval_ms: int = 300_000
+    """share.coordinator.cold.partition.snapshot.interval.ms"""
+    generation_grace_ms: int = 7 * _DAY_MS
+    """state.log.spark.grace.ms: then a generation that nobody renews no longer stops pruning."""
+    metadata_wait_ms: int = 200
+    """How long a request waits for a topic that this node has not heard of yet."""
+    keys_per_decision: int = 100
+    """A request on more share partitions of one shard becomes several log batches."""
+    runtime: RuntimeLimits = field(default_factory=RuntimeLimits)

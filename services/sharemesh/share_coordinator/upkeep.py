@@ -1,0 +1,126 @@
+"""What a share-coordinator shard does by itself: cold snapshots, pruning, deleted topics."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from sharemesh.domain.ids import SharePartitionKey, TopicId
+from sharemesh.domain.share_state.machine import ShareStateMachine
+from sharemesh.domain.share_state.records import StateRecord
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.cluster import ClusterView
+from sharemesh.runtime.shard_kind import Decision
+from sharemesh.share_coordinator.generations import drop_generation
+from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
+from sharemesh.share_coordinator.shard_kind import StateShard
+
+_KEYS_PER_BATCH = 20  # of cold snapshots, so that even large states fit one log batch
+
+
+class Upkeep:
+    """The periodic jobs of one shard; they stop with the shard."""
+
+    def __init__(
+        self,
+        shard: StateShard,
+        view: ClusterView,
+        clock: Clock,
+        settings: ShareCoordinatorSettings,
+    ) -> None:
+        self._shard = shard
+        self._view = view
+        self._clock = clock
+        self._settings = settings
+        self._missing: frozenset[TopicId] = frozenset()
+        self._logger = logging.getLogger(f"sharemesh.state-{shard.index}")
+
+    def start(self) -> None:
+        """Begin: each job runs one interval from now for the first time (spec SC-24, SC-26)."""
+        settings = self._settings
+        self._shard.every(settings.cold_snapshot_interval_ms, "cold snapshots", self.snapshot_cold)
+        self._shard.every(settings.cold_snapshot_interval_ms, "lost topics", self.sweep_topics)
+        self._shard.every(settings.prune_interval_ms, "pruning", self.prune)
+
+    async def snapshot_cold(self) -> None:
+        """Snapshot what was not snapshotted for an interval, so that pruning can go on (SC-24)."""
+        now_ms = self._clock.wall_ms()
+        interval_ms = self._settings.cold_snapshot_interval_ms
+        keys = await self._shard.read(
+            lambda machine: machine.cold_keys(now_ms=now_ms, interval_ms=interval_ms)
+        )
+        for at in range(0, len(keys), _KEYS_PER_BATCH):
+            part = keys[at : at + _KEYS_PER_BATCH]
+            await self._shard.write(partial(_cold_snapshots, keys=part, now_ms=now_ms))
+        await self._shard.write(partial(_cold_floor, now_ms=now_ms, interval_ms=interval_ms))
+
+    async def prune(self) -> None:
+        """Delete what is redundant, no more than the prune limit allows (SC-26, DESIGN 5)."""
+        now_ms = self._clock.wall_ms()
+        grace_ms = self._settings.generation_grace_ms
+        dropped, limit = await self._shard.write(
+            partial(_prune_limit, now_ms=now_ms, grace_ms=grace_ms)
+        )
+        if dropped:
+            self._logger.warning(
+                "generation %s was not renewed in %d ms; it no longer stops pruning",
+                dropped,
+                grace_ms,
+            )
+        if limit is not None and limit > self._shard.log_start_offset:
+            await self._shard.delete_before(limit)
+
+    async def sweep_topics(self) -> None:
+        """Delete the state of topics that are unknown for a whole interval.
+
+        They were deleted while nobody watched. The view must be alive: it knows this cluster's
+        nodes.
+        """
+        if not self._view.nodes():
+            return
+        with_state = await self._shard.read(lambda machine: machine.topic_ids())
+        missing = frozenset(t for t in with_state if self._view.topic(t) is None)
+        gone = missing & self._missing
+        self._missing = missing
+        await self.delete_topics(gone)
+
+    async def delete_topics(self, topic_ids: Iterable[TopicId]) -> None:
+        """Write tombstones for all keys of these topics (SC-25)."""
+        gone = frozenset(topic_ids)
+        limit = self._settings.keys_per_decision
+        left = len(gone)
+        while left:
+            left = await self._shard.write(
+                partial(_tombstones, gone=gone, limit=limit, now_ms=self._clock.wall_ms())
+            )
+
+
+def _cold_snapshots(
+    machine: ShareStateMachine, *, keys: Sequence[SharePartitionKey], now_ms: int
+) -> Decision[StateRecord, None]:
+    made = (machine.cold_snapshot(key, now_ms=now_ms) for key in keys)
+    return Decision([each for each in made if each is not None], None)
+
+
+def _cold_floor(
+    machine: ShareStateMachine, *, now_ms: int, interval_ms: int
+) -> Decision[StateRecord, None]:
+    floor = machine.cold_floor(now_ms=now_ms, interval_ms=interval_ms)
+    return Decision(() if floor is None else (floor,), None)
+
+
+def _prune_limit(
+    machine: ShareStateMachine, *, now_ms: int, grace_ms: int
+) -> Decision[StateRecord, tuple[str, int | None]]:
+    """Take a stale generation back; a pointer that was there still counts in this run."""
+    stale = drop_generation(machine, now_ms=now_ms, grace_ms=grace_ms)
+    if stale is None:
+        return Decision((), ("", machine.prune_limit))
+    return Decision((stale,), (stale.previous_generation_id, machine.prune_limit))
+
+
+def _tombstones(
+    machine: ShareStateMachine, *, gone: frozenset[TopicId], limit: int, now_ms: int
+) -> Decision[StateRecord, int]:
+    """Delete up to ``limit`` keys and return how many are left."""
+    found = machine.topics_deleted(gone, now_ms=now_ms)
+    return Decision(found[:limit], max(0, len(found) - limit))
