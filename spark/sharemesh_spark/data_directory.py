@@ -1,0 +1,209 @@
+"""Reads the share state log of a data directory beside its writers, without locks (DESIGN 5.4).
+
+Files are only read. What lies beyond the committed end is never looked at; when an owner changes
+the directory meanwhile, the reading starts over, a bounded number of times.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from sharemesh.codec.batch_frame import CONTROL, walk_frames
+from sharemesh.codec.committed_end import CommittedEnd, decode_committed_end
+from sharemesh.codec.log_chain import (
+    ChainCorruptError,
+    StartOverError,
+    readable_parts,
+    resolve_chain,
+    starting_offset,
+)
+from sharemesh.codec.log_layout import (
+    CLUSTER_FILE,
+    STATE,
+    ClusterFile,
+    DataDirectoryError,
+    decode_cluster_file,
+    shard_log_path,
+)
+from sharemesh.codec.record_set import RecordSetError, decode_plain_records
+from sharemesh.codec.segment import (
+    SEGMENT_HEADER_BYTES,
+    SegmentFormatError,
+    SegmentHeader,
+    SegmentName,
+    decode_segment_header,
+    end_epochs,
+    end_name,
+    segment_names,
+)
+
+RESTARTS_MAX = 20
+Result = TypeVar("Result")
+
+
+class UnreadableLogError(Exception):
+    """The log cannot be read whole; the message names file, position and offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """Bytes of one segment that were read below the committed end."""
+
+    file: str
+    base_offset: int
+    end_offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ShardImage:
+    """One shard's log as of its committed end: offsets ``[start_offset, end_offset)``."""
+
+    shard: int
+    epoch: int
+    start_offset: int
+    end_offset: int
+    parts: tuple[LogPart, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all parts."""
+        return sum(len(part.data) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class RawRecord:
+    """One record of a shard log before it is decoded."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes
+    value: bytes | None
+
+
+def cluster_file(data: Path) -> ClusterFile:
+    """Return what the data directory says of its cluster.
+
+    Raises:
+        UnreadableLogError: It is no data directory of Sharemesh, or a newer one.
+    """
+    try:
+        return decode_cluster_file((data / CLUSTER_FILE).read_bytes())
+    except OSError as error:
+        raise UnreadableLogError(
+            f"{data} is not a data directory of sharemesh ({error.strerror}: {CLUSTER_FILE}); "
+            "pass the directory that `sharemesh up` was given as its data directory"
+        ) from error
+    except DataDirectoryError as error:
+        raise UnreadableLogError(f"{data}: {error}") from error
+
+
+def shards(data: Path) -> list[int]:
+    """Return the shards of the share state log."""
+    return list(range(cluster_file(data).state_shards))
+
+
+def read_shard(data: Path, shard: int) -> ShardImage:
+    """Return everything of a shard below its committed end, read whole.
+
+    Raises:
+        UnreadableLogError: Corruption below the committed end, or no rest between take-overs.
+    """
+    folder = data / shard_log_path(STATE, shard)
+    return _starting_over(lambda: _read_once(folder, shard), folder)
+
+
+def records(image: ShardImage) -> Iterator[RawRecord]:
+    """Yield the records of a shard, oldest first, leaving out the log's own markers.
+
+    Raises:
+        UnreadableLogError: A batch is not what its place in the log says, with file and position.
+    """
+    for part in image.parts:
+        walked = walk_frames(
+            part.data,
+            start=SEGMENT_HEADER_BYTES,
+            limit=SEGMENT_HEADER_BYTES + len(part.data),
+            base_offset=part.base_offset,
+            leader_epoch=None,
+            check_crc=True,
+        )
+        for frame in walked.frames:
+            if frame.base_offset >= part.end_offset:
+                break
+            if frame.is_marker or frame.attributes & CONTROL:
+                continue
+            at = frame.position - SEGMENT_HEADER_BYTES
+            yield from _batch_records(part, part.data[at : at + frame.size_bytes], image)
+        if walked.problem is not None and walked.end_offset < part.end_offset:
+            raise UnreadableLogError(
+                f"{part.file}, position {walked.position}, offset {walked.end_offset}: "
+                f"{walked.problem}; restore the file from a backup"
+            )
+
+
+def _batch_records(part: LogPart, data: bytes, image: ShardImage) -> Iterator[RawRecord]:
+    try:
+        decoded = decode_plain_records(data)
+    except RecordSetError as error:
+        raise UnreadableLogError(f"{part.file}: {error}; restore the file") from error
+    for key, value, offset, timestamp_ms in decoded:
+        if image.start_offset <= offset < image.end_offset:
+            yield RawRecord(offset, timestamp_ms, key or b"", value)
+
+
+def _starting_over(read: Callable[[], Result], folder: Path) -> Result:
+    why: Exception | None = None
+    for _ in range(RESTARTS_MAX):
+        try:
+            return read()
+        except (StartOverError, FileNotFoundError) as error:
+            why = error
+        except ChainCorruptError as error:
+            raise UnreadableLogError(f"{folder}: {error}") from error
+    raise UnreadableLogError(
+        f"{folder} changed its owner {RESTARTS_MAX} times while it was read ({why}); try again"
+    )
+
+
+def _read_once(folder: Path, shard: int) -> ShardImage:
+    end = _committed_end(folder)
+    if end is None:
+        return ShardImage(shard, 0, 0, 0, ())
+    chain = resolve_chain(_headers(folder))
+    start = starting_offset(chain, end)
+    parts = []
+    for part in readable_parts(chain, end):
+        if part.end_offset <= start and part.end_offset != end.end_offset:
+            continue
+        path = folder / part.name.file_name
+        with path.open("rb") as file:
+            file.seek(part.start_position)
+            room = None if part.end_position is None else part.end_position - part.start_position
+            data = file.read() if room is None else file.read(room)
+        parts.append(LogPart(str(path), part.base_offset, part.end_offset, data))
+    return ShardImage(shard, end.epoch, start, end.end_offset, tuple(parts))
+
+
+def _committed_end(folder: Path) -> CommittedEnd | None:
+    for epoch in sorted(end_epochs(_names(folder)), reverse=True):
+        end = decode_committed_end((folder / end_name(epoch)).read_bytes())
+        if end is not None:
+            return end
+    return None
+
+
+def _headers(folder: Path) -> dict[SegmentName, SegmentHeader | SegmentFormatError]:
+    headers: dict[SegmentName, SegmentHeader | SegmentFormatError] = {}
+    for name in segment_names(_names(folder)):
+        with (folder / name.file_name).open("rb") as file:
+            try:
+                headers[name] = decode_segment_header(file.read(SEGMENT_HEADER_BYTES), name)
+            except SegmentFormatError as error:
+                headers[name] = error
+    return headers
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
