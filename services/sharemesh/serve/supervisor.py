@@ -1,0 +1,330 @@
+"""A whole cluster of processes on one machine: start, watch, restart, revoke, stop."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import SystemRandom
+
+from sharemesh.backends.embedded.data_directory import open_data_directory
+from sharemesh.backends.etcd.coordination import EtcdCoordination
+from sharemesh.backends.local.disk import SystemDisk
+from sharemesh.codec.log_layout import DataDirectoryError
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.cluster import Role
+from sharemesh.ports.coordination import CoordinationError
+from sharemesh.serve.coordination import connect_etcd, reach
+from sharemesh.serve.data_lock import DirectoryLock, make_writable
+from sharemesh.serve.etcd_process import EtcdPlace, place_etcd
+from sharemesh.serve.exits import Exit, StartError
+from sharemesh.serve.process import ManagedProcess, ProcessPlan, ProcessState, ProcessStatus
+from sharemesh.serve.role_command import role_command
+from sharemesh.serve.settings import ServeSettings, UpSettings
+
+ETCD = "etcd"
+STOP_ORDER: tuple[tuple[Role, ...], ...] = (
+    (Role.CONTROLLER,),
+    (Role.SHARE_LEADER, Role.GROUP_COORDINATOR),
+    (Role.SHARE_COORDINATOR,),
+)
+"""Who writes to whom decides: leaders hand their states to the share coordinators first."""
+
+REVOKE_TIMEOUT_MS = 2_000
+RUN_FILE = "run/cluster.json"
+
+_log = logging.getLogger(__name__)
+
+
+class LocalCluster:
+    """Supervises etcd and all role processes of one data directory.
+
+    Args:
+        serve: What every role process is told; role, node id, ports and etcd are filled in here.
+        up: How many processes, and where.
+        clock: Time for back-off.
+        on_change: Called after each change of a process.
+    """
+
+    def __init__(
+        self,
+        serve: ServeSettings,
+        up: UpSettings,
+        *,
+        clock: Clock,
+        on_change: Callable[[ProcessStatus], None] | None = None,
+    ) -> None:
+        self._serve = serve
+        self._up = up
+        self._clock = clock
+        self._on_change = on_change
+        self._directory = serve.data_directory.resolve()
+        self._lock = DirectoryLock(self._directory)
+        self._children: dict[tuple[str, int], ManagedProcess] = {}
+        self._coordination: EtcdCoordination | None = None
+        self._etcd: EtcdPlace | None = None
+        self._endpoints: tuple[str, ...] = serve.etcd_endpoints
+        self._changed = asyncio.Event()
+        self._hurried = False
+
+    @property
+    def directory(self) -> Path:
+        """The data directory, absolute."""
+        return self._directory
+
+    @property
+    def processes(self) -> tuple[ProcessStatus, ...]:
+        """All processes, etcd first; live objects that change."""
+        return tuple(child.status for child in self._children.values())
+
+    @property
+    def bootstrap(self) -> tuple[str, ...]:
+        """Addresses of the ready role processes."""
+        return tuple(
+            status.address
+            for status in self.processes
+            if status.role != ETCD and status.address and status.state is ProcessState.READY
+        )
+
+    @property
+    def etcd_endpoints(self) -> tuple[str, ...]:
+        """Where etcd is, ours or the given one."""
+        return self._endpoints
+
+    def status(self, role: str, index: int = 0) -> ProcessStatus:
+        """Return one process.
+
+        Raises:
+            KeyError: There is none of this role and index.
+        """
+        return self._children[(str(role), index)].status
+
+    def kill(self, role: str, index: int, number: signal.Signals = signal.SIGKILL) -> int:
+        """Send a signal to one process and return the pid it had; it will be restarted.
+
+        Raises:
+            KeyError: There is none of this role and index.
+            ProcessLookupError: It is not running just now.
+        """
+        return self._children[(str(role), index)].signal(number)
+
+    async def start(self) -> None:
+        """Start everything and return when all processes are ready.
+
+        Raises:
+            StartError: With one sentence; what had been started is stopped again.
+        """
+        make_writable(self._directory)
+        self._lock.take()
+        try:
+            await self._claim_directory()
+            for name in ("run", "logs"):
+                (self._directory / name).mkdir(exist_ok=True)
+            await self._start_etcd()
+            await self._start_roles()
+            await self._until_ready()
+        except BaseException:
+            await self.stop(fast=True)
+            raise
+
+    async def stop(self, *, fast: bool = False) -> None:
+        """Stop all roles in the order that loses least, then etcd. Repeating it is fine."""
+        if fast:
+            self.hurry()
+        for roles in STOP_ORDER:
+            await self._stop([child for child in self._roles() if child.status.role in roles])
+        coordination, self._coordination = self._coordination, None
+        if coordination is not None:
+            await coordination.close()
+        await self._stop([child for key, child in self._children.items() if key[0] == ETCD])
+        self._write_run_file()
+        self._lock.release()
+
+    def hurry(self) -> None:
+        """Make a stop that is under way, or comes, kill instead of drain."""
+        self._hurried = True
+        for child in self._roles():
+            child.kill()
+
+    async def wait_for(self, condition: Callable[[], bool], timeout_ms: int) -> bool:
+        """Wait until a condition over ``processes`` holds; return whether it does."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                while not condition():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return condition()
+        return True
+
+    def _roles(self) -> list[ManagedProcess]:
+        return [child for key, child in self._children.items() if key[0] != ETCD]
+
+    async def _stop(self, children: Sequence[ManagedProcess]) -> None:
+        timeout_ms = 0 if self._hurried else self._up.stop_timeout_ms
+        etcd_only = all(child.status.role == ETCD for child in children)
+        if etcd_only:  # it has nothing to drain, but its files like a proper end
+            timeout_ms = max(timeout_ms, 2_000)
+        await asyncio.gather(*(child.stop(timeout_ms) for child in children))
+
+    async def _claim_directory(self) -> None:
+        disk = SystemDisk(self._directory, threads=1)
+        try:
+            await open_data_directory(
+                disk,
+                cluster_id=self._serve.cluster_id,
+                group_shards=self._serve.group_shards,
+                state_shards=self._serve.state_shards,
+            )
+        except DataDirectoryError as error:
+            raise StartError(Exit.OTHER_CLUSTER, f"{self._directory}: {error}") from error
+        finally:
+            disk.close()
+
+    async def _start_etcd(self) -> None:
+        if not self._endpoints:
+            self._etcd = place_etcd(self._directory / "etcd", self._up.etcd_port)
+            self._endpoints = (self._etcd.endpoint,)
+            status = ProcessStatus(ETCD, ETCD, 0, host="127.0.0.1", port=self._etcd.client_port)
+            self._add(
+                status,
+                ProcessPlan(
+                    command=lambda _status, _descriptor: self._etcd_command(),
+                    log=self._directory / "logs" / "etcd.log",
+                    ready=lambda: self._etcd_answers(self._up.start_timeout_ms),
+                ),
+            )
+        self._coordination = connect_etcd(
+            self._serve, self._endpoints, clock=self._clock, rng=SystemRandom()
+        )
+        await self._etcd_answers(self._up.start_timeout_ms if self._etcd else 5_000)
+
+    def _etcd_command(self) -> Sequence[str]:
+        assert self._etcd is not None
+        return self._etcd.command()
+
+    async def _etcd_answers(self, timeout_ms: int) -> None:
+        coordination = self._coordination
+        if coordination is not None:
+            await reach(coordination, self._clock, self._endpoints, timeout_ms=timeout_ms)
+
+    async def _start_roles(self) -> None:
+        number = 0
+        for role in Role:
+            for index in range(self._up.count(role)):
+                port = self._up.base_port + number if self._up.base_port else 0
+                number += 1
+                name = f"{role}-{index}"
+                status = ProcessStatus(name, str(role), index, node_id=name, port=port)
+                self._add(status, self._role_plan(role, status, fixed=bool(port)))
+
+    def _role_plan(self, role: Role, status: ProcessStatus, *, fixed: bool) -> ProcessPlan:
+        def command(now: ProcessStatus, descriptor: int) -> Sequence[str]:
+            if not fixed and now.exit_code == Exit.PORT_IN_USE:
+                now.port = 0
+            return role_command(
+                self._serve,
+                role=role,
+                node_id=status.name,
+                host=self._up.host,
+                port=now.port,
+                etcd_endpoints=self._endpoints,
+                descriptor=descriptor,
+            )
+
+        return ProcessPlan(
+            command=command,
+            log=self._directory / "logs" / f"{status.name}.log",
+            ended=self._revoke,
+        )
+
+    def _add(self, status: ProcessStatus, plan: ProcessPlan) -> None:
+        child = ManagedProcess(status, plan, self._clock, self._note)
+        self._children[(status.role, status.index)] = child
+        child.start()
+
+    async def _revoke(self, status: ProcessStatus) -> None:
+        """End the leases of a process that died, so that others need not wait for them."""
+        leases, status.lease_ids = status.lease_ids, []
+        coordination = self._coordination
+        if coordination is None:
+            return
+        for lease_id in leases:
+            try:
+                async with asyncio.timeout(REVOKE_TIMEOUT_MS / 1_000):
+                    await coordination.revoke(lease_id)
+            except (CoordinationError, TimeoutError) as error:
+                _log.warning(
+                    "lease not revoked; it runs out by itself",
+                    extra={"process": status.name, "lease_id": f"{lease_id:x}", "error": error},
+                )
+
+    async def _until_ready(self) -> None:
+        ready = await self.wait_for(
+            lambda: all(_settled(status) for status in self.processes), self._up.start_timeout_ms
+        )
+        for status in self.processes:
+            if status.state is ProcessState.FAILED or self._port_taken(status):
+                raise StartError(
+                    Exit(status.exit_code or Exit.FAILED),
+                    status.message or f"{status.name} failed; see {self._log_of(status)}",
+                )
+        if not ready:
+            late = [status.name for status in self.processes if not _settled(status)]
+            raise StartError(
+                Exit.FAILED,
+                f"not ready after {self._up.start_timeout_ms} ms: {', '.join(late)}; see "
+                f"{self._directory / 'logs'}",
+            )
+
+    def _port_taken(self, status: ProcessStatus) -> bool:
+        return (
+            status.state is not ProcessState.READY
+            and self._up.base_port > 0
+            and status.exit_code == Exit.PORT_IN_USE
+        )
+
+    def _log_of(self, status: ProcessStatus) -> Path:
+        return self._directory / "logs" / f"{status.name}.log"
+
+    def _note(self, status: ProcessStatus) -> None:
+        self._changed.set()
+        self._write_run_file()
+        if self._on_change is not None:
+            self._on_change(status)
+
+    def _write_run_file(self) -> None:
+        """Tell tools and tests where everything is; replaced as a whole."""
+        target = self._directory / RUN_FILE
+        if not target.parent.exists():
+            return
+        content = {
+            "cluster_id": self._serve.cluster_id,
+            "supervisor_pid": os.getpid(),
+            "python": sys.executable,
+            "bootstrap": list(self.bootstrap),
+            "etcd_endpoints": list(self._endpoints),
+            "processes": [
+                {
+                    "name": status.name,
+                    "role": status.role,
+                    "index": status.index,
+                    "node_id": status.node_id,
+                    "state": str(status.state),
+                    "pid": status.pid,
+                    "address": status.address,
+                    "restarts": status.restarts,
+                }
+                for status in self.processes
+            ],
+        }
+        temporary = target.with_suffix(".tmp")
+        temporary.write_text(json.dumps(content, indent=1) + "\n")
+        temporary.replace(target)
+
+
+def _settled(status: ProcessStatus) -> bool:
+    return status.state in {ProcessState.READY, ProcessState.FAILED}
