@@ -112,9 +112,9 @@ def walk_frames(
             )
         )  # fmt: skip
         position += size
-    if problem is None and position < limit <= start + length_of_window:
-        if position + HEADER_BYTES > limit:
-            problem = f"{limit - position} bytes are too few for the header of a record batch"
+    room = limit - position
+    if problem is None and 0 < room < HEADER_BYTES and limit <= start + length_of_window:
+        problem = f"{room} bytes are too few for the header of a record batch"
     return Frames(frames, position, 0 if expected is None else expected, problem)
 
 
@@ -134,6 +134,24 @@ def _what_is_wrong(
     if size > room:
         return f"a record batch of {size} bytes does not fit into the {room} bytes that are left"
     return "offset delta or record count of a record batch is negative"
+
+
+def frame_size(header: bytes | bytearray | memoryview) -> int:
+    """Return how many bytes the record batch has whose header this is, itself included."""
+    length: int = HEADER.unpack_from(header)[1]
+    return length + LENGTH_PREFIX_BYTES
+
+
+def frame_of(batch: bytes | bytearray | memoryview, base_offset: int) -> Frame:
+    """Return the frame of one whole batch of our own making that begins at ``base_offset``."""
+    _, _, epoch, _, _, attributes, delta, first_ms, max_ms, producer_id, *rest = HEADER.unpack_from(
+        batch
+    )
+    end_offset = base_offset + delta + 1
+    return Frame(
+        0, len(batch), base_offset, end_offset, epoch, attributes, first_ms, max_ms, producer_id,
+        *rest,
+    )  # fmt: skip
 
 
 def place_frame(buffer: bytearray, base_offset: int, leader_epoch: int, *, at: int = 0) -> None:

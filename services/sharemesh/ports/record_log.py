@@ -34,6 +34,23 @@ class AbortedTxn:
     last_offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class TopicLogConfig:
+    """What a topic's configuration says about its logs; −1 is without limit.
+
+    Attributes:
+        retention_ms: ``retention.ms``.
+        retention_bytes: ``retention.bytes``, per partition.
+        batch_bytes_max: ``max.message.bytes``, of one record batch.
+        segment_bytes: ``segment.bytes``; −1 takes the process's default.
+    """
+
+    retention_ms: int = -1
+    retention_bytes: int = -1
+    batch_bytes_max: int = 1_048_588
+    segment_bytes: int = -1
+
+
 class PartitionLog(Protocol):
     """One topic-partition, taken over under one leader epoch.
 
@@ -121,6 +138,17 @@ class PartitionLog(Protocol):
         """Move the log start (−1: to the high watermark) and return it, once committed."""
         ...
 
+    def configure(self, config: TopicLogConfig) -> None:
+        """Take over a topic's configuration; it holds from the next append or retention on."""
+        ...
+
+    async def apply_retention(self, now_wall_ms: int) -> int:
+        """Move the log start past what is too old or too much, and return it once committed.
+
+        Whole segments go, oldest first; see ``TopicLogConfig``.
+        """
+        ...
+
     async def close(self) -> None:
         """Stop writing and release files."""
         ...
@@ -139,5 +167,12 @@ class RecordLogs(Protocol):
         ...
 
     async def delete(self, partition: TopicPartition) -> None:
-        """Free the directories of a deleted topic's partition; repeating it is fine."""
+        """Free the directories of a deleted topic's partition; repeating it is fine.
+
+        Whoever still has it open is fenced.
+        """
+        ...
+
+    async def partitions(self) -> tuple[TopicPartition, ...]:
+        """Return the partitions that have a directory, so that a start can finish deletions."""
         ...

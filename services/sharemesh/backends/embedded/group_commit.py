@@ -198,7 +198,7 @@ class GroupCommit(Generic[Note]):
         return entries
 
     def _commit(self, entries: list[Entry[Note]]) -> Place:
-        data = bytes(entries[0].data) if len(entries) == 1 else b"".join(e.data for e in entries)
+        data = entries[0].data if len(entries) == 1 else b"".join(entry.data for entry in entries)
         log_start = max(
             self._log.log_start_offset, max(entry.log_start_offset for entry in entries)
         )

@@ -3,8 +3,9 @@
 from typing import NamedTuple
 
 from sharemesh.backends.embedded.fences import Fences
+from sharemesh.backends.embedded.segments import Segment
 from sharemesh.backends.embedded.settings import LogSettings
-from sharemesh.backends.embedded.take_over import Segment, create_segment, take_over
+from sharemesh.backends.embedded.take_over import create_segment, take_over
 from sharemesh.codec.committed_end import CommittedEnd, encode_committed_end
 from sharemesh.codec.segment import SEGMENT_HEADER_BYTES, SegmentHeader
 from sharemesh.ports.disk import Disk
@@ -33,6 +34,7 @@ class OwnedLog:
         """
         self.path = path
         self.epoch = epoch
+        self.segment_bytes = settings.segment_bytes
         self._disk = disk
         self._settings = settings
         self._fences = Fences(disk, path, epoch)
@@ -60,7 +62,7 @@ class OwnedLog:
             self._ended = error
             raise
 
-    def commit(self, data: bytes, end_offset: int, log_start_offset: int) -> Place:
+    def commit(self, data: bytes | bytearray, end_offset: int, log_start_offset: int) -> Place:
         """Append, sync, look, publish (DESIGN 5.2), and return where ``data`` lies.
 
         Args:
@@ -98,8 +100,11 @@ class OwnedLog:
 
     def prune(self) -> list[Segment]:
         """Delete segments that lie below the committed log start, oldest first; return them."""
+        self._go_on()
         gone: list[Segment] = []
         try:
+            if self._file is not None and self._is_spent(self.segments[-1]):
+                self._roll()
             while len(self.segments) > 1 and self.segments[0].end_offset <= self.log_start_offset:
                 if not gone:
                     self._sync_end()  # the published log start must never lag behind an unlink
@@ -127,8 +132,12 @@ class OwnedLog:
         return (
             newest.end_position > SEGMENT_HEADER_BYTES
             and newest.end_offset > newest.base_offset
-            and newest.end_position + more_bytes > self._settings.segment_bytes
+            and newest.end_position + more_bytes > self.segment_bytes
         )
+
+    def _is_spent(self, newest: Segment) -> bool:
+        """Whether the open segment holds nothing but what the log start has passed."""
+        return newest.base_offset < newest.end_offset <= self.log_start_offset
 
     def _roll(self) -> None:
         """Begin the next segment: all before it is synced, looked after and published."""
@@ -143,9 +152,7 @@ class OwnedLog:
         file = create_segment(self._disk, self.path, header, b"")
         self._file.close()
         self._file = file
-        self.segments.append(
-            Segment(header.name, header.base_offset, header.base_offset, file.size)
-        )
+        self.segments.append(Segment(header.name, header.base_offset, file.size))
 
     def _publish(self) -> None:
         newest = self.segments[-1]

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from sharemesh.codec.batch_frame import HEADER_BYTES, Frame, walk_frames
-from sharemesh.codec.log_chain import ChainLink
-from sharemesh.codec.segment import SEGMENT_HEADER_BYTES
+from sharemesh.backends.embedded.segments import Segment
+from sharemesh.codec.batch_frame import HEADER_BYTES, Frame, Frames, frame_size, walk_frames
+from sharemesh.codec.segment import SEGMENT_HEADER_BYTES, SegmentName
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.shard_log import CorruptLogError
 
@@ -22,35 +22,74 @@ def corrupt(file: str, position: int, offset: int, problem: str) -> CorruptLogEr
 
 
 def scan_headers(
-    disk: Disk, path: str, link: ChainLink, *, end_position: int, end_offset: int
+    disk: Disk, path: str, name: SegmentName, *, end_position: int, end_offset: int
 ) -> Iterator[list[Frame]]:
-    """Yield the frames of a link up to ``end_position``, without checking payloads.
+    """Yield the frames of a segment up to ``end_position``, without checking payloads.
 
     Raises:
         CorruptLogError: A header is invalid, or the frames do not end at ``end_offset``.
     """
-    file = f"{path}/{link.name.file_name}"
-    position, offset = SEGMENT_HEADER_BYTES, link.header.base_offset
+    file = f"{path}/{name.file_name}"
+    position, offset = SEGMENT_HEADER_BYTES, name.base_offset
     size = disk.size(file)
     while position < end_position:
-        window = disk.read(file, position, min(SCAN_WINDOW_BYTES, max(0, end_position - position)))
+        window = disk.read(file, position, min(SCAN_WINDOW_BYTES, end_position - position))
         walk = walk_frames(
             window,
             start=position,
             limit=end_position,
             base_offset=offset,
-            leader_epoch=link.header.epoch,
+            leader_epoch=name.epoch,
             check_crc=False,
         )
-        whole = [frame for frame in walk.frames if frame.position + frame.size_bytes <= size]
-        if whole:
-            yield whole
+        frames, position, offset = walk.frames, walk.position, walk.end_offset
+        if frames and position > size:  # only the last one can reach past the end of the file
+            cut = frames.pop()
+            position, offset = cut.position, cut.base_offset
+        yield frames
         if walk.problem is not None:
-            raise corrupt(file, walk.position, walk.end_offset, walk.problem)
-        if len(whole) < len(walk.frames) or len(window) < HEADER_BYTES:
-            cut = walk.frames[len(whole)] if len(whole) < len(walk.frames) else None
-            at, at_offset = (cut.position, cut.base_offset) if cut else (position, offset)
-            raise corrupt(file, at, at_offset, f"the file ends at {size}, before {end_position}")
-        position, offset = walk.position, walk.end_offset
+            raise corrupt(file, position, offset, walk.problem)
+        if position < walk.position or len(window) < HEADER_BYTES:
+            raise corrupt(file, position, offset, f"the file ends at {size}, not {end_position}")
     if offset != end_offset:
         raise corrupt(file, position, offset, f"the log should continue at offset {end_offset}")
+
+
+def read_whole_frames(
+    disk: Disk, file: str, segment: Segment, *, position: int, offset: int, window_bytes: int
+) -> tuple[memoryview, Frames]:
+    """Return checked frames from ``position`` on: at least one, else as many as the window holds.
+
+    Args:
+        disk: Where the file is.
+        file: Its path.
+        segment: Its name and its end.
+        position: Where a frame begins.
+        offset: The offset that this frame must have.
+        window_bytes: Bytes to read, unless the first frame is larger.
+
+    Raises:
+        CorruptLogError: The first frame is not valid or not whole. What lies before a later
+            invalid frame is returned.
+    """
+    limit = segment.end_position
+    window = disk.read(file, position, min(window_bytes, limit - position))
+    while True:
+        walk = walk_frames(
+            window,
+            start=position,
+            limit=limit,
+            base_offset=offset,
+            leader_epoch=segment.name.epoch,
+            check_crc=True,
+        )
+        if walk.frames:
+            return memoryview(window), walk
+        if walk.problem is not None:
+            raise corrupt(file, walk.position, walk.end_offset, walk.problem)
+        needed = max(HEADER_BYTES, frame_size(window) if len(window) >= HEADER_BYTES else 0)
+        if len(window) >= needed:
+            raise corrupt(file, position, offset, "the record batch is not whole")
+        window = disk.read(file, position, min(needed, limit - position))
+        if len(window) < needed:
+            raise corrupt(file, position, offset, f"the file ends before {limit}")

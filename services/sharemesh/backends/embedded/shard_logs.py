@@ -5,10 +5,10 @@ from functools import partial
 
 from sharemesh.backends.embedded.group_commit import Entry, GroupCommit
 from sharemesh.backends.embedded.owned_log import OwnedLog, Place
-from sharemesh.backends.embedded.segment_scan import corrupt
+from sharemesh.backends.embedded.segment_scan import corrupt, read_whole_frames
+from sharemesh.backends.embedded.segments import Segment
 from sharemesh.backends.embedded.settings import LogSettings
-from sharemesh.backends.embedded.take_over import Segment
-from sharemesh.codec.batch_frame import HEADER_BYTES, place_frame, walk_frames
+from sharemesh.codec.batch_frame import place_frame
 from sharemesh.codec.log_layout import shard_log_path
 from sharemesh.codec.log_marker import encode_log_start
 from sharemesh.codec.record_set import RecordSetError, build_batch, decode_plain_records
@@ -61,10 +61,10 @@ class EmbeddedShardLog:
             position, offset = SEGMENT_HEADER_BYTES, segment.base_offset
             while offset < min(end, segment.end_offset):
                 chunk, position, offset = await self._disk.run(
-                    partial(self._read_chunk, segment, position, offset, segment.end_position)
+                    partial(self._read_chunk, segment, position, offset)
                 )
                 if offset > first and chunk:
-                    yield [record for record in chunk if record.offset >= first]
+                    yield _within(chunk, first, end)
 
     def append(self, records: Sequence[LogRecord]) -> int:
         """Queue records as one atomic batch and return the offset of the last one."""
@@ -112,28 +112,17 @@ class EmbeddedShardLog:
         """Nothing to index: shard logs are only read from one end to the other."""
 
     def _read_chunk(
-        self, segment: Segment, position: int, offset: int, limit: int
+        self, segment: Segment, position: int, offset: int
     ) -> tuple[list[LogRecord], int, int]:
         file = self._log.file_of(segment)
-        size = REPLAY_WINDOW_BYTES
-        while True:
-            window = self._disk.read(file, position, min(size, limit - position))
-            walk = walk_frames(
-                window,
-                start=position,
-                limit=limit,
-                base_offset=offset,
-                leader_epoch=segment.name.epoch,
-                check_crc=True,
-            )
-            if walk.frames or walk.problem is not None:
-                break
-            if len(window) < min(size, limit - position) or len(window) < HEADER_BYTES:
-                raise corrupt(file, position, offset, f"the file ends before {limit}")
-            size *= 4
-        if not walk.frames:
-            raise corrupt(file, walk.position, walk.end_offset, str(walk.problem))
-        view = memoryview(window)
+        view, walk = read_whole_frames(
+            self._disk,
+            file,
+            segment,
+            position=position,
+            offset=offset,
+            window_bytes=REPLAY_WINDOW_BYTES,
+        )
         records: list[LogRecord] = []
         make = LogRecord._make
         for frame in walk.frames:
@@ -146,6 +135,12 @@ class EmbeddedShardLog:
                 raise corrupt(file, frame.position, frame.base_offset, str(error)) from error
             records.extend(map(make, found))
         return records, walk.position, walk.end_offset
+
+
+def _within(chunk: list[LogRecord], first: int, end: int) -> list[LogRecord]:
+    if chunk[0].offset >= first and chunk[-1].offset < end:
+        return chunk
+    return [record for record in chunk if first <= record.offset < end]
 
 
 class EmbeddedShardLogs:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sharemesh.backends.embedded.fences import Fences
 from sharemesh.backends.embedded.log_state import LogState, read_log_state
 from sharemesh.backends.embedded.segment_scan import corrupt, scan_headers
+from sharemesh.backends.embedded.segments import Segment
 from sharemesh.codec.batch_frame import (
     find_valid_frame,
     place_frame,
@@ -31,16 +32,6 @@ from sharemesh.ports.disk import AppendFile, Disk, SlotFile
 from sharemesh.ports.shard_log import CorruptLogError, FencedError, LogFailedError
 
 NEW_SUFFIX = ".new"
-
-
-@dataclass(slots=True)
-class Segment:
-    """One segment of the log that its owner holds; ends are exclusive."""
-
-    name: SegmentName
-    base_offset: int
-    end_offset: int
-    end_position: int
 
 
 @dataclass(slots=True)
@@ -97,9 +88,7 @@ def _damaged(state: LogState, corruption: CorruptLogError) -> Taken:
     """A log that can be read up to the corruption, and not be written."""
     segments = [_segment(link) for link in state.chain.links[:-1] if link.end_offset is not None]
     newest = state.chain.links[-1]
-    segments.append(
-        Segment(newest.name, newest.header.base_offset, corruption.offset, corruption.position)
-    )
+    segments.append(Segment(newest.name, corruption.offset, corruption.position))
     log_start = state.chain.log_start_offset
     return Taken(segments, corruption.offset, log_start, None, None, corruption)
 
@@ -107,7 +96,7 @@ def _damaged(state: LogState, corruption: CorruptLogError) -> Taken:
 def _segment(link: ChainLink) -> Segment:
     assert link.end_offset is not None
     assert link.end_position is not None
-    return Segment(link.name, link.header.base_offset, link.end_offset, link.end_position)
+    return Segment(link.name, link.end_offset, link.end_position)
 
 
 def _committed_in(newest: ChainLink, end: CommittedEnd | None) -> tuple[int, int]:
@@ -128,7 +117,9 @@ def _read_tail(disk: Disk, path: str, state: LogState, epoch: int) -> "_Tail | C
     log_start = state.chain.log_start_offset
     file = f"{path}/{newest.name.file_name}"
     try:
-        for frames in scan_headers(disk, path, newest, end_position=position, end_offset=committed):
+        for frames in scan_headers(
+            disk, path, newest.name, end_position=position, end_offset=committed
+        ):
             for frame in frames:
                 if frame.is_marker:
                     batch = disk.read(file, frame.position, frame.size_bytes)
@@ -190,10 +181,8 @@ def _settle(
     ]
     if state.chain.newest is not None and header.predecessor == state.chain.newest.name:
         newest = state.chain.newest
-        segments.append(
-            Segment(newest.name, newest.header.base_offset, tail.base_offset, tail.predecessor_end)
-        )
-    segments.append(Segment(header.name, tail.base_offset, tail.end_offset, file.size))
+        segments.append(Segment(newest.name, tail.base_offset, tail.predecessor_end))
+    segments.append(Segment(header.name, tail.end_offset, file.size))
     with suppress(OSError, FencedError):  # what stays behind costs space, and goes next time
         _clear(disk, path, epoch, fences, {segment.name for segment in segments})
     return Taken(segments, tail.end_offset, tail.log_start_offset, file, slots, None)

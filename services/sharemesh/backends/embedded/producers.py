@@ -1,0 +1,134 @@
+"""Idempotent producers: epochs and sequences, as Kafka checks them (issue Leader, item 2)."""
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sharemesh.codec.batch_frame import CONTROL, Frame
+from sharemesh.domain.errors import ErrorCode, RefusedError
+
+BATCHES_KEPT = 5
+PRODUCERS_MAX = 100_000
+_SEQUENCES = 1 << 31
+
+
+class Written(NamedTuple):
+    """One batch that is in the log, or waits for its commit; all bounds inclusive."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+
+
+@dataclass(slots=True)
+class Producer:
+    """The newest epoch of one producer id and its last batches, oldest first."""
+
+    epoch: int
+    batches: deque[Written] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
+
+
+class Producers:
+    """All producers of one partition; the one that wrote longest ago is forgotten first."""
+
+    def __init__(self) -> None:
+        self._producers: OrderedDict[int, Producer] = OrderedDict()
+
+    @property
+    def highest_id(self) -> int:
+        """The highest producer id seen, or −1; new ids must be higher (DESIGN 5)."""
+        return max(self._producers, default=-1)
+
+    def epoch_of(self, producer_id: int) -> int:
+        """Return the newest epoch of a producer, or −1."""
+        producer = self._producers.get(producer_id)
+        return -1 if producer is None else producer.epoch
+
+    def check(self, frames: list[Frame]) -> list[Written | None]:
+        """Return for each frame where it was written before, or None if it is new.
+
+        Raises:
+            RefusedError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
+        seen: dict[int, tuple[int, int]] = {}  # producer id -> epoch, last sequence
+        answers: list[Written | None] = []
+        for frame in frames:
+            known = None
+            if frame.producer_id >= 0:
+                known = self._duplicate(frame)
+                if known is None:
+                    self._check_next(frame, seen.get(frame.producer_id))
+                    last = _last_sequence(frame)
+                    seen[frame.producer_id] = (frame.producer_epoch, last)
+            answers.append(known)
+        return answers
+
+    def check_marker(self, producer_id: int, epoch: int) -> None:
+        """Return if a marker of this epoch may be written.
+
+        Raises:
+            RefusedError: INVALID_PRODUCER_EPOCH.
+        """
+        if epoch < self.epoch_of(producer_id):
+            raise _old_epoch(producer_id, epoch, self.epoch_of(producer_id))
+
+    def note(self, frame: Frame) -> None:
+        """Remember a frame with its place in the log."""
+        if frame.producer_id < 0:
+            return
+        producer = self._producers.pop(frame.producer_id, None)
+        if producer is None or frame.producer_epoch > producer.epoch:
+            producer = Producer(frame.producer_epoch)
+        self._producers[frame.producer_id] = producer
+        if not frame.attributes & CONTROL:
+            producer.batches.append(
+                Written(
+                    frame.base_sequence,
+                    _last_sequence(frame),
+                    frame.base_offset,
+                    frame.end_offset - 1,
+                )
+            )
+        if len(self._producers) > PRODUCERS_MAX:
+            self._producers.popitem(last=False)
+
+    def _duplicate(self, frame: Frame) -> Written | None:
+        producer = self._producers.get(frame.producer_id)
+        if producer is None or producer.epoch != frame.producer_epoch:
+            return None
+        last = _last_sequence(frame)
+        for batch in producer.batches:
+            if batch.first_sequence == frame.base_sequence and batch.last_sequence == last:
+                return batch
+        return None
+
+    def _check_next(self, frame: Frame, earlier: tuple[int, int] | None) -> None:
+        producer = self._producers.get(frame.producer_id)
+        if earlier is not None:
+            epoch, last = earlier
+        elif producer is not None:
+            epoch = producer.epoch
+            last = producer.batches[-1].last_sequence if producer.batches else -1
+        else:
+            return  # unknown here, or forgotten: any sequence may begin
+        if frame.producer_epoch < epoch:
+            raise _old_epoch(frame.producer_id, frame.producer_epoch, epoch)
+        wanted = 0 if frame.producer_epoch > epoch else (last + 1) % _SEQUENCES
+        if frame.base_sequence != wanted:
+            raise RefusedError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {frame.producer_id} sent sequence {frame.base_sequence}, and "
+                f"{wanted} is next",
+            )
+
+
+def _last_sequence(frame: Frame) -> int:
+    return (frame.base_sequence + frame.record_count - 1) % _SEQUENCES
+
+
+def _old_epoch(producer_id: int, epoch: int, newest: int) -> RefusedError:
+    return RefusedError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {producer_id} has epoch {newest}, {epoch} is old: initialize it again",
+    )

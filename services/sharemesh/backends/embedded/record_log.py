@@ -1,0 +1,279 @@
+"""The record log of one topic-partition (port PartitionLog)."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from sharemesh.backends.embedded.group_commit import Entry, GroupCommit
+from sharemesh.backends.embedded.owned_log import OwnedLog, Place
+from sharemesh.backends.embedded.producers import Producers, Written
+from sharemesh.backends.embedded.record_load import Loaded
+from sharemesh.backends.embedded.record_reader import RecordReader
+from sharemesh.backends.embedded.segments import Segment
+from sharemesh.backends.embedded.settings import LogSettings
+from sharemesh.codec.batch_frame import Frame, frame_of, place_frame
+from sharemesh.codec.log_marker import encode_log_start
+from sharemesh.codec.produced_batches import check_batches
+from sharemesh.codec.txn_marker import encode_txn_marker
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.disk import Disk
+from sharemesh.ports.record_log import AbortedTxn, AppendResult, ReadResult, TopicLogConfig
+from sharemesh.ports.shard_log import CorruptLogError, LogFullError
+
+
+class _Note(NamedTuple):
+    """Frames of one append, with positions relative to its bytes."""
+
+    frames: list[Frame]
+    is_abort: bool
+
+
+class EmbeddedPartitionLog:
+    """One topic-partition under one leader epoch (port PartitionLog)."""
+
+    def __init__(
+        self, disk: Disk, clock: Clock, settings: LogSettings, log: OwnedLog, loaded: Loaded
+    ) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._log = log
+        self._index = loaded.index
+        self._producers: Producers = loaded.producers
+        self._transactions = loaded.transactions
+        self._corruption: CorruptLogError | None = loaded.corruption
+        self._high_watermark = loaded.end_offset
+        self._reader = RecordReader(disk, log.path, loaded.index)
+        self._config = TopicLogConfig(batch_bytes_max=settings.batch_bytes_max)
+        self._callbacks: list[Callable[[], None]] = []
+        self._commits: GroupCommit[_Note] = GroupCommit(
+            disk, log, settings, settings.record_reserve_bytes, self._on_committed
+        )
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of this writer."""
+        return self._log.epoch
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that still counts."""
+        return self._commits.log_start_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """One past the last confirmed record."""
+        return self._high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """One past the last record that belongs to no open transaction."""
+        return self._transactions.stable_end(self._high_watermark)
+
+    @property
+    def corruption(self) -> CorruptLogError | None:
+        """Where the log cannot be read; then what lies before it is served, and no writes."""
+        return self._corruption
+
+    @property
+    def highest_producer_id(self) -> int:
+        """The highest producer id in the log, or −1."""
+        return self._producers.highest_id
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return self._index.total_bytes()
+
+    def on_advance(self, callback: Callable[[], None]) -> None:
+        """Call back on the loop after each move of the high watermark or the log start."""
+        self._callbacks.append(callback)
+
+    def configure(self, config: TopicLogConfig) -> None:
+        """Take over a topic's configuration."""
+        self._config = config
+        if config.segment_bytes > 0:
+            self._log.segment_bytes = config.segment_bytes
+
+    async def append(self, batches: bytes) -> AppendResult:
+        """Validate, assign offsets, append, and return once committed."""
+        frames = check_batches(batches, batch_bytes_max=self._config.batch_bytes_max)
+        if not self._commits.has_room(len(batches)):
+            await self._commits.refresh_room()
+        before = self._producers.check(frames)
+        spans = self._place(batches, frames, before)
+        await self._commits.committed(max(last for _, last in spans) + 1)
+        return AppendResult(spans[0][0], spans[-1][1], self.log_start_offset)
+
+    async def append_txn_marker(
+        self, producer_id: int, producer_epoch: int, *, commit: bool
+    ) -> AppendResult:
+        """Append a control batch that ends the open transaction of this producer."""
+        self._producers.check_marker(producer_id, producer_epoch)
+        batch = encode_txn_marker(
+            producer_id, producer_epoch, commit=commit, timestamp_ms=self._clock.wall_ms()
+        )
+        offset = self._commits.end_offset
+        place_frame(batch, offset, self._log.epoch)
+        frame = frame_of(batch, offset)
+        self._queue(Entry(batch, offset + 1, -1, _Note([frame], is_abort=not commit)))
+        self._producers.note(frame)
+        await self._commits.committed(offset + 1)
+        return AppendResult(offset, offset, self.log_start_offset)
+
+    async def read(
+        self, offset: int, *, max_bytes: int, end_offset: int | None = None
+    ) -> ReadResult:
+        """Return whole batches from the one that holds ``offset`` (or the next one)."""
+        end = self._high_watermark if end_offset is None else min(end_offset, self._high_watermark)
+        if not self.log_start_offset <= offset <= self._high_watermark:
+            if self._corruption is not None and offset > self._high_watermark:
+                raise self._storage_error(self._corruption)
+            raise RefusedError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not in {self.log_start_offset}..{self._high_watermark}",
+            )
+        try:
+            return await self._reader.read(offset, end, max_bytes)
+        except CorruptLogError as error:
+            self._corruption = error
+            raise self._storage_error(error) from error
+
+    async def look(self) -> None:
+        """Return if no higher fence exists now."""
+        await self._commits.committed(0)
+
+    def bytes_between(self, offset: int, end_offset: int) -> int:
+        """Return about how many bytes lie in ``[offset, end_offset)``."""
+        return self._index.bytes_between(
+            max(offset, self.log_start_offset), min(end_offset, self._high_watermark)
+        )
+
+    async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """Return (offset, timestamp) of the first record at or after the time, or None."""
+        try:
+            return await self._reader.offset_for_timestamp(
+                timestamp_ms, self.log_start_offset, self._high_watermark
+            )
+        except CorruptLogError as error:
+            raise self._storage_error(error) from error
+
+    def aborted_between(self, offset: int, end_offset: int) -> tuple[AbortedTxn, ...]:
+        """Return aborted transactions that overlap ``[offset, end_offset)``."""
+        return self._transactions.aborted_between(offset, end_offset)
+
+    async def delete_records(self, before_offset: int) -> int:
+        """Move the log start (−1: to the high watermark) and return it, once committed."""
+        target = self._high_watermark if before_offset == -1 else before_offset
+        if not 0 <= target <= self._high_watermark:
+            raise RefusedError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"cannot delete before offset {before_offset}: the high watermark is "
+                f"{self._high_watermark}",
+            )
+        await self._move_log_start(target)
+        return self.log_start_offset
+
+    async def apply_retention(self, now_wall_ms: int) -> int:
+        """Move the log start past segments that are too old or too much."""
+        config, target = self._config, self.log_start_offset
+        excess = self.size_bytes - config.retention_bytes if config.retention_bytes >= 0 else 0
+        for index in self._index.segments:
+            size = index.end_position
+            old = (
+                config.retention_ms >= 0
+                and 0 <= index.max_timestamp_ms < now_wall_ms - config.retention_ms
+            )
+            if not old and excess < size:
+                break
+            excess -= size
+            target = max(target, index.end_offset)
+        await self._move_log_start(target)
+        return self.log_start_offset
+
+    async def close(self) -> None:
+        """Commit what is queued if that is still possible, and release files."""
+        await self._commits.close()
+
+    # ---- writing --------------------------------------------------------------------------
+
+    def _place(
+        self, batches: bytes, frames: list[Frame], before: list[Written | None]
+    ) -> list[tuple[int, int]]:
+        """Queue the new frames, and return (base offset, last offset) of all of them."""
+        new = [frame for frame, known in zip(frames, before, strict=True) if known is None]
+        if len(new) == len(frames):
+            data = bytearray(batches)
+        else:
+            view = memoryview(batches)
+            data = bytearray(
+                b"".join(view[frame.position : frame.position + frame.size_bytes] for frame in new)
+            )
+        start = offset = self._commits.end_offset
+        position, epoch = 0, self._log.epoch
+        placed: list[Frame] = []
+        for frame in new:
+            place_frame(data, offset, epoch, at=position)
+            end = offset + frame.record_count
+            placed.append(frame._replace(position=position, base_offset=offset, end_offset=end))
+            offset, position = end, position + frame.size_bytes
+        if placed:
+            self._queue(Entry(data, offset, -1, _Note(placed, is_abort=False)))
+        for frame in placed:
+            self._producers.note(frame)
+        spans, next_offset = [], start
+        for frame, known in zip(frames, before, strict=True):
+            if known is not None:
+                spans.append((known.base_offset, known.last_offset))
+            else:
+                spans.append((next_offset, next_offset + frame.record_count - 1))
+                next_offset += frame.record_count
+        return spans
+
+    def _queue(self, entry: Entry[_Note]) -> None:
+        try:
+            if self._corruption is not None:
+                raise self._corruption
+            self._commits.append(entry)
+        except (LogFullError, CorruptLogError) as error:
+            raise self._storage_error(error) from error
+
+    async def _move_log_start(self, target: int) -> None:
+        if self._corruption is not None:
+            raise self._storage_error(self._corruption)
+        if target > self.log_start_offset:
+            offset = self._commits.end_offset
+            marker = encode_log_start(
+                target,
+                at_offset=offset,
+                leader_epoch=self._log.epoch,
+                timestamp_ms=self._clock.wall_ms(),
+            )
+            self._queue(Entry(marker, offset, target, _Note([], is_abort=False)))
+            await self._commits.committed(offset)
+        gone: list[Segment] = []
+        await self._commits.between_commits(lambda: gone.extend(self._log.prune()))
+        self._index.drop(gone)
+        self._transactions.forget_before(self.log_start_offset)
+
+    def _on_committed(self, entries: list[Entry[_Note]], place: Place) -> None:
+        index = self._index.open_segment(place.segment)
+        position = place.position
+        for entry in entries:
+            for frame in entry.note.frames:
+                index.add(
+                    position=position + frame.position,
+                    size_bytes=frame.size_bytes,
+                    base=frame.base_offset,
+                    end=frame.end_offset,
+                    max_ms=frame.max_timestamp_ms,
+                )
+                self._transactions.note(frame, is_abort=entry.note.is_abort)
+            position += len(entry.data)
+        index.end_position = position
+        self._high_watermark = entries[-1].end_offset
+        for callback in self._callbacks:
+            callback()
+
+    def _storage_error(self, error: Exception) -> RefusedError:
+        return RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

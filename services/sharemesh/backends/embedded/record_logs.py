@@ -1,0 +1,72 @@
+"""All record logs of a data directory (port RecordLogs)."""
+
+from contextlib import suppress
+from functools import partial
+
+from sharemesh.backends.embedded.owned_log import OwnedLog
+from sharemesh.backends.embedded.record_load import Loaded, load_records
+from sharemesh.backends.embedded.record_log import EmbeddedPartitionLog
+from sharemesh.backends.embedded.settings import LogSettings
+from sharemesh.codec.log_layout import RECORDS, record_log_path, topic_path
+from sharemesh.codec.segment import FENCES
+from sharemesh.domain.ids import TopicId, TopicPartition
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.disk import Disk
+
+_TOPIC_ID_HEX = 32
+
+
+class EmbeddedRecordLogs:
+    """Topic-partitions under ``records/`` (port RecordLogs)."""
+
+    def __init__(self, disk: Disk, clock: Clock, settings: LogSettings) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._settings = settings
+
+    async def open(self, partition: TopicPartition, leader_epoch: int) -> EmbeddedPartitionLog:
+        """Take the partition over under ``leader_epoch`` (DESIGN 5.1).
+
+        A corrupt log opens too: what lies before the corruption is served, appends are refused,
+        and ``corruption`` says where it is.
+
+        Raises:
+            FencedError: A fence at or above ``leader_epoch`` exists.
+            LogFailedError: The disk refused; open it again with a new epoch.
+        """
+        log, loaded = await self._disk.run(partial(self._open, partition, leader_epoch))
+        return EmbeddedPartitionLog(self._disk, self._clock, self._settings, log, loaded)
+
+    async def delete(self, partition: TopicPartition) -> None:
+        """Free the directories of a deleted topic's partition; repeating it is fine."""
+        await self._disk.run(partial(self._delete, partition))
+
+    async def partitions(self) -> tuple[TopicPartition, ...]:
+        """Return the partitions that have a directory."""
+        return await self._disk.run(self._list)
+
+    def _open(self, partition: TopicPartition, leader_epoch: int) -> tuple[OwnedLog, Loaded]:
+        path = record_log_path(partition.topic_id, partition.partition)
+        log = OwnedLog(self._disk, path, leader_epoch, self._settings)
+        loaded = load_records(self._disk, log, interval_bytes=self._settings.index_interval_bytes)
+        return log, loaded
+
+    def _delete(self, partition: TopicPartition) -> None:
+        """Fences first, so that whoever still writes is fenced; then the rest, then names."""
+        path = record_log_path(partition.topic_id, partition.partition)
+        for directory in (f"{path}/{FENCES}", path):
+            for name in self._disk.list(directory):
+                self._disk.delete(f"{directory}/{name}")
+            self._disk.delete(directory)
+        with suppress(OSError):  # other partitions of the topic are still there
+            self._disk.delete(topic_path(partition.topic_id))
+
+    def _list(self) -> tuple[TopicPartition, ...]:
+        found = []
+        for topic in self._disk.list(RECORDS):
+            if len(topic) != _TOPIC_ID_HEX:
+                continue
+            for name in self._disk.list(f"{RECORDS}/{topic}"):
+                if name.isdigit():
+                    found.append(TopicPartition(TopicId(bytes.fromhex(topic)), int(name)))
+        return tuple(found)

@@ -1,0 +1,165 @@
+"""Reading record batches of one log by offset and by time; every checksum is checked again."""
+
+from functools import partial
+
+from sharemesh.backends.embedded.offset_index import OffsetIndex, SegmentIndex
+from sharemesh.backends.embedded.segment_scan import corrupt, read_whole_frames
+from sharemesh.codec.batch_frame import CONTROL, Frame, header_of
+from sharemesh.codec.record_set import RecordSetError, decode_records
+from sharemesh.codec.txn_marker import is_abort_marker
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.ports.disk import Disk
+from sharemesh.ports.record_log import ReadResult
+
+EMPTY = ReadResult(b"", ())
+TIME_WINDOW_BYTES = 256 * 1024
+
+
+class RecordReader:
+    """Reads committed batches; jobs run in the storage pool."""
+
+    def __init__(self, disk: Disk, path: str, index: OffsetIndex) -> None:
+        self._disk = disk
+        self._path = path
+        self._index = index
+
+    async def read(self, offset: int, end_offset: int, max_bytes: int) -> ReadResult:
+        """Return whole batches from the one that holds ``offset``, none at ``end_offset``.
+
+        Raises:
+            CorruptLogError: The first batch cannot be read.
+            RefusedError: OFFSET_OUT_OF_RANGE, if the log start passed by meanwhile.
+        """
+        if offset >= end_offset:
+            return EMPTY
+        for index in tuple(self._index.segments[self._index.first_at(offset) :]):
+            if index.base_offset >= end_offset:
+                break
+            result = await self._in_pool(
+                partial(self._read_from, index, offset, end_offset, max_bytes), offset
+            )
+            if result.headers:
+                return result
+        return EMPTY
+
+    async def offset_for_timestamp(
+        self, timestamp_ms: int, start_offset: int, end_offset: int
+    ) -> tuple[int, int] | None:
+        """Return (offset, timestamp) of the first record at or after the time, or None.
+
+        Raises:
+            CorruptLogError: A batch on the way cannot be read.
+        """
+        for index in tuple(self._index.segments):
+            if index.max_timestamp_ms < timestamp_ms or index.end_offset <= start_offset:
+                continue
+            found = await self._in_pool(
+                partial(self._find_time, index, timestamp_ms, start_offset, end_offset),
+                start_offset,
+            )
+            if found is not None:
+                return found
+        return None
+
+    async def _in_pool(self, job, offset: int):  # type: ignore[no-untyped-def]
+        try:
+            return await self._disk.run(job)
+        except FileNotFoundError as error:
+            raise RefusedError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} was deleted meanwhile"
+            ) from error
+
+    def _read_from(
+        self, index: SegmentIndex, offset: int, end_offset: int, max_bytes: int
+    ) -> ReadResult:
+        segment = index.segment
+        file = f"{self._path}/{segment.name.file_name}"
+        at_offset, position = index.floor(offset)
+        window_bytes = max_bytes + index.interval_bytes
+        while at_offset < end_offset and position < segment.end_position:
+            view, walk = read_whole_frames(
+                self._disk,
+                file,
+                segment,
+                position=position,
+                offset=at_offset,
+                window_bytes=window_bytes,
+            )
+            chosen = _choose(walk.frames, offset, end_offset, max_bytes)
+            if chosen:
+                return _cut_out(view, position, chosen)
+            position, at_offset = walk.position, walk.end_offset
+        return EMPTY
+
+    def _find_time(
+        self, index: SegmentIndex, timestamp_ms: int, start_offset: int, end_offset: int
+    ) -> tuple[int, int] | None:
+        segment = index.segment
+        file = f"{self._path}/{segment.name.file_name}"
+        at_offset, position = index.before_time(timestamp_ms)
+        while at_offset < end_offset and position < segment.end_position:
+            view, walk = read_whole_frames(
+                self._disk,
+                file,
+                segment,
+                position=position,
+                offset=at_offset,
+                window_bytes=TIME_WINDOW_BYTES,
+            )
+            for frame in walk.frames:
+                if (
+                    frame.max_timestamp_ms < timestamp_ms
+                    or frame.attributes & CONTROL
+                    or frame.end_offset <= start_offset
+                ):
+                    continue
+                if frame.base_offset >= end_offset:
+                    return None
+                begin = frame.position - position
+                batch = view[begin : begin + frame.size_bytes]
+                try:
+                    for record in decode_records(batch):
+                        if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
+                            return record.offset, record.timestamp_ms
+                except RecordSetError as error:
+                    raise corrupt(file, frame.position, frame.base_offset, str(error)) from error
+            position, at_offset = walk.position, walk.end_offset
+        return None
+
+
+def _choose(frames: list[Frame], offset: int, end_offset: int, max_bytes: int) -> list[Frame]:
+    """Return the frames to serve: at least one if any holds or follows ``offset``."""
+    chosen: list[Frame] = []
+    total = 0
+    for frame in frames:
+        if frame.end_offset <= offset or frame.is_marker:
+            continue
+        if frame.base_offset >= end_offset:
+            break
+        total += frame.size_bytes
+        if chosen and total > max_bytes:
+            break
+        chosen.append(frame)
+    return chosen
+
+
+def _cut_out(view: memoryview, start: int, frames: list[Frame]) -> ReadResult:
+    """Return the frames' bytes, without log markers that lie between them."""
+    pieces: list[memoryview] = []
+    begin = end = frames[0].position - start
+    for frame in frames:
+        at = frame.position - start
+        if at != end:
+            pieces.append(view[begin:end])
+            begin = at
+        end = at + frame.size_bytes
+    pieces.append(view[begin:end])
+    headers = tuple(
+        header_of(frame, is_abort_marker=_is_abort(view, frame.position - start, frame))
+        for frame in frames
+    )
+    return ReadResult(bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces), headers)
+
+
+def _is_abort(view: memoryview, at: int, frame: Frame) -> bool:
+    return bool(frame.attributes & CONTROL) and is_abort_marker(view[at : at + frame.size_bytes])

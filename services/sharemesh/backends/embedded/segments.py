@@ -1,0 +1,22 @@
+"""Segments as their owner knows them."""
+
+from dataclasses import dataclass
+
+from sharemesh.codec.segment import SegmentName
+
+
+@dataclass(slots=True)
+class Segment:
+    """One segment of the log; what lies behind the ends is not committed, or not the log's.
+
+    Ends are exclusive. Those of the newest segment move with each commit.
+    """
+
+    name: SegmentName
+    end_offset: int
+    end_position: int
+
+    @property
+    def base_offset(self) -> int:
+        """The first offset that the segment can hold."""
+        return self.name.base_offset
