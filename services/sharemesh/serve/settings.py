@@ -203,9 +203,9 @@ class ConfigFile:
 
 
 def add_flags(parser: argparse.ArgumentParser, record: type[Any], *, leave_out: str = "") -> None:
-    """Add a flag for each setting of a record class."""
+    """Add a flag for each setting of a record class but those in ``leave_out`` (commas)."""
     for each in record.__dataclass_fields__.values():
-        if each.name not in names_of(record) or each.name == leave_out:
+        if each.name not in names_of(record) or each.name in leave_out.split(","):
             continue
         shown = "" if each.default in (None, "", ()) else f" (default: {each.default})"
         parser.add_argument(

@@ -1,0 +1,85 @@
+"""``sharemesh up``: a whole cluster on this machine."""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from typing import Any
+
+from sharemesh.serve.exits import Exit, StartError
+from sharemesh.serve.settings import (
+    ServeSettings,
+    UpSettings,
+    add_config_flags,
+    add_flags,
+    read_file,
+    serve_settings,
+    up_settings,
+)
+
+
+def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
+    """Add the command to the command line."""
+    parser = subparsers.add_parser(
+        "up",
+        help="run a whole cluster on this machine",
+        description="Start etcd and all roles as processes, keep them running, stop on Ctrl-C.",
+    )
+    add_config_flags(parser)
+    parser.add_argument("--plain", action="store_true", help="print lines instead of a table")
+    add_flags(parser, UpSettings)
+    add_flags(parser, ServeSettings, leave_out="role,node_id,listen_host,listen_port")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the cluster until Ctrl-C; return the exit code."""
+    try:
+        file = read_file(args.config)
+        given = {name: value for name, value in vars(args).items() if value is not None}
+        given["role"] = "all"  # each process gets its own; etcd may still have to be started
+        serve = serve_settings(given, os.environ, file)
+        up = up_settings(given, file)
+        # The standard loop: it starts children by vfork, which no library hooks into.
+        return asyncio.run(_up(serve, up, plain=args.plain or not sys.stdout.isatty()))
+    except StartError as error:
+        print(f"sharemesh: {error.message}", file=sys.stderr)
+        return error.code
+
+
+async def _up(serve: ServeSettings, up: UpSettings, *, plain: bool) -> int:
+    from sharemesh.backends.local.clock import SystemClock
+    from sharemesh.cli.up_display import PlainDisplay, TableDisplay
+    from sharemesh.serve.supervisor import LocalCluster
+
+    display = PlainDisplay() if plain else TableDisplay()
+    cluster = LocalCluster(serve, up, clock=SystemClock(), on_change=display.changed)
+    stop = asyncio.Event()
+
+    def told_to_stop() -> None:
+        if stop.is_set():
+            cluster.hurry()
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told_to_stop)
+    with display.shown(cluster):
+        starting = asyncio.ensure_future(cluster.start())
+        told = asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait({starting, told}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                display.ready(cluster)
+                await told
+                display.say("stopping; Ctrl-C again to hurry")
+            else:
+                starting.cancel()
+                await asyncio.gather(starting, return_exceptions=True)
+        finally:
+            told.cancel()
+            await cluster.stop()
+        display.say("stopped")
+    return Exit.STOPPED

@@ -1,0 +1,221 @@
+"""The one place that builds a process from its settings."""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any
+
+import sharemesh
+from sharemesh.backends.embedded.data_directory import open_data_directory
+from sharemesh.backends.local.clock import SystemClock
+from sharemesh.backends.local.coordination import LocalCoordination
+from sharemesh.backends.local.coordination_store import LocalStore
+from sharemesh.backends.local.disk import SystemDisk
+from sharemesh.cluster.bootstrap import ClusterMismatchError, ensure_cluster
+from sharemesh.cluster.membership import Member
+from sharemesh.cluster.view import WatchedView
+from sharemesh.codec.log_layout import DataDirectoryError
+from sharemesh.domain.ids import NodeId
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.cluster import NodeInfo, Role
+from sharemesh.ports.coordination import Coordination, CoordinationError
+from sharemesh.rpc.channels import GrpcCaller
+from sharemesh.rpc.health import READINESS
+from sharemesh.rpc.server import GrpcServer, ListenError
+from sharemesh.rpc.tls import TlsError, TlsFiles
+from sharemesh.serve.coordination import connect_etcd, reach
+from sharemesh.serve.data_lock import make_writable
+from sharemesh.serve.exits import Exit, StartError
+from sharemesh.serve.report import Report, Reporter, ReportKind
+from sharemesh.serve.roles.every import EveryRole
+from sharemesh.serve.settings import ServeSettings
+from sharemesh.serve.surroundings import RoleService, Surroundings
+
+REACH_TIMEOUT_MS = 5_000
+STOP_GRACE_MS = 500
+CLOSE_TIMEOUT_MS = 10_000
+
+_log = logging.getLogger(__name__)
+
+
+class RoleProcess:
+    """All that runs in one process of ``sharemesh serve``: built, started, drained, closed."""
+
+    def __init__(self, settings: ServeSettings, reporter: Reporter) -> None:
+        self._settings = settings
+        self._reporter = reporter
+        self._clock: Clock = SystemClock()
+        self._rng: Random = SystemRandom()
+        self._server = GrpcServer(tls=_tls(settings), reflection=settings.reflection)
+        self._coordination: Coordination | None = None
+        self._caller: GrpcCaller | None = None
+        self._disk: SystemDisk | None = None
+        self._view: WatchedView | None = None
+        self._member: Member | None = None
+        self._roles: list[RoleService] = []
+        self.node: NodeInfo | None = None
+
+    async def start(self) -> NodeInfo:
+        """Start everything and register; return who this process is.
+
+        Raises:
+            StartError: One sentence and an exit code; call ``stop`` nevertheless.
+        """
+        try:
+            return await self._start()
+        except ListenError as error:
+            raise StartError(Exit.PORT_IN_USE, str(error)) from error
+        except TlsError as error:
+            raise StartError(Exit.SETTINGS, str(error)) from error
+        except ClusterMismatchError as error:
+            raise StartError(Exit.OTHER_CLUSTER, str(error)) from error
+        except DataDirectoryError as error:
+            raise StartError(
+                Exit.OTHER_CLUSTER, f"{self._settings.data_directory}: {error}"
+            ) from error
+        except CoordinationError as error:
+            raise StartError(Exit.COORDINATION_UNREACHABLE, str(error)) from error
+
+    async def stop(self, *, drain: bool) -> None:
+        """Hand over (``drain``), then end: calls, roles, lease, connections, in this order."""
+        if drain and self._member is not None:
+            self._reporter.tell(Report(ReportKind.DRAINING))
+            await self._server.health.enter_graceful_shutdown()
+            await self._within(self._drain(self._member), self._settings.drain_timeout_ms + 1_000)
+        await self._server.stop(STOP_GRACE_MS if drain else 0)
+        await self._within(self._close(), CLOSE_TIMEOUT_MS)
+        if self._disk is not None:
+            self._disk.close()
+
+    async def _start(self) -> NodeInfo:
+        settings = self._settings
+        make_writable(settings.data_directory)
+        coordination = self._coordination = self._connect()
+        await reach(coordination, self._clock, settings.etcd_endpoints, timeout_ms=REACH_TIMEOUT_MS)
+        record = await ensure_cluster(
+            coordination,
+            settings.cluster_id,
+            group_shards=settings.group_shards,
+            state_shards=settings.state_shards,
+        )
+        disk = self._disk = SystemDisk(settings.data_directory, threads=settings.disk_threads)
+        await open_data_directory(
+            disk,
+            cluster_id=record.cluster_id,
+            group_shards=record.group_shards,
+            state_shards=record.state_shards,
+        )
+        view = self._view = WatchedView(coordination, settings.cluster_id, self._clock)
+        await view.start()
+        caller = self._caller = GrpcCaller(self._clock, tls=_tls(settings))
+        around = Surroundings(
+            settings=settings,
+            node_id=NodeId(settings.node_id or f"{settings.role}-{socket.gethostname()}"),
+            clock=self._clock,
+            rng=self._rng,
+            coordination=coordination,
+            view=view,
+            disk=disk,
+            caller=caller,
+        )
+        return await self._serve(around)
+
+    async def _serve(self, around: Surroundings) -> NodeInfo:
+        settings = self._settings
+        self._roles = [EveryRole(around), *build_roles(settings.roles, around)]
+        for role in self._roles:
+            role.offer(self._server)
+        port = await self._server.start(settings.listen_host, settings.listen_port)
+        health_port = 0
+        if settings.health_port >= 0:
+            health_port = await self._server.start_health(
+                settings.listen_host, settings.health_port
+            )
+        self.node = NodeInfo(
+            node_id=around.node_id,
+            host=settings.advertised_host or settings.listen_host,
+            port=settings.advertised_port or port,
+            roles=settings.roles,
+            rack=settings.rack,
+            version=sharemesh.__version__,
+            pid=os.getpid(),
+        )
+        member = self._member = Member(
+            around.coordination,
+            around.view,
+            self.node,
+            self._clock,
+            ttl_ms=settings.session_ttl_ms,
+        )
+        member.on_lease(
+            lambda lease_id: self._reporter.tell(Report(ReportKind.LEASE, lease_id=lease_id))
+        )
+        for role in self._roles:
+            await role.start(member)
+        await member.start()
+        await self._server.health.set_serving(READINESS, serving=True)
+        self._reporter.tell(
+            Report(
+                ReportKind.READY,
+                node_id=self.node.node_id,
+                host=self.node.host,
+                port=self.node.port,
+                health_port=health_port,
+                pid=os.getpid(),
+            )
+        )
+        return self.node
+
+    def _connect(self) -> Coordination:
+        settings = self._settings
+        if settings.in_memory:
+            return LocalCoordination(LocalStore(self._clock))
+        return connect_etcd(settings, settings.etcd_endpoints, clock=self._clock, rng=self._rng)
+
+    async def _drain(self, member: Member) -> None:
+        try:
+            await member.draining(draining=True)
+        except CoordinationError as error:
+            _log.warning("not marked as draining", extra={"error": error})
+        for role in reversed(self._roles):
+            await role.drain()
+
+    async def _close(self) -> None:
+        for role in reversed(self._roles):
+            await role.close()
+        for part in (self._member, self._view, self._caller, self._coordination):
+            if part is not None:
+                await part.close()
+
+    async def _within(self, work: Coroutine[Any, Any, None], timeout_ms: int) -> None:
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                await work
+        except TimeoutError:
+            _log.warning("stopping took too long", extra={"timeout_ms": timeout_ms})
+        except Exception:
+            _log.exception("stopping failed")
+
+
+def build_roles(roles: Sequence[Role], around: Surroundings) -> list[RoleService]:
+    """Return the services of these roles; only what a role needs is imported."""
+    built: list[RoleService] = []
+    for role in roles:
+        if role is Role.SHARE_COORDINATOR:
+            from sharemesh.serve.roles.share_coordinator import ShareCoordinatorRole
+
+            built.append(ShareCoordinatorRole(around))
+    return built
+
+
+def _tls(settings: ServeSettings) -> TlsFiles | None:
+    files: tuple[Path | None, ...] = (
+        settings.tls_certificate,
+        settings.tls_key,
+        settings.tls_authority,
+    )
+    return TlsFiles(*files) if settings.tls_certificate is not None else None

@@ -1,0 +1,1 @@
+"""One file a role: how its service is built from the ports."""

@@ -1,0 +1,24 @@
+"""What every process answers: the Admin service, from its watched view."""
+
+from sharemesh.cluster.membership import Member
+from sharemesh.ports.network import Listener
+from sharemesh.serve.surroundings import Surroundings
+
+
+class EveryRole:
+    """Fills ``RoleService`` for what all roles share."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    def offer(self, listener: Listener) -> None:
+        """Offer ``Admin``."""
+
+    async def start(self, member: Member) -> None:
+        """Nothing to start: the view follows by itself."""
+
+    async def drain(self) -> None:
+        """Nothing to hand over."""
+
+    async def close(self) -> None:
+        """Nothing to end."""

@@ -1,0 +1,55 @@
+"""The share coordinator, built."""
+
+from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
+from sharemesh.cluster.membership import Member
+from sharemesh.cluster.shard_elections import ShardElections
+from sharemesh.ports.cluster import ShardKind
+from sharemesh.ports.network import Listener
+from sharemesh.serve.log_settings import log_settings
+from sharemesh.serve.surroundings import Surroundings
+from sharemesh.share_coordinator.service import ShareCoordinatorService
+from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
+
+
+class ShareCoordinatorRole:
+    """Fills ``RoleService``: state shards, elected one by one."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        logs = EmbeddedShardLogs(around.disk, around.clock, log_settings(around.settings))
+        self._service = ShareCoordinatorService(
+            around.view,
+            around.clock,
+            logs,
+            ShareCoordinatorSettings(),
+            authorizer=around.authorizer,
+        )
+        self._elections: ShardElections | None = None
+
+    def offer(self, listener: Listener) -> None:
+        """Offer ``ShareCoordinator``."""
+        self._service.offer(listener)
+
+    async def start(self, member: Member) -> None:
+        """Stand for election of every state shard."""
+        self._service.start()
+        self._elections = ShardElections(
+            self._around.coordination,
+            member,
+            self._around.view,
+            self._around.clock,
+            kind=ShardKind.STATE,
+            host=self._service.shards,
+        )
+        await self._elections.start()
+
+    async def drain(self) -> None:
+        """Give every shard away."""
+        if self._elections is not None:
+            await self._elections.drain()
+
+    async def close(self) -> None:
+        """Stop standing and give up what is left."""
+        if self._elections is not None:
+            await self._elections.close()
+        await self._service.close()

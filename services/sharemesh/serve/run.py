@@ -1,0 +1,107 @@
+"""``sharemesh serve``: one process from its command line to its exit code."""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from sharemesh.serve import tether
+from sharemesh.serve.compose import RoleProcess
+from sharemesh.serve.exits import Exit, StartError
+from sharemesh.serve.report import Report, Reporter, ReportKind
+from sharemesh.serve.settings import (
+    ServeSettings,
+    add_config_flags,
+    add_flags,
+    read_file,
+    serve_settings,
+)
+from sharemesh.telemetry.logs import set_up_logs
+
+_log = logging.getLogger(__name__)
+
+
+def add_serve_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``serve`` to a parser."""
+    add_config_flags(parser)
+    parser.add_argument(
+        "--parent-pid", type=int, default=None, help="end when this process ends (supervisors)"
+    )
+    parser.add_argument(
+        "--report-descriptor", type=int, default=None, help="tell leases and readiness there"
+    )
+    add_flags(parser, ServeSettings)
+
+
+def serve(flags: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """Run one process until it is told to stop; return its exit code."""
+    if flags.parent_pid is not None:
+        tether.die_with(flags.parent_pid)
+    reporter = Reporter(flags.report_descriptor)
+    try:
+        given = {name: value for name, value in vars(flags).items() if value is not None}
+        settings = serve_settings(given, environment, read_file(flags.config))
+        set_up_logs(
+            log_format=settings.log_format,
+            level=settings.log_level,
+            origin={"role": settings.role, "node": settings.node_id},
+        )
+        return run_loop(_serve(settings, reporter))
+    except StartError as error:
+        reporter.tell(Report(ReportKind.FAILED, exit_code=error.code, message=error.message))
+        print(f"sharemesh: {error.message}", file=sys.stderr)  # noqa: T201 - for a person
+        return error.code
+
+
+def run_loop(work: Coroutine[Any, Any, int]) -> int:
+    """Run the program's one coroutine; on uvloop if it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        factory = asyncio.new_event_loop
+    else:
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(work)
+
+
+async def _serve(settings: ServeSettings, reporter: Reporter) -> int:
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    def told_to_stop() -> None:
+        (hurry if stop.is_set() else stop).set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told_to_stop)
+    process = RoleProcess(settings, reporter)
+    try:
+        node = await process.start()
+    except BaseException:
+        await process.stop(drain=False)
+        raise
+    if settings.in_memory:
+        _log.warning(
+            "single process: coordination is in memory, topics and groups end with this process"
+        )
+    if settings.durability != "fsync":
+        _log.warning("durability is os: a power cut loses confirmed records")
+    _log.info("ready", extra={"address": node.address, "pid": os.getpid()})
+    await stop.wait()
+    _log.info("stopping")
+    stopping = asyncio.ensure_future(process.stop(drain=True))
+    hurried = asyncio.ensure_future(hurry.wait())
+    await asyncio.wait({stopping, hurried}, return_when=asyncio.FIRST_COMPLETED)
+    if not stopping.done():
+        stopping.cancel()
+        await asyncio.gather(stopping, return_exceptions=True)
+        await process.stop(drain=False)
+    else:
+        stopping.result()
+    hurried.cancel()
+    _log.info("stopped")
+    return Exit.STOPPED
