@@ -98,7 +98,11 @@ class WakeWaiters:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The machine is FENCED or FAILED: forget it; the next fetch makes a new one (PER-9)."""
+    """Forget this machine; the next fetch makes a new one from durable state (spec PER-9).
+
+    It is FENCED or FAILED, or a write failed so that it must no longer be used: then send
+    ``Fence``, which the machine leaves to its shell.
+    """
 
     error: ErrorCode
 

@@ -127,7 +127,14 @@ class StateWritten:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed; locks may have expired (spec section 9)."""
+    """Time has passed; locks may have expired (spec section 9).
+
+    ``lock_limit`` bounds the work of one step: at most that many locks expire (a lock is that of
+    a whole batch, or of one offset of a batch that is tracked per offset); if more are due, the
+    next ``WakeAt`` lies in the past. None expires all that are due.
+    """
+
+    lock_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

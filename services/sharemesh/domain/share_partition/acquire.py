@@ -1,0 +1,158 @@
+"""A member takes records out of what was read from the log (spec section 6)."""
+
+from sharemesh.domain.group_config import IsolationLevel
+from sharemesh.domain.share_partition.aborted import archive_aborted
+from sharemesh.domain.share_partition.acquisition import Acquisition
+from sharemesh.domain.share_partition.archive import archive_available
+from sharemesh.domain.share_partition.cached_batch import CachedBatch
+from sharemesh.domain.share_partition.effects import AcquiredRange
+from sharemesh.domain.share_partition.events import Acquire, AcquireMode
+from sharemesh.domain.share_partition.in_flight import InFlight
+from sharemesh.domain.share_partition.new_range import acquire_new_range
+from sharemesh.domain.share_partition.throttle import (
+    is_last_attempt,
+    is_throttled,
+    throttled_limit,
+)
+
+
+def acquire(
+    flight: InFlight, request: Acquire, now_ms: int
+) -> tuple[tuple[AcquiredRange, ...], int]:
+    """Return the ranges that the member holds now, and how many offsets were acquired (ACQ-21)."""
+    log_batches = request.log_batches
+    if request.max_fetch_records <= 0 or not log_batches:  # ACQ-1
+        return (), 0
+    last = log_batches[-1].last_offset
+    if last < flight.start_offset:  # ACQ-1
+        return (), 0
+    budget, last = _budget(flight, request, last)
+    if budget <= 0:
+        return (), 0
+    base = log_batches[0].base_offset
+    if request.fetch_offset < base and archive_available(
+        flight, request.fetch_offset, base - 1
+    ):  # ACQ-3
+        flight.find_next = True
+    taken = Acquisition(flight, request, now_ms, budget)
+    position = _position(flight, base)
+    if position <= last:
+        _walk(taken, position, base, last)
+    elif not taken.ranges:
+        _pass_compacted(flight, request.fetch_offset, base)
+    ranges = tuple(AcquiredRange(first, end, count) for first, end, count in taken.ranges)
+    if request.isolation_level is IsolationLevel.READ_COMMITTED and request.aborted:
+        ranges = archive_aborted(flight, request, ranges)
+    return ranges, taken.count
+
+
+def _budget(flight: InFlight, request: Acquire, last: int) -> tuple[int, int]:
+    """Return how many offsets may be acquired, and up to which one (ACQ-2)."""
+    room = flight.config.partition_max_record_locks - flight.in_flight_count
+    if room > 0:
+        return min(request.max_fetch_records, room), last
+    if request.fetch_offset > flight.end_offset:
+        return 0, last
+    behind = flight.end_offset - request.fetch_offset + 1
+    return min(request.max_fetch_records, behind), flight.end_offset
+
+
+def _position(flight: InFlight, base: int) -> int:
+    """Return where to begin in the cache (ACQ-4)."""
+    index = flight.floor(base)
+    if index < 0:
+        return max(base, flight.start_offset)
+    batch = flight.batches[index]
+    return batch.first_offset if batch.last_offset >= base else base
+
+
+def _walk(taken: Acquisition, position: int, base: int, last: int) -> None:
+    """Go through the cached batches that the read data meets, in order (ACQ-5..11)."""
+    flight = taken.flight
+    low, high = flight.floor(position - 1) + 1, flight.floor(last) + 1
+    batches = flight.batches[low:high]
+    if not batches:  # ACQ-5
+        acquire_new_range(taken, position, last)
+        return
+    for batch in batches:
+        if taken.remaining <= 0:
+            break
+        if flight.active_window is not None:  # ACQ-7
+            if position < batch.first_offset:
+                acquire_new_range(taken, position, batch.first_offset - 1)
+            position = batch.last_offset + 1
+            if taken.remaining <= 0:
+                break
+        if not _take(taken, batch, max(base, batch.first_offset), min(last, batch.last_offset)):
+            break
+    else:
+        if taken.remaining > 0 and batches[-1].last_offset < last:  # ACQ-11
+            acquire_new_range(taken, batches[-1].last_offset + 1, last)
+    if taken.ranges and flight.window is not None:
+        taken.move_window(taken.ranges[-1][1] + 1)
+
+
+def _take(taken: Acquisition, batch: CachedBatch, first: int, last: int) -> bool:
+    """Acquire what is available of one cached batch; return whether to go on behind it."""
+    flight = taken.flight
+    if first > last:
+        return True
+    runs = batch.runs_between(first, last)
+    throttled = is_throttled(flight.config, runs)
+    if throttled and taken.count > 0:  # THR-3
+        return False
+    if not any(status.acquirable for _, _, status in runs):
+        return True
+    whole = first == batch.first_offset and last == batch.last_offset
+    limit: int | None = None
+    if taken.request.mode is AcquireMode.RECORD_LIMIT:
+        limit = taken.remaining  # ACQ-10
+    if not batch.per_offset and (
+        not whole or throttled or (limit is not None and len(batch) > limit)
+    ):
+        flight.track_per_offset(batch)  # ACQ-8, ACQ-9, IFB-2
+    if throttled:
+        fewer = throttled_limit(flight.config, len(batch), runs)
+        limit = fewer if limit is None else min(limit, fewer)
+    before = taken.count
+    _take_runs(taken, batch, first, last, limit)
+    return not (throttled and taken.count > before)  # THR-4
+
+
+def _take_runs(
+    taken: Acquisition, batch: CachedBatch, first: int, last: int, limit: int | None
+) -> None:
+    """Acquire available runs, at most ``limit`` offsets; a last attempt goes alone (THR-5)."""
+    config = taken.flight.config
+    left = last - first + 1 if limit is None else limit
+    ranges = len(taken.ranges)  # results merge within this batch only (ACQ-9)
+    taken_here = 0
+    for begin, end, status in batch.runs_between(first, last):
+        if left <= 0:
+            return
+        if not status.acquirable:
+            continue
+        alone = is_last_attempt(config, status.delivery_count)
+        if alone and taken_here:
+            return
+        upto = begin if alone else min(end, begin + left - 1)
+        taken.acquire_run(batch, begin, upto, status, merge_from=ranges)
+        taken_here += upto - begin + 1
+        left -= upto - begin + 1
+        if alone:
+            return
+
+
+def _pass_compacted(flight: InFlight, fetch_offset: int, base: int) -> None:
+    """Give up holes that the log no longer has, where Kafka fails with an inconsistent range.
+
+    The read began in the gap window but the log goes on only behind the in-flight window, so
+    nothing can be acquired now and the next read would be the same: the holes below ``base``
+    leave the window, and a start offset in them moves up to the first cached batch.
+    """
+    window = flight.active_window
+    if window is None or fetch_offset >= base:
+        return
+    window.move(min(base, window.end_offset + 1))
+    if flight.floor(flight.start_offset) < 0 and flight.batches:
+        flight.start_offset = min(base, flight.keys[0])

@@ -1,0 +1,124 @@
+"""One entry of the in-flight cache: contiguous offsets as runs of equal status."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from sharemesh.domain.share_partition.record_status import RecordStatus
+
+Run = tuple[int, int, RecordStatus]
+
+
+class CachedBatch:
+    """Offsets ``first_offset..last_offset``, both included (spec IFB-1).
+
+    Where a batch begins and ends is data that the rules observe; inside there are only runs.
+    ``per_offset`` says that an operation once touched a part of it, so that from then on each
+    offset has an acquisition lock of its own (IFB-2, LK-2); it never goes back.
+    """
+
+    __slots__ = ("_starts", "_statuses", "first_offset", "last_offset", "per_offset")
+
+    def __init__(self, first_offset: int, last_offset: int, status: RecordStatus) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.per_offset = False
+        self._starts = [first_offset]
+        self._statuses = [status]
+
+    def __len__(self) -> int:
+        return self.last_offset - self.first_offset + 1
+
+    @property
+    def run_count(self) -> int:
+        """How many runs the batch consists of."""
+        return len(self._starts)
+
+    @property
+    def status(self) -> RecordStatus:
+        """The one status of a batch that is not tracked per offset."""
+        return self._statuses[0]
+
+    def status_at(self, offset: int) -> RecordStatus:
+        """Return the status of one offset inside the batch."""
+        return self._statuses[bisect_right(self._starts, offset) - 1]
+
+    def runs(self) -> list[Run]:
+        """Return all runs as (first offset, last offset, status)."""
+        return self.runs_between(self.first_offset, self.last_offset)
+
+    def runs_between(self, first: int, last: int) -> list[Run]:
+        """Return the runs of ``first..last``, cut to it; both must lie inside the batch."""
+        starts, statuses = self._starts, self._statuses
+        if len(starts) == 1:
+            return [(first, last, statuses[0])]
+        low = bisect_right(starts, first) - 1
+        high = bisect_right(starts, last, low)
+        result = []
+        begin = first
+        for index in range(low, high - 1):
+            following = starts[index + 1]
+            result.append((begin, following - 1, statuses[index]))
+            begin = following
+        result.append((begin, last, statuses[high - 1]))
+        return result
+
+    def run_end(self, offset: int) -> int:
+        """Return the last offset of the run that holds ``offset``."""
+        index = bisect_right(self._starts, offset)
+        return self.last_offset if index == len(self._starts) else self._starts[index] - 1
+
+    def replace(self, first: int, last: int, status: RecordStatus) -> None:
+        """Give all of ``first..last`` one status."""
+        if first == self.first_offset and last == self.last_offset:
+            self._starts = [first]
+            self._statuses = [status]
+        else:
+            self.splice(first, last, [first], [status])
+
+    def splice(
+        self, first: int, last: int, starts: list[int], statuses: list[RecordStatus]
+    ) -> None:
+        """Put the given runs in place of ``first..last``; ``starts[0]`` is ``first``.
+
+        Neighbouring runs of the same status become one.
+        """
+        old_starts, old_statuses = self._starts, self._statuses
+        low = bisect_right(old_starts, first) - 1
+        high = bisect_right(old_starts, last, low)
+        if last < self.last_offset and (high == len(old_starts) or old_starts[high] != last + 1):
+            if old_statuses[high - 1] is not statuses[-1]:
+                starts.append(last + 1)
+                statuses.append(old_statuses[high - 1])
+        elif high < len(old_starts) and old_statuses[high] is statuses[-1]:
+            high += 1
+        if old_starts[low] < first:
+            low += 1
+        if low > 0 and old_statuses[low - 1] is statuses[0]:
+            del starts[0], statuses[0]
+        old_starts[low:high] = starts
+        old_statuses[low:high] = statuses
+
+    def is_well_formed(self) -> bool:
+        """Return whether runs are in order, inside the batch and merged."""
+        starts, statuses = self._starts, self._statuses
+        return (
+            starts[0] == self.first_offset <= self.last_offset
+            and starts[-1] <= self.last_offset
+            and len(starts) == len(statuses)
+            and all(starts[i] < starts[i + 1] for i in range(len(starts) - 1))
+            and all(statuses[i] is not statuses[i + 1] for i in range(len(starts) - 1))
+            and (self.per_offset or len(starts) == 1)
+        )
+
+
+def merged(runs: Sequence[tuple[int, RecordStatus]]) -> tuple[list[int], list[RecordStatus]]:
+    """Return starts and statuses of runs given as (first offset, status), equal ones as one."""
+    starts: list[int] = []
+    statuses: list[RecordStatus] = []
+    previous = None
+    for start, status in runs:
+        if status is not previous:
+            starts.append(start)
+            statuses.append(status)
+            previous = status
+    return starts, statuses

@@ -1,0 +1,158 @@
+"""Transitions that wait for one write, and their commit or roll-back (spec RS-9..14)."""
+
+from sharemesh.domain.delivery_state import Cause, DeliveryState
+from sharemesh.domain.share_partition.cached_batch import CachedBatch, Run
+from sharemesh.domain.share_partition.in_flight import InFlight
+from sharemesh.domain.share_partition.record_status import NO_MEMBER, RecordStatus
+from sharemesh.domain.share_partition.transitions import limited
+from sharemesh.domain.state_batch import StateBatch
+
+Move = tuple[int, int, RecordStatus, RecordStatus]
+
+
+class Changes:
+    """What one operation changes: what to write, and how to finish or undo it.
+
+    The delivery count limit is captured at the start, for RS-8 and RS-11.
+    """
+
+    __slots__ = (
+        "_available",
+        "_batches",
+        "_flight",
+        "_limit",
+        "_started",
+        "_touched",
+        "write_id",
+    )
+
+    def __init__(self, flight: InFlight, write_id: int) -> None:
+        self.write_id = write_id
+        self._flight = flight
+        self._available = False
+        self._limit = flight.config.delivery_count_limit
+        self._batches: list[tuple[int, int, DeliveryState, int, Cause]] = []
+        self._touched: list[tuple[CachedBatch, int, int]] = []
+        self._started: dict[
+            tuple[RecordStatus, DeliveryState, Cause], tuple[RecordStatus, Cause]
+        ] = {}
+
+    def start(
+        self, first: int, last: int, old: RecordStatus, target: DeliveryState, cause: Cause
+    ) -> RecordStatus:
+        """Note a move to be written; return its status: the new state is visible at once (RS-9).
+
+        A record at the delivery limit is archived instead of released (RS-7).
+        """
+        key = (old, target, cause)
+        started = self._started.get(key)
+        if started is None:
+            count = old.delivery_count
+            state, why = limited(target, cause, count, self._limit)
+            status = RecordStatus(state, count, NO_MEMBER, old.lock, self.write_id, old)
+            started = self._started[key] = (status, why)
+        status, why = started
+        self._write(first, last, status, why)
+        return status
+
+    def settle(
+        self, first: int, last: int, old: RecordStatus, target: DeliveryState, cause: Cause
+    ) -> RecordStatus:
+        """Note a move that takes effect before it is written (LK-6); return its status."""
+        state, why = limited(target, cause, old.delivery_count, self._limit)
+        status = self._flight.settled.get(state, old.delivery_count)
+        self._write(first, last, status, why)
+        return status
+
+    def apply(self, batch: CachedBatch, moves: list[Move]) -> None:
+        """Carry out moves that lie one after the other in one batch."""
+        first, last = moves[0][0], moves[-1][1]
+        self._touched.append((batch, first, last))
+        self._put(batch, moves)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not self._batches
+
+    @property
+    def cause(self) -> Cause:
+        """The cause of all batches, or UNSPECIFIED if they differ: then each says its own."""
+        causes = {batch[4] for batch in self._batches}
+        return causes.pop() if len(causes) == 1 else Cause.UNSPECIFIED
+
+    def commit(self) -> bool:
+        """The write succeeded: transitions end, locks with them (RS-12).
+
+        Returns:
+            Whether anything became available (OFF-4).
+        """
+        for batch, first, last in self._touched:
+            self._put(batch, [self._committed(run) for run in batch.runs_between(first, last)])
+        return self._freed()
+
+    def roll_back(self) -> bool:
+        """The write failed, or never began: records return to what they were (RS-10, RS-11).
+
+        Returns:
+            Whether anything became available (OFF-4).
+        """
+        for batch, first, last in reversed(self._touched):
+            self._put(batch, [self._rolled_back(run) for run in batch.runs_between(first, last)])
+        return self._freed()
+
+    def _freed(self) -> bool:
+        if self._available:
+            self._flight.find_next = True  # OFF-4
+        return self._available
+
+    def state_batches(self) -> tuple[StateBatch, ...]:
+        """Return what to write, neighbours of equal state, count and cause as one (ACK-17)."""
+        return tuple([StateBatch(*batch) for batch in self._batches])
+
+    def _write(self, first: int, last: int, status: RecordStatus, cause: Cause) -> None:
+        batches = self._batches
+        if batches:
+            begin, end, state, count, why = batches[-1]
+            if (
+                end + 1 == first
+                and state is status.state
+                and why is cause
+                and count == status.delivery_count
+            ):
+                batches[-1] = (begin, last, state, count, cause)
+                return
+        batches.append((first, last, status.state, status.delivery_count, cause))
+
+    def _put(self, batch: CachedBatch, moves: list[Move]) -> None:
+        flight = self._flight
+        if len(moves) == 1:
+            first, last, old, new = moves[0]
+            if old is not new:
+                flight.put(batch, first, last, old, new)
+        else:
+            flight.put_runs(batch, moves[0][0], moves[-1][1], moves)
+
+    def _committed(self, run: Run) -> Move:
+        first, last, old = run
+        if old.write_id != self.write_id:
+            return first, last, old, old
+        if old.state is DeliveryState.AVAILABLE:
+            self._available = True
+        return first, last, old, self._flight.settled.get(old.state, old.delivery_count)
+
+    def _rolled_back(self, run: Run) -> Move:
+        first, last, old = run
+        if old.write_id != self.write_id:
+            return first, last, old, old
+        saved = old.saved
+        if saved is None:  # archived meanwhile, for good (RS-14)
+            return first, last, old, self._flight.settled.get(old.state, old.delivery_count)
+        if saved.lock is None or not saved.lock.fired:
+            return first, last, old, saved
+        state = DeliveryState.AVAILABLE
+        if old.delivery_count >= self._limit:
+            state = DeliveryState.ARCHIVED
+        else:
+            self._available = True
+        return first, last, old, self._flight.settled.get(state, old.delivery_count)

@@ -1,0 +1,96 @@
+"""Locks whose deadline has passed (spec section 9)."""
+
+from collections.abc import Callable, Iterator
+
+from sharemesh.domain.delivery_state import Cause, DeliveryState
+from sharemesh.domain.ids import MemberId
+from sharemesh.domain.share_partition.cached_batch import CachedBatch
+from sharemesh.domain.share_partition.changes import Changes
+from sharemesh.domain.share_partition.in_flight import InFlight
+from sharemesh.domain.share_partition.locks import Lock
+from sharemesh.domain.share_partition.record_status import RecordStatus
+from sharemesh.domain.share_partition.release import cut_at_start
+
+
+class Expiry:
+    """One look at the locks: expires what is due, at most ``limit`` units (None: all).
+
+    A unit is a whole batch, or one offset of a batch that is tracked per offset (LK-2).
+    """
+
+    __slots__ = ("_changes_of", "_flight", "_left", "record_count")
+
+    def __init__(
+        self, flight: InFlight, limit: int | None, changes_of: Callable[[MemberId], Changes]
+    ) -> None:
+        self._flight = flight
+        self._left = limit
+        self._changes_of = changes_of
+        self.record_count = 0
+
+    def run(self, now_ms: int) -> None:
+        """Expire due locks, oldest deadline first; the new state is in force at once (LK-6)."""
+        while self._left is None or self._left > 0:
+            lock = self._flight.locks.pop_due(now_ms)
+            if lock is None:
+                return
+            stopped_at = self._expire(lock)
+            if stopped_at is not None:
+                lock.first_offset = stopped_at
+                self._flight.locks.add_again(lock)
+
+    def _expire(self, lock: Lock) -> int | None:
+        """Expire one lock; return where the limit stopped it, or None."""
+        flight = self._flight
+        for batch in flight.overlapping(lock.first_offset, lock.last_offset):
+            if not batch.per_offset and batch.first_offset < flight.start_offset:
+                if batch.status.lock is lock and batch.last_offset >= flight.start_offset:
+                    if self._left == 0:
+                        return batch.first_offset
+                    self._expire_straddling(batch, lock)
+                    continue
+            for first, last, status in self._units(batch, lock):
+                if self._left == 0:
+                    return first
+                self._expire_run(batch, first, last, status)
+                self._spend(1)
+        return None
+
+    def _expire_straddling(self, batch: CachedBatch, lock: Lock) -> None:
+        """Expire a batch that holds the start offset, as one unit (LK-5)."""
+        if batch.status.state is not DeliveryState.ACQUIRED:
+            return
+        self._flight.track_per_offset(batch)
+        for first, last, status in batch.runs():
+            self._expire_run(batch, first, last, status)
+        self._spend(1)
+
+    def _units(self, batch: CachedBatch, lock: Lock) -> Iterator[tuple[int, int, RecordStatus]]:
+        """Yield what is still ACQUIRED under this lock (LK-3, LK-4, LK-9)."""
+        low = max(batch.first_offset, lock.first_offset)
+        high = min(batch.last_offset, lock.last_offset)
+        for first, last, status in batch.runs_between(low, high):
+            if status.lock is not lock or status.state is not DeliveryState.ACQUIRED:
+                continue
+            if batch.per_offset and self._left is not None:
+                for offset in range(first, last + 1):
+                    yield offset, offset, status
+            else:
+                yield first, last, status
+
+    def _expire_run(self, batch: CachedBatch, first: int, last: int, old: RecordStatus) -> None:
+        flight = self._flight
+        changes = self._changes_of(old.member_id)
+        for begin, end, below in cut_at_start(flight.start_offset, first, last):
+            target, cause = DeliveryState.AVAILABLE, Cause.LOCK_EXPIRY  # T9, T10
+            if below:
+                target, cause = DeliveryState.ARCHIVED, Cause.LOG_START  # T11
+            new = changes.settle(begin, end, old, target, cause)
+            if new.acquirable:
+                flight.find_next = True  # OFF-4
+            flight.put(batch, begin, end, old, new)
+        self.record_count += last - first + 1
+
+    def _spend(self, units: int) -> None:
+        if self._left is not None:
+            self._left -= units

@@ -1,0 +1,192 @@
+"""The in-flight cache of a share partition and the numbers that must stay true with it."""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from sharemesh.domain.group_config import GroupConfig
+from sharemesh.domain.share_partition.available import AvailableOffsets
+from sharemesh.domain.share_partition.cached_batch import CachedBatch, merged
+from sharemesh.domain.share_partition.gap_window import GapWindow
+from sharemesh.domain.share_partition.locks import Lock, LockIndex
+from sharemesh.domain.share_partition.record_status import RecordStatus, SettledStatuses
+
+
+class InFlight:
+    """Cached batches in order, start and end offset, locks and counts (spec section 3).
+
+    Every change of a record's status goes through ``put`` or ``put_runs``, which keep the
+    delivery-complete count, the locks and the index of available offsets true.
+
+    Attributes:
+        end_offset: Last cached offset; equal to ``start_offset`` while the cache is empty (VOC-4).
+        find_next: Something may be available below the end offset (spec OFF-4).
+        done_through: All cached offsets up to here are done; the start offset looks on from here.
+    """
+
+    __slots__ = (
+        "available",
+        "batches",
+        "config",
+        "delivery_complete_count",
+        "done_through",
+        "end_offset",
+        "find_next",
+        "keys",
+        "locks",
+        "settled",
+        "start_offset",
+        "window",
+    )
+
+    def __init__(self, config: GroupConfig) -> None:
+        self.config = config
+        self.keys: list[int] = []  # first offsets of the batches
+        self.batches: list[CachedBatch] = []
+        self.start_offset = 0
+        self.end_offset = 0
+        self.delivery_complete_count = 0
+        self.find_next = False
+        self.done_through = -1
+        self.window: GapWindow | None = None
+        self.locks = LockIndex()
+        self.available = AvailableOffsets()
+        self.settled = SettledStatuses()
+
+    @property
+    def in_flight_count(self) -> int:
+        """Offsets from start to end, gaps included; 0 with an empty cache (spec VOC-5)."""
+        return self.end_offset - self.start_offset + 1 if self.batches else 0
+
+    @property
+    def active_window(self) -> GapWindow | None:
+        """The gap window while its end is still the end offset (spec INI-11)."""
+        window = self.window
+        return window if window is not None and window.end_offset == self.end_offset else None
+
+    # ---- finding
+
+    def floor(self, offset: int) -> int:
+        """Return the index of the last batch that begins at or below ``offset``, or -1."""
+        return bisect_right(self.keys, offset) - 1
+
+    def index_from(self, offset: int) -> int:
+        """Return the index of the first batch that ends at or after ``offset``."""
+        index = bisect_right(self.keys, offset) - 1
+        if index >= 0 and self.batches[index].last_offset >= offset:
+            return index
+        return index + 1
+
+    def overlapping(self, first: int, last: int) -> list[CachedBatch]:
+        """Return the batches that hold an offset of ``first..last``."""
+        return self.batches[self.index_from(first) : bisect_right(self.keys, last)]
+
+    def status_at(self, offset: int) -> RecordStatus | None:
+        """Return the status of an offset, or None if it is not cached."""
+        index = bisect_right(self.keys, offset) - 1
+        if index < 0 or self.batches[index].last_offset < offset:
+            return None
+        return self.batches[index].status_at(offset)
+
+    def first_available(self) -> int | None:
+        """Return the lowest offset that can be acquired now (spec OFF-2)."""
+        return self.available.first(self.status_at)
+
+    # ---- changing
+
+    def insert(self, batch: CachedBatch) -> None:
+        """Add a batch; it must not overlap another (spec IFB-5)."""
+        first = batch.first_offset
+        keys = self.keys
+        if not keys or first > keys[-1]:
+            keys.append(first)
+            self.batches.append(batch)
+        else:
+            index = bisect_right(keys, first)
+            keys.insert(index, first)
+            self.batches.insert(index, batch)
+        if first <= self.done_through:
+            self.done_through = first - 1
+        for begin, end, status in batch.runs():
+            self._entered(begin, end, status)
+
+    def put(
+        self, batch: CachedBatch, first: int, last: int, old: RecordStatus, new: RecordStatus
+    ) -> None:
+        """Change one run, or a part of it, from ``old`` to ``new``."""
+        batch.replace(first, last, new)
+        self._account(first, last, old, new)
+        if old.acquirable:
+            self._still_available(batch, last + 1)
+
+    def put_runs(
+        self,
+        batch: CachedBatch,
+        first: int,
+        last: int,
+        runs: Iterable[tuple[int, int, RecordStatus, RecordStatus]],
+    ) -> None:
+        """Change ``first..last``, given whole as (first, last, old, new), in order."""
+        segments = []
+        for begin, end, old, new in runs:
+            segments.append((begin, new))
+            if old is not new:
+                self._account(begin, end, old, new)
+        starts, statuses = merged(segments)
+        batch.splice(first, last, starts, statuses)
+        self._still_available(batch, last + 1)
+
+    def track_per_offset(self, batch: CachedBatch) -> None:
+        """From now on each offset of the batch has its own lock (spec IFB-2, IFB-3).
+
+        Offsets take over state, count and member, and the lock with the time that remains, as
+        the youngest of its deadline. QUIRK, as Kafka's traces show: a transition is not taken
+        over, so that the outcome of its write no longer changes these records.
+        """
+        if batch.per_offset:
+            return
+        batch.per_offset = True
+        old = batch.status
+        if old.lock is None and old.write_id is None:
+            return
+        lock = old.lock
+        if lock is not None and not lock.fired:
+            lock = Lock(lock.deadline_ms, batch.first_offset, batch.last_offset)
+            self.locks.add(lock)
+        new = RecordStatus(old.state, old.delivery_count, old.member_id, lock)
+        self.put(batch, batch.first_offset, batch.last_offset, old, new)
+
+    def drop_front(self, count: int) -> None:
+        """Remove the first ``count`` batches; all of their records must be done."""
+        del self.keys[:count]
+        del self.batches[:count]
+
+    # ---- what stays true
+
+    def _entered(self, first: int, last: int, status: RecordStatus) -> None:
+        if status.lock is not None:
+            status.lock.held += last - first + 1
+        if status.terminal:
+            self.delivery_complete_count += self._live(first, last)
+        elif status.acquirable:
+            self.available.add(first)
+
+    def _account(self, first: int, last: int, old: RecordStatus, new: RecordStatus) -> None:
+        if old.lock is not new.lock:
+            if new.lock is not None:
+                new.lock.held += last - first + 1
+            if old.lock is not None:
+                self.locks.leave(old.lock, last - first + 1)
+        if old.terminal is not new.terminal:
+            live = self._live(first, last)
+            self.delivery_complete_count += live if new.terminal else -live
+        if new.acquirable:
+            self.available.add(first)
+
+    def _still_available(self, batch: CachedBatch, offset: int) -> None:
+        """Remember the rest of a run of which a lower part is no longer available."""
+        if offset <= batch.last_offset and batch.status_at(offset).acquirable:
+            self.available.add(offset)
+
+    def _live(self, first: int, last: int) -> int:
+        """Return how many of the offsets are at or above the start offset (spec VOC-13)."""
+        return max(0, last - max(first, self.start_offset) + 1)

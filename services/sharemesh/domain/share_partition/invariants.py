@@ -1,0 +1,105 @@
+"""What must be true of a share partition after every step."""
+
+from collections import Counter
+
+from sharemesh.domain.delivery_state import DeliveryState
+from sharemesh.domain.share_partition.cached_batch import CachedBatch
+from sharemesh.domain.share_partition.in_flight import InFlight
+from sharemesh.domain.share_partition.locks import Lock
+from sharemesh.domain.share_partition.record_status import RecordStatus
+
+
+class BrokenInvariantError(AssertionError):
+    """The machine is in a state that no rule allows: a bug of ours."""
+
+
+def check(flight: InFlight, pending_writes: frozenset[int]) -> None:
+    """Look at every run.
+
+    Raises:
+        BrokenInvariantError: Names the rule, the offset and what was found.
+    """
+    _check_order(flight)
+    terminal = 0
+    held: Counter[Lock] = Counter()
+    for batch in flight.batches:
+        for first, last, status in batch.runs():
+            _check_status(first, status, pending_writes)
+            if status.terminal:
+                terminal += max(0, last - max(first, flight.start_offset) + 1)
+            if status.lock is not None:
+                held[status.lock] += last - first + 1
+    _require(
+        terminal == flight.delivery_complete_count,
+        f"VOC-13: delivery-complete count {flight.delivery_complete_count}, found {terminal}",
+    )
+    _check_locks(flight, held)
+    _check_next(flight)
+
+
+def _require(condition: bool, message: str) -> None:  # noqa: FBT001
+    if not condition:
+        raise BrokenInvariantError(message)
+
+
+def _check_order(flight: InFlight) -> None:
+    previous: CachedBatch | None = None
+    _require(flight.keys == [b.first_offset for b in flight.batches], "keys differ from batches")
+    for batch in flight.batches:
+        _require(batch.is_well_formed(), f"batch at {batch.first_offset}: runs not well formed")
+        if previous is not None:
+            _require(
+                previous.last_offset < batch.first_offset,
+                f"IFB-5: batch at {batch.first_offset} overlaps the one before",
+            )
+        previous = batch
+    if previous is None:
+        _require(flight.start_offset == flight.end_offset, "VOC-4: empty cache, start is not end")
+        _require(flight.delivery_complete_count == 0, "VOC-13: empty cache, count is not 0")
+    else:
+        _require(
+            flight.end_offset >= previous.last_offset,
+            f"VOC-4: end offset {flight.end_offset} before {previous.last_offset}",
+        )
+        _require(flight.start_offset <= flight.end_offset, "VOC-3: start offset beyond the end")
+
+
+def _check_status(offset: int, status: RecordStatus, pending_writes: frozenset[int]) -> None:
+    acquired = status.state is DeliveryState.ACQUIRED
+    _require(acquired == bool(status.member_id), f"RS-5: owner of {status} at {offset}")
+    if acquired:
+        _require(status.lock is not None, f"LK-2: no lock for {status} at {offset}")
+        _require(status.write_id is None, f"RS-9: ACQUIRED in transition at {offset}")
+        _require(status.delivery_count >= 1, f"RS-6: {status} at {offset}")
+    elif status.write_id is not None:
+        _require(status.write_id in pending_writes, f"RS-9: write of {status} at {offset} is over")
+    elif status.terminal:
+        _require(status.lock is None, f"RS-12: lock left at {offset}: {status}")
+    _require(status.state is not DeliveryState.ARCHIVING, f"ARCHIVING at {offset}")
+
+
+def _check_locks(flight: InFlight, held: Counter[Lock]) -> None:
+    running = set(flight.locks.running())
+    for lock, count in held.items():
+        _require(lock.held == count, f"LK-2: lock holds {count} records, says {lock.held}")
+        _require(lock.fired or lock in running, "LK-2: a lock is not waited for")
+    for lock in running:
+        _require(lock in held, "LK-2: a lock without records")
+
+
+def _check_next(flight: InFlight) -> None:
+    available = next(
+        (
+            first
+            for batch in flight.batches
+            for first, _, status in batch.runs()
+            if status.acquirable
+        ),
+        None,
+    )
+    found = flight.first_available()
+    _require(found == available, f"OFF-2: first available is {available}, index says {found}")
+    done_through = flight.done_through
+    for batch in flight.batches:
+        for first, _, status in batch.runs():
+            _require(status.done or first > done_through, f"OFF-8: {first} is not done")

@@ -1,0 +1,390 @@
+"""The share partition at its leader: one door, events in, ordered effects out."""
+
+from collections.abc import Callable
+
+from sharemesh.domain.delivery_state import Cause
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.group_config import GroupConfig
+from sharemesh.domain.ids import MemberId, SharePartitionKey
+from sharemesh.domain.share_partition import invariants
+from sharemesh.domain.share_partition.acknowledge import acknowledge
+from sharemesh.domain.share_partition.acquire import acquire
+from sharemesh.domain.share_partition.changes import Changes
+from sharemesh.domain.share_partition.effects import (
+    Acquired,
+    Answered,
+    Dropped,
+    Effect,
+    Initialized,
+    LocksExpired,
+    ReadState,
+    ResolveStartOffset,
+    WakeAt,
+    WakeWaiters,
+    WriteState,
+)
+from sharemesh.domain.share_partition.events import (
+    Acknowledge,
+    Acquire,
+    Configure,
+    Event,
+    Fence,
+    Initialize,
+    LogStartMoved,
+    ReleaseMember,
+    StartOffsetResolved,
+    StateRead,
+    StateWritten,
+    Tick,
+)
+from sharemesh.domain.share_partition.expiry import Expiry
+from sharemesh.domain.share_partition.in_flight import InFlight
+from sharemesh.domain.share_partition.lifecycle import Lifecycle
+from sharemesh.domain.share_partition.log_start import move_log_start
+from sharemesh.domain.share_partition.next_offset import can_acquire, next_fetch_offset
+from sharemesh.domain.share_partition.persister_errors import drops_partition, seen_by_client
+from sharemesh.domain.share_partition.recovery import fault_in, load
+from sharemesh.domain.share_partition.release import release_member
+from sharemesh.domain.share_partition.start_offset import move_start_offset
+from sharemesh.domain.share_partition.view import RecordView, record_views
+from sharemesh.domain.state_batch import NO_START_OFFSET
+
+
+class SharePartition:
+    """One (group, topic-partition) under one leader epoch; single-threaded.
+
+    ``step`` is the only door (house rule 1). Effects come in the order in which they must be
+    carried out: writes first. Operations whose write is outstanding are remembered by write id
+    and answered when ``StateWritten`` comes; there are never more of them than calls of the shell.
+    """
+
+    __slots__ = (
+        "_announced_ms",
+        "_doors",
+        "_flight",
+        "_pending",
+        "_state",
+        "_state_epoch",
+        "_write_ids",
+        "key",
+        "leader_epoch",
+    )
+
+    def __init__(self, key: SharePartitionKey, leader_epoch: int, config: GroupConfig) -> None:
+        self.key = key
+        self.leader_epoch = leader_epoch  # captured once, with every read and write (INI-2)
+        self._flight = InFlight(config)
+        self._state = Lifecycle.EMPTY
+        self._state_epoch = 0
+        self._write_ids = 0
+        self._announced_ms: int | None = None
+        self._pending: dict[int, tuple[Changes, int | None]] = {}
+        self._doors: dict[type, Callable[..., list[Effect]]] = {
+            Initialize: self._initialize,
+            StateRead: self._state_read,
+            StartOffsetResolved: self._start_offset_resolved,
+            Acquire: self._acquire,
+            Acknowledge: self._acknowledge,
+            ReleaseMember: self._release_member,
+            LogStartMoved: self._log_start_moved,
+            StateWritten: self._state_written,
+            Tick: self._tick,
+            Configure: self._configure,
+            Fence: self._fence,
+        }
+
+    # ---- the door
+
+    def step(self, event: Event, *, now_ms: int) -> tuple[Effect, ...]:
+        """Take one event in and return what is to be done, in order.
+
+        Args:
+            event: What happened.
+            now_ms: Monotonic time; never less than in the step before.
+        """
+        effects = self._doors[type(event)](event, now_ms)
+        earliest_ms = self._flight.locks.earliest_ms()
+        if earliest_ms is not None and (
+            self._announced_ms is None or earliest_ms < self._announced_ms
+        ):
+            self._announced_ms = earliest_ms
+            effects.append(WakeAt(earliest_ms))
+        return tuple(effects)
+
+    def validate(self) -> None:
+        """Check all internal invariants; for tests and simulation.
+
+        Raises:
+            BrokenInvariantError: Names the rule and the offset.
+        """
+        invariants.check(self._flight, frozenset(self._pending))
+
+    # ---- what may be seen
+
+    @property
+    def state(self) -> Lifecycle:
+        """Where the share partition is in its life (spec IFB-6)."""
+        return self._state
+
+    @property
+    def state_epoch(self) -> int:
+        """The state epoch that was read and that every write carries (INI-6)."""
+        return self._state_epoch
+
+    @property
+    def config(self) -> GroupConfig:
+        """The group's settings in force now."""
+        return self._flight.config
+
+    @property
+    def start_offset(self) -> int:
+        """The share-partition start offset, SPSO (VOC-3)."""
+        return self._flight.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The last offset in flight, inclusive; the start offset if there is none (VOC-4)."""
+        return self._flight.end_offset
+
+    @property
+    def in_flight_count(self) -> int:
+        """Offsets from start to end, gaps included (VOC-5)."""
+        return self._flight.in_flight_count
+
+    @property
+    def delivery_complete_count(self) -> int:
+        """Terminal offsets at or above the start offset (VOC-13)."""
+        return self._flight.delivery_complete_count
+
+    @property
+    def gap_window(self) -> tuple[int, int] | None:
+        """First missing offset and end of the window, active or not (INI-10)."""
+        window = self._flight.window
+        return None if window is None else (window.gap_start, window.end_offset)
+
+    @property
+    def pending_write_count(self) -> int:
+        """Writes that have not been answered yet."""
+        return len(self._pending)
+
+    @property
+    def lock_count(self) -> int:
+        """Running locks; one covers all that one step locked."""
+        return len(self._flight.locks.running())
+
+    @property
+    def run_count(self) -> int:
+        """Runs of equal records in the cache: what the memory and the work follow."""
+        return sum(batch.run_count for batch in self._flight.batches)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """The earliest deadline of a running lock, or None."""
+        return self._flight.locks.earliest_ms()
+
+    def next_fetch_offset(self) -> int:
+        """Return the offset to read the log from next (OFF-1..3)."""
+        return next_fetch_offset(self._flight)
+
+    def can_acquire(self) -> bool:
+        """Return whether a fetch may find something (OFF-6); only while ACTIVE (IFB-6)."""
+        return self._state is Lifecycle.ACTIVE and can_acquire(self._flight)
+
+    def state_at(self, offset: int) -> RecordView | None:
+        """Return what is known of one offset, or None if it is not in the cache."""
+        views = record_views(self._flight, offset, offset)
+        return views[0] if views else None
+
+    def record_states(
+        self, first: int | None = None, last: int | None = None
+    ) -> tuple[RecordView, ...]:
+        """Return the cached runs of ``first..last``, both included; by default all."""
+        batches = self._flight.batches
+        if not batches:
+            return ()
+        low = batches[0].first_offset if first is None else first
+        high = batches[-1].last_offset if last is None else last
+        return record_views(self._flight, low, high)
+
+    def cached_batches(self) -> tuple[tuple[int, int], ...]:
+        """Return first and last offset of each cached batch, ascending (IFB-1)."""
+        return tuple((batch.first_offset, batch.last_offset) for batch in self._flight.batches)
+
+    # ---- initialization
+
+    def _initialize(self, _: Initialize, __: int) -> list[Effect]:
+        if self._state is Lifecycle.EMPTY:
+            self._state = Lifecycle.INITIALIZING
+            return [ReadState(self.leader_epoch)]
+        if self._state is Lifecycle.INITIALIZING:  # INI-3: one read at a time
+            return []
+        if self._state is Lifecycle.ACTIVE:
+            return [Initialized(ErrorCode.NONE)]
+        return [Initialized(ErrorCode.LEADER_NOT_AVAILABLE, f"the share partition {self._is()}")]
+
+    def _state_read(self, event: StateRead, _: int) -> list[Effect]:
+        if self._state is not Lifecycle.INITIALIZING:
+            return []
+        if event.error is not ErrorCode.NONE:
+            return self._failed(seen_by_client(event.error), event.message or event.error.name)
+        self._state_epoch = event.state_epoch
+        if event.start_offset == NO_START_OFFSET:
+            fault = fault_in(event, 0)
+            if fault is not None or event.batches:
+                return self._failed(
+                    ErrorCode.UNKNOWN_SERVER_ERROR, fault or "batches without a start offset"
+                )
+            return [ResolveStartOffset(self.config.auto_offset_reset)]  # INI-4
+        fault = fault_in(event, event.start_offset)
+        if fault is not None:
+            return self._failed(ErrorCode.UNKNOWN_SERVER_ERROR, fault)
+        load(self._flight, event.start_offset, event.batches)
+        return self._activated()
+
+    def _start_offset_resolved(self, event: StartOffsetResolved, _: int) -> list[Effect]:
+        if self._state is not Lifecycle.INITIALIZING:
+            return []
+        if event.error is not ErrorCode.NONE:
+            return self._failed(event.error, "the start offset could not be looked up in the log")
+        load(self._flight, event.start_offset, ())
+        return self._activated()
+
+    def _activated(self) -> list[Effect]:
+        self._state = Lifecycle.ACTIVE
+        return [Initialized(ErrorCode.NONE), WakeWaiters()]  # INI-14
+
+    def _failed(self, error: ErrorCode, message: str) -> list[Effect]:
+        self._state = Lifecycle.FAILED  # INI-13
+        return [Initialized(error, message), WakeWaiters(), Dropped(error)]
+
+    # ---- members
+
+    def _acquire(self, event: Acquire, now_ms: int) -> list[Effect]:
+        if self._state is not Lifecycle.ACTIVE:  # ACQ-1
+            return [Acquired(event.request_id, (), 0)]
+        ranges, count = acquire(self._flight, event, now_ms)
+        return [Acquired(event.request_id, ranges, count)]
+
+    def _acknowledge(self, event: Acknowledge, now_ms: int) -> list[Effect]:
+        refusal = self._refusal()
+        if refusal is not None:
+            return [Answered(event.request_id, refusal, f"the share partition {self._is()}")]
+        changes = self._changes()
+        try:
+            acknowledge(self._flight, event, changes, now_ms)
+        except RefusedError as refused:
+            changes.roll_back()  # ACK-2
+            return [Answered(event.request_id, refused.error, refused.message)]
+        return self._written(changes, event.request_id, event.member_id, None)
+
+    def _release_member(self, event: ReleaseMember, _: int) -> list[Effect]:
+        refusal = self._refusal()
+        if refusal is not None:
+            return [Answered(event.request_id, refusal, f"the share partition {self._is()}")]
+        changes = self._changes()
+        release_member(self._flight, event.member_id, changes)
+        return self._written(changes, event.request_id, event.member_id, Cause.SESSION_CLOSE)
+
+    def _written(
+        self, changes: Changes, request_id: int, member_id: MemberId, cause: Cause | None
+    ) -> list[Effect]:
+        """Ask for the write that the changes wait for, or answer at once (ACK-16, REL-4)."""
+        if changes.is_empty:
+            return [Answered(request_id, ErrorCode.NONE)]
+        self._pending[changes.write_id] = (changes, request_id)
+        return [self._write(changes, member_id, cause)]
+
+    # ---- time, log, persister
+
+    def _tick(self, event: Tick, now_ms: int) -> list[Effect]:
+        by_member: dict[MemberId, Changes] = {}
+
+        def changes_of(member_id: MemberId) -> Changes:
+            changes = by_member.get(member_id)
+            if changes is None:
+                changes = by_member[member_id] = self._changes()
+            return changes
+
+        self._announced_ms = self._flight.locks.earliest_ms()
+        if self._announced_ms is None:
+            return [WakeAt(None)]
+        if self._announced_ms > now_ms:
+            return [WakeAt(self._announced_ms)]
+        expiry = Expiry(self._flight, event.lock_limit, changes_of)
+        expiry.run(now_ms)
+        effects: list[Effect] = []
+        for member_id, changes in by_member.items():
+            self._pending[changes.write_id] = (changes, None)
+            effects.append(self._write(changes, member_id, Cause.LOCK_EXPIRY))
+        if expiry.record_count:
+            effects += [LocksExpired(expiry.record_count), WakeWaiters()]  # LK-7, LK-10
+        self._announced_ms = self._flight.locks.earliest_ms()
+        effects.append(WakeAt(self._announced_ms))
+        return effects
+
+    def _log_start_moved(self, event: LogStartMoved, _: int) -> list[Effect]:
+        if self._state is not Lifecycle.ACTIVE:
+            return []
+        moved = move_log_start(self._flight, event.log_start_offset)
+        return [WakeWaiters()] if moved else []
+
+    def _state_written(self, event: StateWritten, _: int) -> list[Effect]:
+        changes, request_id = self._pending.pop(event.write_id, (None, None))
+        if changes is None:  # of an earlier life, or told twice
+            return []
+        error = seen_by_client(event.error)
+        flight = self._flight
+        effects: list[Effect] = []
+        if error is ErrorCode.NONE:  # ACK-18
+            available = changes.commit()
+        else:  # ACK-19, REL-5; a no-op for expired locks (LK-6)
+            available = changes.roll_back()
+        if request_id is not None:
+            message = "" if error is ErrorCode.NONE else event.message or event.error.name.lower()
+            effects.append(Answered(request_id, error, message))
+        moved = (error is ErrorCode.NONE or request_id is None) and move_start_offset(flight)
+        if moved or available:
+            effects.append(WakeWaiters())
+        if drops_partition(error) and self._state is not Lifecycle.FENCED:  # PER-9
+            effects.append(Dropped(error))
+        return effects
+
+    def _configure(self, event: Configure, _: int) -> list[Effect]:
+        self._flight.config = event.config  # RS-8, LK-1: read when it is needed
+        return [WakeWaiters()] if self._state is Lifecycle.ACTIVE else []
+
+    def _fence(self, _: Fence, __: int) -> list[Effect]:
+        if self._state is Lifecycle.FENCED:
+            return []
+        self._state = Lifecycle.FENCED  # PER-10
+        return [WakeWaiters(), Dropped(ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+
+    # ---- small things
+
+    def _changes(self) -> Changes:
+        self._write_ids += 1
+        return Changes(self._flight, self._write_ids)
+
+    def _write(self, changes: Changes, member_id: MemberId, cause: Cause | None) -> WriteState:
+        """Return the write of changes, with the start offset of before (PER-1, PER-2)."""
+        flight = self._flight
+        batches = changes.state_batches()
+        return WriteState(
+            write_id=changes.write_id,
+            state_epoch=self._state_epoch,
+            leader_epoch=self.leader_epoch,
+            start_offset=flight.start_offset,
+            delivery_complete_count=flight.delivery_complete_count,
+            batches=batches,
+            cause=changes.cause if cause is None else cause,
+            member_id=member_id,
+        )
+
+    def _refusal(self) -> ErrorCode | None:
+        """Return what a member hears of a share partition that is not in use."""
+        if self._state is Lifecycle.FENCED or self._state is Lifecycle.FAILED:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return None
+
+    def _is(self) -> str:
+        return f"is {self._state.value}: fetch again from the current leader"

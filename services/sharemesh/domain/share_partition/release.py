@@ -1,0 +1,48 @@
+"""A member's session ended: what it holds goes back (spec section 8)."""
+
+from sharemesh.domain.delivery_state import Cause, DeliveryState
+from sharemesh.domain.ids import MemberId
+from sharemesh.domain.share_partition.cached_batch import Run
+from sharemesh.domain.share_partition.changes import Changes, Move
+from sharemesh.domain.share_partition.in_flight import InFlight
+from sharemesh.domain.share_partition.record_status import RecordStatus
+
+
+def release_member(flight: InFlight, member_id: MemberId, changes: Changes) -> None:
+    """Start to release every record that the member holds (REL-1, T12)."""
+    for batch in list(flight.batches):
+        if not batch.per_offset and not _held(batch.status, member_id):
+            continue
+        if batch.first_offset < flight.start_offset <= batch.last_offset:  # REL-2
+            flight.track_per_offset(batch)
+        moves: list[Move] = []
+        for run in batch.runs():
+            if _held(run[2], member_id):  # REL-3, REL-6
+                moves.extend(_released(flight, changes, run))
+            elif moves:
+                moves.append((run[0], run[1], run[2], run[2]))
+        if moves:
+            changes.apply(batch, moves)
+
+
+def _held(status: RecordStatus, member_id: MemberId) -> bool:
+    return status.state is DeliveryState.ACQUIRED and status.member_id == member_id
+
+
+def _released(flight: InFlight, changes: Changes, run: Run) -> list[Move]:
+    moves = []
+    for first, last, below in cut_at_start(flight.start_offset, run[0], run[1]):
+        target, cause = DeliveryState.AVAILABLE, Cause.SESSION_CLOSE
+        if below:  # T11
+            target, cause = DeliveryState.ARCHIVED, Cause.LOG_START
+        moves.append((first, last, run[2], changes.start(first, last, run[2], target, cause)))
+    return moves
+
+
+def cut_at_start(start_offset: int, first: int, last: int) -> list[tuple[int, int, bool]]:
+    """Return ``first..last`` as (first, last, whether below the start offset)."""
+    if last < start_offset:
+        return [(first, last, True)]
+    if first >= start_offset:
+        return [(first, last, False)]
+    return [(first, start_offset - 1, True), (start_offset, last, False)]

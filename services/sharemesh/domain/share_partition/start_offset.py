@@ -1,0 +1,76 @@
+"""Movement of the share-partition start offset over finished records (spec OFF-7..14)."""
+
+from bisect import bisect_left
+
+from sharemesh.domain.share_partition.in_flight import InFlight
+
+
+def move_start_offset(flight: InFlight) -> bool:
+    """Advance the start offset as far as records are done; return whether anything moved."""
+    last_done = _last_done(flight) if _may_move(flight) else None
+    if last_done is None:
+        return False
+    old_start = flight.start_offset
+    index = flight.floor(last_done)
+    batch = flight.batches[index]
+    gone = index + 1 if last_done == batch.last_offset else index
+    if gone == len(flight.batches):  # OFF-9
+        flight.start_offset = flight.end_offset = last_done + 1
+        flight.keys, flight.batches = [], []
+        flight.delivery_complete_count = 0
+        return True
+    new_start = last_done + 1  # OFF-11
+    if gone > index:  # OFF-10
+        new_start = flight.keys[gone]
+        window = flight.active_window
+        if window is not None:
+            new_start = min(new_start, window.gap_start)
+    if new_start > old_start:  # OFF-12: it never goes back
+        flight.delivery_complete_count -= _cached_between(flight, old_start, last_done)
+        flight.start_offset = new_start
+    flight.drop_front(gone)
+    return new_start > old_start or gone > 0
+
+
+def _may_move(flight: InFlight) -> bool:
+    """The record at the start offset is done, and no hole lies before the cache (OFF-7)."""
+    index = flight.floor(flight.start_offset)
+    if index < 0:
+        return False
+    batch = flight.batches[index]
+    return batch.status_at(min(flight.start_offset, batch.last_offset)).done
+
+
+def _last_done(flight: InFlight) -> int | None:
+    """Return the last offset of the longest done prefix of the cache (OFF-8)."""
+    batches = flight.batches
+    stop = len(batches)
+    window = flight.active_window
+    if window is not None:
+        stop = flight.index_from(window.gap_start)
+    if flight.done_through < flight.keys[0]:
+        flight.done_through = flight.keys[0] - 1
+    for index in range(flight.index_from(flight.done_through + 1), stop):
+        batch = batches[index]
+        first = max(batch.first_offset, flight.done_through + 1)
+        for _, end, status in batch.runs_between(first, batch.last_offset):
+            if not status.done:
+                return _prefix_end(flight, stop)
+            flight.done_through = end
+    return _prefix_end(flight, stop)
+
+
+def _prefix_end(flight: InFlight, stop: int) -> int | None:
+    end = flight.done_through
+    if stop < len(flight.batches) and end >= flight.keys[stop]:
+        end = flight.batches[stop - 1].last_offset if stop else -1
+    return end if end >= flight.keys[0] else None
+
+
+def _cached_between(flight: InFlight, first: int, last: int) -> int:
+    """Return how many offsets of ``first..last`` the cache holds."""
+    low, high = flight.index_from(first), bisect_left(flight.keys, last + 1)
+    return sum(
+        min(batch.last_offset, last) - max(batch.first_offset, first) + 1
+        for batch in flight.batches[low:high]
+    )

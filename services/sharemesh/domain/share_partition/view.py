@@ -1,0 +1,47 @@
+"""What the shell, explain and tests may see of a share partition."""
+
+from dataclasses import dataclass
+
+from sharemesh.domain.delivery_state import DeliveryState
+from sharemesh.domain.ids import MemberId
+from sharemesh.domain.share_partition.in_flight import InFlight
+from sharemesh.domain.share_partition.record_status import RecordStatus
+
+
+@dataclass(frozen=True, slots=True)
+class RecordView:
+    """Offsets ``first_offset..last_offset`` with all that is known of each of them.
+
+    ``member_id`` is empty without owner. ``lock_deadline_ms`` is monotonic time, kept during a
+    transition (it then may lie in the past), else None.
+    """
+
+    first_offset: int
+    last_offset: int
+    state: DeliveryState
+    delivery_count: int
+    member_id: MemberId
+    lock_deadline_ms: int | None
+    in_transition: bool
+
+
+def record_views(flight: InFlight, first: int, last: int) -> tuple[RecordView, ...]:
+    """Return the cached runs of ``first..last``, ascending; a run ends where its batch ends."""
+    result = []
+    for batch in flight.overlapping(first, last):
+        low, high = max(first, batch.first_offset), min(last, batch.last_offset)
+        for begin, end, status in batch.runs_between(low, high):
+            result.append(_view(begin, end, status))
+    return tuple(result)
+
+
+def _view(first: int, last: int, status: RecordStatus) -> RecordView:
+    return RecordView(
+        first,
+        last,
+        status.state,
+        status.delivery_count,
+        status.member_id,
+        None if status.lock is None else status.lock.deadline_ms,
+        status.write_id is not None,
+    )

@@ -1,0 +1,53 @@
+"""A persister in memory that keeps state as the share coordinator would (spec 17, 18)."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.share_partition.effects import WriteState
+from sharemesh.domain.state_batch import StateBatch, combine
+
+Outcome = Callable[[ErrorCode], None]
+
+
+@dataclass
+class MemoryPersister:
+    """``mode`` says how writes answer: ok, fail or hold."""
+
+    start: int = -1
+    complete: int = -1
+    state_epoch: int = 0
+    batches: tuple[StateBatch, ...] = ()
+    mode: str = "ok"
+    error: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    held: deque[tuple[WriteState, Outcome]] = field(default_factory=deque)
+    log: list[WriteState] = field(default_factory=list)
+
+    def write(self, write: WriteState, outcome: Outcome) -> None:
+        """Take a write; the outcome is told now, or when a held write is completed."""
+        self.log.append(write)
+        if self.mode == "hold":
+            self.held.append((write, outcome))
+        else:
+            self._finish(write, outcome, ok=self.mode == "ok")
+
+    def complete_held(self, *, ok: bool, count: int | None = None) -> int:
+        """Answer the oldest held writes and return how many there were."""
+        completed = len(self.held) if count is None else min(count, len(self.held))
+        for _ in range(completed):
+            write, outcome = self.held.popleft()
+            self._finish(write, outcome, ok=ok)
+        return completed
+
+    def _finish(self, write: WriteState, outcome: Outcome, *, ok: bool) -> None:
+        if not ok:
+            outcome(self.error)
+            return
+        if write.start_offset > self.start:  # SC-16
+            self.complete = write.delivery_complete_count
+        elif write.start_offset == self.start:
+            self.complete = max(self.complete, write.delivery_complete_count)
+        self.start = max(self.start, write.start_offset)  # SC-15
+        self.batches = combine(self.batches, write.batches, start_offset=self.start)
+        outcome(ErrorCode.NONE)
