@@ -168,7 +168,7 @@ class LocalCoordination:
         try:
             return await self._wait_for_turn(election, key, queue, lost)
         except BaseException:
-            if session.valid and not self.cut_off:
+            if not self.cut_off:
                 self.store.commit([], [Delete(key)], 0)
             raise
         finally:

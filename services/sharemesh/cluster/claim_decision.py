@@ -1,0 +1,137 @@
+"""What to do about one topic-partition, read from the view: nothing, wait, claim."""
+
+from dataclasses import dataclass
+
+from sharemesh.cluster.membership import Member
+from sharemesh.cluster.records import Assignment, Claim
+from sharemesh.cluster.tables import Stored
+from sharemesh.cluster.view import WatchedView
+from sharemesh.domain.ids import NodeId, TopicPartition
+from sharemesh.ports.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimSettings:
+    """How patient claims are; milliseconds."""
+
+    standby_ms: int = 300  # standby k claims after (k + 1) times this without a leader
+    leader_alive_ms: int = 5_000  # more, while the assigned leader is a live member
+    drain_ms: int = 5_000  # for holders to acknowledge when a partition moves away
+    backoff_min_ms: int = 200  # after a failed start, doubling
+    backoff_max_ms: int = 30_000
+    parallel_starts: int = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """``wait_ms`` 0: claim now; None: until something changes; ``idle``: it is not ours."""
+
+    wait_ms: int | None = None
+    idle: bool = False
+
+
+IDLE = Step(idle=True)
+CLAIM = Step(wait_ms=0)
+
+
+class ClaimWatch:
+    """Reads the view; decides nothing by itself."""
+
+    def __init__(
+        self, view: WatchedView, member: Member, clock: Clock, settings: ClaimSettings
+    ) -> None:
+        self.view = view
+        self.member = member
+        self.clock = clock
+        self.settings = settings
+        self._withdrawn = False
+        self._released: dict[TopicPartition, int] = {}
+
+    def withdraw(self) -> None:
+        """Claim no more and let go."""
+        self._withdrawn = True
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether everything is to be given away."""
+        return self._withdrawn
+
+    @property
+    def me(self) -> NodeId:
+        """This node."""
+        return self.member.node.node_id
+
+    def assignment(self, partition: TopicPartition) -> Stored[Assignment] | None:
+        """Return the assignment."""
+        return self.view.tables.assignments.get(partition)
+
+    def claim(self, partition: TopicPartition) -> Stored[Claim] | None:
+        """Return the claim, but not one of ours that was released while the view lags."""
+        claim = self.view.tables.claims.get(partition)
+        if partition in self._released:
+            if claim is not None and claim.create_revision == self._released[partition]:
+                return None
+            del self._released[partition]
+        return claim
+
+    def note_released(self, partition: TopicPartition, token: int) -> None:
+        """Remember that the claim with this create revision was deleted."""
+        self._released[partition] = token
+
+    def deleted(self, partition: TopicPartition) -> bool:
+        """Return whether the topic was deleted and this partition's directories are to be freed."""
+        tables = self.view.tables
+        return (
+            partition.topic_id in tables.deletions and partition.topic_id not in tables.topics_by_id
+        )
+
+    def concerns(self, partition: TopicPartition) -> bool:
+        """Return whether this node is to do something about the partition, now or soon."""
+        assignment = self.assignment(partition)
+        if assignment is None:
+            return False
+        claim = self.claim(partition)
+        session = self.member.session
+        if claim is not None and session is not None and claim.lease_id == session.lease_id:
+            return True
+        if claim is not None or self._withdrawn or self.member.node.draining:
+            return False
+        if not self.deleted(partition) and partition.topic_id not in self.view.tables.topics_by_id:
+            return False
+        return self.me == assignment.value.leader or self.me in assignment.value.standbys
+
+    def next_step(self, partition: TopicPartition, vacant_since_ms: int) -> Step:
+        """Return what to do while this process does not lead the partition."""
+        if not self.concerns(partition):
+            return IDLE
+        assignment = self.assignment(partition)
+        assert assignment is not None
+        if self.claim(partition) is not None or assignment.value.leader == self.me:
+            return CLAIM
+        wait_ms = self._standby_wait_ms(assignment.value)
+        return Step(max(0, vacant_since_ms + wait_ms - self.clock.now_ms()))
+
+    def should_let_go(self, partition: TopicPartition) -> bool:
+        """Return whether a partition that this process leads is to be given up."""
+        if self._withdrawn or self.deleted(partition):
+            return True
+        assignment = self.assignment(partition)
+        return assignment is None or assignment.value.leader != self.me
+
+    def has_seen(self, revision: int, generation: int) -> bool:
+        """Return whether the view is past a revision that was written under ``generation``."""
+        return self.view.generation > generation or self.view.tables.revision >= revision
+
+    def holds(self, partition: TopicPartition, lease_id: int) -> bool:
+        """Return whether the view shows the claim under this lease."""
+        claim = self.view.tables.claims.get(partition)
+        return claim is not None and claim.lease_id == lease_id
+
+    def _standby_wait_ms(self, assignment: Assignment) -> int:
+        live = [node_id for node_id in assignment.standbys if self.view.node(node_id) is not None]
+        rank = live.index(self.me) if self.me in live else len(live)
+        wait_ms = (rank + 1) * self.settings.standby_ms
+        leader = self.view.node(assignment.leader)
+        if leader is not None and not leader.draining:
+            wait_ms += self.settings.leader_alive_ms
+        return wait_ms

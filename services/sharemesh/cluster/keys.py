@@ -1,0 +1,109 @@
+"""Where things stand in the coordination store (DESIGN 6).
+
+``/sharemesh/<cluster id>/`` and below it:
+
+    cluster                         format, shard counts; written once
+    members/<node id>               a live process (leased)
+    election/<name>/<lease>         candidates; the oldest leads (leased)
+    epoch/<name>                    the highest epoch of a coordinator shard; survives
+    topics/<name>                   one record a topic
+    assign/<topic id>/<partition>   who should lead, standbys, the highest leader epoch
+    lead/<topic id>/<partition>     who does lead: the claim (leased)
+    trouble/<topic id>/<partition>  why the assigned leader cannot lead it (leased)
+    deleted/<topic id>              directories of this topic are still to be freed
+    configs/cluster/default         settings of the cluster
+    configs/group/<group id>        settings of a group
+    features/share_version          feature level
+    producer-ids                    the next free producer id
+    acls/…                          the authorizer's table
+"""
+
+from sharemesh.domain.errors import RefusedError
+from sharemesh.domain.ids import GroupId, NodeId, TopicId, TopicPartition
+from sharemesh.domain.share_state.key_text import format_topic_id, parse_topic_id
+from sharemesh.ports.cluster import ShardKind
+
+ROOT = "/sharemesh"
+CONTROLLER = "controller"
+
+
+class Keys:
+    """The keys of one cluster."""
+
+    def __init__(self, cluster_id: str) -> None:
+        if not cluster_id or "/" in cluster_id:
+            raise ValueError(
+                f"cluster id {cluster_id!r} is empty or holds a slash; choose another name"
+            )
+        self.cluster_id = cluster_id
+        self.prefix = f"{ROOT}/{cluster_id}/"
+        self.cluster = f"{self.prefix}cluster"
+        self.members = f"{self.prefix}members/"
+        self.elections = f"{self.prefix}election/"
+        self.epochs = f"{self.prefix}epoch/"
+        self.topics = f"{self.prefix}topics/"
+        self.assignments = f"{self.prefix}assign/"
+        self.claims = f"{self.prefix}lead/"
+        self.troubles = f"{self.prefix}trouble/"
+        self.deletions = f"{self.prefix}deleted/"
+        self.cluster_configs = f"{self.prefix}configs/cluster/default"
+        self.group_configs = f"{self.prefix}configs/group/"
+        self.share_version = f"{self.prefix}features/share_version"
+        self.producer_ids = f"{self.prefix}producer-ids"
+
+    def member(self, node_id: NodeId) -> str:
+        """Return the registration of a node."""
+        return f"{self.members}{node_id}"
+
+    def election(self, name: str) -> str:
+        """Return the election (its candidates stand below)."""
+        return f"{self.elections}{name}"
+
+    def epoch(self, name: str) -> str:
+        """Return the epoch of a shard election."""
+        return f"{self.epochs}{name}"
+
+    def topic(self, name: str) -> str:
+        """Return the record of a topic."""
+        return f"{self.topics}{name}"
+
+    def assignment(self, partition: TopicPartition) -> str:
+        """Return the assignment of a topic-partition."""
+        return f"{self.assignments}{partition_path(partition)}"
+
+    def claim(self, partition: TopicPartition) -> str:
+        """Return the claim on a topic-partition."""
+        return f"{self.claims}{partition_path(partition)}"
+
+    def trouble(self, partition: TopicPartition) -> str:
+        """Return the note why a topic-partition cannot be led."""
+        return f"{self.troubles}{partition_path(partition)}"
+
+    def deletion(self, topic_id: TopicId) -> str:
+        """Return the note that a topic's directories are still to be freed."""
+        return f"{self.deletions}{format_topic_id(topic_id)}"
+
+    def group_config(self, group_id: GroupId) -> str:
+        """Return the settings of a group; its id may hold any character."""
+        return f"{self.group_configs}{group_id}"
+
+
+def election_name(kind: ShardKind, shard: int) -> str:
+    """Return the name of a shard's election, for example ``group-7``."""
+    return f"{kind}-{shard}"
+
+
+def partition_path(partition: TopicPartition) -> str:
+    """Return ``<topic id>/<partition>``."""
+    return f"{format_topic_id(partition.topic_id)}/{partition.partition}"
+
+
+def parse_partition_path(path: str) -> TopicPartition | None:
+    """Return what ``partition_path`` wrote, or None for anything else."""
+    topic_text, _, number = path.partition("/")
+    if not number.isdecimal():
+        return None
+    try:
+        return TopicPartition(parse_topic_id(topic_text), int(number))
+    except RefusedError:
+        return None

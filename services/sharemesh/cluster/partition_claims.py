@@ -1,0 +1,132 @@
+"""Claims on topic-partitions: a share leader takes what is assigned to it, and nothing else."""
+
+import asyncio
+from collections.abc import Callable
+
+from sharemesh.cluster.claim_decision import ClaimSettings, ClaimWatch
+from sharemesh.cluster.membership import Member
+from sharemesh.cluster.partition_claim import PartitionClaim
+from sharemesh.cluster.tables import Changes
+from sharemesh.cluster.view import WatchedView
+from sharemesh.domain.ids import TopicPartition
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.cluster import PartitionHost
+from sharemesh.ports.coordination import Coordination
+
+
+class PartitionClaims:
+    """Keeps one task for each topic-partition that concerns this process.
+
+    ``start`` begins, ``drain`` lets holders acknowledge and gives all away, ``close`` ends.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        member: Member,
+        view: WatchedView,
+        clock: Clock,
+        *,
+        host: PartitionHost,
+        settings: ClaimSettings | None = None,
+    ) -> None:
+        self._coordination = coordination
+        self._member = member
+        self._view = view
+        self._clock = clock
+        self._host = host
+        self._settings = settings or ClaimSettings()
+        self._watch = ClaimWatch(view, member, clock, self._settings)
+        self._starts = asyncio.Semaphore(self._settings.parallel_starts)
+        self._claims: dict[TopicPartition, PartitionClaim] = {}
+        self._tasks: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._unsubscribe: Callable[[], None] | None = None
+        self._failure: BaseException | None = None
+        host.on_ended(self._ended)
+        member.on_lost(self._until_stopped)
+        member.on_registered(self._look_at_all)
+
+    @property
+    def led(self) -> dict[TopicPartition, int]:
+        """Topic-partitions that this process leads now, with their leader epochs."""
+        return {tp: claim.epoch for tp, claim in self._claims.items() if claim.serving}
+
+    @property
+    def errors(self) -> dict[TopicPartition, str]:
+        """Why topic-partitions could not be led last time."""
+        return {tp: claim.last_error for tp, claim in self._claims.items() if claim.last_error}
+
+    async def start(self) -> None:
+        """Begin to claim; the view must have started."""
+        self._unsubscribe = self._view.subscribe(self._changed)
+        self._look_at_all()
+
+    async def drain(self) -> None:
+        """Give everything up, letting holders acknowledge for up to ``drain_ms``.
+
+        The controller, if there is one, has new leaders ready (set the member to draining
+        first); without one, standbys follow by themselves.
+        """
+        self._watch.withdraw()
+        self._wake_all()
+        await self._until_stopped()
+
+    async def close(self) -> None:
+        """Give everything up and end."""
+        await self.drain()
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._failure is not None:
+            raise self._failure
+
+    def _changed(self, changes: Changes) -> None:
+        if changes.everything or changes.members or changes.topics or changes.deletions:
+            self._look_at_all()
+            return
+        for partition in changes.partitions:
+            self._look_at(partition)
+
+    def _look_at_all(self) -> None:
+        if self._unsubscribe is None:
+            return
+        for partition in self._view.tables.assignments:
+            self._look_at(partition)
+        self._wake_all()
+
+    def _look_at(self, partition: TopicPartition) -> None:
+        claim = self._claims.get(partition)
+        if claim is not None:
+            claim.wake.set()
+        elif self._watch.concerns(partition):
+            claim = PartitionClaim(
+                partition, self._coordination, self._watch, self._host, self._starts
+            )
+            self._claims[partition] = claim
+            task = asyncio.create_task(claim.run(), name=f"claim {partition.partition}")
+            self._tasks[partition] = task
+            task.add_done_callback(lambda done: self._finished(partition, done))
+
+    def _finished(self, partition: TopicPartition, task: "asyncio.Task[None]") -> None:
+        self._tasks.pop(partition, None)
+        self._claims.pop(partition, None)
+        if not task.cancelled() and task.exception() is not None:
+            self._failure = task.exception()
+        elif self._watch.concerns(partition) and not task.cancelled():
+            self._look_at(partition)  # it changed while the task was ending
+
+    def _wake_all(self) -> None:
+        for claim in self._claims.values():
+            claim.wake.set()
+
+    def _ended(self, partition: TopicPartition) -> None:
+        claim = self._claims.get(partition)
+        if claim is not None:
+            claim.end()
+
+    async def _until_stopped(self) -> None:
+        for claim in tuple(self._claims.values()):
+            await claim.stopped.wait()

@@ -1,0 +1,199 @@
+"""The cluster's keys, read into tables; one step a key, no waiting."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from sharemesh.cluster import records
+from sharemesh.cluster.keys import Keys, parse_partition_path
+from sharemesh.cluster.records import Assignment, Claim, ClusterRecord, Deletion, RecordFormatError
+from sharemesh.domain.errors import RefusedError
+from sharemesh.domain.ids import GroupId, NodeId, TopicId, TopicPartition
+from sharemesh.domain.share_state.key_text import parse_topic_id
+from sharemesh.ports.cluster import NodeInfo, TopicInfo
+from sharemesh.ports.coordination import KeyValue
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored(Generic[Value]):
+    """A value with what guards need of its key."""
+
+    value: Value
+    create_revision: int
+    mod_revision: int
+    lease_id: int
+
+
+@dataclass(slots=True)
+class Changes:
+    """What moved since subscribers were last told; ``everything`` after a new snapshot."""
+
+    everything: bool = False
+    members: bool = False
+    topics: bool = False
+    configs: bool = False
+    elections: set[str] = field(default_factory=set)
+    partitions: set[TopicPartition] = field(default_factory=set)
+    deletions: bool = False
+
+
+class ClusterTables:
+    """What is known of one cluster at one revision."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self.revision = 0
+        self.cluster: ClusterRecord | None = None
+        self.members: dict[NodeId, Stored[NodeInfo]] = {}
+        self.candidates: dict[str, dict[str, Stored[NodeId]]] = {}
+        self.epochs: dict[str, Stored[int]] = {}
+        self.topics: dict[str, Stored[TopicInfo]] = {}
+        self.topics_by_id: dict[TopicId, Stored[TopicInfo]] = {}
+        self.assignments: dict[TopicPartition, Stored[Assignment]] = {}
+        self.claims: dict[TopicPartition, Stored[Claim]] = {}
+        self.deletions: dict[TopicId, Stored[Deletion]] = {}
+        self.troubles: dict[TopicPartition, str] = {}
+        self.cluster_configs: dict[str, str] = {}
+        self.group_configs: dict[GroupId, dict[str, str]] = {}
+        self.share_version: int | None = None
+        self.unreadable: dict[str, str] = {}
+        self._rooms: dict[str, Callable[[str, KeyValue | None, Changes], None]] = {
+            "cluster": self._cluster,
+            "members": self._member,
+            "election": self._candidate,
+            "epoch": self._epoch,
+            "topics": self._topic,
+            "assign": self._assignment,
+            "lead": self._claim,
+            "trouble": self._trouble,
+            "deleted": self._deletion,
+            "configs": self._configs,
+            "features": self._feature,
+        }
+
+    def apply(self, key: str, current: KeyValue | None, changes: Changes) -> None:
+        """Take one key into account; what cannot be read is noted, and the old value stays."""
+        room, _, rest = key[len(self._keys.prefix) :].partition("/")
+        handler = self._rooms.get(room)
+        if handler is None:
+            return  # a room of a newer build
+        self.unreadable.pop(key, None)
+        try:
+            handler(rest, current, changes)
+        except RecordFormatError as error:
+            self.unreadable[key] = f"{key}: {error}"
+
+    def leader_of(self, election: str) -> Stored[NodeId] | None:
+        """Return the oldest candidate of an election."""
+        candidates = self.candidates.get(election)
+        if not candidates:
+            return None
+        return min(candidates.values(), key=lambda candidate: candidate.create_revision)
+
+    def partition_exists(self, partition: TopicPartition) -> bool:
+        """Return whether the topic exists and has this partition."""
+        topic = self.topics_by_id.get(partition.topic_id)
+        return topic is not None and partition.partition < topic.value.partitions
+
+    def _cluster(self, _: str, current: KeyValue | None, changes: Changes) -> None:
+        self.cluster = records.decode_cluster(current.value) if current else None
+        changes.everything = True
+
+    def _member(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+        node_id = NodeId(rest)
+        changes.members = True
+        if current is None:
+            self.members.pop(node_id, None)
+            return
+        self.members[node_id] = _stored(records.decode_member(node_id, current.value), current)
+
+    def _candidate(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+        election, _, candidate = rest.partition("/")
+        changes.elections.add(election)
+        candidates = self.candidates.setdefault(election, {})
+        if current is None:
+            candidates.pop(candidate, None)
+            return
+        candidates[candidate] = _stored(records.decode_candidate(current.value), current)
+
+    def _epoch(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+        changes.elections.add(rest)
+        if current is None:
+            self.epochs.pop(rest, None)
+            return
+        self.epochs[rest] = _stored(records.decode_number(current.value), current)
+
+    def _topic(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+        changes.topics = True
+        if current is not None:
+            topic = _stored(records.decode_topic(rest, current.value), current)
+        old = self.topics.pop(rest, None)
+        if old is not None:
+            self.topics_by_id.pop(old.value.topic_id, None)
+        if current is not None:
+            self.topics[rest] = topic
+            self.topics_by_id[topic.value.topic_id] = topic
+
+    def _assignment(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+        partition = _partition(rest)
+        changes.partitions.add(partition)
+        if current is None:
+            self.assignments.pop(partition, None)
+            return
+        self.assignments[partition] = _stored(records.decode_assignment(current.value), current)
+
+    def _claim(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+        partition = _partition(rest)
+        changes.partitions.add(partition)
+        if current is None:
+            self.claims.pop(partition, None)
+            return
+        self.claims[partition] = _stored(records.decode_claim(current.value), current)
+
+    def _trouble(self, rest: str, current: KeyValue | None, _: Changes) -> None:
+        partition = _partition(rest)
+        if current is None:
+            self.troubles.pop(partition, None)
+            return
+        self.troubles[partition] = records.text(records.decode(current.value), "why")
+
+    def _deletion(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+        try:
+            topic_id = parse_topic_id(rest)
+        except RefusedError as error:
+            raise RecordFormatError(str(error)) from None
+        changes.deletions = True
+        if current is None:
+            self.deletions.pop(topic_id, None)
+            return
+        deletion = records.decode_deletion(topic_id, current.value)
+        self.deletions[topic_id] = _stored(deletion, current)
+
+    def _configs(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+        kind, _, name = rest.partition("/")
+        changes.configs = True
+        entries = records.decode_configs(current.value) if current else None
+        if kind == "cluster":
+            self.cluster_configs = entries or {}
+        elif kind == "group" and entries is None:
+            self.group_configs.pop(GroupId(name), None)
+        elif kind == "group" and entries is not None:
+            self.group_configs[GroupId(name)] = entries
+
+    def _feature(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+        if rest == "share_version":
+            self.share_version = records.decode_number(current.value) if current else None
+            changes.configs = True
+
+
+def _stored(value: Value, key_value: KeyValue) -> Stored[Value]:
+    return Stored(value, key_value.create_revision, key_value.mod_revision, key_value.lease_id)
+
+
+def _partition(path: str) -> TopicPartition:
+    partition = parse_partition_path(path)
+    if partition is None:
+        raise RecordFormatError(f"{path!r} is not <topic id>/<partition>")
+    return partition

@@ -1,0 +1,178 @@
+"""What assignments should be now: the pure plan, fed from the view, in slices of the loop."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sharemesh.cluster.keys import partition_path
+from sharemesh.cluster.records import Assignment
+from sharemesh.cluster.tables import Stored
+from sharemesh.cluster.view import WatchedView
+from sharemesh.domain import placement
+from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
+from sharemesh.domain.placement import Placement, PlacementNode
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.cluster import NodeInfo, Role
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementLimits:
+    """Bounds on moves that only serve the balance."""
+
+    moves_per_round: int = 10
+    round_ms: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One assignment to write; ``basis`` is what the plan was made from."""
+
+    partition: TopicPartition
+    placed: Placement
+    basis: Stored[Assignment] | None
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentPlan:
+    """Assignments to write, deletion notes to drop, and when to plan again (None: on change)."""
+
+    changes: tuple[Change, ...]
+    finished_deletions: tuple[TopicId, ...]
+    voluntary_moves: int
+    again_ms: int | None
+
+
+class DesiredPlacement:
+    """Plans from the view; remembers when members last changed."""
+
+    def __init__(self, view: WatchedView, clock: Clock, limits: PlacementLimits) -> None:
+        self._view = view
+        self._clock = clock
+        self._limits = limits
+        self._members: frozenset[tuple[NodeId, int, bool]] = frozenset()
+        self._members_since_ms = clock.now_ms()
+        self._next_round_ms = 0
+
+    def touches(self, partition: TopicPartition) -> bool:
+        """Return whether a change of this partition needs a plan: its assignment is no longer."""
+        assignment = self._view.tables.assignments.get(partition)
+        if assignment is None:
+            return True
+        others = len(self._view.nodes_with(Role.SHARE_LEADER)) - 1
+        return self._view.node(assignment.value.leader) is None or len(
+            assignment.value.standbys
+        ) < min(placement.STANDBYS, others)
+
+    async def plan(self, arrival_deadline_ms: int, settle_ms: int) -> AssignmentPlan:
+        """Return what to change now."""
+        now_ms = self._clock.now_ms()
+        members = self._view.nodes_with(Role.SHARE_LEADER)
+        self._note_members(members, now_ms)
+        partitions = self._partitions()
+        basis = {
+            partition: stored
+            for partition in partitions
+            if (stored := self._view.tables.assignments.get(partition)) is not None
+        }
+        current = {
+            partition: Placement(stored.value.leader, stored.value.standbys)
+            for partition, stored in basis.items()
+        }
+        nodes = [PlacementNode(n.node_id, n.rack, draining=n.draining) for n in members]
+        awaited = self._awaited(current, members, arrival_deadline_ms - now_ms)
+        nodes.extend(PlacementNode(node_id) for node_id in awaited)
+        max_moves = self._moves_allowed(members, now_ms, settle_ms) if not awaited else 0
+        result = await self._carry_out(partitions, nodes, current, max_moves)
+        if result.voluntary_moves:
+            self._next_round_ms = now_ms + self._limits.round_ms
+        changes = tuple(
+            Change(partition, placed, basis.get(partition))
+            for partition, placed in sorted(result.placements.items(), key=lambda item: item[0])
+            if current.get(partition) != placed and placed.leader not in awaited
+        )
+        again_ms = self._again_ms(members, now_ms, settle_ms)
+        if awaited:
+            again_ms = max(1, arrival_deadline_ms - now_ms)
+        return AssignmentPlan(changes, self._finished(), result.voluntary_moves, again_ms)
+
+    async def _carry_out(
+        self,
+        partitions: list[TopicPartition],
+        nodes: list[PlacementNode],
+        current: dict[TopicPartition, Placement],
+        max_moves: int,
+    ) -> placement.Plan[TopicPartition]:
+        steps = placement.plan_in_steps(
+            partitions, nodes, current, text=partition_path, max_moves=max_moves
+        )
+        while True:
+            try:
+                next(steps)
+            except StopIteration as finished:
+                result: placement.Plan[TopicPartition] = finished.value
+                return result
+            await self._clock.sleep_ms(0)
+
+    def _partitions(self) -> list[TopicPartition]:
+        """Return all that need a leader: those of topics, and those whose files are to be freed."""
+        tables = self._view.tables
+        partitions = [
+            TopicPartition(stored.value.topic_id, number)
+            for stored in tables.topics.values()
+            for number in range(stored.value.partitions)
+        ]
+        if tables.deletions:
+            partitions.extend(p for p in tables.assignments if p.topic_id in tables.deletions)
+        return partitions
+
+    def _finished(self) -> tuple[TopicId, ...]:
+        tables = self._view.tables
+        if not tables.deletions:
+            return ()
+        busy = {partition.topic_id for partition in tables.assignments}
+        return tuple(topic_id for topic_id in tables.deletions if topic_id not in busy)
+
+    def _note_members(self, members: tuple[NodeInfo, ...], now_ms: int) -> None:
+        tables = self._view.tables.members
+        found = frozenset(
+            (node.node_id, _lease(tables.get(node.node_id)), node.draining) for node in members
+        )
+        if found != self._members:
+            self._members = found
+            self._members_since_ms = now_ms
+
+    def _moves_allowed(self, members: tuple[NodeInfo, ...], now_ms: int, settle_ms: int) -> int:
+        """Return how many voluntary moves there may be: none in a rollout, few at a time."""
+        rollout = len({node.version for node in members}) > 1
+        draining = any(node.draining for node in members)
+        settled = now_ms - self._members_since_ms >= settle_ms
+        if rollout or draining or not settled or now_ms < self._next_round_ms:
+            return 0
+        return self._limits.moves_per_round
+
+    def _again_ms(self, members: tuple[NodeInfo, ...], now_ms: int, settle_ms: int) -> int | None:
+        """Return when balancing may go on, or None if only a change matters."""
+        if not members or any(node.draining for node in members):
+            return None
+        settled_ms = self._members_since_ms + settle_ms
+        due_ms = max(settled_ms, self._next_round_ms)
+        return due_ms - now_ms if due_ms > now_ms else None
+
+    def _awaited(
+        self,
+        current: Mapping[TopicPartition, Placement],
+        members: tuple[NodeInfo, ...],
+        left_ms: int,
+    ) -> set[NodeId]:
+        """Return leaders of the last life that may still be about to register.
+
+        After a restart of the whole cluster the first member would else be given everything.
+        Standbys do not wait: without a claim they take over by themselves.
+        """
+        if left_ms <= 0:
+            return set()
+        live = {node.node_id for node in members}
+        return {placed.leader for placed in current.values()} - live
+
+
+def _lease(stored: Stored[NodeInfo] | None) -> int:
+    return stored.lease_id if stored else 0

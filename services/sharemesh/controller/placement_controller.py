@@ -1,0 +1,145 @@
+"""The elected controller: turns topics and live share leaders into assignments."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from sharemesh.cluster import records
+from sharemesh.cluster.keys import CONTROLLER
+from sharemesh.cluster.membership import Member
+from sharemesh.cluster.tables import Changes
+from sharemesh.cluster.view import WatchedView
+from sharemesh.controller.assignment_writer import AssignmentWriter
+from sharemesh.controller.desired import DesiredPlacement, PlacementLimits
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.coordination import (
+    Coordination,
+    CoordinationError,
+    Leadership,
+    Session,
+    SessionLostError,
+)
+
+RETRY_MS = 250
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """How patient the controller is; milliseconds."""
+
+    arrival_ms: int = 3_000  # after its election it waits this long for leaders it knows of
+    settle_ms: int = 30_000  # no voluntary moves until members did not change for this long
+    gather_ms: int = 2  # changes that come together are planned together
+    limits: PlacementLimits = field(default_factory=PlacementLimits)
+
+
+class PlacementController:
+    """Campaigns; while elected, keeps ``assign/…`` as the plan wants it.
+
+    The data plane goes on without it: it only writes assignments, guarded by its token.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        member: Member,
+        view: WatchedView,
+        clock: Clock,
+        *,
+        settings: ControllerSettings | None = None,
+    ) -> None:
+        self._coordination = coordination
+        self._member = member
+        self._view = view
+        self._clock = clock
+        self._settings = settings or ControllerSettings()
+        self._desired = DesiredPlacement(view, clock, self._settings.limits)
+        self._writer = AssignmentWriter(coordination, view)
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.elected = False
+        self.moves = 0
+        self.last_error = ""
+
+    async def start(self) -> None:
+        """Begin to campaign; the view and the member must have started."""
+        self._task = asyncio.create_task(self._run(), name="placement controller")
+
+    async def close(self) -> None:
+        """Resign and end."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        self._member.on_registered(self._wake.set)
+        unsubscribe = self._view.subscribe(self._changed)
+        try:
+            while True:
+                session = self._member.session
+                if session is None:
+                    await self._wait(None)
+                    continue
+                try:
+                    await self._campaign_and_lead(session)
+                except Exception as error:  # whatever ended this term, another one begins
+                    self.last_error = f"{type(error).__name__}: {error}"
+                    await self._clock.sleep_ms(RETRY_MS)
+        finally:
+            unsubscribe()
+
+    async def _campaign_and_lead(self, session: Session) -> None:
+        leadership = await self._coordination.campaign(
+            self._view.keys.election(CONTROLLER),
+            records.encode_candidate(self._member.node.node_id),
+            session,
+        )
+        self.elected = True
+        try:
+            await self._lead(leadership, session)
+        finally:
+            self.elected = False
+            if session.valid:
+                await self._resign(leadership)
+
+    async def _resign(self, leadership: Leadership) -> None:
+        try:
+            await self._coordination.resign(leadership)
+        except (CoordinationError, SessionLostError) as error:
+            self.last_error = str(error)
+
+    async def _lead(self, leadership: Leadership, session: Session) -> None:
+        elected_ms = self._clock.now_ms()
+        lost = asyncio.create_task(session.lost())
+        try:
+            while session.valid:
+                self._wake.clear()
+                plan = await self._desired.plan(
+                    elected_ms + self._settings.arrival_ms, self._settings.settle_ms
+                )
+                complete = await self._writer.write(leadership, plan)
+                self.moves += plan.voluntary_moves
+                wait_ms = plan.again_ms if complete else RETRY_MS
+                await self._wait(wait_ms, lost)
+                await self._clock.sleep_ms(self._settings.gather_ms)
+        finally:
+            lost.cancel()
+
+    def _changed(self, changes: Changes) -> None:
+        whole = changes.everything or changes.members or changes.topics or changes.deletions
+        if whole or any(self._desired.touches(partition) for partition in changes.partitions):
+            self._wake.set()
+
+    async def _wait(
+        self, duration_ms: int | None, other: "asyncio.Task[Any] | None" = None
+    ) -> None:
+        tasks: set[asyncio.Task[Any]] = {asyncio.create_task(self._wake.wait())}
+        if duration_ms is not None:
+            tasks.add(asyncio.create_task(self._clock.sleep_ms(duration_ms)))
+        try:
+            waits = tasks if other is None else {*tasks, other}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()

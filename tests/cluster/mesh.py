@@ -1,0 +1,102 @@
+"""A small cluster's bookkeeping in one loop: members, elections, claims, controller."""
+
+import random
+from typing import Any
+
+from sharemesh.backends.local.coordination import LocalCoordination
+from sharemesh.backends.local.coordination_store import LocalStore
+from sharemesh.cluster.bootstrap import ensure_cluster
+from sharemesh.cluster.membership import Member
+from sharemesh.cluster.partition_claims import PartitionClaims
+from sharemesh.cluster.shard_elections import ShardElections
+from sharemesh.cluster.view import WatchedView
+from sharemesh.controller.placement_controller import PlacementController
+from sharemesh.domain.ids import NodeId
+from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
+from tests.cluster.hosts import FakePartitionHost, FakeShardHost, Fences
+from tests.clocks import ManualClock
+
+CLUSTER = "test"
+SHARDS = 8
+
+
+class Node:
+    """One process: its own connection, view and member."""
+
+    def __init__(self, mesh: "Mesh", name: str, roles: tuple[Role, ...], rack: str = "") -> None:
+        self.mesh = mesh
+        self.coordination = mesh.connect()
+        self.view = WatchedView(self.coordination, CLUSTER, mesh.clock)
+        self.info = NodeInfo(NodeId(name), "127.0.0.1", 1, roles, rack=rack)
+        self.member = Member(self.coordination, self.view, self.info, mesh.clock)
+        self.shards = FakeShardHost(name, mesh.fences)
+        self.partitions = FakePartitionHost(name, mesh.fences)
+        self.elections: ShardElections | None = None
+        self.claims: PartitionClaims | None = None
+        self.controller: PlacementController | None = None
+
+    async def start(self) -> "Node":
+        await self.view.start()
+        roles = self.info.roles
+        common: tuple[Any, ...] = (self.coordination, self.member, self.view, self.mesh.clock)
+        if Role.GROUP_COORDINATOR in roles:
+            self.elections = ShardElections(*common, kind=ShardKind.GROUP, host=self.shards)
+        if Role.SHARE_LEADER in roles:
+            self.claims = PartitionClaims(*common, host=self.partitions)
+        if Role.CONTROLLER in roles:
+            self.controller = PlacementController(*common)
+        await self.member.start()
+        for part in (self.elections, self.claims, self.controller):
+            if part is not None:
+                await part.start()
+        return self
+
+    async def kill(self) -> None:
+        """kill -9: nothing is said; the parent revokes the lease."""
+        session = self.member.session
+        lease_id = session.lease_id if session else 0
+        self.freeze()
+        await self.mesh.parent.revoke(lease_id)
+
+    def freeze(self) -> None:
+        """The machine is cut off for good: nobody hears of it again."""
+        self.coordination.cut_off = True
+        self.mesh.frozen.append(self)
+
+    async def stop(self) -> None:
+        for part in (self.elections, self.claims, self.controller):
+            if part is not None:
+                await part.close()
+        await self.member.close()
+        await self.view.close()
+
+
+class Mesh:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.store = LocalStore(self.clock)
+        self.fences = Fences()
+        self.parent = self.connect()
+        self.nodes: dict[str, Node] = {}
+        self.frozen: list[Node] = []
+        self.rng = random.Random(7)
+
+    def connect(self) -> LocalCoordination:
+        return LocalCoordination(self.store)
+
+    async def begin(self) -> None:
+        await ensure_cluster(self.parent, CLUSTER, group_shards=SHARDS, state_shards=SHARDS)
+
+    async def add(self, name: str, *roles: Role, rack: str = "") -> Node:
+        node = Node(self, name, roles, rack)
+        self.nodes[name] = node
+        await node.start()
+        return node
+
+    async def settle(self, duration_ms: int = 0) -> None:
+        await self.clock.advance(duration_ms)
+
+    async def close(self) -> None:
+        for node in self.nodes.values():
+            await node.stop()
+        await self.store.close()
