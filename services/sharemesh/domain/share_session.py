@@ -1,1 +1,239 @@
-"""Share sessions (spec section 12)."""
+"""Share sessions: who fetches which partitions at one leader, in which order (spec section 12)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import GroupId, MemberId, TopicPartition
+
+INITIAL_EPOCH = 0
+"""A fetch with it opens a new session (spec SES-2)."""
+
+FINAL_EPOCH = -1
+"""A request with it closes the session (spec SES-4, SES-9)."""
+
+MAX_EPOCH = 2_147_483_647
+"""After it comes 1 again (spec SES-6)."""
+
+Item = TypeVar("Item")
+
+
+def next_epoch(epoch: int) -> int:
+    """Return the share session epoch that follows (spec SES-6)."""
+    if epoch == FINAL_EPOCH:
+        return FINAL_EPOCH
+    return 1 if epoch == MAX_EPOCH else epoch + 1
+
+
+def rotated(items: Sequence[Item], epoch: int) -> list[Item]:
+    """Return the items rotated left by ``epoch mod n``, for fairness (spec ROT-1)."""
+    if len(items) <= 1 or epoch < 1:
+        return list(items)
+    shift = epoch % len(items)
+    return [*items[shift:], *items[:shift]]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SessionKey:
+    """Whose session (spec SES-1)."""
+
+    group_id: GroupId
+    member_id: MemberId
+
+
+@dataclass(slots=True)
+class ShareSession:
+    """The partitions of one member at one leader, in order, and the epoch that comes next.
+
+    ``partitions`` says for each whether the next response must hold an entry for it even if
+    nothing happened (spec SES-8: newly added, or it had an error last time).
+    """
+
+    key: SessionKey
+    expected_epoch: int = 1
+    partitions: dict[TopicPartition, bool] = field(default_factory=dict)
+
+    def add(self, partitions: Iterable[TopicPartition]) -> None:
+        """Add partitions that the member wants; known ones stay where they are."""
+        for partition in partitions:
+            self.partitions.setdefault(partition, True)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop fetching partitions; what is acquired there stays so (spec SES-11)."""
+        for partition in partitions:
+            self.partitions.pop(partition, None)
+
+    def answered(
+        self,
+        *,
+        with_records: Sequence[TopicPartition],
+        with_error: Iterable[TopicPartition],
+    ) -> None:
+        """Note what a response holds: records move a partition to the end (spec SES-8)."""
+        failed = set(with_error)
+        for partition in self.partitions:
+            self.partitions[partition] = partition in failed
+        for partition in with_records:
+            if partition in self.partitions:
+                self.partitions[partition] = self.partitions.pop(partition)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchContext:
+    """What a share fetch may do in its session (spec SES-2, SES-4, SES-5)."""
+
+    session: ShareSession
+    epoch: int
+    replaced: ShareSession | None = None  # discarded without release
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the session ends with this request and nothing is fetched."""
+        return self.epoch == FINAL_EPOCH
+
+    @property
+    def is_initial(self) -> bool:
+        """Whether every requested partition appears in the response (spec SES-8)."""
+        return self.epoch == INITIAL_EPOCH
+
+    def to_fetch(self) -> list[TopicPartition]:
+        """Return the whole session set, rotated for this request (spec SES-7, ROT-3)."""
+        if self.is_final:
+            return []
+        return rotated(list(self.session.partitions), self.epoch)
+
+    def must_appear(self) -> set[TopicPartition]:
+        """Return the partitions that appear in the response whatever happens (spec SES-8)."""
+        partitions = self.session.partitions
+        return {p for p, needs_update in partitions.items() if needs_update or self.is_initial}
+
+
+class ShareSessions:
+    """All share sessions of one leader, bounded (spec SES-3); no eviction of other sessions."""
+
+    def __init__(self, max_sessions: int) -> None:
+        self._max_sessions = max_sessions
+        self._sessions: dict[SessionKey, ShareSession] = {}
+        self._of_group: dict[GroupId, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def all(self) -> tuple[ShareSession, ...]:
+        """Return every session, oldest first."""
+        return tuple(self._sessions.values())
+
+    def get(self, key: SessionKey) -> ShareSession | None:
+        """Return the session of a member, if it has one."""
+        return self._sessions.get(key)
+
+    def group_size(self, group_id: GroupId) -> int:
+        """Return how many sessions of a group this leader holds (spec PER-11)."""
+        return self._of_group.get(group_id, 0)
+
+    def open(self, key: SessionKey) -> tuple[ShareSession, ShareSession | None]:
+        """Create a session; one of the same member is discarded without release (spec SES-2).
+
+        Returns:
+            The new session, and the one it replaced.
+
+        Raises:
+            RefusedError: SHARE_SESSION_LIMIT_REACHED (spec SES-3).
+        """
+        replaced = self._drop(key)
+        if len(self._sessions) >= self._max_sessions:
+            raise RefusedError(
+                ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+                f"this leader holds {len(self._sessions)} of at most {self._max_sessions} share "
+                "sessions; retry later, or raise group.share.max.share.sessions",
+            )
+        session = self._sessions[key] = ShareSession(key)
+        self._of_group[key.group_id] = self._of_group.get(key.group_id, 0) + 1
+        return session, replaced
+
+    def for_fetch(
+        self,
+        key: SessionKey,
+        epoch: int,
+        *,
+        listed: Sequence[TopicPartition],
+        forgotten: Sequence[TopicPartition],
+        has_acknowledgements: bool,
+    ) -> FetchContext:
+        """Find or open the session of a share fetch and advance its epoch (spec SES-2..7).
+
+        Raises:
+            RefusedError: INVALID_REQUEST, SHARE_SESSION_LIMIT_REACHED, SHARE_SESSION_NOT_FOUND
+                or INVALID_SHARE_SESSION_EPOCH; then nothing has changed.
+        """
+        if epoch == INITIAL_EPOCH:
+            if has_acknowledgements:
+                raise RefusedError(
+                    ErrorCode.INVALID_REQUEST,
+                    "a fetch with share session epoch 0 opens a session and cannot carry "
+                    "acknowledgements; send them with the epoch that follows",
+                )
+            session, replaced = self.open(key)
+            session.add(listed)
+            return FetchContext(session, epoch, replaced)
+        session = self._existing(key)
+        if epoch == FINAL_EPOCH:
+            return FetchContext(session, epoch)
+        self._advance(session, epoch)
+        session.add(listed)
+        session.forget(forgotten)
+        return FetchContext(session, epoch)
+
+    def for_acknowledge(self, key: SessionKey, epoch: int) -> ShareSession:
+        """Find the session of an acknowledgement and advance its epoch (spec SES-9).
+
+        Raises:
+            RefusedError: INVALID_SHARE_SESSION_EPOCH or SHARE_SESSION_NOT_FOUND.
+        """
+        if epoch == INITIAL_EPOCH:
+            raise RefusedError(
+                ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+                "an acknowledgement cannot open a share session (epoch 0); fetch first",
+            )
+        session = self._existing(key)
+        if epoch != FINAL_EPOCH:
+            self._advance(session, epoch)
+        return session
+
+    def remove(self, session: ShareSession) -> bool:
+        """Forget a session; False if it was replaced or closed before (spec SES-12)."""
+        if self._sessions.get(session.key) is not session:
+            return False
+        self._drop(session.key)
+        return True
+
+    def _existing(self, key: SessionKey) -> ShareSession:
+        session = self._sessions.get(key)
+        if session is None:
+            raise RefusedError(
+                ErrorCode.SHARE_SESSION_NOT_FOUND,
+                f"member {key.member_id!r} of group {key.group_id!r} has no share session at "
+                "this leader; open one by a fetch with epoch 0",
+            )
+        return session
+
+    @staticmethod
+    def _advance(session: ShareSession, epoch: int) -> None:
+        if epoch != session.expected_epoch:
+            raise RefusedError(
+                ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+                f"share session epoch {epoch} was sent where {session.expected_epoch} is "
+                "expected; open a new session by a fetch with epoch 0",
+            )
+        session.expected_epoch = next_epoch(epoch)
+
+    def _drop(self, key: SessionKey) -> ShareSession | None:
+        session = self._sessions.pop(key, None)
+        if session is not None:
+            left = self._of_group[key.group_id] - 1
+            if left:
+                self._of_group[key.group_id] = left
+            else:
+                del self._of_group[key.group_id]
+        return session

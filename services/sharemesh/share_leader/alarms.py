@@ -1,0 +1,96 @@
+"""One timer for all deadlines of a leader: locks, long polls, idle sessions."""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sharemesh.ports.clock import Clock
+
+
+@dataclass(order=True, slots=True)
+class Alarm:
+    """A callback at a monotonic time; ``cancel`` it when it is no longer needed."""
+
+    deadline_ms: int
+    _order: int
+    _callback: Callable[[], None] | None = field(compare=False)
+
+    def cancel(self) -> None:
+        """Never call back; repeating it is fine."""
+        self._callback = None
+
+    def fire(self) -> None:
+        """Call back unless cancelled or fired before."""
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it will still call back."""
+        return self._callback is not None
+
+
+class Alarms:
+    """A heap of deadlines behind one sleeping task, however many locks there are.
+
+    Callbacks run on the loop, never inside ``at``, and must not raise.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._heap: list[Alarm] = []
+        self._order = 0
+        self._cancelled_bound = 64
+        self._sleeper: asyncio.Task[None] | None = None
+        self._wakes_at_ms = 0
+        self._closed = False
+
+    def at(self, deadline_ms: int, callback: Callable[[], None]) -> Alarm:
+        """Call back at ``deadline_ms`` or soon after it."""
+        self._order += 1
+        alarm = Alarm(deadline_ms, self._order, callback)
+        heapq.heappush(self._heap, alarm)
+        if len(self._heap) > self._cancelled_bound:
+            self._compact()
+        if not self._closed and (self._sleeper is None or deadline_ms < self._wakes_at_ms):
+            self._sleep()
+        return alarm
+
+    async def close(self) -> None:
+        """Forget all alarms."""
+        self._closed = True
+        self._heap.clear()
+        sleeper, self._sleeper = self._sleeper, None
+        if sleeper is not None:
+            sleeper.cancel()
+            await asyncio.gather(sleeper, return_exceptions=True)
+
+    def _compact(self) -> None:
+        """Drop cancelled alarms once they may be half of the heap."""
+        self._heap = [alarm for alarm in self._heap if alarm.is_set]
+        heapq.heapify(self._heap)
+        self._cancelled_bound = max(64, 2 * len(self._heap))
+
+    def _sleep(self) -> None:
+        if self._sleeper is not None:
+            self._sleeper.cancel()
+        self._wakes_at_ms = self._heap[0].deadline_ms
+        self._sleeper = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        while self._heap:
+            self._wakes_at_ms = self._heap[0].deadline_ms
+            wait_ms = self._wakes_at_ms - self._clock.now_ms()
+            if wait_ms > 0:
+                await self._clock.sleep_ms(wait_ms)
+            self._fire_due()
+        self._sleeper = None
+
+    def _fire_due(self) -> None:
+        now_ms = self._clock.now_ms()
+        # While callbacks run, `at` must not replace this very task: it is awake anyhow.
+        self._wakes_at_ms = -1
+        while self._heap and self._heap[0].deadline_ms <= now_ms:
+            heapq.heappop(self._heap).fire()

@@ -1,0 +1,337 @@
+"""One open Consume stream: reads requests, acquires within its credit, sends (issue: Consume)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import TopicPartition
+from sharemesh.domain.share_session import ShareSession, rotated
+from sharemesh.ports.network import Stream
+from sharemesh.share_leader.acknowledging import (
+    Acknowledgements,
+    Acknowledger,
+    Acknowledging,
+    check_size,
+)
+from sharemesh.share_leader.acquisition import Acquisition, FetchOrder
+from sharemesh.share_leader.environment import Environment
+from sharemesh.share_leader.fetch_response import FetchResponse, acknowledged_topics
+from sharemesh.share_leader.fetch_sources import FetchSources, Outcome
+from sharemesh.share_leader.fetch_wait import FetchWait
+from sharemesh.share_leader.outbox import Outbox
+from sharemesh.share_leader.owned_tasks import OwnedTasks
+from sharemesh.share_leader.redirects import Redirects
+from sharemesh.share_leader.request_checks import check_count, listed, named
+from sharemesh.share_leader.share_partition_shell import Phase
+from sharemesh.v1 import share_leader_pb2 as pb
+
+ConsumeStreamPort = Stream[pb.ConsumeResponse, pb.ConsumeRequest]
+_MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamServices:
+    """The parts of the leader that a stream works with."""
+
+    environment: Environment
+    sources: FetchSources
+    acquisition: Acquisition
+    acknowledgements: Acknowledgements
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTerms:
+    """What the first message of the stream fixed."""
+
+    principal: str
+    order: FetchOrder  # max_records and max_bytes: of one message
+    min_bytes: int
+    max_wait_ms: int
+    record_format: int
+
+
+class ConsumeStream:
+    """Three tasks: a reader, a feeder that acquires, and a sender; ``run`` owns them."""
+
+    def __init__(
+        self,
+        stream: ConsumeStreamPort,
+        session: ShareSession,
+        terms: StreamTerms,
+        services: StreamServices,
+    ) -> None:
+        settings = services.environment.settings
+        self._stream = stream
+        self._session = session
+        self._terms = terms
+        self._services = services
+        self._outbox = Outbox(settings.max_stream_messages)
+        self._acknowledges = OwnedTasks("a consume stream")
+        self._acknowledges_under_way = asyncio.Semaphore(settings.max_stream_acknowledges)
+        self._credit_records = 0
+        self._credit_bytes: int | None = None  # no limit until the client grants some
+        self._turn = 0
+        self._paused: set[TopicPartition] = set()
+        self._changed = asyncio.Event()
+        self._wait: FetchWait | None = None
+        self._error: Outcome | None = None
+        self._ended = asyncio.Event()
+        self._closing = False
+
+    async def run(
+        self, first: pb.ConsumeRequest, close_session: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Serve until the client closes, the session is replaced, or the connection is lost.
+
+        ``close_session`` releases what the member holds; it is called if the client asked for
+        the end (``close``), after its acknowledgements and before the stream ends.
+        """
+        sender = asyncio.create_task(self._send())
+        feeder = asyncio.create_task(self._feed())
+        reader = asyncio.create_task(self._read(first))
+        stopped = asyncio.create_task(self._stopped())
+        tasks = (sender, feeder, reader, stopped)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await _cancel(feeder, reader, stopped)
+            if not sender.done():
+                await self._finish(sender, close_session)
+        finally:
+            await _cancel(*tasks)
+            await self._acknowledges.close()
+        for task in tasks:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+    async def _finish(
+        self, sender: "asyncio.Task[None]", close_session: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Answer every acknowledgement, release, say the last word; a slow reader has a limit."""
+        await self._acknowledges.settle()
+        if self._closing:
+            await close_session()
+        if self._error is not None:
+            code, message = self._error
+            self._outbox.put(pb.ConsumeResponse(error_code=int(code), error_message=message))
+        self._outbox.close()
+        settings = self._services.environment.settings
+        await asyncio.wait({sender}, timeout=settings.stream_close_ms / 1_000)
+
+    # ---- what others tell the stream ------------------------------------------------------------
+
+    def notify_draining(self, partitions: frozenset[TopicPartition]) -> None:
+        """Send a drain notice for those partitions that this stream consumes."""
+        self._outbox.put_draining(partitions.intersection(self._session.partitions))
+
+    def replaced(self) -> None:
+        """The member opened another session: this stream ends, nothing is released (SES-2)."""
+        self._end(
+            ErrorCode.SHARE_SESSION_NOT_FOUND,
+            f"member {self._session.key.member_id!r} opened another share session; one stream "
+            "a member and leader",
+        )
+
+    def _end(self, error: ErrorCode, message: str) -> None:
+        self._error = (error, message)
+        self._ended.set()
+
+    async def _stopped(self) -> None:
+        await self._ended.wait()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        if self._wait is not None:
+            self._wait.stop()
+
+    # ---- reader ---------------------------------------------------------------------------------
+
+    async def _read(self, first: pb.ConsumeRequest) -> None:
+        try:
+            await self._handle(first)
+            if self._closing:
+                return
+            async for request in self._stream:
+                if request.HasField("start"):
+                    raise RefusedError(
+                        ErrorCode.INVALID_REQUEST, "a stream starts once; open another stream"
+                    )
+                await self._handle(request)
+                if self._closing:
+                    return
+        except RefusedError as refused:
+            self._end(refused.error, refused.message)
+
+    async def _handle(self, request: pb.ConsumeRequest) -> None:
+        if request.add or request.forget:
+            self._session.forget(named(request.forget))
+            added = named(request.add)
+            bound = self._services.environment.settings.max_partitions_per_request
+            check_count([*added, *self._session.partitions], bound)
+            self._session.add(added)
+            self._paused.difference_update(added)
+        if request.credit_records < 0 or request.credit_bytes < 0:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "credit is only added, never taken")
+        self._credit_records += request.credit_records
+        if request.credit_bytes:
+            self._credit_bytes = (self._credit_bytes or 0) + request.credit_bytes
+        for acknowledge in request.acknowledgements:
+            await self._acknowledge(acknowledge)
+        self._closing = request.close
+        self._wake()
+
+    async def _acknowledge(self, acknowledge: pb.ConsumeAcknowledge) -> None:
+        check_size(acknowledge.topics, self._services.environment)
+        listed(acknowledge.topics)
+        # While too many are unanswered the stream is not read: the client's sends wait.
+        await self._acknowledges_under_way.acquire()
+        who = Acknowledger(
+            self._terms.principal,
+            self._session.key.group_id,
+            self._session.key.member_id,
+            2,
+            acknowledge.is_renew_ack,
+        )
+        under_way = self._services.acknowledgements.begin(who, acknowledge.topics)
+        self._acknowledges.spawn(self._answer(acknowledge.acknowledge_id, under_way))
+
+    async def _answer(self, acknowledge_id: int, under_way: Acknowledging) -> None:
+        try:
+            outcomes = await self._services.acknowledgements.finish(under_way)
+        finally:
+            self._acknowledges_under_way.release()
+        redirects = Redirects(self._services.environment.view)
+        result = pb.ConsumeAcknowledged(
+            acknowledge_id=acknowledge_id, topics=acknowledged_topics(outcomes, redirects)
+        )
+        self._outbox.put_acknowledged(result, redirects.endpoints())
+
+    # ---- feeder ---------------------------------------------------------------------------------
+
+    async def _feed(self) -> None:
+        while True:
+            await self._outbox.room()
+            if not self._may_acquire():
+                self._changed.clear()
+                await self._changed.wait()
+                continue
+            await self._feed_once()
+
+    def _may_acquire(self) -> bool:
+        if self._closing or self._credit_records <= 0 or not self._session.partitions:
+            return False
+        return self._credit_bytes is None or self._credit_bytes > 0
+
+    async def _feed_once(self) -> None:
+        environment = self._services.environment
+        order = self._order_now()
+        self._turn += 1
+        partitions = [p for p in self._session.partitions if p not in self._paused]
+        shells, refused = self._services.sources.find(
+            self._terms.principal, self._session.key.group_id, rotated(partitions, self._turn)
+        )
+        for shell in shells:
+            if shell.phase is Phase.ENDED:
+                refused[shell.key.topic_partition] = (shell.error, shell.message)
+        if refused:
+            self._refuse(refused)
+            return
+        wait = self._wait = FetchWait(
+            shells,
+            min_bytes=min(self._terms.min_bytes, order.max_bytes),
+            max_bytes=order.max_bytes,
+            enough_records=order.max_records,
+        )
+        self._changed.clear()
+        kept = await wait.until(self._deadline_ms(), environment.alarms)
+        self._wait = None
+        taken = await self._services.acquisition.take(kept, wait, order)
+        response = FetchResponse(environment.view, self._terms.record_format)
+        for one in taken:
+            response.add_taken(one)
+            self._credit_records -= one.count
+            if self._credit_bytes is not None:
+                self._credit_bytes -= len(one.records)
+        failed = {one.partition: (one.error, one.message) for one in taken if one.error}
+        failed |= {
+            shell.key.topic_partition: (shell.error, shell.message)
+            for shell in shells
+            if shell.phase is Phase.ENDED
+        }
+        self._refuse(failed, response)
+        if kept and not taken:
+            await environment.clock.sleep_ms(environment.settings.empty_take_pause_ms)
+
+    def _order_now(self) -> FetchOrder:
+        order = self._terms.order
+        max_bytes = order.max_bytes
+        if self._credit_bytes is not None:
+            max_bytes = min(max_bytes, self._credit_bytes)
+        return FetchOrder(
+            order.member_id,
+            order.mode,
+            order.batch_size,
+            min(order.max_records, self._credit_records),
+            max_bytes,
+        )
+
+    def _deadline_ms(self) -> int | None:
+        if self._terms.min_bytes <= 1:
+            return None
+        return self._services.environment.clock.now_ms() + max(1, self._terms.max_wait_ms)
+
+    def _refuse(
+        self, refused: dict[TopicPartition, Outcome], response: FetchResponse | None = None
+    ) -> None:
+        """Send what there is with the errors; moved partitions leave, others pause."""
+        environment = self._services.environment
+        response = response or FetchResponse(environment.view, self._terms.record_format)
+        for partition, outcome in refused.items():
+            response.add_error(partition, outcome)
+            if outcome[0] in _MOVED:
+                self._session.forget([partition])
+            else:
+                self._pause(partition)
+        if response.topics:
+            config = environment.view.group_config(self._session.key.group_id)
+            self._outbox.put(
+                pb.ConsumeResponse(
+                    responses=response.topics,
+                    acquisition_lock_timeout_ms=config.record_lock_duration_ms,
+                    node_endpoints=response.endpoints(),
+                )
+            )
+
+    def _pause(self, partition: TopicPartition) -> None:
+        environment = self._services.environment
+        self._paused.add(partition)
+        environment.alarms.at(
+            environment.clock.now_ms() + environment.settings.stream_retry_ms,
+            self._resume(partition),
+        )
+
+    def _resume(self, partition: TopicPartition) -> Callable[[], None]:
+        def resume() -> None:
+            self._paused.discard(partition)
+            self._wake()
+
+        return resume
+
+    # ---- sender ---------------------------------------------------------------------------------
+
+    async def _send(self) -> None:
+        while (message := await self._outbox.take()) is not None:
+            await self._stream.send(message)
+
+
+async def _cancel(*tasks: "asyncio.Task[None]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,40 @@
+"""From the partitions of a session to share partitions that are served here (spec INI-1)."""
+
+from collections.abc import Sequence
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import GroupId, TopicPartition
+from sharemesh.ports.cluster import ClusterView
+from sharemesh.share_leader.access import Access
+from sharemesh.share_leader.partitions import LedPartitions
+from sharemesh.share_leader.redirects import not_led
+from sharemesh.share_leader.share_partition_shell import SharePartitionShell
+
+Outcome = tuple[ErrorCode, str]
+
+
+class FetchSources:
+    """Finds, or creates, the share partitions that a member may fetch from."""
+
+    def __init__(self, view: ClusterView, access: Access, partitions: LedPartitions) -> None:
+        self._view = view
+        self._access = access
+        self._partitions = partitions
+
+    def find(
+        self, principal: str, group_id: GroupId, partitions: Sequence[TopicPartition]
+    ) -> tuple[list[SharePartitionShell], dict[TopicPartition, Outcome]]:
+        """Return the share partitions led here, in order, and why others are refused (ERR-2)."""
+        shells: list[SharePartitionShell] = []
+        refused: dict[TopicPartition, Outcome] = {}
+        for partition in partitions:
+            try:
+                self._access.topic(principal, partition)
+                led = self._partitions.get(partition)
+                if led is None:
+                    raise RefusedError(*not_led(self._view, partition))
+            except RefusedError as error:
+                refused[partition] = (error.error, error.message)
+            else:
+                shells.append(led.share(group_id))
+        return shells, refused

@@ -1,0 +1,112 @@
+"""The long poll: wait until share partitions can be fetched from (spec section 14)."""
+
+import asyncio
+from collections.abc import Sequence
+
+from sharemesh.share_leader.alarms import Alarms
+from sharemesh.share_leader.share_partition_shell import Phase, SharePartitionShell
+
+
+class FetchWait:
+    """Takes the fetch locks of all share partitions that have records, once there are enough.
+
+    ``min_bytes`` counts log bytes from the next fetch offsets on (spec DF-4); each partition
+    counts for at most its share of ``max_bytes``. A share partition that ended completes the
+    wait, so that its error is answered at once. With ``enough_records`` no further locks are
+    taken once the locked ones probably hold so many.
+    """
+
+    def __init__(
+        self,
+        shells: Sequence[SharePartitionShell],
+        *,
+        min_bytes: int,
+        max_bytes: int,
+        enough_records: int | None = None,
+    ) -> None:
+        self._shells = shells
+        self._min_bytes = min_bytes
+        self._max_bytes = max_bytes
+        self._enough_records = enough_records if min_bytes <= 1 else None
+        self._ready: asyncio.Future[list[SharePartitionShell]] | None = None
+
+    def try_now(self, *, at_deadline: bool = False) -> list[SharePartitionShell] | None:
+        """Return the share partitions locked for this fetch, or None if it has to wait.
+
+        ``at_deadline`` takes what there is, regardless of ``min_bytes`` (spec DF-6).
+        """
+        ended = False
+        kept: list[SharePartitionShell] = []
+        records = 0
+        for shell in self._shells:
+            if shell.phase is Phase.ENDED:
+                ended = True
+            elif shell.try_lock(self):
+                available = shell.available_offsets()
+                if not available:
+                    shell.unlock(self, wake=False)
+                    continue
+                kept.append(shell)
+                records += available
+                if self._enough_records is not None and records >= self._enough_records:
+                    break
+        if ended or at_deadline or (kept and self._enough(kept)):
+            return kept
+        for shell in kept:
+            shell.unlock(self, wake=False)
+        return None
+
+    async def until(self, deadline_ms: int | None, alarms: Alarms) -> list[SharePartitionShell]:
+        """Return the share partitions locked for this fetch; empty at the deadline or if stopped.
+
+        The caller unlocks them. ``None`` waits without end.
+        """
+        kept = self.try_now()
+        if kept is not None:
+            return kept
+        self._ready = asyncio.get_running_loop().create_future()
+        alarm = None if deadline_ms is None else alarms.at(deadline_ms, self._expire)
+        for shell in self._shells:
+            shell.watch(self)
+        try:
+            return await self._ready
+        except asyncio.CancelledError:
+            self._give_back()
+            raise
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+            for shell in self._shells:
+                shell.unwatch(self)
+
+    def poke(self) -> None:
+        """Try again: something has changed (spec DF-5)."""
+        if self._ready is not None and not self._ready.done():
+            kept = self.try_now()
+            if kept is not None:
+                self._ready.set_result(kept)
+
+    def stop(self) -> None:
+        """End the wait with nothing; repeating it is fine."""
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result([])
+
+    def _expire(self) -> None:
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(self.try_now(at_deadline=True) or [])
+
+    def _give_back(self) -> None:
+        """The fetch was cancelled; it may have got its locks in the same turn."""
+        if self._ready is not None and self._ready.done() and not self._ready.cancelled():
+            for shell in self._ready.result():
+                shell.unlock(self)
+
+    def _enough(self, kept: Sequence[SharePartitionShell]) -> bool:
+        if self._min_bytes <= 1:
+            return True
+        share = max(1, self._max_bytes // len(kept))
+        total = 0
+        for shell in kept:
+            available = shell.log.bytes_between(shell.next_fetch_offset, shell.end_offset)
+            total += min(share, available)
+        return total >= self._min_bytes

@@ -1,0 +1,104 @@
+"""Taking partitions over, draining them and giving them up (fills ``PartitionHost``)."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import TopicPartition
+from sharemesh.ports.record_log import RecordLogs
+from sharemesh.ports.shard_log import FencedError, LogFailedError
+from sharemesh.share_leader.environment import Environment
+from sharemesh.share_leader.partitions import LedPartition, LedPartitions
+from sharemesh.share_leader.streams import Streams
+
+_LOG = logging.getLogger(__name__)
+
+
+class Leadership:
+    """One change at a time for each partition; different partitions do not wait for another."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        partitions: LedPartitions,
+        record_logs: RecordLogs,
+        streams: Streams,
+    ) -> None:
+        self._environment = environment
+        self._partitions = partitions
+        self._record_logs = record_logs
+        self._streams = streams
+        self._changes: dict[TopicPartition, asyncio.Lock] = {}
+
+    async def start(self, partition: TopicPartition, leader_epoch: int) -> None:
+        """Take over the log and serve; a lower epoch of this process ends first.
+
+        Raises:
+            FencedError: A fence at or above ``leader_epoch`` exists.
+            CorruptLogError: Committed bytes cannot be read.
+        """
+        async with self._change(partition):
+            before = self._partitions.get(partition)
+            if before is not None:
+                if before.leader_epoch >= leader_epoch:
+                    return
+                await self._stop(before, 0)
+            log = await self._record_logs.open(partition, leader_epoch)
+            self._partitions.add(LedPartition(partition, log, self._environment))
+
+    async def stop(self, partition: TopicPartition, drain_ms: int) -> None:
+        """Drain, then stop leading; returns when nothing can be confirmed any more."""
+        async with self._change(partition):
+            led = self._partitions.get(partition)
+            if led is not None:
+                await self._stop(led, drain_ms)
+
+    async def delete(self, partition: TopicPartition) -> None:
+        """Stop and free the directories of a deleted topic's partition."""
+        async with self._change(partition):
+            led = self._partitions.get(partition)
+            if led is not None:
+                await self._stop(led, 0, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            await self._record_logs.delete(partition)
+
+    def on_ended(self, callback: Callable[[TopicPartition], None]) -> None:
+        """Register what is called when an epoch ended by itself."""
+        self._partitions.on_ended(callback)
+
+    def _change(self, partition: TopicPartition) -> asyncio.Lock:
+        lock = self._changes.get(partition)
+        if lock is None:
+            lock = self._changes[partition] = asyncio.Lock()
+        return lock
+
+    async def _stop(
+        self,
+        led: LedPartition,
+        drain_ms: int,
+        *,
+        error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ) -> None:
+        """The order is that of the placement rules: see each step."""
+        led.stop_acquiring()  # 1. nothing new is granted
+        if drain_ms > 0:
+            self._streams.notify_draining(frozenset({led.partition}))  # 2. clients hear of it
+            await self._until_acknowledged(led, drain_ms)  # 3. holders may acknowledge
+        led.closed = True  # 4. later acknowledgements are answered not-leader
+        try:
+            async with asyncio.timeout(self._environment.settings.drain_write_ms / 1_000):
+                await led.settle_writes()  # 5. what was accepted becomes durable
+        except TimeoutError:
+            _LOG.warning("state writes of %s did not end within the drain", led.partition)
+        led.end(error, "this node no longer leads the partition; refresh metadata")  # 6.
+        self._partitions.remove(led.partition)
+        try:
+            await led.log.close()
+        except (FencedError, LogFailedError, OSError) as failure:
+            _LOG.warning("closing the log of %s failed: %s", led.partition, failure)
+
+    async def _until_acknowledged(self, led: LedPartition, drain_ms: int) -> None:
+        settings, clock = self._environment.settings, self._environment.clock
+        deadline_ms = clock.now_ms() + drain_ms
+        while led.holds_locks and clock.now_ms() < deadline_ms:
+            await clock.sleep_ms(settings.drain_poll_ms)

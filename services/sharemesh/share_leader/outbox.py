@@ -1,0 +1,74 @@
+"""What a Consume stream has to say next; small, so that a slow reader costs no memory."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+
+from sharemesh.domain.ids import TopicPartition
+from sharemesh.share_leader.streams import topics_message
+from sharemesh.v1 import share_leader_pb2 as pb
+from sharemesh.v1.common_pb2 import Node
+
+
+class Outbox:
+    """Messages with records, bounded; results of acknowledgements and notices ride on them."""
+
+    def __init__(self, max_messages: int) -> None:
+        self._max_messages = max_messages
+        self._messages: deque[pb.ConsumeResponse] = deque()
+        self._acknowledged: list[pb.ConsumeAcknowledged] = []
+        self._nodes: dict[str, Node] = {}
+        self._draining: set[TopicPartition] = set()
+        self._changed = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._closed = False
+
+    def put(self, message: pb.ConsumeResponse) -> None:
+        """Add a message with records or errors."""
+        self._messages.append(message)
+        if len(self._messages) >= self._max_messages:
+            self._room.clear()
+        self._changed.set()
+
+    def put_acknowledged(self, result: pb.ConsumeAcknowledged, nodes: Iterable[Node]) -> None:
+        """Add the result of one acknowledgement."""
+        self._acknowledged.append(result)
+        for node in nodes:
+            self._nodes[node.node_id] = node
+        self._changed.set()
+
+    def put_draining(self, partitions: Iterable[TopicPartition]) -> None:
+        """Add a drain notice."""
+        self._draining.update(partitions)
+        if self._draining:
+            self._changed.set()
+
+    async def room(self) -> None:
+        """Return once fewer messages than the bound wait to be sent."""
+        await self._room.wait()
+
+    def close(self) -> None:
+        """Nothing more will be put: ``take`` returns None once all was taken."""
+        self._closed = True
+        self._changed.set()
+
+    async def take(self) -> pb.ConsumeResponse | None:
+        """Return the next message, with everything small that waits; None when closed."""
+        while not (self._messages or self._acknowledged or self._draining):
+            if self._closed:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+        message = self._messages.popleft() if self._messages else pb.ConsumeResponse()
+        self._room.set()
+        if self._acknowledged:
+            message.acknowledged.extend(self._acknowledged)
+            self._acknowledged.clear()
+        if self._draining:
+            message.draining.extend(topics_message(self._draining))
+            self._draining.clear()
+        if self._nodes:
+            message.node_endpoints.extend(self._nodes.values())
+            self._nodes.clear()
+        return message

@@ -1,0 +1,42 @@
+"""Tasks with an owner: nothing runs on after its owner closed, no error goes unseen."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+
+_LOG = logging.getLogger(__name__)
+
+
+class OwnedTasks:
+    """A bounded set of background tasks; ``close`` cancels and awaits what is left."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Run ``work``; an error that it raises is logged with its trace."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def settle(self) -> None:
+        """Return once every task that runs now has ended."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    async def close(self) -> None:
+        """Cancel all tasks and wait for their end."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _LOG.error("a task of %s failed", self._name, exc_info=task.exception())

@@ -1,0 +1,247 @@
+"""Produce, InitProducerId and WriteTxnMarkers: what appends to the log (issue item 2)."""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+
+from sharemesh.codec.decoded_records import encode_records
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import TopicId, TopicPartition
+from sharemesh.ports.authorizer import Operation
+from sharemesh.ports.network import CallContext
+from sharemesh.ports.producer_ids import ProducerIds
+from sharemesh.ports.record_log import AppendResult
+from sharemesh.ports.shard_log import FencedError, LogFailedError
+from sharemesh.share_leader.access import Access
+from sharemesh.share_leader.environment import Environment
+from sharemesh.share_leader.partitions import LedPartition, LedPartitions
+from sharemesh.share_leader.redirects import Redirects, not_led
+from sharemesh.v1 import record_log_pb2 as pb
+
+_MAX_PRODUCER_EPOCH = 32_766
+
+
+class Produce:
+    """Answers Produce once every batch is committed, or says why it is not."""
+
+    def __init__(self, environment: Environment, partitions: LedPartitions, access: Access) -> None:
+        self._environment = environment
+        self._partitions = partitions
+        self._access = access
+
+    async def __call__(
+        self, request: pb.ProduceRequest, context: CallContext
+    ) -> pb.ProduceResponse:
+        """Append to each partition; one that is refused does not hinder the others."""
+        try:
+            self._check_size(request.partitions)
+        except RefusedError as refused:
+            return pb.ProduceResponse(
+                partitions=[_result(p, refused.error, refused.message) for p in request.partitions]
+            )
+        wait_ms = request.timeout_ms if request.timeout_ms > 0 else 0
+        settings = self._environment.settings
+        bound_ms = min(wait_ms or settings.max_produce_wait_ms, settings.max_produce_wait_ms)
+        redirects = Redirects(self._environment.view)
+        # The appends begin in the order of the request: the log keeps it within a partition.
+        appends = [self._append(p, context, bound_ms, redirects) for p in request.partitions]
+        results = [await appends[0]] if len(appends) == 1 else await asyncio.gather(*appends)
+        return pb.ProduceResponse(partitions=results, node_endpoints=redirects.endpoints())
+
+    def _check_size(self, partitions: Sequence[pb.ProducePartition]) -> None:
+        settings = self._environment.settings
+        if len(partitions) > settings.max_partitions_per_request:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"{len(partitions)} partitions in one request; send at most "
+                f"{settings.max_partitions_per_request}",
+            )
+        size = sum(len(p.records) for p in partitions)
+        if size > settings.max_produce_bytes:
+            raise RefusedError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"{size} bytes of records in one request; send at most "
+                f"{settings.max_produce_bytes}",
+            )
+        count = sum(len(p.decoded_records) for p in partitions)
+        if count > settings.max_produce_records:
+            raise RefusedError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{count} decoded records in one request; send at most "
+                f"{settings.max_produce_records}",
+            )
+
+    async def _append(
+        self,
+        listed: pb.ProducePartition,
+        context: CallContext,
+        bound_ms: int,
+        redirects: Redirects,
+    ) -> pb.ProducePartitionResult:
+        partition = TopicPartition(TopicId(listed.topic_id), listed.partition)
+        try:
+            partition = self._partition(listed)
+            self._access.topic(context.principal, partition, Operation.WRITE)
+            led = self._led(partition)
+            batches = self._batches(listed)
+            landed = await within(led, self._partitions, led.log.append(batches), bound_ms)
+        except RefusedError as refused:
+            result = _result(listed, refused.error, refused.message)
+            result.topic_id = partition.topic_id
+            leader = redirects.leader_of(partition, refused.error)
+            if leader is not None:
+                result.current_leader.CopyFrom(leader)
+            return result
+        counters = self._environment.counters
+        counters.records_produced += landed.last_offset - landed.base_offset + 1
+        counters.bytes_produced += len(batches)
+        return pb.ProducePartitionResult(
+            topic_id=partition.topic_id,
+            partition=partition.partition,
+            base_offset=landed.base_offset,
+            last_offset=landed.last_offset,
+            log_start_offset=landed.log_start_offset,
+        )
+
+    def _partition(self, listed: pb.ProducePartition) -> TopicPartition:
+        if listed.topic_id or not listed.topic_name:
+            return TopicPartition(TopicId(listed.topic_id), listed.partition)
+        topic = self._environment.view.topic_named(listed.topic_name)
+        if topic is None:
+            raise RefusedError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"no topic is named {listed.topic_name!r}; create it first",
+            )
+        return TopicPartition(topic.topic_id, listed.partition)
+
+    def _led(self, partition: TopicPartition) -> LedPartition:
+        led = self._partitions.get(partition)
+        if led is None:
+            raise RefusedError(*not_led(self._environment.view, partition))
+        return led
+
+    def _batches(self, listed: pb.ProducePartition) -> bytes:
+        if not listed.decoded_records:
+            if not listed.records:
+                raise RefusedError(ErrorCode.INVALID_RECORD, "there is no record to produce")
+            return listed.records
+        if listed.records:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, "send records or decoded_records, not both"
+            )
+        batches = encode_records(
+            listed.decoded_records, default_timestamp_ms=self._environment.clock.wall_ms()
+        )
+        if len(batches) > self._environment.settings.max_produce_bytes:
+            raise RefusedError(
+                ErrorCode.MESSAGE_TOO_LARGE, f"the records take {len(batches)} bytes as a batch"
+            )
+        return batches
+
+
+class InitProducerId:
+    """Answers InitProducerId: a new id, or the next epoch of one that the producer has."""
+
+    def __init__(self, producer_ids: ProducerIds) -> None:
+        self._producer_ids = producer_ids
+
+    async def __call__(
+        self, request: pb.InitProducerIdRequest, _: CallContext
+    ) -> pb.InitProducerIdResponse:
+        """Answer one request; there is no transaction coordinator behind it."""
+        producer_id, epoch = request.producer_id, request.producer_epoch
+        if producer_id > 0 and 0 <= epoch < _MAX_PRODUCER_EPOCH:
+            return pb.InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch + 1)
+        try:
+            producer_id = await self._producer_ids.allocate()
+        except RefusedError as refused:
+            return pb.InitProducerIdResponse(
+                error_code=int(refused.error),
+                error_message=refused.message,
+                producer_id=-1,
+                producer_epoch=-1,
+            )
+        return pb.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+class WriteTxnMarkers:
+    """Answers WriteTxnMarkers: ends open transactions in the log (read_committed, ISO-1)."""
+
+    def __init__(self, environment: Environment, partitions: LedPartitions, access: Access) -> None:
+        self._environment = environment
+        self._partitions = partitions
+        self._access = access
+
+    async def __call__(
+        self, request: pb.WriteTxnMarkersRequest, context: CallContext
+    ) -> pb.WriteTxnMarkersResponse:
+        """Append one control batch for each marker, in order."""
+        bound = self._environment.settings.max_partitions_per_request
+        results = [
+            await self._write(marker, context, too_many=number >= bound)
+            for number, marker in enumerate(request.markers)
+        ]
+        return pb.WriteTxnMarkersResponse(results=results)
+
+    async def _write(
+        self, marker: pb.TxnMarker, context: CallContext, *, too_many: bool
+    ) -> pb.TxnMarkerResult:
+        partition = TopicPartition(TopicId(marker.topic_id), marker.partition)
+        result = pb.TxnMarkerResult(
+            topic_id=marker.topic_id, partition=marker.partition, producer_id=marker.producer_id
+        )
+        try:
+            self._access.cluster(context.principal)
+            if too_many:
+                raise RefusedError(ErrorCode.INVALID_REQUEST, "too many markers in one request")
+            led = self._partitions.get(partition)
+            if led is None:
+                raise RefusedError(*not_led(self._environment.view, partition))
+            append = led.log.append_txn_marker(
+                marker.producer_id, marker.producer_epoch, commit=marker.commit
+            )
+            await within(
+                led, self._partitions, append, self._environment.settings.max_produce_wait_ms
+            )
+        except RefusedError as refused:
+            result.error_code, result.error_message = int(refused.error), refused.message
+        return result
+
+
+async def within(
+    led: LedPartition, partitions: LedPartitions, append: Awaitable[AppendResult], bound_ms: int
+) -> AppendResult:
+    """Await an append and turn the end of the epoch, and of patience, into refusals.
+
+    Raises:
+        RefusedError: The log's own, NOT_LEADER_OR_FOLLOWER, or REQUEST_TIMED_OUT (then the
+            records may still be committed).
+    """
+    try:
+        async with asyncio.timeout(bound_ms / 1_000):
+            return await append
+    except TimeoutError:
+        raise RefusedError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"not committed within {bound_ms} ms; it may still be: an idempotent producer can "
+            "safely send it again",
+        ) from None
+    except (FencedError, LogFailedError) as ended:
+        partitions.epoch_ended(led, ended)
+        raise RefusedError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"leader epoch {led.leader_epoch} has ended; refresh metadata and send it again",
+        ) from ended
+
+
+def _result(
+    listed: pb.ProducePartition, error: ErrorCode, message: str
+) -> pb.ProducePartitionResult:
+    return pb.ProducePartitionResult(
+        topic_id=listed.topic_id,
+        partition=listed.partition,
+        error_code=int(error),
+        error_message=message,
+        base_offset=-1,
+        last_offset=-1,
+        log_start_offset=-1,
+    )

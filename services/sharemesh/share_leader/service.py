@@ -1,0 +1,153 @@
+"""The share leader: every method of ``ShareLeader`` and ``RecordLog``, and the partitions led."""
+
+from collections.abc import Callable
+
+from sharemesh import methods
+from sharemesh.domain.group_config import GroupConfig
+from sharemesh.domain.ids import GroupId, NodeId, TopicPartition
+from sharemesh.ports.authorizer import Authorizer
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.cluster import ClusterView
+from sharemesh.ports.network import Listener
+from sharemesh.ports.producer_ids import ProducerIds
+from sharemesh.ports.record_log import RecordLogs
+from sharemesh.ports.share_state import PersisterPort
+from sharemesh.share_leader.access import Access
+from sharemesh.share_leader.acknowledging import Acknowledgements
+from sharemesh.share_leader.acquisition import Acquisition
+from sharemesh.share_leader.alarms import Alarms
+from sharemesh.share_leader.consume import Consume, HoldSession
+from sharemesh.share_leader.consume_stream import StreamServices
+from sharemesh.share_leader.counters import LeaderCounters
+from sharemesh.share_leader.environment import Environment
+from sharemesh.share_leader.explain import Explain
+from sharemesh.share_leader.fetch_sources import FetchSources
+from sharemesh.share_leader.leadership import Leadership
+from sharemesh.share_leader.offsets import Offsets
+from sharemesh.share_leader.owned_tasks import OwnedTasks
+from sharemesh.share_leader.partitions import LedPartitions
+from sharemesh.share_leader.produce import InitProducerId, Produce, WriteTxnMarkers
+from sharemesh.share_leader.request_checks import RequestChecks
+from sharemesh.share_leader.session_book import SessionBook
+from sharemesh.share_leader.settings import LeaderSettings
+from sharemesh.share_leader.share_acknowledge import ShareAcknowledge
+from sharemesh.share_leader.share_fetch import ShareFetch
+from sharemesh.share_leader.streams import Streams
+
+
+class ShareLeaderService:
+    """One process of role ``share-leader``; fills ``ports.cluster.PartitionHost``."""
+
+    def __init__(  # noqa: PLR0913 - the composition root names each port once
+        self,
+        *,
+        node_id: NodeId,
+        clock: Clock,
+        view: ClusterView,
+        record_logs: RecordLogs,
+        persister: PersisterPort,
+        authorizer: Authorizer,
+        producer_ids: ProducerIds,
+        settings: LeaderSettings,
+    ) -> None:
+        self.counters = LeaderCounters()
+        self._alarms = Alarms(clock)
+        self._tasks = OwnedTasks("the share leader")
+        environment = Environment(
+            node_id=node_id,
+            clock=clock,
+            view=view,
+            persister=persister,
+            settings=settings,
+            counters=self.counters,
+            alarms=self._alarms,
+            tasks=self._tasks,
+        )
+        self._view = view
+        self._environment = environment
+        self._producer_ids = producer_ids
+        self._access = Access(authorizer, view)
+        self._checks = RequestChecks(view, self._access, settings.max_member_id_chars)
+        self.partitions = LedPartitions(environment)
+        self.book = SessionBook(environment, self.partitions)
+        self._streams = Streams()
+        self._leadership = Leadership(environment, self.partitions, record_logs, self._streams)
+        self._configs: dict[GroupId, GroupConfig] = {}
+        self._share_version = view.share_version()
+        self._unsubscribe = view.on_change(self._view_changed)
+
+    def offer_on(self, listener: Listener) -> None:
+        """Answer the methods of ``ShareLeader`` and ``RecordLog`` on a listener."""
+        environment, partitions = self._environment, self.partitions
+        sources = FetchSources(self._view, self._access, partitions)
+        acquisition = Acquisition(environment, partitions)
+        acknowledgements = Acknowledgements(environment, partitions, self._access)
+        fetch = ShareFetch(
+            environment, self._checks, self.book, sources, acquisition, acknowledgements
+        )
+        acknowledge = ShareAcknowledge(environment, self._checks, self.book, acknowledgements)
+        services = StreamServices(environment, sources, acquisition, acknowledgements)
+        offsets = Offsets(environment, partitions, self._access)
+        listener.offer(methods.SHARE_FETCH, fetch)
+        listener.offer(methods.SHARE_ACKNOWLEDGE, acknowledge)
+        listener.offer_stream(
+            methods.CONSUME, Consume(services, self._checks, self.book, self._streams)
+        )
+        listener.offer_stream(
+            methods.HOLD_SESSION, HoldSession(self._checks, self.book, self._streams)
+        )
+        listener.offer(methods.EXPLAIN, Explain(environment, partitions, self._access))
+        listener.offer(methods.PRODUCE, Produce(environment, partitions, self._access))
+        listener.offer(methods.INIT_PRODUCER_ID, InitProducerId(self._producer_ids))
+        listener.offer(methods.LIST_OFFSETS, offsets.list_offsets)
+        listener.offer(methods.DELETE_RECORDS, offsets.delete_records)
+        listener.offer(
+            methods.WRITE_TXN_MARKERS, WriteTxnMarkers(environment, partitions, self._access)
+        )
+
+    # ---- PartitionHost --------------------------------------------------------------------------
+
+    async def start_partition(self, partition: TopicPartition, leader_epoch: int) -> None:
+        """Take over the record log of a topic-partition under a leader epoch.
+
+        Raises:
+            FencedError: A fence at or above ``leader_epoch`` exists.
+            CorruptLogError: Committed bytes cannot be read.
+        """
+        await self._leadership.start(partition, leader_epoch)
+
+    async def stop_partition(self, partition: TopicPartition, *, drain_ms: int = 0) -> None:
+        """Stop leading; with ``drain_ms`` holders may still acknowledge for that long."""
+        await self._leadership.stop(partition, drain_ms)
+
+    async def delete_partition(self, partition: TopicPartition) -> None:
+        """The topic is gone: stop and free its directories. Repeating it is fine."""
+        await self._leadership.delete(partition)
+
+    def on_ended(self, callback: Callable[[TopicPartition], None]) -> None:
+        """Register what is called when a partition's epoch ended by itself."""
+        self._leadership.on_ended(callback)
+
+    async def close(self) -> None:
+        """Stop leading everything without a drain, and end all background work."""
+        self._unsubscribe()
+        for led in self.partitions:
+            await self._leadership.stop(led.partition, 0)
+        await self._tasks.close()
+        await self._alarms.close()
+
+    # ---- watched settings -----------------------------------------------------------------------
+
+    def _view_changed(self) -> None:
+        """Apply group settings that changed, and the feature level (RS-8, SES-14)."""
+        version = self._view.share_version()
+        if version < 1 <= self._share_version:
+            self.book.clear()
+        self._share_version = version
+        configs: dict[GroupId, GroupConfig] = {}
+        for led in self.partitions:
+            for group_id, shell in list(led.shares.items()):
+                config = configs.get(group_id)
+                if config is None:
+                    config = configs[group_id] = self._view.group_config(group_id)
+                shell.configure(config)

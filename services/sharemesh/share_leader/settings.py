@@ -1,0 +1,86 @@
+"""Bounds of the share leader; each has a name, a unit and a default."""
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderSettings:
+    """What one leader process accepts, keeps and waits for; all bounds inclusive."""
+
+    max_share_sessions: int = 2_000
+    """``group.share.max.share.sessions`` (spec CFG-4)."""
+
+    max_waiting_fetches: int = 10_000
+    """Long polls that may wait at the same time; more are answered empty at once."""
+
+    max_fetch_wait_ms: int = 30_000
+    """Upper bound of ``max_wait_ms`` of a fetch."""
+
+    max_fetch_bytes: int = 55 * MIB
+    """``fetch.max.bytes`` (spec REQ-12)."""
+
+    max_response_bytes: int = 16 * MIB
+    """Records in one response or stream message, unless a single batch is larger."""
+
+    read_ahead_bytes: int = 64 * KIB
+    """Read at least so much of a partition, where the estimate from the index is smaller."""
+
+    max_fetch_records: int = 1_000_000
+    """Upper bound of ``max_records``."""
+
+    max_partitions_per_request: int = 10_000
+    """Partitions that one request, or one session, may name."""
+
+    max_acknowledge_batches: int = 100_000
+    """Acknowledgement batches in one request."""
+
+    max_acknowledge_offsets: int = 1_000_000
+    """Acknowledge types listed in one request, and offsets of one acknowledgement batch."""
+
+    max_produce_bytes: int = 16 * MIB
+    """Record bytes of one produce request, over its partitions."""
+
+    max_produce_records: int = 100_000
+    """Decoded records of one produce request."""
+
+    max_produce_wait_ms: int = 30_000
+    """Upper bound of ``timeout_ms`` of a produce request, and its default."""
+
+    default_stream_records: int = 500
+    """``ConsumeStart.max_records`` where it is 0."""
+
+    stream_message_bytes: int = MIB
+    """A stream message is sent once it holds so many record bytes."""
+
+    max_stream_messages: int = 2
+    """Messages with records that wait for a slow reader; no more is acquired meanwhile."""
+
+    max_stream_acknowledges: int = 1_000
+    """Acknowledgements of a stream that are not answered yet; then the stream is not read."""
+
+    stream_close_ms: int = 5_000
+    """How long the end of a stream waits for a slow reader to take the last messages."""
+
+    stream_retry_ms: int = 1_000
+    """Pause of a stream before it tries a failed share partition again."""
+
+    empty_take_pause_ms: int = 5
+    """Pause of a stream after a fetch that acquired nothing although there seemed to be records."""
+
+    max_locks_per_tick: int = 1_000
+    """Locks of one share partition that expire in one turn of the loop."""
+
+    empty_group_retry_ms: int = 1_000
+    """How often a group without sessions is looked at again while locks of it still run."""
+
+    drain_write_ms: int = 5_000
+    """How long a drain waits for writes that are under way."""
+
+    drain_poll_ms: int = 20
+    """How often a drain looks whether all holders have acknowledged."""
+
+    max_member_id_chars: int = 36
+    """Spec REQ-1."""

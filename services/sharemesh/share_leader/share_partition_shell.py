@@ -1,0 +1,363 @@
+"""Carries out, in order, what one share partition's machine asks for."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from enum import Enum, auto
+from typing import Protocol
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.group_config import GroupConfig, IsolationLevel
+from sharemesh.domain.ids import MemberId, SharePartitionKey
+from sharemesh.domain.share_partition.effects import (
+    Acquired,
+    Answered,
+    Dropped,
+    Effect,
+    Initialized,
+    LocksExpired,
+    ReadState,
+    ResolveStartOffset,
+    WakeAt,
+    WakeWaiters,
+    WriteState,
+)
+from sharemesh.domain.share_partition.events import (
+    Acknowledge,
+    AcknowledgementBatch,
+    Acquire,
+    Configure,
+    Event,
+    Fence,
+    Initialize,
+    LogStartMoved,
+    ReleaseMember,
+    StartOffsetResolved,
+    StateRead,
+    StateWritten,
+    Tick,
+)
+from sharemesh.domain.share_partition.machine import SharePartition
+from sharemesh.ports.record_log import PartitionLog
+from sharemesh.ports.shard_log import FencedError, LogFailedError
+from sharemesh.ports.share_state import StateReadResult, StateWrite, StateWriteResult
+from sharemesh.share_leader.alarms import Alarm
+from sharemesh.share_leader.environment import Environment
+from sharemesh.share_leader.start_offset import resolve_start_offset
+
+_LOG = logging.getLogger(__name__)
+
+
+class Phase(Enum):
+    """How far a share partition is (spec IFB-6)."""
+
+    INITIALIZING = auto()
+    ACTIVE = auto()
+    ENDED = auto()  # FAILED or FENCED: dropped, the next fetch makes a new one
+
+
+class Waiter(Protocol):
+    """A fetch that waits for records of share partitions."""
+
+    def poke(self) -> None:
+        """Try again, now and without waiting; may take fetch locks."""
+        ...
+
+
+class SharePartitionShell:
+    """One share partition at its leader: the machine, its writes, its timer, its waiters."""
+
+    def __init__(
+        self,
+        key: SharePartitionKey,
+        log: PartitionLog,
+        environment: Environment,
+        on_ended: Callable[["SharePartitionShell"], None],
+    ) -> None:
+        self.key = key
+        self.log = log
+        self.phase = Phase.INITIALIZING
+        self.error = ErrorCode.NONE
+        self.message = ""
+        self._environment = environment
+        self._on_ended = on_ended
+        self._config = environment.view.group_config(key.group_id)
+        self._machine = SharePartition(key, log.leader_epoch, self._config)
+        self._request_id = 0
+        self._acquired: Acquired | None = None
+        self._pending: dict[int, asyncio.Future[Answered]] = {}
+        self._writes: set[asyncio.Task[None]] = set()
+        self._waiters: dict[Waiter, None] = {}
+        self._fetch_lock: object | None = None
+        self._open = True
+        self._wake_planned = False
+        self._alarm: Alarm | None = None
+        self.step(Initialize())
+
+    # ---- what fetches ask -----------------------------------------------------------------------
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch under which everything here is granted."""
+        return self.log.leader_epoch
+
+    @property
+    def machine(self) -> SharePartition:
+        """The machine, for questions only (explain, tests)."""
+        return self._machine
+
+    @property
+    def config(self) -> GroupConfig:
+        """The group's settings as the machine knows them."""
+        return self._config
+
+    @property
+    def holds_locks(self) -> bool:
+        """Whether some record is acquired, or an acknowledgement is being written."""
+        return self._machine.next_deadline_ms is not None or bool(self._pending)
+
+    @property
+    def end_offset(self) -> int:
+        """Where reading stops for this group (spec ISO-1), exclusive."""
+        if self._config.isolation_level is IsolationLevel.READ_COMMITTED:
+            return self.log.last_stable_offset
+        return self.log.high_watermark
+
+    @property
+    def next_fetch_offset(self) -> int:
+        """Where the next fetch reads (spec OFF-1..3)."""
+        return self._machine.next_fetch_offset()
+
+    def available_offsets(self) -> int:
+        """Return how many offsets lie between the next fetch and the end (0 or more)."""
+        if self.next_fetch_offset < self.log.log_start_offset:
+            self.step(LogStartMoved(self.log.log_start_offset))  # spec OFF-17
+        return max(0, self.end_offset - self.next_fetch_offset)
+
+    def try_lock(self, owner: object) -> bool:
+        """Take the fetch lock if records may be acquired now (spec DF-1, DF-2)."""
+        if self._fetch_lock is not None or not self._open or self.phase is not Phase.ACTIVE:
+            return False
+        if not self._machine.can_acquire():
+            return False
+        self._fetch_lock = owner
+        return True
+
+    def unlock(self, owner: object, *, wake: bool = True) -> None:
+        """Give the fetch lock back; without ``wake`` nothing has changed for others."""
+        if self._fetch_lock is owner:
+            self._fetch_lock = None
+            if wake:
+                self.wake_soon()
+
+    @property
+    def has_waiters(self) -> bool:
+        """Whether a fetch waits for records here."""
+        return bool(self._waiters)
+
+    def watch(self, waiter: Waiter) -> None:
+        """Poke the waiter when a fetch may have become possible (spec DF-5)."""
+        self._waiters[waiter] = None
+
+    def unwatch(self, waiter: Waiter) -> None:
+        """Stop poking; repeating it is fine."""
+        self._waiters.pop(waiter, None)
+
+    def wake_soon(self) -> None:
+        """Poke waiters in the next turn of the loop, oldest first, until one takes the lock."""
+        if self._waiters and not self._wake_planned:
+            self._wake_planned = True
+            asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._wake_planned = False
+        for waiter in tuple(self._waiters):
+            if self._fetch_lock is not None:
+                return  # its holder wakes the others
+            waiter.poke()
+
+    # ---- what members do ------------------------------------------------------------------------
+
+    def acquire(self, event: Acquire) -> Acquired:
+        """Acquire out of what was read under the fetch lock; ``request_id`` is chosen here."""
+        self.step(event)
+        acquired, self._acquired = self._acquired, None
+        if acquired is None:
+            return Acquired(event.request_id, (), 0)
+        self._environment.counters.records_acquired += acquired.count
+        return acquired
+
+    def next_request_id(self) -> int:
+        """Return a number for the next event that is answered."""
+        self._request_id += 1
+        return self._request_id
+
+    def acknowledge(
+        self, member_id: MemberId, batches: tuple[AcknowledgementBatch, ...]
+    ) -> asyncio.Future[Answered]:
+        """Acknowledge for a member; done once the result is durable (spec ACK-18)."""
+        request_id, answer = self._expect_answer()
+        self.step(Acknowledge(request_id, member_id, batches))
+        return answer
+
+    def release(self, member_id: MemberId) -> asyncio.Future[Answered]:
+        """Release all that a member holds here (spec section 8)."""
+        request_id, answer = self._expect_answer()
+        self.step(ReleaseMember(request_id, member_id))
+        return answer
+
+    def _expect_answer(self) -> tuple[int, asyncio.Future[Answered]]:
+        request_id = self.next_request_id()
+        answer: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        self._pending[request_id] = answer
+        return request_id, answer
+
+    # ---- what the leader does -------------------------------------------------------------------
+
+    def configure(self, config: GroupConfig) -> None:
+        """Apply changed settings of the group from now on (spec RS-8, LK-1, ISO-5)."""
+        if config != self._config:
+            self._config = config
+            self.step(Configure(config))
+            self.wake_soon()
+
+    def stop_acquiring(self) -> None:
+        """Grant nothing new; locks held may still be acknowledged (first step of a drain)."""
+        self._open = False
+
+    async def settle_writes(self) -> None:
+        """Return once no state write is under way."""
+        while self._writes:
+            await asyncio.wait(set(self._writes))
+
+    def fence(self, error: ErrorCode, message: str) -> None:
+        """End: nothing is granted or accepted any more (spec PER-9..11)."""
+        self._end(error, message)
+        for answer in list(self._pending.values()):
+            if not answer.done():
+                answer.set_result(Answered(0, error, message))
+        self._pending.clear()
+
+    def step(self, event: Event) -> None:
+        """Hand an event to the machine and carry out its effects in order."""
+        for effect in self._machine.step(event, now_ms=self._environment.clock.now_ms()):
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Acquired():
+                self._acquired = effect
+            case Answered(request_id=request_id):
+                answer = self._pending.pop(request_id, None)
+                if answer is not None and not answer.done():
+                    answer.set_result(effect)
+            case WriteState():
+                self._begin(self._write(effect))
+            case WakeAt(deadline_ms=deadline_ms):
+                self._set_alarm(deadline_ms)
+            case WakeWaiters():
+                self.wake_soon()
+            case _:
+                self._carry_out_rare(effect)
+
+    def _carry_out_rare(self, effect: Effect) -> None:
+        match effect:
+            case ReadState(leader_epoch=leader_epoch):
+                self._begin(self._read(leader_epoch))
+            case ResolveStartOffset(auto_offset_reset=policy):
+                self._begin(self._resolve(policy))
+            case LocksExpired(record_count=count):
+                self._environment.counters.locks_expired += count
+            case Initialized(error=ErrorCode.NONE):
+                self.phase = Phase.ACTIVE
+                self.wake_soon()
+            case Initialized(error=error, message=message):
+                self._end(error, message)
+            case Dropped(error=error):
+                self._end(error, "")
+            case _:
+                raise AssertionError(f"an effect without a hand: {effect}")
+
+    def _end(self, error: ErrorCode, message: str) -> None:
+        if self.phase is Phase.ENDED:
+            return
+        self.phase = Phase.ENDED
+        self.error = error
+        self.message = message or (
+            f"the share partition of group {self.key.group_id!r} was dropped; fetch again"
+        )
+        # What it asks for now is what happens here; writes under way are still answered.
+        self._machine.step(Fence(), now_ms=self._environment.clock.now_ms())
+        self._set_alarm(None)
+        self.wake_soon()
+        self._on_ended(self)
+
+    def _set_alarm(self, deadline_ms: int | None) -> None:
+        if self._alarm is not None:
+            if deadline_ms == self._alarm.deadline_ms:
+                return
+            self._alarm.cancel()
+        if deadline_ms is None or self.phase is Phase.ENDED:
+            self._alarm = None
+        else:
+            self._alarm = self._environment.alarms.at(deadline_ms, self._tick)
+
+    def _tick(self) -> None:
+        self._alarm = None
+        self.step(Tick(lock_limit=self._environment.settings.max_locks_per_tick))
+
+    # ---- state and log --------------------------------------------------------------------------
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = self._environment.tasks.spawn(work)
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+
+    async def _read(self, leader_epoch: int) -> None:
+        try:
+            result = await self._environment.persister.read_state(self.key, leader_epoch)
+        except Exception as error:
+            _LOG.exception("reading the state of %s failed", self.key)
+            result = StateReadResult(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        self.step(
+            StateRead(
+                ErrorCode(result.error),
+                state_epoch=result.state_epoch,
+                start_offset=result.start_offset,
+                batches=tuple(result.batches),
+                message=result.message,
+            )
+        )
+
+    async def _resolve(self, policy: str) -> None:
+        try:
+            offset = await resolve_start_offset(policy, self.log, self._environment.clock)
+        except RefusedError as refused:
+            self.step(StartOffsetResolved(-1, refused.error))
+        except (FencedError, LogFailedError):
+            self.step(StartOffsetResolved(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        else:
+            self.step(StartOffsetResolved(offset))
+
+    async def _write(self, write: WriteState) -> None:
+        counters = self._environment.counters
+        counters.state_writes += 1
+        try:
+            result = await self._environment.persister.write_state(
+                self.key,
+                StateWrite(
+                    state_epoch=write.state_epoch,
+                    leader_epoch=write.leader_epoch,
+                    start_offset=write.start_offset,
+                    delivery_complete_count=write.delivery_complete_count,
+                    batches=write.batches,
+                    cause=write.cause,
+                    member_id=write.member_id,
+                ),
+            )
+        except Exception as error:
+            _LOG.exception("writing the state of %s failed", self.key)
+            result = StateWriteResult(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        if result.error:
+            counters.state_write_failures += 1
+        self.step(StateWritten(write.write_id, ErrorCode(result.error), result.message))

@@ -1,0 +1,49 @@
+"""Streams that are open at a leader: whom a drain notice concerns."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from sharemesh.domain.ids import TopicPartition
+from sharemesh.v1.common_pb2 import TopicPartitions
+
+
+class OpenStream(Protocol):
+    """A Consume or HoldSession stream."""
+
+    def notify_draining(self, partitions: frozenset[TopicPartition]) -> None:
+        """Tell the client which of these it uses: they will move (DESIGN 7)."""
+        ...
+
+
+class Streams:
+    """All open streams of a leader."""
+
+    def __init__(self) -> None:
+        self._open: dict[OpenStream, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, stream: OpenStream) -> None:
+        """Note an open stream."""
+        self._open[stream] = None
+
+    def remove(self, stream: OpenStream) -> None:
+        """Forget a stream that ended."""
+        self._open.pop(stream, None)
+
+    def notify_draining(self, partitions: frozenset[TopicPartition]) -> None:
+        """Tell every stream which partitions will move."""
+        for stream in list(self._open):
+            stream.notify_draining(partitions)
+
+
+def topics_message(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
+    """Return partitions grouped by topic."""
+    topics: dict[bytes, TopicPartitions] = {}
+    for partition in sorted(partitions):
+        topic = topics.get(partition.topic_id)
+        if topic is None:
+            topic = topics[partition.topic_id] = TopicPartitions(topic_id=partition.topic_id)
+        topic.partitions.append(partition.partition)
+    return list(topics.values())

@@ -1,0 +1,156 @@
+"""Share sessions: spec section 12 and the rotation of section 13, without any service."""
+
+import pytest
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import TopicId, TopicPartition
+from sharemesh.domain.share_session import (
+    MAX_EPOCH,
+    SessionKey,
+    ShareSessions,
+    next_epoch,
+    rotated,
+)
+
+M1, M2, M3 = (SessionKey("g", f"m{n}") for n in (1, 2, 3))
+FOO0, FOO1, BAR0, BAR1 = (
+    TopicPartition(TopicId(topic * 16), partition)
+    for topic, partition in ((b"f", 0), (b"f", 1), (b"b", 0), (b"b", 1))
+)
+
+
+def fetch(sessions, key, epoch, listed=(), forgotten=(), *, acks=False):
+    return sessions.for_fetch(
+        key, epoch, listed=list(listed), forgotten=list(forgotten), has_acknowledgements=acks
+    )
+
+
+def refused(call, *args, **kwargs):
+    with pytest.raises(RefusedError) as raised:
+        call(*args, **kwargs)
+    return raised.value.error
+
+
+def test_epochs_wrap_to_1_and_the_final_one_stays():
+    assert [next_epoch(e) for e in (0, 1, MAX_EPOCH, -1)] == [1, 2, 1, -1]
+
+
+@pytest.mark.parametrize(
+    ("count", "epoch", "shift"),
+    [
+        *[(7, 0, 0), (7, 1, 1), (7, 3, 3), (7, 12, 5), (7, MAX_EPOCH, 1)],
+        *[(3, 1, 1), (3, 3, 0), (3, 5, 2), (3, MAX_EPOCH, 1), (3, -1, 0), (0, 5, 0), (1, 5, 0)],
+    ],
+)
+def test_rotation_is_by_epoch_modulo_count(count, epoch, shift):
+    items = list(range(count))
+    assert rotated(items, epoch) == items[shift:] + items[:shift]
+
+
+def test_epoch_0_with_acknowledgements_is_an_invalid_request_and_opens_nothing():
+    sessions = ShareSessions(2)
+    assert refused(fetch, sessions, M1, 0, [FOO0], acks=True) is ErrorCode.INVALID_REQUEST
+    assert len(sessions) == 0
+
+
+def test_a_full_cache_refuses_new_members_and_keeps_the_others():
+    sessions = ShareSessions(1)
+    fetch(sessions, M1, 0, [FOO0])
+    assert refused(fetch, sessions, M2, 0) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert len(sessions) == 1
+    assert fetch(sessions, M1, 1).epoch == 1
+
+
+def test_epoch_0_replaces_the_member_s_session_even_when_full():
+    sessions = ShareSessions(1)
+    old = fetch(sessions, M1, 0, [FOO0]).session
+    context = fetch(sessions, M1, 0, [FOO1])
+    assert context.replaced is old
+    assert list(context.session.partitions) == [FOO1]
+    assert not sessions.remove(old)
+    assert sessions.group_size("g") == 1
+
+
+def test_unknown_members_and_wrong_epochs_are_refused_and_change_nothing():
+    sessions = ShareSessions(9)
+    for epoch in (1, -1):
+        assert refused(fetch, sessions, M1, epoch) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    fetch(sessions, M1, 0)
+    assert refused(fetch, sessions, M1, 2) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert fetch(sessions, M1, 1).epoch == 1
+    acknowledge = sessions.for_acknowledge
+    assert refused(acknowledge, M1, 0) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert refused(acknowledge, M2, 1) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert refused(acknowledge, M1, 1) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert acknowledge(M1, 2).expected_epoch == 3
+    assert acknowledge(M1, -1).expected_epoch == 3
+
+
+def test_fetches_and_acknowledgements_share_one_sequence():
+    sessions = ShareSessions(9)
+    fetch(sessions, M1, 0)
+    sessions.for_acknowledge(M1, 1)
+    assert refused(fetch, sessions, M1, 1) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    fetch(sessions, M1, 2)
+
+
+def test_after_the_largest_epoch_1_is_expected():
+    sessions = ShareSessions(9)
+    fetch(sessions, M1, 0).session.expected_epoch = MAX_EPOCH
+    fetch(sessions, M1, MAX_EPOCH)
+    fetch(sessions, M1, 1)
+
+
+def test_a_later_response_holds_only_what_is_new_or_failed_before():
+    sessions = ShareSessions(9)
+    context = fetch(sessions, M1, 0, [FOO0, FOO1])
+    assert context.must_appear() == {FOO0, FOO1}
+    context.session.answered(with_records=[], with_error=[])
+    context = fetch(sessions, M1, 1, [BAR0], [FOO0])
+    assert list(context.session.partitions) == [FOO1, BAR0]
+    assert context.must_appear() == {BAR0}
+    context.session.answered(with_records=[], with_error=[FOO1])
+    assert fetch(sessions, M1, 2).must_appear() == {FOO1}
+
+
+def test_an_emptied_session_stays_alive():
+    sessions = ShareSessions(9)
+    fetch(sessions, M1, 0, [FOO0, FOO1])
+    context = fetch(sessions, M1, 1, [], [FOO0, FOO1])
+    assert (context.to_fetch(), len(sessions)) == ([], 1)
+    assert fetch(sessions, M1, 2, [FOO1]).to_fetch() == [FOO1]
+
+
+def test_partitions_with_records_move_to_the_end():
+    sessions = ShareSessions(9)
+    session = fetch(sessions, M1, 0, [FOO0, FOO1, BAR0]).session
+    session.answered(with_records=[FOO0], with_error=[])
+    assert list(session.partitions) == [FOO1, BAR0, FOO0]
+
+
+def test_the_whole_set_is_fetched_rotated_without_reordering_the_session():
+    sessions = ShareSessions(9)
+    assert fetch(sessions, M1, 0, [FOO0, FOO1, BAR0]).to_fetch() == [FOO0, FOO1, BAR0]
+    context = fetch(sessions, M1, 1)
+    assert context.to_fetch() == [FOO1, BAR0, FOO0]
+    assert list(context.session.partitions) == [FOO0, FOO1, BAR0]
+
+
+def test_sets_of_several_members_are_apart():
+    sessions = ShareSessions(9)
+
+    def parts(key):
+        session = sessions.get(key)
+        return None if session is None else set(session.partitions)
+
+    fetch(sessions, M1, 0, [FOO0, FOO1])
+    fetch(sessions, M2, 0, [BAR0])
+    assert (parts(M1), parts(M2)) == ({FOO0, FOO1}, {BAR0})
+    fetch(sessions, M1, 1, [BAR0])
+    fetch(sessions, M2, 1, [BAR1], [BAR0])
+    assert (parts(M1), parts(M2)) == ({FOO0, FOO1, BAR0}, {BAR1})
+    assert fetch(sessions, M1, -1, [FOO0]).to_fetch() == []
+    sessions.remove(sessions.get(M1))
+    fetch(sessions, M2, 2, [], [BAR1])
+    assert (parts(M1), parts(M2)) == (None, set())
+    assert sessions.group_size("g") == 1

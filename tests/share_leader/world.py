@@ -1,0 +1,309 @@
+"""A share leader in one process: real log on a memory disk, watched view, in-process network."""
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+
+from sharemesh import methods
+from sharemesh.backends.embedded.record_logs import EmbeddedRecordLogs
+from sharemesh.backends.embedded.settings import LogSettings
+from sharemesh.backends.local.coordination import LocalCoordination
+from sharemesh.backends.local.coordination_store import LocalStore
+from sharemesh.backends.local.memory_disk import MemoryDisk
+from sharemesh.backends.local.network import LocalNetwork
+from sharemesh.cluster import records
+from sharemesh.cluster.bootstrap import ensure_cluster
+from sharemesh.cluster.view import WatchedView
+from sharemesh.codec.decoded_records import encode_records
+from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
+from sharemesh.ports.cluster import NodeInfo, Role, TopicInfo
+from sharemesh.ports.coordination import Put
+from sharemesh.share_leader.service import ShareLeaderService
+from sharemesh.share_leader.settings import LeaderSettings
+from sharemesh.share_leader.share_partition_shell import Phase
+from sharemesh.v1 import record_log_pb2, share_leader_pb2
+from sharemesh.v1.common_pb2 import DecodedRecord, TopicPartitions
+from tests.clocks import LoopClock, ManualClock
+from tests.share_leader.state_keeper import StateKeeper
+
+FOO = TopicId(b"f" * 16)
+BAR = TopicId(b"b" * 16)
+BAZ = TopicId(b"z" * 16)
+LEADER = "leader-1:9000"
+
+
+class Rules:
+    """An authorizer that denies what a test says."""
+
+    def __init__(self):
+        self.denied = set()
+
+    def allows(self, principal, operation, resource, name):
+        return (operation.value, resource.value, name) not in self.denied
+
+
+class Counter:
+    """Producer ids from one process."""
+
+    def __init__(self):
+        self.next_id = 1000
+
+    async def allocate(self):
+        self.next_id += 1
+        return self.next_id
+
+
+class World:
+    def __init__(self, clock, disk, coordination, view):
+        self.clock, self.disk, self.coordination, self.view = clock, disk, coordination, view
+        self.network = LocalNetwork()
+        self.keeper = StateKeeper(clock)
+        self.rules = Rules()
+        self.epoch = 0
+        self.service = None
+
+    async def put(self, *puts, until):
+        await self.coordination.commit([], list(puts))
+        assert await self.view.wait_for(until, timeout_ms=5_000)
+
+    async def create_topic(self, topic_id, name, partitions):
+        info = TopicInfo(name, topic_id, partitions, {})
+        await self.put(
+            Put(self.view.keys.topic(name), records.encode_topic(info)),
+            until=lambda: self.view.topic(topic_id) is not None,
+        )
+
+    async def configure(self, group, **entries):
+        named = {f"share.{name.replace('_', '.')}": str(v) for name, v in entries.items()}
+        await self.put(
+            Put(self.view.keys.group_config(group), records.encode_configs(named)),
+            until=lambda: dict(self.view.group_config_entries(group)) == named,
+        )
+
+    async def claim(self, node_id, partition, epoch):
+        """Let the view say that this node leads the partition."""
+        host = node_id
+        node = NodeInfo(NodeId(node_id), host, 9000, (Role.SHARE_LEADER,))
+        await self.put(
+            Put(self.view.keys.member(node.node_id), records.encode_member(node)),
+            Put(
+                self.view.keys.claim(partition),
+                records.encode_claim(records.Claim(node.node_id, epoch)),
+            ),
+            until=lambda: (
+                (leader := self.view.leader(partition)) is not None
+                and leader.leader_epoch == epoch
+                and leader.node.node_id == node_id
+            ),
+        )
+
+    async def lead(self, partition, epoch=None):
+        if epoch is None:
+            self.epoch += 1
+            epoch = self.epoch
+        await self.claim("leader-1", partition, epoch)
+        await self.service.start_partition(partition, epoch)
+        return epoch
+
+    def start(self, persister=None, **settings):
+        self.service = ShareLeaderService(
+            node_id=NodeId("leader-1"),
+            clock=self.clock,
+            view=self.view,
+            record_logs=EmbeddedRecordLogs(self.disk, self.clock, LogSettings()),
+            persister=persister or self.keeper,
+            authorizer=self.rules,
+            producer_ids=Counter(),
+            settings=LeaderSettings(**settings),
+        )
+        self.service.offer_on(self.network.listener(LEADER))
+        return self.service
+
+    def client(self, member="m1", group="g", principal="User:ANONYMOUS"):
+        return Client(self, member, group, principal)
+
+    def shell(self, partition, group="g"):
+        led = self.service.partitions.get(partition)
+        return None if led is None else led.shares.get(group)
+
+    async def produce(self, partition, *counts):
+        """Append one log batch for each count; return the offsets of the last one."""
+        caller = self.network.caller()
+        landed = None
+        for count in counts:
+            values = [DecodedRecord(value=b"v%d" % n) for n in range(count)]
+            response = await caller.call(
+                methods.PRODUCE,
+                record_log_pb2.ProduceRequest(
+                    partitions=[
+                        record_log_pb2.ProducePartition(
+                            topic_id=partition.topic_id,
+                            partition=partition.partition,
+                            records=encode_records(values, default_timestamp_ms=1),
+                        )
+                    ]
+                ),
+                to=LEADER,
+            )
+            (landed,) = response.partitions
+            assert landed.error_code == 0, landed
+        await caller.close()
+        return landed.base_offset, landed.last_offset
+
+
+class Client:
+    """One member, with its session epoch kept as a real client does."""
+
+    def __init__(self, world, member, group, principal):
+        self.world, self.member, self.group = world, member, group
+        self.caller = world.network.caller(principal)
+        self.epoch = 0
+
+    async def call(self, method, request):
+        return await self.caller.call(method, request, to=LEADER)
+
+    def advance(self):
+        self.epoch = 1 if self.epoch == 2147483647 else self.epoch + 1
+
+    async def fetch(self, *partitions, acks=(), forget=(), epoch=None, **fields):
+        if epoch is None:
+            epoch = self.epoch
+        defaults = {"max_bytes": 1 << 26, "max_records": 500, "batch_size": 500, "min_bytes": 1}
+        if fields.get("is_renew_ack"):
+            defaults = {}
+        request = share_leader_pb2.ShareFetchRequest(
+            group_id=self.group,
+            member_id=self.member,
+            share_session_epoch=epoch,
+            topics=topics(partitions, acks),
+            forgotten_topics_data=[
+                TopicPartitions(topic_id=p.topic_id, partitions=[p.partition]) for p in forget
+            ],
+            **{**defaults, **fields},
+        )
+        response = await self.call(methods.SHARE_FETCH, request)
+        if response.error_code == 0 and epoch >= 0:
+            self.epoch = epoch
+            self.advance()
+        return response
+
+    async def join(self, *partitions, **fields):
+        """Open a session and let its share partitions initialize; nothing is acquired."""
+        response = await self.fetch(*partitions, **{"max_records": 0, **fields})
+        assert response.error_code == 0, response
+        shells = [self.world.shell(p, self.group) for p in partitions]
+        await until(lambda: all(s is None or s.phase is not Phase.INITIALIZING for s in shells))
+        return response
+
+    async def acknowledge(self, *acks, epoch=None, **fields):
+        if epoch is None:
+            epoch = self.epoch
+        request = share_leader_pb2.ShareAcknowledgeRequest(
+            group_id=self.group,
+            member_id=self.member,
+            share_session_epoch=epoch,
+            topics=topics((), acks),
+            **fields,
+        )
+        response = await self.call(methods.SHARE_ACKNOWLEDGE, request)
+        if response.error_code == 0 and epoch > 0:
+            self.epoch = epoch
+            self.advance()
+        return response
+
+    async def consume(self, *partitions, records=10_000, bytes_=0, **start):
+        stream = await self.caller.stream(methods.CONSUME, to=LEADER)
+        await stream.send(
+            share_leader_pb2.ConsumeRequest(
+                start=share_leader_pb2.ConsumeStart(
+                    group_id=self.group, member_id=self.member, **start
+                ),
+                add=[
+                    TopicPartitions(topic_id=p.topic_id, partitions=[p.partition])
+                    for p in partitions
+                ],
+                credit_records=records,
+                credit_bytes=bytes_,
+            )
+        )
+        return stream
+
+
+async def until(condition, rounds=2_000):
+    """Let the loop turn until something holds."""
+    for _ in range(rounds):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it did not come to hold")
+
+
+def ack(partition, first, last, *types, epoch=0):
+    return (partition, first, last, types, epoch)
+
+
+def topics(partitions, acks):
+    """Return AcknowledgeTopics that list partitions and acknowledge batches."""
+    made, entries = {}, {}
+    for partition in (*partitions, *(a[0] for a in acks)):
+        topic = made.setdefault(
+            partition.topic_id, share_leader_pb2.AcknowledgeTopic(topic_id=partition.topic_id)
+        )
+        if partition not in entries:
+            entries[partition] = topic.partitions.add(partition=partition.partition)
+    for partition, first, last, types, epoch in acks:
+        entries[partition].leader_epoch = epoch
+        entries[partition].acknowledgement_batches.add(
+            first_offset=first, last_offset=last, acknowledge_types=types
+        )
+    return list(made.values())
+
+
+def parts(response):
+    """Return {partition: entry} of a response."""
+    return {
+        TopicPartition(TopicId(t.topic_id), p.partition): p
+        for t in response.responses
+        for p in t.partitions
+    }
+
+
+def acquired(response, partition):
+    entry = parts(response).get(partition)
+    if entry is None:
+        return []
+    return [(a.first_offset, a.last_offset, a.delivery_count) for a in entry.acquired_records]
+
+
+def acknowledged(message):
+    """Return {acknowledge id: {partition: error}} of a stream message."""
+    return {
+        a.acknowledge_id: {
+            TopicPartition(TopicId(t.topic_id), p.partition): p.error_code
+            for t in a.topics
+            for p in t.partitions
+        }
+        for a in message.acknowledged
+    }
+
+
+@asynccontextmanager
+async def world(*, manual=True, started=True, seed=11, **settings):
+    clock = ManualClock() if manual else LoopClock()
+    coordination = LocalCoordination(LocalStore(clock))
+    await ensure_cluster(coordination, "test", group_shards=1, state_shards=1)
+    view = WatchedView(coordination, "test", clock)
+    await view.start()
+    made = World(clock, MemoryDisk(random.Random(seed)), coordination, view)
+    await made.create_topic(FOO, "foo", 8)
+    await made.create_topic(BAR, "bar", 8)
+    await made.configure("g", auto_offset_reset="earliest")
+    if started:
+        made.start(**settings)
+    try:
+        yield made
+    finally:
+        if made.service is not None:
+            await made.service.close()
+        await view.close()
+        await coordination.close()
