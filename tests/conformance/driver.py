@@ -201,7 +201,9 @@ class Driver:
         done: Json = {}
         for number, request_id in list(self._futures.items()):
             answer = self._world.answers.get(request_id)
-            if answer is not None:
+            if answer is None:
+                done[str(number)] = "PENDING"
+            else:
                 done[str(number)] = _error(answer.error, answer.message)
                 del self._futures[number]
         return {"futures": done}

@@ -71,6 +71,7 @@ class MemoryLog:
         bound = self.end
         if isolation_level is IsolationLevel.READ_COMMITTED:
             bound = min([self.end, *self._open.values()])
+        offset = max(offset, self.start)
         low = bisect_left(self.batches, offset, key=lambda batch: batch.last_offset)
         read = [batch for batch in self.batches[low:] if batch.last_offset < bound][:max_batches]
         if not read or isolation_level is IsolationLevel.READ_UNCOMMITTED:

@@ -164,7 +164,7 @@ class PartitionWorld:
 
     def move_log_start(self, offset: int) -> None:
         """Delete records before an offset."""
-        self.log.start = offset
+        self.log.start = max(self.log.start, offset)
         self.log.end = max(self.log.end, offset)
         self.step(LogStartMoved(offset))
 

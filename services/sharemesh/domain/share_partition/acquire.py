@@ -43,6 +43,7 @@ def acquire(
     ranges = tuple(AcquiredRange(first, end, count) for first, end, count in taken.ranges)
     if request.isolation_level is IsolationLevel.READ_COMMITTED and request.aborted:
         ranges = archive_aborted(flight, request, ranges)
+        return ranges, sum(each.last_offset - each.first_offset + 1 for each in ranges)
     return ranges, taken.count
 
 
@@ -54,14 +55,17 @@ def _budget(flight: InFlight, request: Acquire, last: int) -> tuple[int, int]:
     if request.fetch_offset > flight.end_offset:
         return 0, last
     behind = flight.end_offset - request.fetch_offset + 1
-    return min(request.max_fetch_records, behind), flight.end_offset
+    return min(request.max_fetch_records, behind), min(last, flight.end_offset)
 
 
 def _position(flight: InFlight, base: int) -> int:
     """Return where to begin in the cache (ACQ-4)."""
     index = flight.floor(base)
     if index < 0:
-        return max(base, flight.start_offset)
+        base = max(base, flight.start_offset)
+        index = flight.floor(base)
+        if index < 0:
+            return base
     batch = flight.batches[index]
     return batch.first_offset if batch.last_offset >= base else base
 

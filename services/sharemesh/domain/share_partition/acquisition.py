@@ -70,7 +70,7 @@ class Acquisition:
     def move_window(self, gap_start: int) -> None:
         """Move the gap window up, or discard it once the end offset has passed it (INI-11)."""
         window = self.flight.active_window
-        if window is None:
+        if window is None or gap_start > window.end_offset:
             self.flight.window = None
         else:
             window.move(gap_start)

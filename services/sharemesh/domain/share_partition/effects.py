@@ -57,7 +57,7 @@ class AcquiredRange:
 class Acquired:
     """Answer to ``Acquire``; no ranges means nothing could be acquired.
 
-    ``count`` is offsets acquired before aborted ones were cut out (spec ACQ-21).
+    ``count`` is offsets acquired, gaps included, aborted ones not (spec ACQ-21, as traced).
     """
 
     request_id: int

@@ -38,7 +38,8 @@ def _may_move(flight: InFlight) -> bool:
     if index < 0:
         return False
     batch = flight.batches[index]
-    return batch.status_at(min(flight.start_offset, batch.last_offset)).done
+    start = flight.start_offset
+    return start <= batch.last_offset and batch.status_at(start).done
 
 
 def _last_done(flight: InFlight) -> int | None:
