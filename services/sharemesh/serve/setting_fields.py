@@ -73,7 +73,7 @@ def from_environment(record: type[Any], environment: Mapping[str, str]) -> dict[
 
 
 def _converted(field: Field[Any], value: object) -> object:
-    kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", "")
+    kind = getattr(field.type, "__name__", str(field.type))
     if kind == "int":
         return _integer(field, value)
     if kind == "bool":
@@ -83,7 +83,7 @@ def _converted(field: Field[Any], value: object) -> object:
         if not isinstance(parts, list | tuple):
             raise _refused(field.name, value, "is not a list")
         return tuple(str(part).strip() for part in parts if str(part).strip())
-    if kind.startswith("Path"):
+    if "Path" in kind:
         text = _text(field.name, value)
         return Path(text) if text else None
     if kind == "str":

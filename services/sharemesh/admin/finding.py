@@ -1,0 +1,203 @@
+"""Metadata, coordinators and the state of the cluster: answers from the watched view."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from sharemesh.admin.access import AdminAccess
+from sharemesh.admin.nodes import node_message, partition_messages
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import GroupId, NodeId, TopicPartition
+from sharemesh.domain.share_state.key_text import parse_key
+from sharemesh.ports.authorizer import Operation
+from sharemesh.ports.cluster import ClusterView, NodeInfo, TopicInfo
+from sharemesh.ports.network import CallContext, CallFailedError, Failure
+from sharemesh.v1 import admin_pb2 as pb
+
+MAX_NAMES = 10_000
+"""Topics or coordinator keys that one request may name."""
+
+MAX_GROUP_ID_CHARS = 255
+
+
+class Finding:
+    """Where things are. Nothing here waits or changes anything."""
+
+    def __init__(self, view: ClusterView, access: AdminAccess) -> None:
+        self._view = view
+        self._access = access
+
+    async def metadata(self, request: pb.MetadataRequest, context: CallContext) -> pb.MetadataResponse:
+        """Return nodes, and topics with their leaders (absent ``topics``: all that may be seen)."""
+        controller = self._view.controller()
+        response = pb.MetadataResponse(
+            cluster_id=self._view.cluster_id,
+            controller_id=controller.node_id if controller else "",
+            nodes=[node_message(node) for node in self._view.nodes()],
+        )
+        if not request.HasField("topics"):
+            for topic in self._seen(context):
+                response.topics.append(self._topic_metadata(topic))
+            return response
+        for name in _bounded(request.topics.names):
+            try:
+                topic = self.known_topic(name, context)
+            except RefusedError as error:
+                response.topics.add(
+                    name=name, error_code=error.error, error_message=error.message
+                )
+            else:
+                response.topics.append(self._topic_metadata(topic))
+        return response
+
+    async def describe_topics(
+        self, request: pb.DescribeTopicsRequest, context: CallContext
+    ) -> pb.DescribeTopicsResponse:
+        """Return topics with leaders and their own settings (no names: all that may be seen)."""
+        response = pb.DescribeTopicsResponse()
+        names = _bounded(request.names) or [topic.name for topic in self._seen(context)]
+        for name in names:
+            try:
+                topic = self.known_topic(name, context)
+            except RefusedError as error:
+                response.topics.add(
+                    name=name, error_code=error.error, error_message=error.message
+                )
+            else:
+                response.topics.add(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=partition_messages(self._view, topic),
+                    configs=dict(topic.configs),
+                )
+        return response
+
+    async def find_coordinator(
+        self, request: pb.FindCoordinatorRequest, context: CallContext
+    ) -> pb.FindCoordinatorResponse:
+        """Return who coordinates groups, or share partitions (``group:topicId:partition``)."""
+        find = (
+            self._share_coordinator
+            if request.key_type == pb.COORDINATOR_KEY_TYPE_SHARE
+            else self._group_coordinator
+        )
+        response = pb.FindCoordinatorResponse()
+        for key in _bounded(request.keys):
+            try:
+                shard, node = find(key, context)
+            except RefusedError as error:
+                response.coordinators.add(
+                    key=key, error_code=error.error, error_message=error.message, shard=-1
+                )
+                continue
+            if node is None:
+                response.coordinators.add(
+                    key=key,
+                    error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    error_message=f"shard {shard} is between coordinators; ask again",
+                    shard=shard,
+                )
+            else:
+                response.coordinators.add(key=key, node=node_message(node), shard=shard)
+        return response
+
+    async def describe_cluster(
+        self, _request: pb.DescribeClusterRequest, context: CallContext
+    ) -> pb.DescribeClusterResponse:
+        """Return members, shards with their leaders, and what nobody leads, with the reason."""
+        try:
+            self._access.cluster(context.principal, Operation.DESCRIBE)
+        except RefusedError as error:
+            raise CallFailedError(Failure.UNAUTHENTICATED, error.message) from error
+        view = self._view
+        controller = view.controller()
+        led = self._led()
+        return pb.DescribeClusterResponse(
+            cluster_id=view.cluster_id,
+            controller_id=controller.node_id if controller else "",
+            members=[
+                pb.ClusterMember(
+                    node=node_message(node),
+                    version=node.version,
+                    draining=node.draining,
+                    led_partitions=led[node.node_id],
+                    pid=node.pid,
+                )
+                for node in view.nodes()
+            ],
+            shards=[
+                pb.ShardState(
+                    election=shard.election,
+                    leader_id=shard.node.node_id if shard.node else "",
+                    epoch=shard.epoch,
+                )
+                for shard in view.shards()
+            ],
+            unassigned=[
+                pb.UnassignedPartition(
+                    topic_name=gap.topic.name, partition=gap.partition, reason=gap.reason
+                )
+                for gap in view.unassigned()
+            ],
+        )
+
+    def known_topic(self, name: str, context: CallContext) -> TopicInfo:
+        """Return a topic.
+
+        Raises:
+            RefusedError: TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        self._access.topic(context.principal, Operation.DESCRIBE, name)
+        topic = self._view.topic_named(name)
+        if topic is None:
+            raise RefusedError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {name[:100]!r} does not exist; create it or correct the name",
+            )
+        return topic
+
+    def _seen(self, context: CallContext) -> list[TopicInfo]:
+        return [
+            topic
+            for topic in self._view.topics()
+            if self._access.may_topic(context.principal, Operation.DESCRIBE, topic.name)
+        ]
+
+    def _topic_metadata(self, topic: TopicInfo) -> pb.TopicMetadata:
+        return pb.TopicMetadata(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=partition_messages(self._view, topic),
+        )
+
+    def _group_coordinator(self, key: str, context: CallContext) -> tuple[int, NodeInfo | None]:
+        if not key or len(key) > MAX_GROUP_ID_CHARS:
+            raise RefusedError(
+                ErrorCode.INVALID_GROUP_ID,
+                f"group id of {len(key)} characters; give 1 to {MAX_GROUP_ID_CHARS}",
+            )
+        self._access.group(context.principal, Operation.DESCRIBE, key)
+        shard = self._view.group_shard(GroupId(key))
+        return shard, self._view.group_coordinator(shard)
+
+    def _share_coordinator(self, key: str, context: CallContext) -> tuple[int, NodeInfo | None]:
+        self._access.cluster(context.principal, Operation.CLUSTER_ACTION)
+        shard = self._view.share_shard(parse_key(key))
+        return shard, self._view.share_coordinator(shard)
+
+    def _led(self) -> Counter[NodeId]:
+        leaders = (
+            self._view.leader(TopicPartition(topic.topic_id, number))
+            for topic in self._view.topics()
+            for number in range(topic.partitions)
+        )
+        return Counter(leader.node.node_id for leader in leaders if leader is not None)
+
+
+def _bounded(names: Iterable[str]) -> list[str]:
+    listed = list(dict.fromkeys(names))
+    if len(listed) > MAX_NAMES:
+        raise CallFailedError(
+            Failure.INVALID_ARGUMENT,
+            f"{len(listed)} names in one request; ask for at most {MAX_NAMES} at once",
+        )
+    return listed

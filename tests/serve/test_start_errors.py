@@ -1,0 +1,171 @@
+"""Each way a start can fail ends in one sentence and its own exit code, in a real process."""
+
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sharemesh.serve.exits import Exit
+from tests.etcd_server import EtcdServer, free_port
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory):
+    server = EtcdServer(tmp_path_factory.mktemp("etcd"))
+    server.launch()
+    yield server
+    server.stop()
+
+
+def serve(*flags: str, timeout: float = 30) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sharemesh.serve", *flags]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+
+
+def role(etcd, directory: Path, *flags: str) -> tuple[str, ...]:
+    return (
+        "--role=share-coordinator",
+        f"--etcd-endpoints={etcd.endpoint}",
+        f"--data-directory={directory}",
+        "--listen-port=0",
+        *flags,
+    )
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], code: Exit, *words: str) -> None:
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == code, done.stderr
+    assert last.startswith("sharemesh: ")
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in last
+
+
+@pytest.fixture
+def running(etcd, tmp_path):
+    """A process that was started well, with its directory."""
+    command = [sys.executable, "-m", "sharemesh.serve", *role(etcd, tmp_path / "data")]
+    command.append(f"--node-id={tmp_path.name}")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    ready = json.loads(process.stdout.readline())
+    yield process, ready, tmp_path / "data"
+    process.kill()
+    process.communicate()
+
+
+def test_ready_is_told_as_json_and_sigterm_ends_in_order(running) -> None:
+    process, ready, _ = running
+    assert ready["kind"] == "ready"
+    assert ready["pid"] == process.pid
+    with socket.create_connection((ready["host"], ready["port"]), timeout=5):
+        pass
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 0, err
+    assert "event=stopped" in err
+
+
+def test_port_in_use(etcd, tmp_path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = serve(*role(etcd, tmp_path / "d", f"--listen-port={port}"))
+    assert_refused(done, Exit.PORT_IN_USE, f"127.0.0.1:{port}", "in use", "another one")
+
+
+def test_etcd_that_does_not_answer(tmp_path) -> None:
+    class Nowhere:
+        endpoint = f"127.0.0.1:{free_port()}"
+
+    done = serve(*role(Nowhere, tmp_path / "d"))
+    assert_refused(done, Exit.COORDINATION_UNREACHABLE, Nowhere.endpoint, "does not answer")
+
+
+def test_directory_of_another_cluster(etcd, running) -> None:
+    _, _, directory = running
+    done = serve(*role(etcd, directory, "--cluster-id=other", "--node-id=x"))
+    assert_refused(done, Exit.OTHER_CLUSTER, str(directory), "'local'", "own directory")
+
+
+def test_directory_of_a_newer_format(etcd, running, tmp_path) -> None:
+    _, _, directory = running
+    newer = tmp_path / "newer"
+    shutil.copytree(directory, newer)
+    file = newer / "cluster.json"
+    fields = json.loads(file.read_text())
+    (name,) = [name for name in fields if "format" in name or name in {"v", "version"}]
+    fields[name] = 99
+    file.write_text(json.dumps(fields))
+    done = serve(*role(etcd, newer, "--node-id=x"))
+    assert_refused(done, Exit.OTHER_CLUSTER, str(newer), "99")
+
+
+def test_other_shard_counts_than_at_creation(etcd, running) -> None:
+    _, _, directory = running
+    done = serve(*role(etcd, directory, "--state-shards=3", "--node-id=x"))
+    assert_refused(done, Exit.OTHER_CLUSTER, "state shards", "fixed at creation")
+
+
+def test_directory_that_cannot_be_written(etcd, tmp_path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    done = serve(*role(etcd, file))
+    assert_refused(done, Exit.DIRECTORY_UNUSABLE, str(file), "data_directory")
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    if os.geteuid() != 0:
+        assert_refused(serve(*role(etcd, locked)), Exit.DIRECTORY_UNUSABLE, str(locked))
+
+
+def test_unknown_role_and_unknown_setting(tmp_path) -> None:
+    done = serve("--role=share-leaders")
+    assert_refused(done, Exit.SETTINGS, "did you mean share-leader?")
+    config = tmp_path / "c.toml"
+    config.write_text("listen_prot = 1")
+    done = serve("--config", str(config))
+    assert_refused(done, Exit.SETTINGS, "did you mean listen_port?", str(config))
+
+
+def test_missing_certificate_files(etcd, tmp_path) -> None:
+    gone = tmp_path / "gone.pem"
+    done = serve(*role(etcd, tmp_path / "d", f"--tls-certificate={gone}", f"--tls-key={gone}"))
+    assert_refused(done, Exit.SETTINGS, str(gone))
+
+
+def test_a_node_id_that_a_live_process_holds(etcd, running) -> None:
+    _, ready, directory = running
+    done = serve(
+        *role(etcd, directory, f"--node-id={ready['node_id']}", "--session-ttl-ms=2000"),
+    )
+    assert_refused(done, Exit.COORDINATION_UNREACHABLE, ready["node_id"], "another node id")
+
+
+def test_the_child_dies_when_its_parent_is_killed(etcd, tmp_path) -> None:
+    flags = list(role(etcd, tmp_path / "d"))
+    script = (
+        "import os, subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-m', 'sharemesh.serve', '--parent-pid',"
+        f" str(os.getpid()), *{flags!r}], stdout=subprocess.PIPE)\n"
+        "child.stdout.readline()\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    pid = int(parent.stdout.readline())
+    descriptor = os.pidfd_open(pid)
+    try:
+        parent.kill()
+        parent.communicate()
+        assert select.select([descriptor], [], [], 10)[0], "the child outlived its parent"
+    finally:
+        os.close(descriptor)
