@@ -2,12 +2,16 @@
 
 import asyncio
 
+from sharemesh.backends.embedded.record_logs import EmbeddedRecordLogs
+from sharemesh.backends.embedded.settings import LogSettings
+from sharemesh.domain.errors import ErrorCode
 from tests.share_leader.world import (
     FOO,
     TopicPartition,
     ack,
     acquired,
     parts,
+    until,
     world,
 )
 
@@ -64,9 +68,173 @@ async def test_an_expired_lock_gives_the_record_to_another_member():
         await w.produce(P0, 5)
         await m1.join(P0)
         await m1.fetch()
-        assert acquired(await m2.fetch(P0), P0) == []
-        await w.clock.advance(30_000)
-        assert acquired(await m2.fetch(), P0) == [(0, 4, 2)]
+        waiting = asyncio.create_task(m2.fetch(P0, max_wait_ms=30_000))
+        await w.clock.advance(29_000)
+        assert not waiting.done()
+        await w.clock.advance(1_000)
+        assert acquired(await waiting, P0) == [(0, 4, 2)]
         assert w.service.counters.locks_expired == 5
         # Nobody heard of m1 for the lock duration: its session is gone with its locks.
         assert (await m1.acknowledge(ack(P0, 0, 4, 1))).error_code == 122
+
+
+async def test_an_acknowledgement_is_answered_only_after_its_write_is_durable():
+    async with world() as w:
+        await w.lead(P0)
+        m1 = w.client()
+        await w.produce(P0, 5)
+        await m1.join(P0)
+        await m1.fetch()
+        w.keeper.open.clear()
+        waiting = asyncio.create_task(m1.acknowledge(ack(P0, 0, 4, 1)))
+        await w.clock.settle()
+        assert len(w.keeper.writes) == 1
+        assert not waiting.done()
+        w.keeper.open.set()
+        assert parts(await waiting)[P0].error_code == 0
+
+
+async def test_a_refused_write_leaves_the_records_with_their_holder():
+    async with world() as w:
+        await w.lead(P0)
+        m1 = w.client()
+        await w.produce(P0, 5)
+        await m1.join(P0)
+        await m1.fetch()
+        w.keeper.write_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert parts(await m1.acknowledge(ack(P0, 0, 4, 1)))[P0].error_code == 15
+        w.keeper.write_error = ErrorCode.NONE
+        assert parts(await m1.acknowledge(ack(P0, 0, 4, 1)))[P0].error_code == 0
+
+
+async def test_a_fenced_write_drops_the_share_partition_and_the_next_fetch_reads_it_again():
+    async with world() as w:
+        await w.lead(P0)
+        m1 = w.client()
+        await w.produce(P0, 5)
+        await m1.join(P0)
+        await m1.fetch()
+        key = w.shell(P0).key
+        w.keeper.initialize(key, state_epoch=7, start_offset=2)
+        assert parts(await m1.acknowledge(ack(P0, 0, 4, 1)))[P0].error_code == 6
+        assert w.shell(P0) is None
+        assert parts(await m1.acknowledge(ack(P0, 0, 4, 1)))[P0].error_code == 3
+        assert acquired(await m1.fetch(max_wait_ms=1_000), P0) == [(2, 4, 1)]
+
+
+async def test_acknowledgements_of_another_leader_epoch_are_refused():
+    async with world() as w:
+        epoch = await w.lead(P0, epoch=5)
+        m1 = w.client()
+        await w.produce(P0, 5)
+        await m1.join(P0)
+        await m1.fetch()
+        assert parts(await m1.acknowledge(ack(P0, 0, 4, 1, epoch=4)))[P0].error_code == 121
+        answer = await m1.acknowledge(ack(P0, 0, 4, 1, epoch=6))
+        assert parts(answer)[P0].error_code == 6
+        assert parts(answer)[P0].current_leader.leader_epoch == epoch
+        assert parts(await m1.acknowledge(ack(P0, 0, 4, 1, epoch=5)))[P0].error_code == 0
+
+
+async def test_a_partition_led_elsewhere_is_answered_with_its_leader():
+    async with world() as w:
+        await w.lead(P0)
+        await w.claim("leader-2", P1, 9)
+        response = await w.client().fetch(P0, P1, max_wait_ms=60_000)
+        entry = parts(response)[P1]
+        assert (response.error_code, entry.error_code) == (0, 6)
+        assert (entry.current_leader.leader_id, entry.current_leader.leader_epoch) == (
+            "leader-2",
+            9,
+        )
+        assert [(n.node_id, n.port) for n in response.node_endpoints] == [("leader-2", 9000)]
+
+
+async def test_losing_the_log_to_another_owner_ends_the_epoch_and_nothing_is_granted():
+    async with world() as w:
+        await w.lead(P0, epoch=1)
+        ended = []
+        w.service.on_ended(ended.append)
+        m1 = w.client()
+        await w.produce(P0, 5)
+        await m1.join(P0)
+        other = EmbeddedRecordLogs(w.disk, w.clock, LogSettings())
+        taken = await other.open(P0, 2)
+        assert parts(await m1.fetch())[P0].error_code == 6
+        assert ended == [P0]
+        await taken.close()
+
+
+async def test_read_state_errors_are_answered_for_the_partition_and_tried_again_later():
+    async with world() as w:
+        await w.lead(P0)
+        m1 = w.client()
+        await w.produce(P0, 5)
+        w.keeper.read_error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert parts(await m1.fetch(P0, max_wait_ms=1_000))[P0].error_code == 15
+        w.keeper.read_error = ErrorCode.NONE
+        assert acquired(await m1.fetch(max_wait_ms=1_000), P0) == [(0, 4, 1)]
+
+
+async def test_an_initialization_that_never_ends_gives_an_empty_answer_at_max_wait():
+    async with world() as w:
+        await w.lead(P0)
+        await w.produce(P0, 5)
+        w.keeper.open.clear()
+        waiting = asyncio.create_task(w.client().fetch(P0, max_wait_ms=500))
+        await w.clock.advance(500)
+        response = await waiting
+        assert (response.error_code, acquired(response, P0)) == (0, [])
+        assert parts(response)[P0].error_code == 0
+        w.keeper.open.set()
+
+
+async def test_decoded_records_are_the_acquired_ones_with_their_delivery_count():
+    async with world() as w:
+        await w.lead(P0)
+        m1 = w.client()
+        await w.produce(P0, 3)
+        await m1.join(P0)
+        response = await m1.fetch(record_format=1)
+        (entry,) = parts(response).values()
+        assert not entry.records
+        assert [(r.offset, r.value, r.delivery_count) for r in entry.decoded_records] == [
+            (n, b"v%d" % n, 1) for n in range(3)
+        ]
+
+
+async def test_a_group_without_sessions_leaves_no_share_partition_behind():
+    async with world() as w:
+        await w.lead(P0)
+        await w.produce(P0, 5)
+        m1, m2 = w.client("m1"), w.client("m2")
+        await m1.join(P0)
+        await m2.join(P0)
+        await m1.fetch()
+        await m1.fetch(epoch=-1)
+        await until(lambda: not w.shell(P0).holds_locks)
+        assert acquired(await m2.fetch(), P0) == [(0, 4, 2)]
+        await m2.fetch(epoch=-1)
+        await until(lambda: w.shell(P0) is None)
+
+
+async def test_read_committed_groups_get_no_aborted_records():
+    async with world() as w:
+        await w.configure("g", auto_offset_reset="earliest", isolation_level="read_committed")
+        await w.lead(P0)
+        await w.produce(P0, 5)
+        m1 = w.client()
+        await m1.join(P0)
+        assert acquired(await m1.fetch(), P0) == [(0, 4, 1)]
+
+
+async def test_settings_of_the_group_hold_from_the_moment_they_change():
+    async with world() as w:
+        await w.lead(P0)
+        await w.produce(P0, 5)
+        m1 = w.client()
+        await m1.join(P0)
+        await w.configure("g", record_lock_duration_ms=20_000)
+        response = await m1.fetch()
+        assert response.acquisition_lock_timeout_ms == 20_000
+        assert w.shell(P0).machine.next_deadline_ms == w.clock.now_ms() + 20_000

@@ -1,0 +1,344 @@
+"""The Consume stream and HoldSession over the in-process network."""
+
+import asyncio
+
+import pytest
+
+from sharemesh import methods
+from sharemesh.domain.delivery_state import DeliveryState
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.ports.network import CallFailedError
+from sharemesh.v1 import share_leader_pb2 as pb
+from sharemesh.v1.common_pb2 import TopicPartitions
+from tests.share_leader.world import (
+    FOO,
+    LEADER,
+    TopicPartition,
+    ack,
+    acknowledged,
+    acquired,
+    parts,
+    topics,
+    until,
+    world,
+)
+
+P0, P1, P2 = (TopicPartition(FOO, n) for n in range(3))
+
+
+async def deliveries(stream, count):
+    """Read messages until so many offsets were acquired; return {partition: ranges}."""
+    got, total = {}, 0
+    while total < count:
+        message = await anext(stream)
+        assert message.error_code == 0, message
+        for partition in parts(message):
+            for first, last, times in acquired(message, partition):
+                got.setdefault(partition, []).append((first, last, times))
+                total += last - first + 1
+    return got
+
+
+async def results(stream, acknowledge_id):
+    while True:
+        message = await anext(stream)
+        found = acknowledged(message)
+        if acknowledge_id in found:
+            return found[acknowledge_id]
+
+
+def acknowledge(number, *acks, renew=False):
+    return pb.ConsumeAcknowledge(acknowledge_id=number, is_renew_ack=renew, topics=topics((), acks))
+
+
+def state(w, partition, offset):
+    view = w.shell(partition).machine.state_at(offset)
+    return None if view is None else (view.state, view.delivery_count)
+
+
+async def test_records_are_pushed_as_they_come_and_acknowledged_on_the_same_stream():
+    async with world() as w:
+        epoch = await w.lead(P0)
+        stream = await w.client().consume(P0)
+        await w.produce(P0, 10)
+        assert await deliveries(stream, 10) == {P0: [(0, 9, 1)]}
+        await stream.send(
+            pb.ConsumeRequest(acknowledgements=[acknowledge(7, ack(P0, 0, 9, 1, epoch=epoch))])
+        )
+        assert await results(stream, 7) == {P0: 0}
+        await w.produce(P0, 5)
+        assert await deliveries(stream, 5) == {P0: [(10, 14, 1)]}
+
+
+async def test_no_more_is_acquired_than_the_credit_allows():
+    async with world() as w:
+        await w.lead(P0)
+        stream = await w.client().consume(P0, records=25)
+        await w.produce(P0, *[10] * 10)
+        await deliveries(stream, 30)  # whole log batches: the last one passes the credit
+        await w.clock.settle()
+        assert w.shell(P0).machine.end_offset == 29
+        await stream.send(pb.ConsumeRequest(credit_records=6))
+        assert await deliveries(stream, 10) == {P0: [(30, 39, 1)]}
+        assert w.shell(P0).machine.end_offset == 39
+
+
+async def test_credit_in_bytes_is_kept_too():
+    async with world() as w:
+        await w.lead(P0)
+        stream = await w.client().consume(P0, bytes_=1)
+        await w.produce(P0, *[10] * 10)
+        assert await deliveries(stream, 10) == {P0: [(0, 9, 1)]}  # at least one batch
+        await w.clock.settle()
+        assert w.shell(P0).machine.end_offset == 9
+
+
+async def test_a_slow_reader_makes_the_leader_stop_acquiring():
+    async with world(max_stream_messages=2, stream_message_bytes=1) as w:
+        await w.lead(P0)
+        stream = await w.client().consume(P0, records=100_000)
+        await w.produce(P0, *[1] * 200)
+        await w.clock.settle(3_000)
+        held = w.shell(P0).machine.end_offset + 1
+        assert held < 40, "bounded by the outbox and the transport's queue"
+        assert await deliveries(stream, 200) == {P0: [(n, n, 1) for n in range(200)]}
+
+
+async def test_close_answers_acknowledgements_releases_the_rest_and_ends_in_good_order():
+    async with world() as w:
+        await w.lead(P0)
+        await w.client("m0").join(P0)  # keeps the group
+        stream = await w.client().consume(P0)
+        await w.produce(P0, 5, 5)
+        await deliveries(stream, 10)
+        await stream.send(
+            pb.ConsumeRequest(acknowledgements=[acknowledge(1, ack(P0, 0, 4, 1))], close=True)
+        )
+        assert await results(stream, 1) == {P0: 0}
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+        assert state(w, P0, 5) == (DeliveryState.AVAILABLE, 1)
+
+
+async def test_a_lost_connection_releases_what_the_member_held():
+    async with world() as w:
+        await w.lead(P0)
+        await w.client("m0").join(P0)
+        client = w.client()
+        stream = await client.consume(P0)
+        await w.produce(P0, 5)
+        await deliveries(stream, 5)
+        await client.caller.close()
+        await until(lambda: state(w, P0, 0) == (DeliveryState.AVAILABLE, 1))
+        assert w.service.counters.sessions_evicted == 1
+
+
+async def test_a_new_stream_replaces_the_old_one_and_releases_nothing():
+    async with world() as w:
+        await w.lead(P0)
+        old, new = w.client(), w.client()
+        first = await old.consume(P0)
+        await w.produce(P0, 5)
+        await deliveries(first, 5)
+        second = await new.consume(P0)
+        message = await anext(first)
+        assert message.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+        with pytest.raises(StopAsyncIteration):
+            await anext(first)
+        assert state(w, P0, 0) == (DeliveryState.ACQUIRED, 1)
+        await second.send(pb.ConsumeRequest(acknowledgements=[acknowledge(1, ack(P0, 0, 4, 1))]))
+        assert await results(second, 1) == {P0: 0}
+
+
+async def test_each_acknowledgement_is_answered_once_with_an_error_for_each_partition():
+    async with world() as w:
+        await w.lead(P0)
+        await w.lead(P1)
+        stream = await w.client().consume(P0, P1)
+        await w.produce(P0, 5)
+        await w.produce(P1, 5)
+        await deliveries(stream, 10)
+        await stream.send(
+            pb.ConsumeRequest(
+                acknowledgements=[
+                    acknowledge(1, ack(P0, 0, 4, 1), ack(P1, 3, 2, 1)),
+                    acknowledge(2, ack(P0, 0, 4, 1)),
+                    acknowledge(3, ack(P1, 0, 4, 4), renew=True),
+                    acknowledge(4, ack(P1, 0, 4, 4)),
+                ]
+            )
+        )
+        got = {}
+        while len(got) < 4:
+            for number, found in acknowledged(await anext(stream)).items():
+                assert number not in got
+                got[number] = found
+        assert got == {1: {P0: 0, P1: 42}, 2: {P0: 121}, 3: {P1: 0}, 4: {P1: 42}}
+
+
+async def test_partitions_take_turns():
+    async with world() as w:
+        for partition in (P0, P1):
+            await w.lead(partition)
+            await w.produce(partition, *[10] * 5)
+        stream = await w.client().consume(P0, P1, records=40, max_records=10)
+        got = await deliveries(stream, 40)
+        assert {p: sum(last - first + 1 for first, last, _ in r) for p, r in got.items()} == {
+            P0: 20,
+            P1: 20,
+        }
+
+
+async def test_forgotten_partitions_are_not_fetched_and_can_still_be_acknowledged():
+    async with world() as w:
+        await w.lead(P0)
+        stream = await w.client().consume(P0)
+        await w.produce(P0, 5)
+        await deliveries(stream, 5)
+        await stream.send(pb.ConsumeRequest(forget=[TopicPartitions(topic_id=FOO, partitions=[0])]))
+        await w.produce(P0, 5)
+        await w.clock.settle()
+        assert w.shell(P0).machine.end_offset == 4
+        await stream.send(pb.ConsumeRequest(acknowledgements=[acknowledge(1, ack(P0, 0, 4, 1))]))
+        assert await results(stream, 1) == {P0: 0}
+
+
+async def test_a_partition_that_is_not_led_here_is_reported_once_with_its_leader():
+    async with world() as w:
+        await w.lead(P0)
+        await w.claim("leader-2", P1, 4)
+        stream = await w.client().consume(P0, P1)
+        message = await anext(stream)
+        assert parts(message)[P1].error_code == 6
+        assert parts(message)[P1].current_leader.leader_id == "leader-2"
+        assert [n.node_id for n in message.node_endpoints] == ["leader-2"]
+        await w.produce(P0, 5)
+        assert await deliveries(stream, 5) == {P0: [(0, 4, 1)]}
+
+
+async def test_a_share_partition_that_cannot_be_read_is_reported_and_tried_again():
+    async with world() as w:
+        await w.lead(P0)
+        w.keeper.read_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        stream = await w.client().consume(P0)
+        await w.produce(P0, 5)
+        assert parts(await anext(stream))[P0].error_code == 15
+        w.keeper.read_error = ErrorCode.NONE
+        await w.clock.settle()
+        assert w.shell(P0) is None
+        await w.clock.advance(1_000)
+        assert await deliveries(stream, 5) == {P0: [(0, 4, 1)]}
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pb.ConsumeRequest(credit_records=1),
+        pb.ConsumeRequest(start=pb.ConsumeStart(member_id="m")),
+        pb.ConsumeRequest(start=pb.ConsumeStart(group_id="g")),
+        pb.ConsumeRequest(start=pb.ConsumeStart(group_id="g", member_id="m" * 37)),
+        pb.ConsumeRequest(start=pb.ConsumeStart(group_id="g", member_id="m", share_acquire_mode=9)),
+        pb.ConsumeRequest(start=pb.ConsumeStart(group_id="g", member_id="m"), credit_records=-1),
+        pb.ConsumeRequest(
+            start=pb.ConsumeStart(group_id="g", member_id="m"),
+            add=[TopicPartitions(topic_id=b"short", partitions=[0])],
+        ),
+    ],
+)
+async def test_a_malformed_first_message_is_answered_with_invalid_request(first):
+    async with world() as w:
+        stream = await w.client().caller.stream(methods.CONSUME, to=LEADER)
+        await stream.send(first)
+        message = await anext(stream)
+        assert message.error_code == ErrorCode.INVALID_REQUEST
+        assert message.error_message
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+        await w.clock.settle()
+        assert len(w.service.book.sessions) == 0
+
+
+async def test_min_bytes_are_awaited_up_to_max_wait():
+    async with world() as w:
+        await w.lead(P0)
+        stream = await w.client().consume(P0, min_bytes=100_000, max_wait_ms=400)
+        await w.produce(P0, 5)
+        waiting = asyncio.create_task(deliveries(stream, 5))
+        await w.clock.advance(300)
+        assert not waiting.done()
+        await w.clock.advance(200)
+        assert await waiting == {P0: [(0, 4, 1)]}
+
+
+async def test_hold_session_binds_the_session_of_unary_calls_to_its_stream():
+    async with world() as w:
+        await w.lead(P0)
+        await w.client("m0").join(P0)
+        member, holder = w.client(), w.client()
+        held = await holder.caller.stream(methods.HOLD_SESSION, to=LEADER)
+        await held.send(pb.HoldSessionRequest(group_id="g", member_id="m1"))
+        assert (await anext(held)).error_code == 0
+        await w.produce(P0, 5)
+        await member.join(P0)
+        assert acquired(await member.fetch(), P0) == [(0, 4, 1)]
+        await w.clock.advance(20_000)
+        assert (await member.acknowledge(ack(P0, 0, 4, 4), is_renew_ack=True)).error_code == 0
+        await w.clock.advance(29_000)
+        assert state(w, P0, 0) == (DeliveryState.ACQUIRED, 1)
+        await w.client("m0").join(P0)
+        await holder.caller.close()
+        await until(lambda: state(w, P0, 0) == (DeliveryState.AVAILABLE, 1))
+        assert (await member.fetch()).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+async def test_a_drain_lets_holders_acknowledge_then_moves_and_redelivers_nothing():
+    async with world() as w:
+        await w.lead(P0)
+        stream = await w.client().consume(P0)
+        await w.produce(P0, 5)
+        await deliveries(stream, 5)
+        stopping = asyncio.create_task(w.service.stop_partition(P0, drain_ms=5_000))
+        message = await anext(stream)
+        assert [list(t.partitions) for t in message.draining] == [[0]]
+        await w.produce(P0, 5)  # still confirmed, delivered by the next leader
+        await stream.send(pb.ConsumeRequest(acknowledgements=[acknowledge(1, ack(P0, 0, 4, 1))]))
+        assert await results(stream, 1) == {P0: 0}
+        await w.clock.advance(100)
+        await stopping
+        assert parts(await anext(stream))[P0].error_code == 6
+        await stream.send(pb.ConsumeRequest(acknowledgements=[acknowledge(2, ack(P0, 5, 9, 1))]))
+        assert await results(stream, 2) == {P0: 6}
+        await w.lead(P0)
+        m2 = w.client("m2")
+        await m2.join(P0)
+        assert acquired(await m2.fetch(), P0) == [(5, 9, 1)]
+
+
+async def test_after_a_drain_notice_the_end_of_a_stream_releases_nothing():
+    async with world() as w:
+        await w.lead(P0)
+        client = w.client()
+        stream = await client.consume(P0)
+        await w.produce(P0, 5)
+        await deliveries(stream, 5)
+        stopping = asyncio.create_task(w.service.stop_partition(P0, drain_ms=1_000))
+        await anext(stream)
+        await client.caller.close()
+        await w.clock.settle()
+        assert state(w, P0, 0) == (DeliveryState.ACQUIRED, 1)
+        await w.clock.advance(1_000)
+        await stopping
+        assert w.keeper.writes == []
+
+
+async def test_closing_the_service_ends_streams_and_background_work():
+    async with world() as w:
+        await w.lead(P0)
+        stream = await w.client().consume(P0)
+        await w.produce(P0, 5)
+        await deliveries(stream, 5)
+        await w.service.close()
+        await w.network.disconnect(LEADER)
+        with pytest.raises((CallFailedError, StopAsyncIteration)):
+            while True:
+                await anext(stream)
