@@ -9,11 +9,7 @@ from sharemesh.domain.share_partition.effects import AcquiredRange
 from sharemesh.domain.share_partition.events import Acquire, AcquireMode
 from sharemesh.domain.share_partition.in_flight import InFlight
 from sharemesh.domain.share_partition.new_range import acquire_new_range
-from sharemesh.domain.share_partition.throttle import (
-    is_last_attempt,
-    is_throttled,
-    throttled_limit,
-)
+from sharemesh.domain.share_partition.throttle import Lot, is_throttled
 
 
 def acquire(
@@ -107,44 +103,25 @@ def _take(taken: Acquisition, batch: CachedBatch, first: int, last: int) -> bool
         return False
     if not any(status.acquirable for _, _, status in runs):
         return True
-    whole = first == batch.first_offset and last == batch.last_offset
     limit: int | None = None
     if taken.request.mode is AcquireMode.RECORD_LIMIT:
         limit = taken.remaining  # ACQ-10
-    if not batch.per_offset and (
-        not whole or throttled or (limit is not None and len(batch) > limit)
-    ):
-        flight.track_per_offset(batch)  # ACQ-8, ACQ-9, IFB-2
-    if throttled:
-        fewer = throttled_limit(flight.config, len(batch), runs)
-        limit = fewer if limit is None else min(limit, fewer)
+    if not batch.per_offset:
+        whole = first == batch.first_offset and last == batch.last_offset
+        if not whole or throttled or (limit is not None and len(batch) > limit):
+            flight.track_per_offset(batch)  # ACQ-8, ACQ-9, IFB-2
+            runs = batch.runs_between(first, last)
     before = taken.count
-    _take_runs(taken, batch, first, last, limit)
+    lot = Lot(flight.config, len(batch), limit)
+    merge_from = len(taken.ranges)  # results merge within this batch only (ACQ-9)
+    for begin, end, status in runs:
+        if status.acquirable:
+            size = lot.take(status.delivery_count, end - begin + 1)
+            if size:
+                taken.acquire_run(batch, begin, begin + size - 1, status, merge_from=merge_from)
+            if lot.closed:
+                break
     return not (throttled and taken.count > before)  # THR-4
-
-
-def _take_runs(
-    taken: Acquisition, batch: CachedBatch, first: int, last: int, limit: int | None
-) -> None:
-    """Acquire available runs, at most ``limit`` offsets; a last attempt goes alone (THR-5)."""
-    config = taken.flight.config
-    left = last - first + 1 if limit is None else limit
-    ranges = len(taken.ranges)  # results merge within this batch only (ACQ-9)
-    taken_here = 0
-    for begin, end, status in batch.runs_between(first, last):
-        if left <= 0:
-            return
-        if not status.acquirable:
-            continue
-        alone = is_last_attempt(config, status.delivery_count)
-        if alone and taken_here:
-            return
-        upto = begin if alone else min(end, begin + left - 1)
-        taken.acquire_run(batch, begin, upto, status, merge_from=ranges)
-        taken_here += upto - begin + 1
-        left -= upto - begin + 1
-        if alone:
-            return
 
 
 def _pass_compacted(flight: InFlight, fetch_offset: int, base: int) -> None:
