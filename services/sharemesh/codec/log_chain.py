@@ -123,7 +123,7 @@ def readable_parts(chain: Chain, end: CommittedEnd) -> tuple[ReadablePart, ...]:
         raise StartOverError(f"no segment of epoch {end.epoch} in the listing")
     parts = []
     for link in chain.links:
-        if link.header.base_offset > end.end_offset:
+        if link.header.base_offset >= end.end_offset and link.name != end.segment:
             break
         position = link.end_position
         if link.name == end.segment:

@@ -103,7 +103,8 @@ def decode_segment_header(data: bytes, name: SegmentName) -> SegmentHeader:
         raise SegmentFormatError(
             f"segment format {form} is newer than {FORMAT}, the newest that this version reads"
         )
-    if (epoch, base) != name:
+    own = SegmentName(epoch, base)
+    if own != name:
         raise SegmentFormatError(
             f"segment header says epoch {epoch}, base offset {base}; the file is {name.file_name}"
         )

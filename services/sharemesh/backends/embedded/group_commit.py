@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 from sharemesh.backends.embedded.owned_log import OwnedLog, Place
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.ports.disk import Disk
-from sharemesh.ports.shard_log import CorruptLogError, FencedError, LogFailedError, LogFullError
+from sharemesh.ports.shard_log import FencedError, LogFailedError, LogFullError
 
 Note = TypeVar("Note")
 
@@ -199,9 +199,8 @@ class GroupCommit(Generic[Note]):
 
     def _commit(self, entries: list[Entry[Note]]) -> Place:
         data = entries[0].data if len(entries) == 1 else b"".join(entry.data for entry in entries)
-        log_start = max(
-            self._log.log_start_offset, max(entry.log_start_offset for entry in entries)
-        )
+        log_start = max(entry.log_start_offset for entry in entries)
+        log_start = max(log_start, self._log.log_start_offset)
         return self._log.commit(data, entries[-1].end_offset, log_start)
 
     def _fail(self, error: Exception) -> None:

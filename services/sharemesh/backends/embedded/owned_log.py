@@ -1,5 +1,6 @@
 """A log as its owner writes it: commit, look, roll, prune (DESIGN 5.2, 5.6). All calls block."""
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from sharemesh.backends.embedded.fences import Fences
@@ -68,7 +69,7 @@ class OwnedLog:
         Args:
             data: Whole record batches with their offsets and this epoch in place.
             end_offset: The end of the log once they are committed.
-            log_start_offset: The log start once they are committed.
+            log_start_offset: The log start once they are committed; it never goes back.
 
         Raises:
             FencedError: A higher fence was seen; nothing of this is confirmed.
@@ -91,7 +92,7 @@ class OwnedLog:
         newest = self.segments[-1]
         newest.end_offset, newest.end_position = end_offset, self._file.size
         self.committed_end_offset = end_offset
-        self.log_start_offset = log_start_offset
+        self.log_start_offset = max(self.log_start_offset, log_start_offset)
         try:
             self._publish()
         except OSError as error:
@@ -117,15 +118,13 @@ class OwnedLog:
 
     def close(self) -> None:
         """Make the published end durable if that is still ours, and release the files."""
-        try:
-            if self._ended is None:
+        if self._ended is None:
+            with suppress(OSError):  # then the published end lags after a power cut
                 self._sync_end()
-        finally:
-            if self._file is not None:
-                self._file.close()
-            if self._slots is not None:
-                self._slots.close()
-            self._ended = self._ended or LogFailedError(f"log {self.path} is closed")
+            self._ended = LogFailedError(f"log {self.path}, epoch {self.epoch} is closed")
+        for file in (self._file, self._slots):
+            if file is not None:
+                file.close()
 
     def _is_full(self, more_bytes: int) -> bool:
         newest = self.segments[-1]

@@ -1,7 +1,6 @@
 """The record log of one topic-partition (port PartitionLog)."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 from sharemesh.backends.embedded.group_commit import Entry, GroupCommit

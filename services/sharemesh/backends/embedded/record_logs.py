@@ -12,6 +12,7 @@ from sharemesh.codec.segment import FENCES
 from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.disk import Disk
+from sharemesh.ports.shard_log import FencedError, LogFailedError
 
 _TOPIC_ID_HEX = 32
 
@@ -48,8 +49,17 @@ class EmbeddedRecordLogs:
     def _open(self, partition: TopicPartition, leader_epoch: int) -> tuple[OwnedLog, Loaded]:
         path = record_log_path(partition.topic_id, partition.partition)
         log = OwnedLog(self._disk, path, leader_epoch, self._settings)
-        loaded = load_records(self._disk, log, interval_bytes=self._settings.index_interval_bytes)
-        return log, loaded
+        try:
+            if log.corruption is None:
+                log.prune()  # what an owner before did not come to after it moved the log start
+            interval_bytes = self._settings.index_interval_bytes
+            return log, load_records(self._disk, log, interval_bytes=interval_bytes)
+        except OSError as error:
+            log.close()
+            raise LogFailedError(f"log {path}: cannot be loaded: {error}") from error
+        except (FencedError, LogFailedError):
+            log.close()
+            raise
 
     def _delete(self, partition: TopicPartition) -> None:
         """Fences first, so that whoever still writes is fenced; then the rest, then names."""

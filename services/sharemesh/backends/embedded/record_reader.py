@@ -1,6 +1,8 @@
 """Reading record batches of one log by offset and by time; every checksum is checked again."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from sharemesh.backends.embedded.offset_index import OffsetIndex, SegmentIndex
 from sharemesh.backends.embedded.segment_scan import corrupt, read_whole_frames
@@ -10,6 +12,8 @@ from sharemesh.codec.txn_marker import is_abort_marker
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.record_log import ReadResult
+
+Result = TypeVar("Result")
 
 EMPTY = ReadResult(b"", ())
 TIME_WINDOW_BYTES = 256 * 1024
@@ -61,7 +65,7 @@ class RecordReader:
                 return found
         return None
 
-    async def _in_pool(self, job, offset: int):  # type: ignore[no-untyped-def]
+    async def _in_pool(self, job: Callable[[], Result], offset: int) -> Result:
         try:
             return await self._disk.run(job)
         except FileNotFoundError as error:

@@ -9,18 +9,11 @@ from dataclasses import dataclass
 
 from sharemesh.backends.embedded.fences import Fences
 from sharemesh.backends.embedded.log_state import LogState, read_log_state
-from sharemesh.backends.embedded.segment_scan import corrupt, scan_headers
 from sharemesh.backends.embedded.segments import Segment
-from sharemesh.codec.batch_frame import (
-    find_valid_frame,
-    place_frame,
-    walk_frames,
-)
+from sharemesh.backends.embedded.tail import Tail, read_tail
 from sharemesh.codec.committed_end import SLOT_BYTES, CommittedEnd, encode_committed_end
 from sharemesh.codec.log_chain import ChainLink
-from sharemesh.codec.log_marker import decode_log_start
 from sharemesh.codec.segment import (
-    SEGMENT_HEADER_BYTES,
     SegmentHeader,
     SegmentName,
     encode_segment_header,
@@ -36,9 +29,10 @@ NEW_SUFFIX = ".new"
 
 @dataclass(slots=True)
 class Taken:
-    """A log that was taken over; ``file`` and ``slots`` are None if it is corrupt.
+    """A log that was taken over; ``segments`` are its files, oldest first.
 
-    Then ``corruption`` says where; what lies before it may be read, and nothing be written.
+    ``file`` and ``slots`` are None if it is corrupt. Then ``corruption`` says where; what lies
+    before that may be read, and nothing be written.
     """
 
     segments: list[Segment]
@@ -47,18 +41,6 @@ class Taken:
     file: AppendFile | None
     slots: SlotFile | None
     corruption: CorruptLogError | None
-
-
-@dataclass(slots=True)
-class _Tail:
-    """What the new owner takes along: everything valid behind the committed end."""
-
-    base_offset: int
-    end_offset: int
-    log_start_offset: int
-    data: bytearray
-    predecessor: SegmentName | None
-    predecessor_end: int
 
 
 def take_over(disk: Disk, path: str, epoch: int, fences: Fences) -> Taken:
@@ -72,11 +54,12 @@ def take_over(disk: Disk, path: str, epoch: int, fences: Fences) -> Taken:
         fences.claim()
         try:
             state = read_log_state(disk, path)
-            tail = _read_tail(disk, path, state, epoch)
         except CorruptLogError as error:
             return Taken([], 0, 0, None, None, error)
-        if isinstance(tail, CorruptLogError):
-            return _damaged(state, tail)
+        try:
+            tail = read_tail(disk, path, state, epoch)
+        except CorruptLogError as error:
+            return _damaged(path, state, error)
         return _settle(disk, path, epoch, fences, state, tail)
     except OSError as error:
         raise LogFailedError(
@@ -84,13 +67,15 @@ def take_over(disk: Disk, path: str, epoch: int, fences: Fences) -> Taken:
         ) from error
 
 
-def _damaged(state: LogState, corruption: CorruptLogError) -> Taken:
+def _damaged(path: str, state: LogState, corruption: CorruptLogError) -> Taken:
     """A log that can be read up to the corruption, and not be written."""
-    segments = [_segment(link) for link in state.chain.links[:-1] if link.end_offset is not None]
+    segments = [_segment(link) for link in state.chain.links[:-1]]
     newest = state.chain.links[-1]
-    segments.append(Segment(newest.name, corruption.offset, corruption.position))
-    log_start = state.chain.log_start_offset
-    return Taken(segments, corruption.offset, log_start, None, None, corruption)
+    end_offset = newest.header.base_offset
+    if corruption.file == f"{path}/{newest.name.file_name}":
+        end_offset = corruption.offset
+        segments.append(Segment(newest.name, end_offset, corruption.position))
+    return Taken(segments, end_offset, state.chain.log_start_offset, None, None, corruption)
 
 
 def _segment(link: ChainLink) -> Segment:
@@ -99,70 +84,8 @@ def _segment(link: ChainLink) -> Segment:
     return Segment(link.name, link.end_offset, link.end_position)
 
 
-def _committed_in(newest: ChainLink, end: CommittedEnd | None) -> tuple[int, int]:
-    """Return (offset, position) of the committed end within the newest link.
-
-    All before a segment was committed when the segment was made, so its base is a lower bound.
-    """
-    if end is not None and end.segment == newest.name:
-        return end.end_offset, end.end_position
-    return newest.header.base_offset, SEGMENT_HEADER_BYTES
-
-
-def _read_tail(disk: Disk, path: str, state: LogState, epoch: int) -> "_Tail | CorruptLogError":
-    newest = state.chain.newest
-    if newest is None:
-        return _Tail(0, 0, 0, bytearray(), None, 0)
-    committed, position = _committed_in(newest, state.end)
-    log_start = state.chain.log_start_offset
-    file = f"{path}/{newest.name.file_name}"
-    try:
-        for frames in scan_headers(
-            disk, path, newest.name, end_position=position, end_offset=committed
-        ):
-            for frame in frames:
-                if frame.is_marker:
-                    batch = disk.read(file, frame.position, frame.size_bytes)
-                    log_start = max(log_start, decode_log_start(batch) or 0)
-    except CorruptLogError as error:
-        return error
-    data = disk.read(file, position)
-    walk = walk_frames(
-        data,
-        start=0,
-        limit=len(data),
-        base_offset=committed,
-        leader_epoch=newest.header.epoch,
-        check_crc=True,
-    )
-    if walk.position < len(data):
-        behind = find_valid_frame(
-            data, from_position=walk.position + 1, leader_epoch=newest.header.epoch
-        )
-        if behind is not None:
-            problem = f"{walk.problem}; a valid record batch follows at {position + behind}"
-            return corrupt(file, position + walk.position, walk.end_offset, problem)
-    taken = bytearray(memoryview(data)[: walk.position])
-    for frame in walk.frames:
-        if frame.is_marker:
-            batch = data[frame.position : frame.position + frame.size_bytes]
-            log_start = max(log_start, decode_log_start(batch) or 0)
-        place_frame(taken, frame.base_offset, epoch, at=frame.position)
-    oldest = state.chain.links[0].header
-    if oldest.predecessor is not None and oldest.base_offset > log_start:
-        raise corrupt(
-            f"{path}/{oldest.predecessor.file_name}", 0, log_start, "the segment is missing"
-        )
-    if position > SEGMENT_HEADER_BYTES:
-        predecessor: SegmentName | None = newest.name
-        cut = position
-    else:  # nothing of it is committed, so its name need not be durable: go past it
-        predecessor, cut = newest.header.predecessor, newest.header.predecessor_end
-    return _Tail(committed, walk.end_offset, log_start, taken, predecessor, cut)
-
-
 def _settle(
-    disk: Disk, path: str, epoch: int, fences: Fences, state: LogState, tail: _Tail
+    disk: Disk, path: str, epoch: int, fences: Fences, state: LogState, tail: Tail
 ) -> Taken:
     """Open the own segment, make it the log, publish, and clear what is outside."""
     fences.look()
@@ -176,11 +99,9 @@ def _settle(
     slots.write(*encode_committed_end(end))
     slots.sync()
     disk.sync_directory(path)
-    segments = [
-        _segment(link) for link in state.chain.links if link.name != state.chain.links[-1].name
-    ]
-    if state.chain.newest is not None and header.predecessor == state.chain.newest.name:
-        newest = state.chain.newest
+    segments = [_segment(link) for link in state.chain.links[:-1]]
+    newest = state.chain.newest
+    if newest is not None and header.predecessor == newest.name:
         segments.append(Segment(newest.name, tail.base_offset, tail.predecessor_end))
     segments.append(Segment(header.name, tail.end_offset, file.size))
     with suppress(OSError, FencedError):  # what stays behind costs space, and goes next time
@@ -194,10 +115,16 @@ def create_segment(
     """Make a segment whose name appears only after its header and ``data`` are durable."""
     target = f"{path}/{header.name.file_name}"
     file = disk.create(target + NEW_SUFFIX)
-    file.append(encode_segment_header(header) + data)
-    file.sync()
-    disk.rename(target + NEW_SUFFIX, target)
-    disk.sync_directory(path)
+    try:
+        file.append(encode_segment_header(header) + data)
+        file.sync()
+        disk.rename(target + NEW_SUFFIX, target)
+        disk.sync_directory(path)
+    except OSError:
+        file.close()
+        with suppress(OSError):  # a full disk should not also hold what could not be finished
+            disk.delete(target + NEW_SUFFIX)
+        raise
     return file
 
 

@@ -111,7 +111,7 @@ class SystemDisk:
 
     def size(self, path: str) -> int:
         """Return the length of a file."""
-        return os.stat(self._at(path)).st_size
+        return Path(self._at(path)).stat().st_size
 
     def write_small(self, path: str, data: bytes) -> None:
         """Replace a small file atomically and durably."""
@@ -130,7 +130,7 @@ class SystemDisk:
 
     def rename(self, source: str, target: str) -> None:
         """Rename within the tree."""
-        os.rename(self._at(source), self._at(target))
+        Path(self._at(source)).rename(self._at(target))
 
     def delete(self, path: str) -> None:
         """Remove a file or an empty directory; absent is fine."""
@@ -143,7 +143,8 @@ class SystemDisk:
     def list(self, path: str) -> list[str]:
         """Return the names in a directory, sorted; an absent directory is empty."""
         try:
-            return sorted(os.listdir(self._at(path)))
+            with os.scandir(self._at(path)) as entries:
+                return sorted(entry.name for entry in entries)
         except FileNotFoundError:
             return []
 
@@ -153,7 +154,7 @@ class SystemDisk:
         for part in PurePosixPath(path).parts:
             child = part if parent == "." else f"{parent}/{part}"
             with suppress(FileExistsError):  # then another process may not have synced it yet
-                os.mkdir(self._at(child))
+                Path(self._at(child)).mkdir()
             self.sync_directory(parent)
             parent = child
 

@@ -79,7 +79,7 @@ class _MemoryFile:
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
         self._enter("append")
-        self._inode.put(len(self._inode.cached), self._disk.admit(self._path, data))
+        self._inode.put(len(self._inode.cached), self._disk.admit(data))
         if self._disk.took_short:
             self._disk.took_short = False
             raise OSError(errno.ENOSPC, "short write", self._path)
@@ -168,9 +168,7 @@ class MemoryDisk:
                 return True
         return False
 
-    def admit(
-        self, path: str, data: bytes | bytearray | memoryview
-    ) -> bytes | bytearray | memoryview:
+    def admit(self, data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
         """Return as much of ``data`` as the volume takes; ``took_short`` says if not all."""
         room = max(0, self.free_bytes())
         if len(data) <= room:
@@ -189,7 +187,7 @@ class MemoryDisk:
         """Run the job on a later turn of the loop, as a pool would."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
-        loop.call_soon(lambda: turn.done() or turn.set_result(None))
+        loop.call_soon(_finish, turn)
         await turn
         return job()
 
@@ -334,6 +332,11 @@ class MemoryDisk:
         for path in sorted(self._durable_names):
             if path != _ROOT and _parent(path) not in self._durable_names:
                 del self._durable_names[path]
+
+
+def _finish(turn: "asyncio.Future[None]") -> None:
+    if not turn.done():
+        turn.set_result(None)
 
 
 def _parent(path: str) -> str:
