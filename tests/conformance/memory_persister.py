@@ -1,4 +1,9 @@
-"""A persister in memory that keeps state as the share coordinator would (spec 17, 18)."""
+"""A persister in memory that keeps state as the one behind Kafka's recorded histories did.
+
+It combines batches as the share coordinator does (spec 18), but takes start offset and
+delivery-complete count as they come, even out of order; the product's coordinator keeps the
+highest start offset (SC-15, SC-16).
+"""
 
 from collections import deque
 from collections.abc import Callable
@@ -44,10 +49,7 @@ class MemoryPersister:
         if not ok:
             outcome(self.error)
             return
-        if write.start_offset > self.start:  # SC-16
-            self.complete = write.delivery_complete_count
-        elif write.start_offset == self.start:
-            self.complete = max(self.complete, write.delivery_complete_count)
-        self.start = max(self.start, write.start_offset)  # SC-15
+        self.start = write.start_offset
+        self.complete = write.delivery_complete_count
         self.batches = combine(self.batches, write.batches, start_offset=self.start)
         outcome(ErrorCode.NONE)
