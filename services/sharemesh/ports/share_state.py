@@ -8,6 +8,8 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import MemberId, SharePartitionKey
 from sharemesh.domain.state_batch import StateBatch
 
+NO_MEMBER = MemberId("")
+
 
 @dataclass(frozen=True, slots=True)
 class StateReadResult:
@@ -30,17 +32,33 @@ class StateWrite:
     delivery_complete_count: int
     batches: tuple[StateBatch, ...]
     cause: Cause = Cause.UNSPECIFIED
-    member_id: MemberId = MemberId("")
+    member_id: MemberId = NO_MEMBER
     trace_id: bytes = b""
     span_id: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class StateWriteResult:
-    """Answer to a write; ``error`` is the coordinator's own, not yet mapped (spec PER-8)."""
+    """Answer to a write; ``error`` is the coordinator's own, not yet mapped (spec PER-8).
+
+    ``known_state_epoch`` comes with FENCED_STATE_EPOCH: initialize above it; -1 if not known.
+    """
 
     error: ErrorCode
     message: str = ""
+    known_state_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class StateSummaryResult:
+    """Answer to a summary; start offset and count -1: nothing is stored (spec SC-20)."""
+
+    error: ErrorCode
+    message: str = ""
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = -1
+    delivery_complete_count: int = -1
 
 
 class PersisterPort(Protocol):

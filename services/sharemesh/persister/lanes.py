@@ -1,0 +1,126 @@
+"""Requests on their way: what waits while a call is in flight goes into the next (spec PER-7)."""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import GroupId, SharePartitionKey
+from sharemesh.persister.rpcs import MisshapenResponseError, Result, Rpc
+from sharemesh.persister.settings import PersisterSettings
+from sharemesh.ports.network import Caller, CallFailedError, Failure
+
+_ERRORS = {
+    Failure.UNAVAILABLE: ErrorCode.NETWORK_EXCEPTION,
+    Failure.CANCELLED: ErrorCode.NETWORK_EXCEPTION,
+    Failure.DEADLINE_EXCEEDED: ErrorCode.REQUEST_TIMED_OUT,
+    Failure.RESOURCE_EXHAUSTED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+
+
+class _Waiting(NamedTuple):
+    key: SharePartitionKey
+    item: object
+    answered: asyncio.Future[Any]
+
+
+class _Name(NamedTuple):
+    address: str
+    method: str
+    group_id: GroupId
+
+
+@dataclass(slots=True)
+class _Lane:
+    rpc: Rpc[Any]
+    waiting: deque[_Waiting] = field(default_factory=deque)
+
+
+class Lanes:
+    """One lane for each node, RPC and group that has something under way."""
+
+    def __init__(self, caller: Caller, settings: PersisterSettings) -> None:
+        self._caller = caller
+        self._settings = settings
+        self._lanes: dict[_Name, _Lane] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def ask(
+        self, rpc: Rpc[Result], address: str, key: SharePartitionKey, item: object
+    ) -> Result:
+        """Return the answer of the node at ``address``; a failed call is an error like others."""
+        if self._closed:
+            return rpc.failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the persister stopped")
+        name = _Name(address, rpc.method.name, key.group_id)
+        lane = self._lanes.get(name)
+        if lane is None:
+            lane = self._lanes[name] = _Lane(rpc)
+            task = asyncio.get_running_loop().create_task(self._run(name, lane))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif len(lane.waiting) >= self._settings.queued_per_lane:
+            return rpc.failed(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"{len(lane.waiting)} share partitions wait for {rpc.method.name} at {address}",
+            )
+        answered: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        lane.waiting.append(_Waiting(key, item, answered))
+        return await answered
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing goes out any more."""
+        return self._closed
+
+    async def close(self) -> None:
+        """Drop what is under way; it is answered with COORDINATOR_NOT_AVAILABLE."""
+        self._closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, name: _Name, lane: _Lane) -> None:
+        part: list[_Waiting] = []
+        try:
+            while lane.waiting:
+                part = [
+                    lane.waiting.popleft()
+                    for _ in range(min(len(lane.waiting), self._settings.partitions_per_request))
+                ]
+                part = [each for each in part if not each.answered.done()]
+                if part:
+                    await self._call(name, lane.rpc, part)
+        finally:
+            del self._lanes[name]
+            left = lane.rpc.failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the persister stopped")
+            for each in (*part, *lane.waiting):
+                _answer(each, left)
+
+    async def _call(self, name: _Name, rpc: Rpc[Any], part: list[_Waiting]) -> None:
+        request = rpc.request(name.group_id, [(each.key, each.item) for each in part])
+        try:
+            response = await self._caller.call(
+                rpc.method, request, to=name.address, timeout_ms=self._settings.request_timeout_ms
+            )
+            results = rpc.results(request, response)
+        except CallFailedError as failed:
+            error = _ERRORS.get(failed.failure, ErrorCode.UNKNOWN_SERVER_ERROR)
+            _answer_all(part, rpc.failed(error, failed.message))
+        except MisshapenResponseError as misshapen:
+            _answer_all(part, rpc.failed(ErrorCode.UNKNOWN_SERVER_ERROR, str(misshapen)))
+        else:
+            for each in part:
+                _answer(each, results[each.key.topic_id, each.key.partition].pop(0))
+
+
+def _answer_all(part: list[_Waiting], result: object) -> None:
+    for each in part:
+        _answer(each, result)
+
+
+def _answer(waiting: _Waiting, result: object) -> None:
+    if not waiting.answered.done():
+        waiting.answered.set_result(result)

@@ -1,0 +1,131 @@
+"""Durable state of share partitions, from afar: lookup, coalescing, retries (spec 10, PER)."""
+
+import random
+
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import NodeId, SharePartitionKey
+from sharemesh.persister import rpcs
+from sharemesh.persister.lanes import Lanes
+from sharemesh.persister.rpcs import Result, Rpc
+from sharemesh.persister.settings import PersisterSettings
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.cluster import ClusterView
+from sharemesh.ports.network import Caller
+from sharemesh.ports.share_state import (
+    StateReadResult,
+    StateSummaryResult,
+    StateWrite,
+    StateWriteResult,
+)
+
+RETRIED = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""Errors after which the same request may succeed (spec PER-6)."""
+
+_PROBED = RETRIED - {ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT}
+"""Errors that a live coordinator answers at once: asking again soon costs little."""
+
+
+class Persister:
+    """Used by share leaders and group coordinators alike; fills ``ports.share_state``.
+
+    Results carry the coordinator's own errors; nothing is raised for them. A retry goes out as
+    soon as the view shows another coordinator, at the latest after Kafka's back-off; while a
+    coordinator loads or does not know better it is asked every ``probe_ms`` in between.
+    """
+
+    def __init__(
+        self,
+        caller: Caller,
+        view: ClusterView,
+        clock: Clock,
+        rng: random.Random,
+        settings: PersisterSettings | None = None,
+    ) -> None:
+        """``rng`` makes the jitter."""
+        self._view = view
+        self._clock = clock
+        self._rng = rng
+        self._settings = settings or PersisterSettings()
+        self._lanes = Lanes(caller, self._settings)
+
+    async def initialize_state(
+        self, key: SharePartitionKey, state_epoch: int, start_offset: int
+    ) -> StateWriteResult:
+        """Begin a state epoch (spec SC-9)."""
+        return await self._ask(rpcs.INITIALIZE, key, (state_epoch, start_offset))
+
+    async def read_state(self, key: SharePartitionKey, leader_epoch: int) -> StateReadResult:
+        """Return the stored state and raise its leader epoch (spec SC-10)."""
+        return await self._ask(rpcs.READ, key, leader_epoch)
+
+    async def write_state(self, key: SharePartitionKey, write: StateWrite) -> StateWriteResult:
+        """Return once the write is durable, or refused, or the attempts are used up."""
+        return await self._ask(rpcs.WRITE, key, write)
+
+    async def delete_state(self, key: SharePartitionKey, state_epoch: int = 0) -> StateWriteResult:
+        """Delete state; with a positive ``state_epoch`` only if it is not of a later one."""
+        return await self._ask(rpcs.DELETE, key, state_epoch)
+
+    async def read_summary(self, key: SharePartitionKey) -> StateSummaryResult:
+        """Return the stored offsets without batches (spec SC-20)."""
+        return await self._ask(rpcs.SUMMARY, key, 0)
+
+    async def close(self) -> None:
+        """Give up what is under way; every waiting call gets its answer."""
+        await self._lanes.close()
+
+    async def _ask(self, rpc: Rpc[Result], key: SharePartitionKey, item: object) -> Result:
+        shard = self._view.share_shard(key)
+        for attempt in range(self._settings.attempts):
+            last = attempt == self._settings.attempts - 1
+            until_ms = self._clock.now_ms() + (0 if last else self._backoff_ms(attempt))
+            while True:
+                node_id, result = await self._once(rpc, shard, key, item)
+                if result.error not in RETRIED or last or self._lanes.closed:
+                    return result
+                wait_ms = max(0, until_ms - self._clock.now_ms())
+                if node_id is not None and result.error in _PROBED:
+                    wait_ms = min(wait_ms, self._settings.probe_ms)
+                await self._until_another(shard, node_id, wait_ms)
+                if self._clock.now_ms() >= until_ms:
+                    break
+        return result
+
+    async def _once(
+        self,
+        rpc: Rpc[Result],
+        shard: int,
+        key: SharePartitionKey,
+        item: object,
+    ) -> tuple[NodeId | None, Result]:
+        node = self._view.share_coordinator(shard)
+        if node is None:
+            return None, rpc.failed(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"state shard {shard} has no share coordinator now",
+            )
+        return node.node_id, await self._lanes.ask(rpc, node.address, key, item)
+
+    async def _until_another(self, shard: int, tried: NodeId | None, timeout_ms: int) -> None:
+        """Wait until the view shows another coordinator than the one that was tried."""
+
+        def another() -> bool:
+            node = self._view.share_coordinator(shard)
+            return node is not None and node.node_id != tried
+
+        await self._view.wait_for(another, timeout_ms=timeout_ms)
+
+    def _backoff_ms(self, attempt: int) -> int:
+        settings = self._settings
+        wait_ms = settings.backoff_initial_ms * settings.backoff_factor**attempt
+        spread = 1 + settings.backoff_jitter * (2 * self._rng.random() - 1)
+        return int(min(wait_ms, settings.backoff_max_ms) * spread)

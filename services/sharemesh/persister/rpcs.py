@@ -1,0 +1,159 @@
+"""The five state RPCs: how many share partitions become one request, and answers come apart."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from google.protobuf.message import Message
+
+from sharemesh import methods
+from sharemesh.codec.state_record import decode_batch, encode_batches
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import SharePartitionKey, TopicId
+from sharemesh.methods import Method
+from sharemesh.ports.share_state import (
+    StateReadResult,
+    StateSummaryResult,
+    StateWrite,
+    StateWriteResult,
+)
+from sharemesh.v1 import share_coordinator_pb2 as pb
+
+Result = TypeVar("Result", StateReadResult, StateWriteResult, StateSummaryResult)
+
+
+class MisshapenResponseError(Exception):
+    """A response does not hold the topics and partitions that were asked for (spec PER-5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rpc(Generic[Result]):
+    """One state RPC. ``partition`` makes the part of one share partition from what is asked."""
+
+    method: Method[Any, Any]
+    topic: type[Message]
+    partition: Callable[[SharePartitionKey, Any], Message]
+    result: Callable[[Any], Result]
+    failed: Callable[[ErrorCode, str], Result]
+
+    def request(self, group_id: str, asked: Sequence[tuple[SharePartitionKey, Any]]) -> Any:  # noqa: ANN401
+        """Return one request for all; topics and partitions in the order of first mention."""
+        topics: dict[TopicId, list[Message]] = {}
+        for key, item in asked:
+            topics.setdefault(key.topic_id, []).append(self.partition(key, item))
+        return self.method.request(
+            group_id=group_id,
+            topics=[
+                self.topic(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in topics.items()
+            ],
+        )
+
+    def results(self, request: Any, response: Any) -> dict[tuple[TopicId, int], list[Result]]:  # noqa: ANN401
+        """Return the results by topic and partition, in the order asked.
+
+        Raises:
+            MisshapenResponseError: Something is missing, or was not asked for.
+        """
+        found: dict[tuple[TopicId, int], list[Result]] = {}
+        if _shape(request.topics) != _shape(response.results):
+            raise MisshapenResponseError(
+                f"{self.method.name} was answered for other partitions than were asked for"
+            )
+        for topic in response.results:
+            for each in topic.partitions:
+                place = (TopicId(topic.topic_id), each.partition)
+                found.setdefault(place, []).append(self.result(each))
+        return found
+
+
+def _shape(topics: Any) -> list[tuple[bytes, list[int]]]:  # noqa: ANN401
+    return [(topic.topic_id, [each.partition for each in topic.partitions]) for topic in topics]
+
+
+def _initialize(key: SharePartitionKey, item: tuple[int, int]) -> Message:
+    state_epoch, start_offset = item
+    return pb.InitializePartitionState(
+        partition=key.partition, state_epoch=state_epoch, start_offset=start_offset
+    )
+
+
+def _read(key: SharePartitionKey, leader_epoch: int) -> Message:
+    return pb.ReadPartitionState(partition=key.partition, leader_epoch=leader_epoch)
+
+
+def _write(key: SharePartitionKey, write: StateWrite) -> Message:
+    return pb.WritePartitionState(
+        partition=key.partition,
+        state_epoch=write.state_epoch,
+        leader_epoch=write.leader_epoch,
+        start_offset=write.start_offset,
+        delivery_complete_count=write.delivery_complete_count,
+        state_batches=encode_batches(write.batches),
+        cause=write.cause,
+        member_id=write.member_id,
+        trace_id=write.trace_id,
+        span_id=write.span_id,
+    )
+
+
+def _delete(key: SharePartitionKey, state_epoch: int) -> Message:
+    return pb.DeletePartitionState(partition=key.partition, state_epoch=state_epoch)
+
+
+def _summary(key: SharePartitionKey, leader_epoch: int) -> Message:
+    return pb.ReadSummaryPartition(partition=key.partition, leader_epoch=leader_epoch)
+
+
+def _error(number: int) -> ErrorCode:
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _written(each: pb.PartitionStateError) -> StateWriteResult:
+    known = each.known_state_epoch if each.HasField("known_state_epoch") else -1
+    return StateWriteResult(_error(each.error_code), each.error_message, known)
+
+
+def _state(each: pb.ReadPartitionStateResult) -> StateReadResult:
+    return StateReadResult(
+        _error(each.error_code),
+        each.error_message,
+        each.state_epoch,
+        each.start_offset,
+        tuple(map(decode_batch, each.state_batches)),
+    )
+
+
+def _summarized(each: pb.ReadSummaryPartitionResult) -> StateSummaryResult:
+    return StateSummaryResult(
+        _error(each.error_code),
+        each.error_message,
+        each.state_epoch,
+        each.leader_epoch,
+        each.start_offset,
+        each.delivery_complete_count,
+    )
+
+
+INITIALIZE = Rpc(
+    methods.INITIALIZE_SHARE_GROUP_STATE,
+    pb.InitializeTopicState,
+    _initialize,
+    _written,
+    StateWriteResult,
+)
+READ = Rpc(methods.READ_SHARE_GROUP_STATE, pb.ReadTopicState, _read, _state, StateReadResult)
+WRITE = Rpc(methods.WRITE_SHARE_GROUP_STATE, pb.WriteTopicState, _write, _written, StateWriteResult)
+DELETE = Rpc(
+    methods.DELETE_SHARE_GROUP_STATE, pb.DeleteTopicState, _delete, _written, StateWriteResult
+)
+SUMMARY = Rpc(
+    methods.READ_SHARE_GROUP_STATE_SUMMARY,
+    pb.ReadSummaryTopic,
+    _summary,
+    _summarized,
+    StateSummaryResult,
+)

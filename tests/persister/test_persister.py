@@ -1,0 +1,215 @@
+"""The persister against real share coordinators (spec PER)."""
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+
+import pytest
+
+from sharemesh import methods
+from sharemesh.backends.local.network import LocalNetwork
+from sharemesh.domain.delivery_state import Cause, DeliveryState
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey
+from sharemesh.domain.share_state.records import Update
+from sharemesh.domain.state_batch import StateBatch
+from sharemesh.persister.persister import Persister
+from sharemesh.persister.settings import PersisterSettings
+from sharemesh.ports.network import CallFailedError, Failure
+from sharemesh.ports.share_state import StateWrite
+from sharemesh.v1 import share_coordinator_pb2 as pb
+from tests.share_coordinator.world import T1, T2, world
+
+KEY = SharePartitionKey(GroupId("g1"), T1, 0)
+DONE = StateBatch(0, 4, DeliveryState.ACKNOWLEDGED, 1, Cause.ACCEPT)
+
+
+def write(start=0, batches=(DONE,), leader_epoch=0, state_epoch=0):
+    return StateWrite(
+        state_epoch, leader_epoch, start, 0, tuple(batches), Cause.ACCEPT, MemberId("m1"),
+        b"t" * 16, b"s" * 8,
+    )  # fmt: skip
+
+
+@asynccontextmanager
+async def meshed(*, state_shards=1, **settings):
+    async with world(state_shards=state_shards, topics=(T1, T2)) as w:
+        network = LocalNetwork()
+        persister = Persister(
+            network.caller(), w.view, w.clock, random.Random(3), PersisterSettings(**settings)
+        )
+        try:
+            yield w, network, persister
+        finally:
+            await persister.close()
+
+
+@asynccontextmanager
+async def offered(w, network, node, shards=(0,), **settings):
+    async with w.coordinator(shards=shards, **settings) as service:
+        listener = network.listener(f"{node}:1")
+        service.offer(listener)
+        await w.register(node, leads=shards)
+        yield service
+
+
+async def test_state_goes_there_and_back_with_who_and_why():
+    async with meshed() as (w, network, persister):
+        async with offered(w, network, "n1"):
+            assert (await persister.initialize_state(KEY, 0, 0)).error is ErrorCode.NONE
+            assert (await persister.read_state(KEY, 0)).batches == ()
+            assert (await persister.write_state(KEY, write())).error is ErrorCode.NONE
+            state = await persister.read_state(KEY, 0)
+            assert (state.start_offset, state.batches) == (0, (DONE,))
+            assert (await persister.read_summary(KEY)).start_offset == 0
+            assert (await persister.delete_state(KEY)).error is ErrorCode.NONE
+            gone = await persister.read_summary(KEY)
+            assert (gone.error, gone.start_offset) == (ErrorCode.NONE, -1)
+            refused = await persister.read_state(KEY, 0)
+            assert refused.error is ErrorCode.INVALID_REQUEST
+        [update] = [r for _, r in await w.log() if isinstance(r, Update)]
+        assert update.origin.cause is Cause.ACCEPT
+        assert update.origin.member_id == "m1"
+        assert (update.origin.trace_id, update.origin.span_id) == (b"t" * 16, b"s" * 8)
+        assert update.batches[0].cause is Cause.ACCEPT
+        assert update.write_timestamp_ms == w.clock.wall_ms()
+
+
+async def test_what_waits_while_a_call_is_in_flight_goes_into_the_next():
+    async with (
+        meshed(state_shards=2) as (w, network, persister),
+        offered(w, network, "n1", shards=(0, 1)) as service,
+    ):
+        sizes = []
+
+        async def counted(request, context):
+            sizes.append(sum(len(topic.partitions) for topic in request.topics))
+            return await service.initialize(request, context)
+
+        network.listener("n1:1").offer(methods.INITIALIZE_SHARE_GROUP_STATE, counted)
+        keys = [
+            SharePartitionKey(group, topic, partition)
+            for group in (GroupId("g1"), GroupId("g2"))
+            for topic in (T1, T2)
+            for partition in range(4)
+        ]
+        first = [asyncio.ensure_future(persister.initialize_state(k, 0, 0)) for k in keys]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        more = [asyncio.ensure_future(persister.initialize_state(k, 1, 0)) for k in keys * 2]
+        results = await asyncio.gather(*first, *more)
+        assert {r.error for r in results} == {ErrorCode.NONE}
+        assert sizes == [8, 8, 16, 16]
+
+
+async def test_each_of_several_writes_of_one_share_partition_gets_its_own_answer():
+    async with meshed() as (w, network, persister), offered(w, network, "n1"):
+        await persister.initialize_state(KEY, 3, 0)
+        results = await asyncio.gather(
+            persister.write_state(KEY, write(state_epoch=3)),
+            persister.write_state(KEY, write(state_epoch=2)),
+            persister.write_state(KEY, write(state_epoch=3, start=2)),
+        )
+        assert [r.error.name for r in results] == ["NONE", "FENCED_STATE_EPOCH", "NONE"]
+        assert results[1].known_state_epoch == 3
+        assert (await persister.read_state(KEY, 0)).start_offset == 2
+
+
+async def test_a_new_coordinator_is_asked_at_once():
+    async with meshed() as (w, network, persister):
+        async with offered(w, network, "n1"):
+            await persister.initialize_state(KEY, 0, 0)
+        waiting = asyncio.ensure_future(persister.write_state(KEY, write()))
+        await w.clock.settle()
+        assert not waiting.done()
+        before = w.clock.now_ms()
+        async with offered(w, network, "n2"):
+            await w.clock.settle()
+            assert (await waiting).error is ErrorCode.NONE
+            assert w.clock.now_ms() == before
+
+
+async def test_a_loading_coordinator_is_asked_again_soon():
+    async with meshed() as (w, network, persister), offered(w, network, "n1") as service:
+        await service.shards.stop_shard(0)
+        waiting = asyncio.ensure_future(persister.initialize_state(KEY, 0, 0))
+        await w.clock.advance(100)
+        w.epoch += 1
+        await service.shards.start_shard(0, w.epoch)
+        assert not waiting.done()
+        await w.clock.advance(51)
+        assert (await waiting).error is ErrorCode.NONE
+
+
+async def test_five_attempts_with_growing_waits_and_then_the_error_itself():
+    async with meshed(backoff_jitter=0.0) as (w, network, persister):
+        await w.register("n1", leads=(0,))
+        calls = []
+
+        async def broken(request, context):
+            calls.append(w.clock.now_ms())
+            raise CallFailedError(Failure.UNAVAILABLE, "down")
+
+        network.listener("n1:1").offer(methods.WRITE_SHARE_GROUP_STATE, broken)
+        waiting = asyncio.ensure_future(persister.write_state(KEY, write()))
+        for _ in range(16):
+            await w.clock.advance(1_000)
+        assert (await waiting).error is ErrorCode.NETWORK_EXCEPTION
+        assert [later - calls[0] for later in calls] == [0, 1_000, 3_000, 7_000, 15_000]
+
+
+@pytest.mark.parametrize("error", [42, 74, 124, -1, 12345])
+async def test_other_errors_are_not_retried(error):
+    async with meshed() as (w, network, persister):
+        await w.register("n1", leads=(0,))
+        calls = []
+
+        async def refusing(request, context):
+            calls.append(request)
+            topic = request.topics[0]
+            each = pb.PartitionStateError(partition=topic.partitions[0].partition, error_code=error)
+            return pb.WriteShareGroupStateResponse(
+                results=[pb.TopicStateErrors(topic_id=topic.topic_id, partitions=[each])]
+            )
+
+        network.listener("n1:1").offer(methods.WRITE_SHARE_GROUP_STATE, refusing)
+        result = await persister.write_state(KEY, write())
+        assert result.error == (-1 if error == 12345 else error)
+        assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        [],
+        [pb.TopicStateErrors(topic_id=T1)],
+        [pb.TopicStateErrors(topic_id=T2, partitions=[pb.PartitionStateError()])],
+        [pb.TopicStateErrors(topic_id=T1, partitions=[pb.PartitionStateError(partition=1)])],
+    ],
+)
+async def test_an_answer_for_something_else_is_a_server_error(results):
+    async with meshed() as (w, network, persister):
+        await w.register("n1", leads=(0,))
+
+        async def confused(request, context):
+            return pb.WriteShareGroupStateResponse(results=results)
+
+        network.listener("n1:1").offer(methods.WRITE_SHARE_GROUP_STATE, confused)
+        result = await persister.write_state(KEY, write())
+        assert result.error is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_closing_answers_what_is_under_way():
+    async with meshed() as (w, network, persister):
+        await w.register("n1", leads=(0,))
+
+        async def silent(request, context):
+            await asyncio.Event().wait()
+
+        network.listener("n1:1").offer(methods.READ_SHARE_GROUP_STATE, silent)
+        waiting = asyncio.ensure_future(persister.read_state(KEY, 0))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await persister.close()
+        assert (await waiting).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (await persister.read_state(KEY, 0)).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
