@@ -16,6 +16,7 @@ class ClaimSettings:
 
     standby_ms: int = 300  # standby k claims after (k + 1) times this without a leader
     leader_alive_ms: int = 5_000  # more, while the assigned leader is a live member
+    leader_trouble_ms: int = 1_000  # more, if that leader says that it cannot lead it
     drain_ms: int = 5_000  # for holders to acknowledge when a partition moves away
     backoff_min_ms: int = 200  # after a failed start, doubling
     backoff_max_ms: int = 30_000
@@ -108,7 +109,7 @@ class ClaimWatch:
         assert assignment is not None
         if self.claim(partition) is not None or assignment.value.leader == self.me:
             return CLAIM
-        wait_ms = self._standby_wait_ms(assignment.value)
+        wait_ms = self._standby_wait_ms(partition, assignment.value)
         return Step(max(0, vacant_since_ms + wait_ms - self.clock.now_ms()))
 
     def should_let_go(self, partition: TopicPartition) -> bool:
@@ -127,11 +128,14 @@ class ClaimWatch:
         claim = self.view.tables.claims.get(partition)
         return claim is not None and claim.lease_id == lease_id
 
-    def _standby_wait_ms(self, assignment: Assignment) -> int:
+    def _standby_wait_ms(self, partition: TopicPartition, assignment: Assignment) -> int:
         live = [node_id for node_id in assignment.standbys if self.view.node(node_id) is not None]
         rank = live.index(self.me) if self.me in live else len(live)
         wait_ms = (rank + 1) * self.settings.standby_ms
         leader = self.view.node(assignment.leader)
-        if leader is not None and not leader.draining:
-            wait_ms += self.settings.leader_alive_ms
-        return wait_ms
+        if leader is None or leader.draining:
+            return wait_ms
+        trouble = self.view.tables.troubles.get(partition)
+        if trouble is not None and trouble.node_id == assignment.leader:
+            return wait_ms + self.settings.leader_trouble_ms
+        return wait_ms + self.settings.leader_alive_ms

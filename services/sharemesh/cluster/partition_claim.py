@@ -6,7 +6,7 @@ from typing import Any
 
 from sharemesh.cluster import records
 from sharemesh.cluster.claim_decision import ClaimWatch
-from sharemesh.cluster.records import Assignment, AssignmentState, Claim
+from sharemesh.cluster.records import Assignment, AssignmentState, Claim, Trouble
 from sharemesh.cluster.shard_term import EPOCH_MAX, FENCE_ATTEMPTS
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.cluster import PartitionHost
@@ -317,7 +317,7 @@ class PartitionClaim:
         key = self._keys.trouble(self.partition)
         if why:
             self._noted_trouble = True
-            value = records.encode({"node": self._watch.me, "why": why[:500]})
+            value = records.encode_trouble(Trouble(self._watch.me, why))
             await self._coordination.commit(
                 [], [Put(key, value, leased=True)], session=held.session
             )

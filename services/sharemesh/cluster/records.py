@@ -14,6 +14,7 @@ from sharemesh.domain.share_state.key_text import format_topic_id, parse_topic_i
 from sharemesh.ports.cluster import NodeInfo, Role, TopicInfo
 
 FORMAT_VERSION = 1
+WHY_CHARS_MAX = 500
 
 
 class RecordFormatError(Exception):
@@ -52,6 +53,14 @@ class Claim:
 
     node_id: NodeId
     leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a node could not lead a topic-partition."""
+
+    node_id: NodeId
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +256,17 @@ def decode_deletion(deleted_id: TopicId, value: bytes) -> Deletion:
     """Return a deletion note."""
     fields = decode(value)
     return Deletion(text(fields, "name"), deleted_id, integer(fields, "partitions"))
+
+
+def encode_trouble(trouble: Trouble) -> bytes:
+    """Return the value of a note of trouble; its text is cut at ``WHY_CHARS_MAX``."""
+    return encode({"node": trouble.node_id, "why": trouble.why[:WHY_CHARS_MAX]})
+
+
+def decode_trouble(value: bytes) -> Trouble:
+    """Return a note of trouble."""
+    fields = decode(value)
+    return Trouble(NodeId(text(fields, "node")), text(fields, "why"))
 
 
 def encode_number(number: int) -> bytes:

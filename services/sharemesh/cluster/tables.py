@@ -6,7 +6,14 @@ from typing import Generic, TypeVar
 
 from sharemesh.cluster import records
 from sharemesh.cluster.keys import Keys, parse_partition_path
-from sharemesh.cluster.records import Assignment, Claim, ClusterRecord, Deletion, RecordFormatError
+from sharemesh.cluster.records import (
+    Assignment,
+    Claim,
+    ClusterRecord,
+    Deletion,
+    RecordFormatError,
+    Trouble,
+)
 from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.ids import GroupId, NodeId, TopicId, TopicPartition
 from sharemesh.domain.share_state.key_text import parse_topic_id
@@ -54,7 +61,7 @@ class ClusterTables:
         self.assignments: dict[TopicPartition, Stored[Assignment]] = {}
         self.claims: dict[TopicPartition, Stored[Claim]] = {}
         self.deletions: dict[TopicId, Stored[Deletion]] = {}
-        self.troubles: dict[TopicPartition, str] = {}
+        self.troubles: dict[TopicPartition, Trouble] = {}
         self.cluster_configs: dict[str, str] = {}
         self.group_configs: dict[GroupId, dict[str, str]] = {}
         self.share_version: int | None = None
@@ -152,12 +159,13 @@ class ClusterTables:
             return
         self.claims[partition] = _stored(records.decode_claim(current.value), current)
 
-    def _trouble(self, rest: str, current: KeyValue | None, _: Changes) -> None:
+    def _trouble(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
         partition = _partition(rest)
+        changes.partitions.add(partition)
         if current is None:
             self.troubles.pop(partition, None)
             return
-        self.troubles[partition] = records.text(records.decode(current.value), "why")
+        self.troubles[partition] = records.decode_trouble(current.value)
 
     def _deletion(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
         try:

@@ -260,7 +260,7 @@ class WatchedView:
             return f"its leader {assignment.value.leader} is gone; a standby will claim it"
         trouble = self.tables.troubles.get(partition)
         if trouble is not None:
-            return f"{leader.node_id} cannot lead it: {trouble}"
+            return f"{trouble.node_id} cannot lead it: {trouble.why}"
         if assignment.value.state is AssignmentState.MOVING:
             return f"it is moving to {leader.node_id}"
         return f"{leader.node_id} is taking it over"

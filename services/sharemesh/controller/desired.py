@@ -51,6 +51,11 @@ class DesiredPlacement:
         self._members: frozenset[tuple[NodeId, int, bool]] = frozenset()
         self._members_since_ms = clock.now_ms()
         self._next_round_ms = 0
+        self._seen: set[NodeId] = set()
+
+    def begin(self) -> None:
+        """Forget who was seen: a new term as controller begins."""
+        self._seen.clear()
 
     def touches(self, partition: TopicPartition) -> bool:
         """Return whether a change of this partition needs a plan: its assignment is no longer."""
@@ -142,6 +147,8 @@ class DesiredPlacement:
 
     def _moves_allowed(self, members: tuple[NodeInfo, ...], now_ms: int, settle_ms: int) -> int:
         """Return how many voluntary moves there may be: none in a rollout, few at a time."""
+        if self._view.tables.troubles:
+            return 0  # a node that cannot lead looks idle: filling it up would undo the fail-over
         rollout = len({node.version for node in members}) > 1
         draining = any(node.draining for node in members)
         settled = now_ms - self._members_since_ms >= settle_ms
@@ -153,6 +160,8 @@ class DesiredPlacement:
         """Return when balancing may go on, or None if only a change matters."""
         if not members or any(node.draining for node in members):
             return None
+        if self._view.tables.troubles:
+            return settle_ms  # look again whether they are over
         settled_ms = self._members_since_ms + settle_ms
         due_ms = max(settled_ms, self._next_round_ms)
         return due_ms - now_ms if due_ms > now_ms else None
@@ -170,8 +179,8 @@ class DesiredPlacement:
         """
         if left_ms <= 0:
             return set()
-        live = {node.node_id for node in members}
-        return {placed.leader for placed in current.values()} - live
+        self._seen.update(node.node_id for node in members)
+        return {placed.leader for placed in current.values()} - self._seen
 
 
 def _lease(stored: Stored[NodeInfo] | None) -> int:

@@ -111,6 +111,7 @@ class PlacementController:
 
     async def _lead(self, leadership: Leadership, session: Session) -> None:
         elected_ms = self._clock.now_ms()
+        self._desired.begin()
         lost = asyncio.create_task(session.lost())
         try:
             while session.valid:

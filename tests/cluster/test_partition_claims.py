@@ -1,0 +1,263 @@
+"""Topic-partitions are led by one process each; standbys, moves, deletions, failures."""
+
+import pytest
+
+from sharemesh.cluster.topic_store import create_topic, delete_topic
+from sharemesh.domain.ids import TopicPartition
+from sharemesh.ports.cluster import Role
+from sharemesh.ports.coordination import Delete
+from tests.cluster.mesh import Mesh
+
+SL, C = Role.SHARE_LEADER, Role.CONTROLLER
+PARTITIONS = 12
+
+
+@pytest.fixture
+async def mesh():
+    mesh = Mesh()
+    await mesh.begin()
+    yield mesh
+    await mesh.close()
+
+
+async def make_topic(mesh, name="orders", partitions=PARTITIONS):
+    view = next(iter(mesh.nodes.values())).view
+    topic = await create_topic(mesh.parent, view, name, partitions, {}, rng=mesh.rng)
+    await mesh.settle(20)
+    return topic
+
+
+def led(topic, *nodes):
+    """Every partition and who serves it: exactly one, or the test fails."""
+    owners = {}
+    for node in nodes:
+        for partition in node.partitions.serving:
+            if partition.topic_id == topic.topic_id:
+                assert partition not in owners, f"two leaders: {owners[partition]}, {node.info}"
+                owners[partition] = node.info.node_id
+    return owners
+
+
+def all_partitions(topic):
+    return {TopicPartition(topic.topic_id, number) for number in range(topic.partitions)}
+
+
+async def three(mesh):
+    nodes = [await mesh.add(name, SL) for name in ("a", "b", "c")]
+    controller = await mesh.add("ctl", C)
+    await mesh.settle(10)
+    return nodes, controller
+
+
+async def test_a_new_topic_is_led_within_milliseconds_and_spread(mesh):
+    nodes, controller = await three(mesh)
+    topic = await make_topic(mesh)
+    owners = led(topic, *nodes)
+    assert set(owners) == all_partitions(topic)
+    assert max(len(n.partitions.serving) for n in nodes) <= 5
+    view = nodes[0].view
+    for partition, owner in owners.items():
+        leader = view.leader(partition)
+        assert (leader.node.node_id, leader.leader_epoch) == (owner, 1)
+        assert len(view.standbys(partition)) == 2
+        assert owner not in view.standbys(partition)
+    assert view.unassigned() == ()
+    assert view.controller().node_id == "ctl"
+
+
+async def test_a_killed_leaders_partitions_go_to_their_standbys_at_once(mesh):
+    nodes, _ = await three(mesh)
+    topic = await make_topic(mesh)
+    before = led(topic, *nodes)
+    standbys = {p: nodes[0].view.standbys(p) for p in before}
+    await nodes[0].kill()
+    await mesh.settle(20)
+    after = led(topic, *nodes[1:])
+    assert set(after) == all_partitions(topic)
+    for partition, owner in after.items():
+        if before[partition] != "a":
+            assert owner == before[partition], "only the lost node's partitions move"
+        else:
+            assert owner == standbys[partition][0]
+            assert nodes[1].view.leader(partition).leader_epoch == 2
+
+
+async def test_standbys_take_over_by_themselves_without_a_controller(mesh):
+    nodes, controller = await three(mesh)
+    topic = await make_topic(mesh)
+    await controller.stop()
+    standbys = {p: nodes[0].view.standbys(p) for p in nodes[0].partitions.serving}
+    await nodes[0].kill()
+    await mesh.settle(250)
+    assert not set(standbys) & set(led(topic, *nodes[1:]))
+    await mesh.settle(100)
+    after = led(topic, *nodes[1:])
+    assert set(after) == all_partitions(topic)
+    assert all(after[p] == first for p, (first, _) in standbys.items())
+
+
+async def test_a_cut_off_leader_stops_before_another_can_start(mesh):
+    nodes, _ = await three(mesh)
+    topic = await make_topic(mesh)
+    nodes[0].coordination.cut_off = True
+    for _ in range(30):
+        await mesh.settle(500)
+        led(topic, *nodes)  # never two
+    assert nodes[0].partitions.serving == {}
+    assert set(led(topic, *nodes)) == all_partitions(topic)
+    nodes[0].coordination.cut_off = False
+    await mesh.settle(2_000)
+    assert nodes[0].view.node("a") is not None
+    assert set(led(topic, *nodes)) == all_partitions(topic)
+
+
+async def test_without_the_store_leaders_go_on_until_the_margin_and_come_back(mesh):
+    nodes, controller = await three(mesh)
+    topic = await make_topic(mesh)
+    for node in (*nodes, controller):
+        node.coordination.cut_off = True
+    await mesh.settle(4_000)
+    assert set(led(topic, *nodes)) == all_partitions(topic)
+    await mesh.settle(4_500)
+    assert led(topic, *nodes) == {}
+    for node in (*nodes, controller):
+        node.coordination.cut_off = False
+    await mesh.settle(15_000)
+    assert set(led(topic, *nodes)) == all_partitions(topic)
+    epochs = {p: e for n in nodes for p, e in n.partitions.serving.items()}
+    assert set(epochs.values()) == {2}
+
+
+async def test_a_draining_node_is_emptied_after_its_holders_may_acknowledge(mesh):
+    nodes, _ = await three(mesh)
+    topic = await make_topic(mesh)
+    count = len(nodes[0].partitions.serving)
+    await nodes[0].member.draining(True)
+    await mesh.settle(20)
+    assert nodes[0].partitions.serving == {}
+    assert set(led(topic, *nodes[1:])) == all_partitions(topic)
+    assert [drain_ms for _, drain_ms in nodes[0].partitions.drains] == [5_000] * count
+
+
+async def test_drain_without_a_controller_hands_over_to_standbys(mesh):
+    nodes, controller = await three(mesh)
+    topic = await make_topic(mesh)
+    await controller.stop()
+    await nodes[0].member.draining(True)
+    await nodes[0].claims.drain()
+    await mesh.settle(700)
+    assert nodes[0].partitions.serving == {}
+    assert set(led(topic, *nodes[1:])) == all_partitions(topic)
+
+
+async def test_a_fence_above_raises_the_leader_epoch_above_it(mesh):
+    nodes, _ = await three(mesh)
+    view = nodes[0].view
+    topic = await create_topic(mesh.parent, view, "old", 4, {}, rng=mesh.rng)
+    for partition in all_partitions(topic):
+        mesh.fences.epochs[partition] = 77
+    await mesh.settle(50)
+    assert set(led(topic, *nodes)) == all_partitions(topic)
+    assert {view.leader(p).leader_epoch for p in all_partitions(topic)} == {78}
+
+
+async def test_a_leader_that_cannot_start_says_why_and_a_standby_takes_over(mesh):
+    nodes, _ = await three(mesh)
+    nodes[0].partitions.fail_with = OSError("no space left on device")
+    topic = await make_topic(mesh)
+    missing = all_partitions(topic) - set(led(topic, *nodes))
+    assert missing
+    reasons = {(u.partition, u.reason) for u in nodes[1].view.unassigned()}
+    assert {p.partition for p in missing} == {number for number, _ in reasons}
+    assert all("no space left" in reason for _, reason in reasons)
+    await mesh.settle(60_000)
+    assert set(led(topic, *nodes[1:])) == all_partitions(topic)
+
+
+async def test_an_epoch_that_ended_by_itself_is_claimed_again_with_a_higher_one(mesh):
+    nodes, _ = await three(mesh)
+    topic = await make_topic(mesh)
+    partition, epoch = next(iter(nodes[1].partitions.serving.items()))
+    nodes[1].partitions.ended(partition)
+    await mesh.settle(2_000)
+    assert nodes[1].partitions.serving[partition] == epoch + 1
+    assert set(led(topic, *nodes)) == all_partitions(topic)
+
+
+async def test_a_claim_that_vanished_stops_its_holder_and_is_taken_again(mesh):
+    nodes, _ = await three(mesh)
+    topic = await make_topic(mesh)
+    partition, epoch = next(iter(nodes[2].partitions.serving.items()))
+    await mesh.parent.commit([], [Delete(nodes[2].view.keys.claim(partition))])
+    await mesh.settle(5_000)
+    assert nodes[2].partitions.serving[partition] == epoch + 1
+    assert set(led(topic, *nodes)) == all_partitions(topic)
+
+
+async def test_a_revoked_lease_under_a_live_leader_is_noticed_at_once(mesh):
+    nodes, _ = await three(mesh)
+    topic = await make_topic(mesh)
+    await mesh.parent.revoke(nodes[0].member.session.lease_id)
+    await mesh.settle(1_500)
+    assert set(led(topic, *nodes)) == all_partitions(topic)
+    assert nodes[0].member.session is not None
+    assert nodes[1].view.node("a") is not None
+
+
+async def test_a_deleted_topics_directories_are_freed_and_its_keys_go(mesh):
+    nodes, _ = await three(mesh)
+    topic = await make_topic(mesh)
+    other = await make_topic(mesh, "other", 3)
+    await delete_topic(mesh.parent, nodes[0].view, "orders")
+    await mesh.settle(500)
+    freed = {p for n in nodes for p in n.partitions.deleted}
+    assert freed == all_partitions(topic)
+    assert led(topic, *nodes) == {}
+    assert set(led(other, *nodes)) == all_partitions(other)
+    keys = [e.key for e in (await mesh.parent.list(nodes[0].view.keys.prefix)).entries]
+    assert not [k for k in keys if "/deleted/" in k]
+    assert len([k for k in keys if "/assign/" in k]) == 3
+
+
+async def test_directories_of_a_topic_deleted_while_its_leader_was_down_are_freed(mesh):
+    nodes, controller = await three(mesh)
+    topic = await make_topic(mesh)
+    for node in (*nodes, controller):
+        await node.kill()
+    await mesh.settle(100)
+    d = await mesh.add("d", SL)
+    await delete_topic(mesh.parent, d.view, "orders")
+    await mesh.add("ctl2", C)
+    await mesh.settle(5_000)
+    assert set(d.partitions.deleted) == all_partitions(topic)
+    keys = [e.key for e in (await mesh.parent.list(d.view.keys.prefix)).entries]
+    assert not [k for k in keys if "/deleted/" in k or "/assign/" in k]
+
+
+async def test_unassigned_partitions_are_explained(mesh):
+    ctl = await mesh.add("ctl", C)
+    topic = await make_topic(mesh, partitions=2)
+    await mesh.settle(10)
+    reasons = [u.reason for u in ctl.view.unassigned()]
+    assert reasons == ["no share-leader process is registered; start one"] * 2
+    await ctl.stop()
+    del mesh.nodes["ctl"]
+    a = await mesh.add("a", SL)
+    await mesh.settle(10)
+    assert "no controller is elected" in a.view.unassigned()[0].reason
+    assert topic.partitions == 2
+
+
+async def test_a_second_process_with_the_same_id_is_refused(mesh):
+    await mesh.add("a", SL)
+    from sharemesh.ports.coordination import CoordinationError
+    from tests.cluster.mesh import Node
+
+    import asyncio
+
+    twin = Node(mesh, "a", (SL,))
+    starting = asyncio.create_task(twin.start())
+    await mesh.settle(20_000)
+    with pytest.raises(CoordinationError, match="node id 'a' is taken by 127.0.0.1:1"):
+        await starting
+    await twin.view.close()
