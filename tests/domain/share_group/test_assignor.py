@@ -120,7 +120,7 @@ def worlds(draw):
         f"m{number:02}": draw(st.sets(st.sampled_from(topics))) for number in range(draw(names))
     }
     if draw(st.booleans()):
-        wishes = dict.fromkeys(wishes, set(topics))
+        wishes = {name: set(topics) for name in wishes}
     assignable = {
         topic_id: sorted(draw(st.sets(st.integers(0, count - 1)))) if count else []
         for topic_id, count in counts.items()
@@ -133,8 +133,7 @@ def worlds(draw):
 def test_every_assignable_partition_has_a_subscriber_and_members_balance(world, chance):
     counts, wishes, assignable = world
     held = {
-        name: {T1: tuple(sorted(chance.sample(range(30), chance.randint(0, 5))))}
-        for name in wishes
+        name: {T1: tuple(sorted(chance.sample(range(30), chance.randint(0, 5))))} for name in wishes
     }
     result = assign(subscribers(wishes, held), counts, assignable)
     shared = holders(result)
@@ -170,9 +169,7 @@ def test_assigning_again_changes_nothing(world):
 def test_a_join_moves_few_partitions():
     wishes = {f"m{number:02}": [T1] for number in range(10)}
     before = assign(subscribers(wishes), {T1: 100}, all_of({T1: 100}))
-    after = assign(
-        subscribers({**wishes, "m99": [T1]}, before), {T1: 100}, all_of({T1: 100})
-    )
+    after = assign(subscribers({**wishes, "m99": [T1]}, before), {T1: 100}, all_of({T1: 100}))
     kept = sum(len(set(before[name][T1]) & set(after[name][T1])) for name in before)
     assert kept >= 90
 

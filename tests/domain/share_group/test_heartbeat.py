@@ -193,8 +193,11 @@ def test_changing_topics_change_the_assignment():
     world.beat("m1", 0, ["foo", "bar", "baz"])
     world.initialized()
     seen = [count()]
-    for topics in ({"foo": 2, "bar": 3, "baz": 4}, {"foo": 2, "bar": 6, "baz": 4},
-                   {"bar": 6, "baz": 4}):
+    for topics in (
+        {"foo": 2, "bar": 3, "baz": 4},
+        {"foo": 2, "bar": 6, "baz": 4},
+        {"bar": 6, "baz": 4},
+    ):
         world.topics(**topics)
         seen.append(count())
     assert [total for total, _ in seen] == [5, 9, 12, 10]

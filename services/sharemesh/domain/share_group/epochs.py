@@ -8,7 +8,7 @@ from sharemesh.domain.share_group.assignor import Subscriber, assign
 from sharemesh.domain.share_group.catalog import Catalog
 from sharemesh.domain.share_group.draft import Draft
 from sharemesh.domain.share_group.group import ShareGroup
-from sharemesh.domain.share_group.initialization import retry_due
+from sharemesh.domain.share_group.initialization import next_retry_ms, retry_due
 from sharemesh.domain.share_group.records import (
     NEVER_MS,
     CurrentMemberAssignment,
@@ -32,7 +32,7 @@ def bring_up_to_date(draft: Draft, situation: Situation, *, bump: bool) -> None:
         bump
         or metadata_hash != group.metadata_hash
         or retry_due(group, situation)
-        or (not group.assignment_pending and _unassigned(group, situation.catalog))
+        or (not group.assignment_pending and unassigned(group, situation.catalog))
     ):
         draft.emit(GroupMetadata(group.group_id, group.epoch + 1, metadata_hash))
     if group.assignment_pending and situation.now_ms >= assignment_due_ms(
@@ -47,6 +47,17 @@ def assignment_due_ms(group: ShareGroup, interval_ms: int) -> int:
     An assignment of nothing does not count as one: the first of a new group need not wait.
     """
     return group.assigned_at_ms + interval_ms
+
+
+def next_review_ms(group: ShareGroup, situation: Situation) -> int | None:
+    """Return the monotonic moment at which something is due without a heartbeat, or None."""
+    moments: list[int] = []
+    if group.members and group.assignment_pending:
+        moments.append(assignment_due_ms(group, situation.assignment_interval_ms))
+    retry_ms = next_retry_ms(group, situation.initialize_retry_interval_ms)
+    if retry_ms is not None:
+        moments.append(retry_ms)
+    return min(moments, default=None)
 
 
 def reconcile(draft: Draft, member_id: MemberId) -> bool:
@@ -115,8 +126,8 @@ def _assignable(group: ShareGroup, catalog: Catalog) -> dict[TopicId, list[int]]
     return result
 
 
-def _unassigned(group: ShareGroup, catalog: Catalog) -> bool:
-    """Whether the initialized partitions of subscribed topics are not just those assigned."""
+def unassigned(group: ShareGroup, catalog: Catalog) -> bool:
+    """Return whether what is initialized of subscribed topics is not just what is assigned."""
     if not group.members:
         return False
     subscribed = {

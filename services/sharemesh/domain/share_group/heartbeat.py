@@ -8,7 +8,12 @@ from sharemesh.domain.ids import GroupId, MemberId
 from sharemesh.domain.share_group.assignment import Assignment
 from sharemesh.domain.share_group.catalog import Catalog
 from sharemesh.domain.share_group.draft import Draft, draft_of
-from sharemesh.domain.share_group.epochs import bring_up_to_date, reconcile, stable_if_empty
+from sharemesh.domain.share_group.epochs import (
+    bring_up_to_date,
+    reconcile,
+    stable_if_empty,
+    unassigned,
+)
 from sharemesh.domain.share_group.group import Member, ShareGroup
 from sharemesh.domain.share_group.initialization import plan_initialization
 from sharemesh.domain.share_group.limits import (
@@ -185,7 +190,11 @@ def waits_for_assignment(
     ]
     if not topics:
         return False
-    return group.assignment_pending or any(topic.topic_id in group.initializing for topic in topics)
+    return (
+        group.assignment_pending
+        or any(topic.topic_id in group.initializing for topic in topics)
+        or unassigned(group, catalog)
+    )
 
 
 def _known_member(

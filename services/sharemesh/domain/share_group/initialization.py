@@ -15,6 +15,9 @@ from sharemesh.domain.share_group.draft import Draft
 from sharemesh.domain.share_group.group import ShareGroup
 from sharemesh.domain.share_group.limits import FAILED_RETRY_INTERVAL_MS
 from sharemesh.domain.share_group.records import (
+    NEVER_MS,
+    GroupLogRecord,
+    GroupMetadata,
     InitializedTopic,
     InitializingPartition,
     InitializingTopic,
@@ -71,10 +74,14 @@ def initialization_ended(
     plan: InitializePlan,
     failed: Mapping[TopicId, frozenset[int]],
     situation: Situation,
+    *,
+    known_epoch: int = 0,
 ) -> Outcome[None]:
     """Move what was initialized; what failed stays and is due again soon (spec GC-28).
 
-    Partitions that are no longer initializing under the plan's state epoch are passed over.
+    Partitions that are no longer initializing under the plan's state epoch are passed over. If the
+    share coordinator knew a higher state epoch (``known_epoch``: a deleted group or topic had it),
+    the group epoch rises to it, and the next try, under a higher one, is due at once.
     """
     initializing = dict(group.initializing)
     initialized = dict(group.initialized)
@@ -95,8 +102,7 @@ def initialization_ended(
         if left:
             since_ms = pending.since_ms
             if len(current) > len(done):
-                retry_ms = max(0, situation.initialize_retry_interval_ms - FAILED_RETRY_INTERVAL_MS)
-                since_ms = situation.now_ms - retry_ms
+                since_ms = _due_again(situation, at_once=known_epoch >= group.epoch)
             initializing[topic_id] = InitializingTopic(pending.topic_name, left, since_ms)
         else:
             del initializing[topic_id]
@@ -108,9 +114,26 @@ def initialization_ended(
             )
     if not changed:
         return Outcome((), None)
-    return Outcome(
-        (StatePartitionMetadata(group.group_id, initializing, initialized, group.deleting),), None
-    )
+    records: list[GroupLogRecord] = [
+        StatePartitionMetadata(group.group_id, initializing, initialized, group.deleting)
+    ]
+    records.extend(epoch_raised(group, known_epoch).records)
+    return Outcome(tuple(records), None)
+
+
+def epoch_raised(group: ShareGroup, epoch: int) -> Outcome[None]:
+    """Raise the group epoch to ``epoch`` if it is lower."""
+    if epoch <= group.epoch:
+        return Outcome((), None)
+    return Outcome((GroupMetadata(group.group_id, epoch, group.metadata_hash),), None)
+
+
+def _due_again(situation: Situation, *, at_once: bool) -> int:
+    """Return a ``since_ms`` by which a failed try is due at once, or after a pause."""
+    if at_once:
+        return NEVER_MS
+    pause_ms = min(FAILED_RETRY_INTERVAL_MS, situation.initialize_retry_interval_ms)
+    return situation.now_ms - situation.initialize_retry_interval_ms + pause_ms
 
 
 def _wanted_topics(group: ShareGroup, situation: Situation) -> list[Topic]:

@@ -40,11 +40,17 @@ class GroupShard:
 
     def live_records(self) -> list[list[GroupLogRecord]]:
         """Return the records that rebuild this shard, those of one group together."""
-        chunks: list[list[GroupLogRecord]] = []
-        if self.epoch_floor > FIRST_EPOCH:
-            chunks.append([EpochFloor(self.epoch_floor)])
-        chunks.extend(_records_of(group) for group in self.groups.values())
-        return chunks
+        chunks = [self.own_records(), *map(_records_of, self.groups.values())]
+        return [chunk for chunk in chunks if chunk]
+
+    def own_records(self) -> list[GroupLogRecord]:
+        """Return the records that rebuild what is of no group."""
+        return [EpochFloor(self.epoch_floor)] if self.epoch_floor > FIRST_EPOCH else []
+
+    def records_of(self, group_id: GroupId) -> list[GroupLogRecord]:
+        """Return the records that rebuild a group; none if it is gone."""
+        group = self.groups.get(group_id)
+        return [] if group is None else _records_of(group)
 
     def validate(self) -> None:
         """Raise AssertionError if a group contradicts itself."""

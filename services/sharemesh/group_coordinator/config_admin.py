@@ -1,0 +1,123 @@
+"""DescribeGroupConfigs and AlterGroupConfigs (spec CFG-20, CFG-41; ACL-11)."""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from sharemesh.cluster.config_store import load_group_configs, store_group_configs
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.group_config.evaluate import (
+    check_group_configs,
+    described_group_configs,
+    out_of_bounds,
+)
+from sharemesh.domain.ids import GroupId
+from sharemesh.group_coordinator.group_shard import ServedGroups
+from sharemesh.group_coordinator.surroundings import Surroundings
+from sharemesh.ports.authorizer import Operation
+from sharemesh.ports.coordination import Coordination, CoordinationError
+from sharemesh.ports.network import CallContext
+from sharemesh.v1 import group_coordinator_pb2 as pb
+
+_log = logging.getLogger("sharemesh.group_coordinator")
+
+
+ATTEMPTS = 5
+"""Of a read and guarded write; each loss means that another change got through."""
+VIEW_TIMEOUT_MS = 2_000
+"""How long an answer waits until this node's own view shows the change."""
+
+
+class ConfigAdmin:
+    """Handlers for the settings of groups; any group id has settings, existing or not."""
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        groups_of: Callable[[GroupId], ServedGroups],
+        coordination: Coordination,
+    ) -> None:
+        """``groups_of`` raises what the client must hear if another node coordinates a group."""
+        self._surroundings = surroundings
+        self._groups_of = groups_of
+        self._coordination = coordination
+
+    async def describe(
+        self, request: pb.DescribeGroupConfigsRequest, context: CallContext
+    ) -> pb.DescribeGroupConfigsResponse:
+        """Return each setting in force, with where it is from."""
+        response = pb.DescribeGroupConfigsResponse()
+        view = self._surroundings.view
+        for group_id in request.group_ids[: self._surroundings.limits.requested_groups]:
+            result = response.results.add(group_id=group_id)
+            try:
+                self._surroundings.check_group(
+                    context.principal, Operation.DESCRIBE_CONFIGS, GroupId(group_id)
+                )
+                self._groups_of(GroupId(group_id))
+            except RefusedError as error:
+                result.error_code, result.error_message = error.error, error.message
+                continue
+            entries = view.group_config_entries(GroupId(group_id))
+            for warning in out_of_bounds(entries, view.cluster_configs()):
+                _log.warning("group %r: %s", group_id, warning)
+            for each in described_group_configs(entries, view.cluster_configs()):
+                result.configs.add(
+                    name=each.name,
+                    value=each.value,
+                    source=each.source,
+                    documentation=each.documentation,
+                )
+        return response
+
+    async def alter(
+        self, request: pb.AlterGroupConfigsRequest, context: CallContext
+    ) -> pb.AlterGroupConfigsResponse:
+        """Change some settings of a group, all or none."""
+        group_id = GroupId(request.group_id)
+        try:
+            self._surroundings.check_group(context.principal, Operation.ALTER_CONFIGS, group_id)
+            if not group_id:
+                raise RefusedError(ErrorCode.INVALID_GROUP_ID, "group id is empty")
+            changes = {
+                each.name: each.value if each.HasField("value") else None
+                for each in request.configs
+            }
+            await self._alter(group_id, changes, validate_only=request.validate_only)
+        except RefusedError as error:
+            return pb.AlterGroupConfigsResponse(error_code=error.error, error_message=error.message)
+        except CoordinationError as error:
+            return pb.AlterGroupConfigsResponse(
+                error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                error_message=f"settings not stored: {error}",
+            )
+        return pb.AlterGroupConfigsResponse()
+
+    async def _alter(
+        self, group_id: GroupId, changes: Mapping[str, str | None], *, validate_only: bool
+    ) -> None:
+        view = self._surroundings.view
+        for _ in range(ATTEMPTS):
+            stored = await load_group_configs(self._coordination, view, group_id)
+            entries = check_group_configs(changes, stored.entries, view.cluster_configs())
+            if validate_only or entries == stored.entries:
+                return
+            if await self._stored(group_id, entries, stored.mod_revision):
+                return
+        raise RefusedError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"settings of group {group_id!r} were changed {ATTEMPTS} times meanwhile; try again",
+        )
+
+    async def _stored(
+        self, group_id: GroupId, entries: Mapping[str, str], mod_revision: int
+    ) -> bool:
+        """Store unless others did first; return once this node's view shows it."""
+        view = self._surroundings.view
+        done = await store_group_configs(
+            self._coordination, view, group_id, entries, expected_mod_revision=mod_revision
+        )
+        if done:
+            await view.wait_for(
+                lambda: view.group_config_entries(group_id) == entries, timeout_ms=VIEW_TIMEOUT_MS
+            )
+        return done

@@ -1,0 +1,204 @@
+"""ShareGroupDescribe, ListGroups, DeleteGroups (spec GC-25, GC-32, GC-44, ADM-2)."""
+
+from collections.abc import Callable, Sequence
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import GroupId
+from sharemesh.domain.share_group import assignor
+from sharemesh.domain.share_group.group import GroupState, Member, ShareGroup
+from sharemesh.domain.share_group.offsets import delete_group, group_deleted
+from sharemesh.domain.share_group.situation import Outcome
+from sharemesh.group_coordinator.group_shard import ServedGroups
+from sharemesh.group_coordinator.messages import partitions_message
+from sharemesh.group_coordinator.surroundings import Surroundings
+from sharemesh.ports.authorizer import Operation, ResourceType
+from sharemesh.ports.network import CallContext
+from sharemesh.v1 import group_coordinator_pb2 as pb
+
+GROUP_TYPE = "share"
+OPERATION_BITS = {
+    Operation.READ: 3,
+    Operation.DELETE: 6,
+    Operation.DESCRIBE: 8,
+    Operation.DESCRIBE_CONFIGS: 10,
+    Operation.ALTER_CONFIGS: 11,
+}
+"""Kafka's numbers of the operations on a group; bit ``1 << number`` says that it is allowed."""
+NOT_ASKED = -(2**31)
+"""Authorized operations of a describe that did not ask for them, as Kafka answers."""
+
+
+class GroupAdmin:
+    """Handlers for whole groups."""
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        groups_of: Callable[[GroupId], ServedGroups],
+        served: Callable[[], Sequence[ServedGroups]],
+    ) -> None:
+        """``groups_of`` returns who serves a group or raises; ``served`` all that is served."""
+        self._surroundings = surroundings
+        self._groups_of = groups_of
+        self._served = served
+
+    async def describe(
+        self, request: pb.ShareGroupDescribeRequest, context: CallContext
+    ) -> pb.ShareGroupDescribeResponse:
+        """Describe each group, or say why not."""
+        response = pb.ShareGroupDescribeResponse()
+        for group_id in request.group_ids[: self._surroundings.limits.requested_groups]:
+            try:
+                described = await self._describe(
+                    GroupId(group_id),
+                    context.principal,
+                    operations=request.include_authorized_operations,
+                )
+            except RefusedError as error:
+                described = pb.DescribedShareGroup(
+                    group_id=group_id, error_code=error.error, error_message=error.message
+                )
+                if error.error is ErrorCode.GROUP_ID_NOT_FOUND:
+                    described.group_state = GroupState.DEAD
+            response.groups.append(described)
+        return response
+
+    async def list_groups(
+        self, request: pb.ListGroupsRequest, context: CallContext
+    ) -> pb.ListGroupsResponse:
+        """List the groups that this node serves, filtered by type and state."""
+        response = pb.ListGroupsResponse()
+        try:
+            states = _states(request.states_filter)
+        except RefusedError as error:
+            return pb.ListGroupsResponse(error_code=error.error, error_message=error.message)
+        types = {each.strip().lower() for each in request.types_filter}
+        if types and GROUP_TYPE not in types:
+            return response
+        surroundings = self._surroundings
+        all_of_them = surroundings.may(
+            context.principal,
+            Operation.DESCRIBE,
+            ResourceType.CLUSTER,
+            surroundings.view.cluster_id,
+        )
+        for groups in self._served():
+            try:
+                found = await groups.shard.read(lambda machine: list(machine.groups.values()))
+            except RefusedError as error:
+                response.error_code = error.error
+                response.error_message = error.message
+                continue
+            for group in found:
+                if (not states or group.state in states) and (
+                    all_of_them
+                    or surroundings.may(
+                        context.principal, Operation.DESCRIBE, ResourceType.GROUP, group.group_id
+                    )
+                ):
+                    response.groups.add(
+                        group_id=group.group_id, group_type=GROUP_TYPE, group_state=group.state
+                    )
+        return response
+
+    async def delete(
+        self, request: pb.DeleteGroupsRequest, context: CallContext
+    ) -> pb.DeleteGroupsResponse:
+        """Delete empty groups, their share state first."""
+        response = pb.DeleteGroupsResponse()
+        for group_id in request.group_ids[: self._surroundings.limits.requested_groups]:
+            result = response.results.add(group_id=group_id)
+            try:
+                self._surroundings.check_group(
+                    context.principal, Operation.DELETE, GroupId(group_id)
+                )
+                await self._delete(GroupId(group_id))
+            except RefusedError as error:
+                result.error_code = error.error
+                result.error_message = error.message
+        return response
+
+    async def _describe(
+        self, group_id: GroupId, principal: str, *, operations: bool
+    ) -> pb.DescribedShareGroup:
+        surroundings = self._surroundings
+        surroundings.check_feature()
+        surroundings.check_group(principal, Operation.DESCRIBE, group_id)
+        groups = self._groups_of(group_id)
+        group = await groups.shard.read(
+            lambda machine: (
+                None if (found := machine.groups.get(group_id)) is None else found.copy()
+            )
+        )
+        if group is None:
+            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} not found")
+        self._check_assigned_topics(group, principal)
+        described = pb.DescribedShareGroup(
+            group_id=group_id,
+            group_state=group.state,
+            group_epoch=group.epoch,
+            assignment_epoch=group.assignment_epoch,
+            assignor_name=assignor.NAME,
+            coordinator_id=surroundings.node_id,
+            authorized_operations=NOT_ASKED,
+        )
+        if operations:
+            described.authorized_operations = sum(
+                1 << bit
+                for operation, bit in OPERATION_BITS.items()
+                if surroundings.may(principal, operation, ResourceType.GROUP, group_id)
+            )
+        described.members.extend(
+            self._member_message(group.members[member_id]) for member_id in sorted(group.members)
+        )
+        return described
+
+    def _check_assigned_topics(self, group: ShareGroup, principal: str) -> None:
+        """A topic that may not be described hides the whole group (spec GC-32)."""
+        topic_ids = {each for member in group.members.values() for each in member.assigned}
+        for topic_id in sorted(topic_ids):
+            topic = self._surroundings.catalog.with_id(topic_id)
+            if topic is not None:
+                self._surroundings.check_topic(principal, Operation.DESCRIBE, topic.name)
+
+    def _member_message(self, member: Member) -> pb.ShareGroupMember:
+        metadata = member.metadata
+        return pb.ShareGroupMember(
+            member_id=member.member_id,
+            rack_id=metadata.rack_id,
+            member_epoch=member.member_epoch,
+            client_id=metadata.client_id,
+            client_host=metadata.client_host,
+            subscribed_topic_names=metadata.subscribed_topic_names,
+            assignment=partitions_message(member.assigned, self._surroundings.catalog),
+        )
+
+    async def _delete(self, group_id: GroupId) -> None:
+        groups = self._groups_of(group_id)
+        plan = await groups.decide(
+            group_id, lambda group, situation: delete_group(group, group_id, situation.catalog)
+        )
+        failures = await groups.delete_state(plan)
+        for answer in failures.values():
+            raise RefusedError(
+                answer.error, f"share state of group {group_id!r} not deleted: {answer.message}"
+            )
+
+        def make(group: ShareGroup | None, floor: int) -> Outcome[None]:
+            return group_deleted(group, group_id, plan.state_epoch, floor)
+
+        await groups.decide(group_id, lambda group, situation: make(group, situation.epoch_floor))
+
+
+def _states(names: Sequence[str]) -> frozenset[GroupState]:
+    known = {state.lower(): state for state in GroupState}
+    states: set[GroupState] = set()
+    for name in names:
+        state = known.get(name.strip().lower())
+        if state is None:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"unknown group state {name!r}; states are {', '.join(GroupState)}",
+            )
+        states.add(state)
+    return frozenset(states)

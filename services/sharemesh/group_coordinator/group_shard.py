@@ -1,0 +1,407 @@
+"""One loaded shard of the group coordinator: decisions on its groups, and what follows them."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import GroupId, MemberId, TopicPartition
+from sharemesh.domain.share_group.catalog import Catalog
+from sharemesh.domain.share_group.deadlines import SessionDeadlines
+from sharemesh.domain.share_group.epochs import next_review_ms
+from sharemesh.domain.share_group.group import ShareGroup
+from sharemesh.domain.share_group.heartbeat import (
+    Heartbeat,
+    HeartbeatAnswer,
+    deliver,
+    heartbeat,
+    leave,
+    remove_members,
+    review,
+    waits_for_assignment,
+)
+from sharemesh.domain.share_group.limits import MAX_GROUPS
+from sharemesh.domain.share_group.records import GroupLogRecord
+from sharemesh.domain.share_group.shard import GroupShard
+from sharemesh.domain.share_group.situation import (
+    DeletePlan,
+    InitializePlan,
+    Outcome,
+    Situation,
+)
+from sharemesh.group_coordinator.member_stream import MemberStream, MemberStreams
+from sharemesh.group_coordinator.messages import assignment_message
+from sharemesh.group_coordinator.share_state_work import ShareStateWork
+from sharemesh.group_coordinator.states import ShareStates, StateAnswer
+from sharemesh.group_coordinator.surroundings import Surroundings
+from sharemesh.runtime.shard import Shard
+from sharemesh.runtime.shard_kind import Decision
+
+Answer = TypeVar("Answer")
+REVIEW = MemberId("")
+"""Stands in the deadlines for the group itself: when to look at it without a heartbeat."""
+RETRY_MS = 1_000
+"""After a decision that the log did not take in time."""
+
+_log = logging.getLogger("sharemesh.group_coordinator")
+
+
+class ServedGroups:
+    """The groups of one shard while it is served here.
+
+    Every decision that leaves records is followed by a review of the group: it raises the epoch,
+    computes what is due, starts initializations, and pushes assignments to streams and to joins
+    that are held. Reviews also come from deadlines and from changes of topics.
+    """
+
+    def __init__(
+        self,
+        shard: Shard[GroupShard, GroupLogRecord],
+        surroundings: Surroundings,
+        states: ShareStates,
+    ) -> None:
+        self.shard = shard
+        self._surroundings = surroundings
+        self._clock = surroundings.clock
+        self._work = ShareStateWork(self, states)
+        self._deadlines = SessionDeadlines()
+        self.streams = MemberStreams()
+        self._to_review: dict[GroupId, None] = {}
+        self._review_wanted = asyncio.Event()
+        self._earlier = asyncio.Event()
+        self._sleeps_until_ms = 0
+        self._held: dict[GroupId, set[asyncio.Event]] = {}
+
+    def start(self) -> None:
+        """Begin to serve: all sessions at full length (spec GC-21), unfinished work resumes."""
+        groups = self.shard.peek(lambda machine: list(machine.groups.values()))
+        for group in groups:
+            for member_id in group.members:
+                self.restart_session(group.group_id, member_id)
+            self.want_review(group.group_id)
+        self.shard.start_job("reviews", self._reviews())
+        self.shard.start_job("timers", self._timers())
+        self._work.resume(groups)
+        limits = self._surroundings.limits
+        self.shard.every(limits.compact_interval_ms, "compaction", self._compact)
+        self.shard.every(limits.unknown_topic_grace_ms, "unknown topics", self._work.drop_unknown)
+
+    # ---- decisions ------------------------------------------------------------------------------
+
+    async def decide(
+        self, group_id: GroupId, make: Callable[[ShareGroup | None, Situation], Outcome[Answer]]
+    ) -> Answer:
+        """Decide on a group, keep the records, and return the answer once they are durable.
+
+        A refusal is an answer too: it waits until what it saw is durable, so that a coordinator
+        that was replaced does not tell a member that it is unknown.
+
+        Raises:
+            RefusedError: What ``make`` or the runtime refused.
+        """
+
+        def decision(
+            machine: GroupShard,
+        ) -> Decision[GroupLogRecord, Outcome[Answer] | RefusedError]:
+            group = machine.groups.get(group_id)
+            situation = self._surroundings.situation(group_id, machine.epoch_floor)
+            try:
+                outcome = make(group, situation)
+            except RefusedError as error:
+                return Decision((), error)
+            if outcome.records:
+                if group is None and len(machine.groups) >= MAX_GROUPS:
+                    raise RefusedError(
+                        ErrorCode.INVALID_REQUEST,
+                        f"shard has {len(machine.groups)} groups; delete some first",
+                    )
+                self.want_review(group_id)
+            return Decision(outcome.records, outcome)
+
+        outcome = await self.shard.write(decision)
+        if isinstance(outcome, RefusedError):
+            raise outcome
+        return outcome.answer
+
+    async def heartbeat(
+        self, request: Heartbeat, stream: MemberStream | None = None
+    ) -> HeartbeatAnswer:
+        """Decide a heartbeat with epoch 0 or higher (spec GC-7 to GC-22)."""
+
+        def make(group: ShareGroup | None, situation: Situation) -> Outcome[HeartbeatAnswer]:
+            asked = request
+            member = None if group is None else group.members.get(request.member_id)
+            if member is not None and stream is not None and stream.knows(request.member_epoch):
+                asked = replace(request, member_epoch=member.member_epoch)
+            outcome = heartbeat(group, asked, situation)
+            self.restart_session(request.group_id, request.member_id)
+            self._start_initialization(outcome.answer.initialize)
+            return outcome
+
+        return await self.decide(request.group_id, make)
+
+    async def leave(self, group_id: GroupId, member_id: MemberId) -> None:
+        """Decide a leave (spec GC-23)."""
+
+        def make(group: ShareGroup | None, situation: Situation) -> Outcome[None]:
+            outcome = leave(group, group_id, member_id, situation.catalog)
+            self._deadlines.forget(group_id, member_id)
+            return outcome
+
+        await self.decide(group_id, make)
+
+    async def await_assignment(
+        self, request: Heartbeat, answer: HeartbeatAnswer, wait_ms: int
+    ) -> HeartbeatAnswer:
+        """Hold a join until its assignment is there, or the wait is over."""
+        group_id, member_id = request.group_id, request.member_id
+        changed = asyncio.Event()
+        self._held.setdefault(group_id, set()).add(changed)
+        try:
+            async with asyncio.timeout(wait_ms / 1_000):
+                while self._still_waits(group_id, member_id):
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            pass
+        finally:
+            held = self._held[group_id]
+            held.discard(changed)
+            if not held:
+                del self._held[group_id]
+        told = await self.decide(group_id, lambda group, _: _delivered(group, [member_id]))
+        self.restart_session(group_id, member_id)
+        return told.get(member_id, answer)
+
+    async def members_expired(self, group_id: GroupId, member_ids: Sequence[MemberId]) -> None:
+        """Remove members that were silent too long, unless they spoke in the meantime."""
+
+        def make(group: ShareGroup | None, situation: Situation) -> Outcome[None]:
+            silent = [
+                member_id
+                for member_id in member_ids
+                if self._deadlines.deadline_ms(group_id, member_id) is None
+            ]
+            if group is None:
+                return Outcome((), None)
+            return remove_members(group, silent, situation.catalog)
+
+        try:
+            await self.decide(group_id, make)
+        except RefusedError as error:
+            _log.warning("group %r: expiry of members: %s", group_id, error)
+            for member_id in member_ids:
+                if self._deadlines.deadline_ms(group_id, member_id) is None:
+                    self._wake_at(group_id, member_id, self._clock.now_ms() + RETRY_MS)
+
+    async def send_initialize(self, plan: InitializePlan) -> Mapping[TopicPartition, StateAnswer]:
+        """Initialize what a durable record planned; return the answers."""
+        return await self._work.send_initialize(plan)
+
+    async def delete_state(self, plan: DeletePlan) -> Mapping[TopicPartition, StateAnswer]:
+        """Delete state that a durable record gave up; return the failures."""
+        return await self._work.delete(plan)
+
+    # ---- sessions and streams -------------------------------------------------------------------
+
+    def restart_session(self, group_id: GroupId, member_id: MemberId) -> None:
+        """Give a member its full session time-out from now on (spec GC-21)."""
+        timeout_ms = self._surroundings.config(group_id).session_timeout_ms
+        self._wake_at(group_id, member_id, self._clock.now_ms() + timeout_ms)
+
+    def stream_opened(self, stream: MemberStream) -> None:
+        """A member speaks on a stream from now on; one it had before is closed."""
+        before = self.streams.add(stream)
+        if before is not None:
+            self.shard.start_job("replaced stream", before.close())
+
+    def stream_ended(self, stream: MemberStream) -> None:
+        """Without its stream a member has only a short time to come back."""
+        if not self.streams.remove(stream):
+            return
+        linger_ms = self._surroundings.settings.stream_linger_ms
+        due_ms = self._clock.now_ms() + linger_ms
+        self._deadlines.shorten(stream.group_id, stream.member_id, due_ms)
+        self._wake_before(due_ms)
+
+    # ---- reviews --------------------------------------------------------------------------------
+
+    def want_review(self, group_id: GroupId) -> None:
+        """Have a group looked at soon."""
+        self._to_review[group_id] = None
+        self._review_wanted.set()
+
+    def topics_changed(self, before: Catalog, now: Catalog) -> None:
+        """Look at the groups that topics which came, went or grew concern (spec GC-14, GC-30)."""
+        changed = set(before.topics) ^ set(now.topics)
+        names = {topic.name for topic in changed}
+        gone = {
+            topic.topic_id: topic.partitions
+            for topic in before.topics
+            if now.with_id(topic.topic_id) is None
+        }
+        for group in self.shard.peek(lambda machine: list(machine.groups.values())):
+            if not names.isdisjoint(group.subscribed_names):
+                self.want_review(group.group_id)
+        if gone:
+            self._work.topics_gone(gone)
+
+    async def _reviews(self) -> None:
+        at_once = self._surroundings.limits.reviews_at_once
+        while True:
+            await self._review_wanted.wait()
+            self._review_wanted.clear()
+            while self._to_review:
+                chunk = [
+                    self._to_review.popitem()[0] for _ in range(min(at_once, len(self._to_review)))
+                ]
+                await asyncio.gather(*(self._review(group_id) for group_id in chunk))
+
+    async def _review(self, group_id: GroupId) -> None:
+        def make(group: ShareGroup | None, situation: Situation) -> Outcome[None]:
+            if group is None:
+                return Outcome((), None)
+            outcome = review(group, situation)
+            self._start_initialization(outcome.answer)
+            return Outcome(outcome.records, None)
+
+        try:
+            await self._decide_quietly(group_id, make)
+            self._schedule(group_id)
+            await self._announce(group_id)
+        except RefusedError as error:
+            _log.warning("review of group %r: %s", group_id, error)
+            self._wake_at(group_id, REVIEW, self._clock.now_ms() + RETRY_MS)
+
+    async def _decide_quietly(
+        self, group_id: GroupId, make: Callable[[ShareGroup | None, Situation], Outcome[Answer]]
+    ) -> Answer:
+        """Decide without a further review: this is one."""
+
+        def decision(machine: GroupShard) -> Decision[GroupLogRecord, Answer]:
+            situation = self._surroundings.situation(group_id, machine.epoch_floor)
+            outcome = make(machine.groups.get(group_id), situation)
+            return Decision(outcome.records, outcome.answer)
+
+        return await self.shard.write(decision)
+
+    def _schedule(self, group_id: GroupId) -> None:
+        group = self.group(group_id)
+        due_ms = None
+        if group is not None:
+            due_ms = next_review_ms(group, self._surroundings.situation(group_id, 0))
+        if due_ms is None:
+            self._deadlines.forget(group_id, REVIEW)
+        else:
+            self._wake_at(group_id, REVIEW, due_ms)
+
+    async def _announce(self, group_id: GroupId) -> None:
+        """Tell held joins, and members with a stream whose partitions changed."""
+        for changed in self._held.get(group_id, ()):
+            changed.set()
+        streams = self.streams.of_group(group_id)
+        group = self.group(group_id)
+        if group is None or not streams:
+            return
+        waiting = [
+            member_id
+            for member_id in streams
+            if (member := group.members.get(member_id)) is not None
+            and member.assigned != group.target(member_id)
+        ]
+        if not waiting:
+            return
+        told = await self._decide_quietly(group_id, lambda now, _: _delivered(now, waiting))
+        interval_ms = self._surroundings.config(group_id).heartbeat_interval_ms
+        for member_id, answer in told.items():
+            message = assignment_message(member_id, answer, interval_ms, self._surroundings.catalog)
+            push = streams[member_id].push(message, self._surroundings.limits.push_timeout_ms)
+            self.shard.start_job("push", push)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The topics that exist now."""
+        return self._surroundings.catalog
+
+    def group(self, group_id: GroupId) -> ShareGroup | None:
+        """Return a group as it is now, committed or not: for deciding what to do, not to answer."""
+        return self.shard.peek(lambda machine: machine.groups.get(group_id))
+
+    def _still_waits(self, group_id: GroupId, member_id: MemberId) -> bool:
+        situation = self._surroundings.situation(group_id, 0)
+        return waits_for_assignment(self.group(group_id), member_id, situation)
+
+    def _start_initialization(self, plan: InitializePlan | None) -> None:
+        if plan is not None:
+            self.shard.start_job("initialize", self._work.initialize(plan))
+
+    # ---- deadlines ------------------------------------------------------------------------------
+
+    def _wake_at(self, group_id: GroupId, member_id: MemberId, due_ms: int) -> None:
+        self._deadlines.restart(group_id, member_id, due_ms)
+        self._wake_before(due_ms)
+
+    def _wake_before(self, due_ms: int) -> None:
+        if due_ms < self._sleeps_until_ms:
+            self._earlier.set()
+
+    async def _timers(self) -> None:
+        idle_ms = 60_000
+        while True:
+            now_ms = self._clock.now_ms()
+            await self._handle_due(now_ms)
+            next_ms = self._deadlines.next_ms()
+            self._sleeps_until_ms = now_ms + idle_ms if next_ms is None else next_ms
+            self._earlier.clear()
+            await _first_of(
+                self._clock.sleep_ms(max(1, self._sleeps_until_ms - self._clock.now_ms())),
+                self._earlier.wait(),
+            )
+
+    async def _handle_due(self, now_ms: int) -> None:
+        silent: dict[GroupId, list[MemberId]] = {}
+        for group_id, member_id in self._deadlines.take_due(now_ms):
+            if member_id == REVIEW:
+                self.want_review(group_id)
+            else:
+                silent.setdefault(group_id, []).append(member_id)
+        for group_id, member_ids in silent.items():
+            _log.info("group %r: %d members timed out", group_id, len(member_ids))
+            self.shard.start_job("expiry", self.members_expired(group_id, member_ids))
+
+    # ---- the log --------------------------------------------------------------------------------
+
+    async def _compact(self) -> None:
+        """Write what is live once more and drop the log below, so that loading stays short."""
+        limits = self._surroundings.limits
+        chunks = self.shard.peek(lambda machine: machine.live_records())
+        live = sum(map(len, chunks))
+        if self.shard.log_length < max(limits.compact_min_records, live * limits.compact_factor):
+            return
+        begin = self.shard.log_start_offset + self.shard.log_length
+        group_ids = self.shard.peek(lambda machine: list(machine.groups))
+        for group_id in group_ids:
+            await self._write_again(group_id)
+        await self.shard.write(lambda machine: Decision(machine.own_records(), None))
+        await self.shard.delete_before(begin)
+
+    async def _write_again(self, group_id: GroupId) -> None:
+        await self.shard.write(lambda machine: Decision(machine.records_of(group_id), None))
+
+
+def _delivered(
+    group: ShareGroup | None, member_ids: Iterable[MemberId]
+) -> Outcome[Mapping[MemberId, HeartbeatAnswer]]:
+    return Outcome((), {}) if group is None else deliver(group, member_ids)
+
+
+async def _first_of(*waits: Coroutine[None, None, object]) -> None:
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,34 @@
+"""The group coordinator's shards on the runtime: machine, records, bytes."""
+
+import logging
+
+from sharemesh.codec.group_record import read_record, record_key, record_value
+from sharemesh.domain.share_group.records import GroupLogRecord
+from sharemesh.domain.share_group.shard import GroupShard
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.shard_log import LogRecord
+from sharemesh.runtime.shard_kind import ShardKind, replaying
+
+LOG_NAME = "group"
+_log = logging.getLogger("sharemesh.group")
+
+
+def group_shard_kind(clock: Clock) -> ShardKind[GroupShard, GroupLogRecord]:
+    """Return what the runtime needs to know of group shards."""
+
+    def encode(record: GroupLogRecord) -> LogRecord:
+        wall_ms = clock.wall_ms()
+        return LogRecord(record_key(record), record_value(record, wall_ms), timestamp_ms=wall_ms)
+
+    def decode(stored: LogRecord) -> GroupLogRecord | None:
+        record = read_record(stored.key, stored.value)
+        if record is None:
+            _log.warning("group log offset %d: a record of a later version", stored.offset)
+        return record
+
+    return ShardKind(
+        name=LOG_NAME,
+        new_machine=lambda _: GroupShard(),
+        encode=encode,
+        load=replaying(decode),
+    )

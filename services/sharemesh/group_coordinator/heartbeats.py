@@ -1,0 +1,142 @@
+"""ShareGroupHeartbeat: one request and one answer, or a stream (spec GC-1 to GC-24)."""
+
+from collections.abc import Callable
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import GroupId
+from sharemesh.domain.share_group.heartbeat import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    Heartbeat,
+    HeartbeatAnswer,
+    check_fields,
+)
+from sharemesh.domain.share_group.limits import MAX_MEMBER_ID_CHARS
+from sharemesh.group_coordinator.group_shard import ServedGroups
+from sharemesh.group_coordinator.member_stream import HeartbeatStream, MemberStream
+from sharemesh.group_coordinator.messages import (
+    assignment_message,
+    heartbeat_from,
+    refused_heartbeat,
+)
+from sharemesh.group_coordinator.surroundings import Surroundings
+from sharemesh.ports.authorizer import Operation
+from sharemesh.ports.network import CallContext
+from sharemesh.v1.group_coordinator_pb2 import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+
+
+class Heartbeats:
+    """Handlers of both forms; refusals are answers, never gRPC errors."""
+
+    def __init__(
+        self, surroundings: Surroundings, groups_of: Callable[[GroupId], ServedGroups]
+    ) -> None:
+        """``groups_of`` returns who serves a group, or raises what the member must hear."""
+        self._surroundings = surroundings
+        self._groups_of = groups_of
+
+    async def unary(
+        self, request: ShareGroupHeartbeatRequest, context: CallContext
+    ) -> ShareGroupHeartbeatResponse:
+        """Answer one heartbeat; a first one is held up to ``max_wait_ms``."""
+        try:
+            return await self._answer(request, context, None)
+        except RefusedError as error:
+            return refused_heartbeat(request.member_id, error)
+
+    async def stream(self, stream: HeartbeatStream, context: CallContext) -> None:
+        """Answer the heartbeats of one member, and push assignments to it, until it ends."""
+        member: MemberStream | None = None
+        groups: ServedGroups | None = None
+        try:
+            async for request in stream:
+                if member is None:
+                    member = MemberStream(
+                        stream,
+                        GroupId(request.group_id),
+                        heartbeat_from(request, context).member_id,
+                    )
+                response = await self._stream_answer(request, context, member)
+                if response.error_code == ErrorCode.NONE and request.member_epoch != LEAVE_EPOCH:
+                    served = self._serving(member.group_id)
+                    if served is not None and served is not groups:
+                        groups = served
+                        groups.stream_opened(member)
+                await member.send(response)
+                if member.ended:
+                    return
+        finally:
+            if member is not None and groups is not None:
+                groups.stream_ended(member)
+
+    async def _stream_answer(
+        self, request: ShareGroupHeartbeatRequest, context: CallContext, member: MemberStream
+    ) -> ShareGroupHeartbeatResponse:
+        try:
+            if (request.group_id, request.member_id) != (member.group_id, member.member_id):
+                raise RefusedError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"this stream is of member {member.member_id!r} of group {member.group_id!r}; "
+                    "open another stream for another member",
+                )
+            return await self._answer(request, context, member)
+        except RefusedError as error:
+            return refused_heartbeat(request.member_id, error)
+
+    def _serving(self, group_id: GroupId) -> ServedGroups | None:
+        try:
+            return self._groups_of(group_id)
+        except RefusedError:
+            return None
+
+    async def _answer(
+        self,
+        message: ShareGroupHeartbeatRequest,
+        context: CallContext,
+        stream: MemberStream | None,
+    ) -> ShareGroupHeartbeatResponse:
+        request = heartbeat_from(message, context)
+        self._check(request, context.principal)
+        groups = self._groups_of(request.group_id)
+        if request.member_epoch == LEAVE_EPOCH:
+            await groups.leave(request.group_id, request.member_id)
+            return ShareGroupHeartbeatResponse(
+                member_id=request.member_id, member_epoch=LEAVE_EPOCH
+            )
+        answer = await groups.heartbeat(request, stream)
+        if stream is None:
+            answer = await self._held(message, request, answer, groups)
+        config = self._surroundings.config(request.group_id)
+        return assignment_message(
+            request.member_id, answer, config.heartbeat_interval_ms, self._surroundings.catalog
+        )
+
+    async def _held(
+        self,
+        message: ShareGroupHeartbeatRequest,
+        request: Heartbeat,
+        answer: HeartbeatAnswer,
+        groups: ServedGroups,
+    ) -> HeartbeatAnswer:
+        wait_ms = min(message.max_wait_ms, self._surroundings.settings.join_wait_limit_ms)
+        if request.member_epoch != JOIN_EPOCH or wait_ms <= 0 or answer.assignment:
+            return answer
+        return await groups.await_assignment(request, answer, wait_ms)
+
+    def _check(self, request: Heartbeat, principal: str) -> None:
+        """Check in the order of spec GC-3, then GC-5."""
+        surroundings = self._surroundings
+        surroundings.check_feature()
+        surroundings.check_group(principal, Operation.READ, request.group_id)
+        if not 0 < len(request.member_id) <= MAX_MEMBER_ID_CHARS:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"member id has {len(request.member_id)} characters; "
+                f"send a UUID of at most {MAX_MEMBER_ID_CHARS}",
+            )
+        check_fields(request)
+        for name in request.subscribed_topic_names or ():
+            surroundings.check_topic(principal, Operation.DESCRIBE, name)

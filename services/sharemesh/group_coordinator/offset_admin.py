@@ -1,0 +1,339 @@
+"""DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets (GC-40 to GC-43)."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import GroupId, TopicId, TopicPartition
+from sharemesh.domain.share_group.group import ShareGroup
+from sharemesh.domain.share_group.initialization import epoch_raised, initialization_ended
+from sharemesh.domain.share_group.offsets import (
+    AlterAnswer,
+    alter_failed,
+    alter_offsets,
+    delete_offsets,
+    state_deleted,
+)
+from sharemesh.domain.share_group.situation import InitializePlan, Outcome, Situation
+from sharemesh.group_coordinator.group_shard import ServedGroups
+from sharemesh.group_coordinator.log_ends import LogEnds
+from sharemesh.group_coordinator.states import ShareStates, StateAnswer, StateSummary
+from sharemesh.group_coordinator.surroundings import Surroundings
+from sharemesh.ports.authorizer import Operation
+from sharemesh.ports.network import CallContext
+from sharemesh.v1 import group_coordinator_pb2 as pb
+
+NO_TOPIC_ID = bytes(16)
+ALTER_ATTEMPTS = 3
+"""Tries under a higher epoch when the share coordinator knew one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One topic of a describe: its partitions that are initialized, and those that are not."""
+
+    name: str
+    topic_id: TopicId
+    numbers: tuple[int, ...]
+    initialized: frozenset[int]
+
+
+class OffsetAdmin:
+    """Handlers for a group's offsets."""
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        groups_of: Callable[[GroupId], ServedGroups],
+        states: ShareStates,
+        log_ends: LogEnds,
+    ) -> None:
+        """``groups_of`` returns who serves a group or raises what the client must hear."""
+        self._surroundings = surroundings
+        self._groups_of = groups_of
+        self._states = states
+        self._log_ends = log_ends
+
+    # ---- describe -------------------------------------------------------------------------------
+
+    async def describe(
+        self, request: pb.DescribeShareGroupOffsetsRequest, context: CallContext
+    ) -> pb.DescribeShareGroupOffsetsResponse:
+        """Return start offset, leader epoch and lag of share partitions (spec GC-40, GC-41)."""
+        response = pb.DescribeShareGroupOffsetsResponse()
+        for asked in request.groups[: self._surroundings.limits.requested_groups]:
+            described = response.groups.add(group_id=asked.group_id)
+            try:
+                topics = await self._describe_group(asked, context.principal)
+                described.topics.extend(topics)
+            except RefusedError as error:
+                described.error_code = error.error
+                described.error_message = error.message
+        return response
+
+    async def _describe_group(
+        self, asked: pb.DescribeShareGroupOffsetsGroup, principal: str
+    ) -> list[pb.OffsetTopicResult]:
+        group_id = GroupId(asked.group_id)
+        self._surroundings.check_feature()
+        self._surroundings.check_group(principal, Operation.DESCRIBE, group_id)
+        groups = self._groups_of(group_id)
+        initialized = await groups.shard.read(
+            lambda machine: _initialized(machine.groups.get(group_id))
+        )
+        results: list[pb.OffsetTopicResult] = []
+        wanted: list[_Asked] = []
+        if asked.HasField("topics"):
+            for topic in asked.topics.topics:
+                self._sort_named(topic, principal, initialized, wanted, results)
+        else:
+            wanted = self._all_topics(principal, initialized)
+        results.extend(await self._described(group_id, wanted))
+        return results
+
+    def _all_topics(
+        self, principal: str, initialized: Mapping[TopicId, frozenset[int]]
+    ) -> list[_Asked]:
+        """All initialized partitions; unauthorized and vanished topics are left out."""
+        wanted: list[_Asked] = []
+        for topic_id, numbers in initialized.items():
+            topic = self._surroundings.catalog.with_id(topic_id)
+            if topic is not None and self._describable(principal, topic.name) is None:
+                wanted.append(_Asked(topic.name, topic_id, tuple(sorted(numbers)), numbers))
+        return sorted(wanted, key=lambda each: each.name)
+
+    def _sort_named(
+        self,
+        asked: pb.OffsetTopicRequest,
+        principal: str,
+        initialized: Mapping[TopicId, frozenset[int]],
+        wanted: list[_Asked],
+        results: list[pb.OffsetTopicResult],
+    ) -> None:
+        topic = self._surroundings.catalog.named(asked.topic_name)
+        refusal = self._describable(principal, asked.topic_name)
+        if refusal is not None or topic is None:
+            absent = pb.OffsetTopicResult(topic_name=asked.topic_name, topic_id=NO_TOPIC_ID)
+            if refusal is not None and topic is not None:
+                absent.topic_id = topic.topic_id
+            for number in asked.partitions:
+                row = absent.partitions.add(partition=number, start_offset=-1, lag=-1)
+                if refusal is not None:
+                    row.error_code, row.error_message = refusal.error, refusal.message
+            results.append(absent)
+            return
+        have = initialized.get(topic.topic_id, frozenset())
+        wanted.append(_Asked(topic.name, topic.topic_id, tuple(asked.partitions), have))
+
+    def _describable(self, principal: str, name: str) -> RefusedError | None:
+        try:
+            self._surroundings.check_topic(principal, Operation.DESCRIBE, name)
+        except RefusedError as error:
+            return error
+        return None
+
+    async def _described(
+        self, group_id: GroupId, wanted: Iterable[_Asked]
+    ) -> list[pb.OffsetTopicResult]:
+        wanted = list(wanted)
+        keys = [
+            TopicPartition(topic.topic_id, number)
+            for topic in wanted
+            for number in topic.numbers
+            if number in topic.initialized
+        ]
+        summaries = await self._states.summaries(group_id, keys) if keys else {}
+        counted = [
+            key
+            for key, summary in summaries.items()
+            if summary.start_offset >= 0 and summary.delivery_complete_count >= 0
+        ]
+        ends = await self._log_ends.of(counted)
+        results: list[pb.OffsetTopicResult] = []
+        for topic in wanted:
+            result = pb.OffsetTopicResult(topic_name=topic.name, topic_id=topic.topic_id)
+            for number in topic.numbers:
+                key = TopicPartition(topic.topic_id, number)
+                result.partitions.append(_row(number, summaries.get(key), ends.get(key)))
+            results.append(result)
+        return results
+
+    # ---- alter ----------------------------------------------------------------------------------
+
+    async def alter(
+        self, request: pb.AlterShareGroupOffsetsRequest, context: CallContext
+    ) -> pb.AlterShareGroupOffsetsResponse:
+        """Set start offsets of an empty or missing group (spec GC-42)."""
+        response = pb.AlterShareGroupOffsetsResponse()
+        group_id = GroupId(request.group_id)
+        refusals: dict[str, RefusedError] = {}
+        try:
+            self._surroundings.check_feature()
+            self._surroundings.check_group(context.principal, Operation.READ, group_id)
+            offsets: dict[str, dict[int, int]] = {}
+            for topic in request.topics:
+                try:
+                    self._surroundings.check_topic(
+                        context.principal, Operation.READ, topic.topic_name
+                    )
+                except RefusedError as error:
+                    refusals[topic.topic_name] = error
+                    continue
+                offsets[topic.topic_name] = {
+                    each.partition: each.start_offset for each in topic.partitions
+                }
+            errors = await self._alter(group_id, offsets)
+        except RefusedError as error:
+            response.error_code, response.error_message = error.error, error.message
+            return response
+        for topic in request.topics:
+            result = self._topic_result(topic.topic_name)
+            refusal = refusals.get(topic.topic_name)
+            if refusal is not None:
+                result.error_code, result.error_message = refusal.error, refusal.message
+            for each in topic.partitions:
+                row = result.partitions.add(
+                    partition=each.partition, start_offset=each.start_offset
+                )
+                error_of = refusal or errors.get(topic.topic_name, {}).get(each.partition)
+                if error_of is not None:
+                    row.error_code, row.error_message = error_of.error, error_of.message
+            response.topics.append(result)
+        return response
+
+    async def _alter(
+        self, group_id: GroupId, offsets: Mapping[str, Mapping[int, int]]
+    ) -> dict[str, dict[int, RefusedError]]:
+        """Alter and return the partitions that were refused, by topic name."""
+        groups = self._groups_of(group_id)
+        for attempt in range(ALTER_ATTEMPTS):
+            done = await groups.decide(
+                group_id, lambda group, now: alter_offsets(group, group_id, offsets, now)
+            )
+            if done.initialize is None:
+                break
+            answers = await groups.send_initialize(done.initialize)
+            known = await self._record_altered(groups, done.initialize, answers)
+            if known < 0 or attempt == ALTER_ATTEMPTS - 1:
+                return self._alter_errors(done, answers)
+        return {name: dict(partitions) for name, partitions in done.refused.items()}
+
+    async def _record_altered(
+        self,
+        groups: ServedGroups,
+        plan: InitializePlan,
+        answers: Mapping[TopicPartition, StateAnswer],
+    ) -> int:
+        """Keep what was initialized, forget the rest; return a higher known epoch, or -1."""
+        failed: dict[TopicId, set[int]] = {}
+        for key, answer in answers.items():
+            if answer.error is not ErrorCode.NONE:
+                failed.setdefault(key.topic_id, set()).add(key.partition)
+        refused = {topic_id: frozenset(numbers) for topic_id, numbers in failed.items()}
+        known = max((answer.known_state_epoch for answer in answers.values()), default=-1)
+
+        def ended(group: ShareGroup | None, situation: Situation) -> Outcome[None]:
+            if group is None:
+                return Outcome((), None)
+            return initialization_ended(group, plan, refused, situation)
+
+        def forgotten(group: ShareGroup | None, _: Situation) -> Outcome[None]:
+            if group is None:
+                return Outcome((), None)
+            first = alter_failed(group, plan)
+            return Outcome((*first.records, *epoch_raised(group, known).records), None)
+
+        await groups.decide(plan.group_id, ended)
+        if failed:
+            await groups.decide(plan.group_id, forgotten)
+        return known
+
+    def _alter_errors(
+        self, done: AlterAnswer, answers: Mapping[TopicPartition, StateAnswer]
+    ) -> dict[str, dict[int, RefusedError]]:
+        errors = {name: dict(partitions) for name, partitions in done.refused.items()}
+        for key, answer in answers.items():
+            topic = self._surroundings.catalog.with_id(key.topic_id)
+            if answer.error is not ErrorCode.NONE and topic is not None:
+                refusal = RefusedError(answer.error, answer.message)
+                errors.setdefault(topic.name, {})[key.partition] = refusal
+        return errors
+
+    # ---- delete ---------------------------------------------------------------------------------
+
+    async def delete(
+        self, request: pb.DeleteShareGroupOffsetsRequest, context: CallContext
+    ) -> pb.DeleteShareGroupOffsetsResponse:
+        """Forget an empty group's offsets of some topics (spec GC-43)."""
+        response = pb.DeleteShareGroupOffsetsResponse()
+        group_id = GroupId(request.group_id)
+        errors: dict[str, RefusedError] = {}
+        try:
+            self._surroundings.check_feature()
+            self._surroundings.check_group(context.principal, Operation.DELETE, group_id)
+            allowed: list[str] = []
+            for name in request.topic_names:
+                try:
+                    self._surroundings.check_topic(context.principal, Operation.READ, name)
+                    allowed.append(name)
+                except RefusedError as error:
+                    errors[name] = error
+            errors.update(await self._delete(group_id, allowed))
+        except RefusedError as error:
+            response.error_code, response.error_message = error.error, error.message
+            return response
+        for name in request.topic_names:
+            result = self._topic_result(name)
+            refusal = errors.get(name)
+            if refusal is not None:
+                result.error_code, result.error_message = refusal.error, refusal.message
+            response.topics.append(result)
+        return response
+
+    async def _delete(self, group_id: GroupId, names: list[str]) -> dict[str, RefusedError]:
+        groups = self._groups_of(group_id)
+        begun = await groups.decide(
+            group_id, lambda group, now: delete_offsets(group, group_id, names, now.catalog)
+        )
+        errors = dict(begun.refused)
+        failures = await groups.delete_state(begun.delete)
+        for key, answer in failures.items():
+            errors[begun.names[key.topic_id]] = RefusedError(answer.error, answer.message)
+        gone = [topic_id for topic_id, name in begun.names.items() if name not in errors]
+        if gone:
+            await groups.decide(group_id, lambda group, _: state_deleted(group, gone))
+        return errors
+
+    def _topic_result(self, name: str) -> pb.OffsetTopicResult:
+        topic = self._surroundings.catalog.named(name)
+        topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
+        return pb.OffsetTopicResult(topic_name=name, topic_id=topic_id)
+
+
+def _initialized(group: ShareGroup | None) -> dict[TopicId, frozenset[int]]:
+    if group is None:
+        return {}
+    return {topic_id: frozenset(topic.partitions) for topic_id, topic in group.initialized.items()}
+
+
+def _row(number: int, summary: StateSummary | None, log_end: int | None) -> pb.OffsetPartition:
+    """One partition; lag is -1 unless start, count and log end are known (spec GC-41)."""
+    if summary is None:
+        return pb.OffsetPartition(partition=number, start_offset=-1, lag=-1)
+    if summary.error is not ErrorCode.NONE:
+        return pb.OffsetPartition(
+            partition=number,
+            start_offset=-1,
+            lag=-1,
+            error_code=summary.error,
+            error_message=summary.message,
+        )
+    lag = -1
+    if log_end is not None and summary.start_offset >= 0 and summary.delivery_complete_count >= 0:
+        lag = max(0, log_end - summary.start_offset - summary.delivery_complete_count)
+    return pb.OffsetPartition(
+        partition=number,
+        start_offset=summary.start_offset,
+        leader_epoch=summary.leader_epoch,
+        lag=lag,
+    )

@@ -1,0 +1,157 @@
+"""The group coordinator: all its methods, on the shards that this process serves."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sharemesh import methods
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import GroupId, NodeId
+from sharemesh.domain.share_group.catalog import Catalog
+from sharemesh.domain.share_group.records import GroupLogRecord
+from sharemesh.domain.share_group.shard import GroupShard
+from sharemesh.group_coordinator.config_admin import ConfigAdmin
+from sharemesh.group_coordinator.group_admin import GroupAdmin
+from sharemesh.group_coordinator.group_shard import ServedGroups
+from sharemesh.group_coordinator.group_shard_kind import group_shard_kind
+from sharemesh.group_coordinator.heartbeats import Heartbeats
+from sharemesh.group_coordinator.log_ends import LogEnds
+from sharemesh.group_coordinator.offset_admin import OffsetAdmin
+from sharemesh.group_coordinator.settings import ServiceLimits
+from sharemesh.group_coordinator.states import ShareStates
+from sharemesh.group_coordinator.surroundings import Surroundings
+from sharemesh.ports.authorizer import Authorizer
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.cluster import ClusterView
+from sharemesh.ports.coordination import Coordination
+from sharemesh.ports.network import Caller, Listener
+from sharemesh.ports.shard_log import ShardLogs
+from sharemesh.runtime.limits import RuntimeLimits
+from sharemesh.runtime.shard import Shard
+from sharemesh.runtime.shard_set import ShardSet
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCoordinatorPorts:
+    """What the service is built on."""
+
+    clock: Clock
+    view: ClusterView
+    authorizer: Authorizer
+    logs: ShardLogs
+    states: ShareStates
+    coordination: Coordination
+    caller: Caller
+
+
+class GroupCoordinatorService:
+    """Members, assignment, initialization and administration of share groups (spec 15, 16, 23)."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        ports: GroupCoordinatorPorts,
+        *,
+        limits: ServiceLimits | None = None,
+        runtime_limits: RuntimeLimits | None = None,
+    ) -> None:
+        self._ports = ports
+        self._surroundings = Surroundings(
+            node_id, ports.clock, ports.view, ports.authorizer, limits or ServiceLimits()
+        )
+        self._served: dict[int, ServedGroups] = {}
+        self._shards = ShardSet(
+            group_shard_kind(ports.clock),
+            ports.logs,
+            ports.clock,
+            runtime_limits or RuntimeLimits(),
+            on_loaded=self._loaded,
+        )
+        self._ending: set[asyncio.Task[None]] = set()
+        self._surroundings.on_topics(self._topics_changed)
+        self._shards.on_ended(self._end_streams)
+
+    def offer(self, listener: Listener) -> None:
+        """Offer all methods of ``GroupCoordinator``."""
+        heartbeats = Heartbeats(self._surroundings, self.groups_of)
+        groups = GroupAdmin(self._surroundings, self.groups_of, lambda: self.served)
+        offsets = OffsetAdmin(
+            self._surroundings,
+            self.groups_of,
+            self._ports.states,
+            LogEnds(self._ports.view, self._ports.caller),
+        )
+        configs = ConfigAdmin(self._surroundings, self.groups_of, self._ports.coordination)
+        listener.offer(methods.SHARE_GROUP_HEARTBEAT, heartbeats.unary)
+        listener.offer_stream(methods.SHARE_GROUP_HEARTBEAT_STREAM, heartbeats.stream)
+        listener.offer(methods.SHARE_GROUP_DESCRIBE, groups.describe)
+        listener.offer(methods.LIST_GROUPS, groups.list_groups)
+        listener.offer(methods.DELETE_GROUPS, groups.delete)
+        listener.offer(methods.DESCRIBE_SHARE_GROUP_OFFSETS, offsets.describe)
+        listener.offer(methods.ALTER_SHARE_GROUP_OFFSETS, offsets.alter)
+        listener.offer(methods.DELETE_SHARE_GROUP_OFFSETS, offsets.delete)
+        listener.offer(methods.DESCRIBE_GROUP_CONFIGS, configs.describe)
+        listener.offer(methods.ALTER_GROUP_CONFIGS, configs.alter)
+
+    @property
+    def served(self) -> list[ServedGroups]:
+        """The groups of each shard that is served now."""
+        return [self._served[index] for index in sorted(self._served)]
+
+    def groups_of(self, group_id: GroupId) -> ServedGroups:
+        """Return who serves a group.
+
+        Raises:
+            RefusedError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        index = self._ports.view.group_shard(group_id)
+        self._shards.shard(index)
+        served = self._served.get(index)
+        if served is None:
+            raise RefusedError(
+                ErrorCode.NOT_COORDINATOR, f"shard group-{index} ended here; look it up again"
+            )
+        return served
+
+    # ---- what the shard elections drive (ports.cluster.ShardHost) -------------------------------
+
+    async def start_shard(self, shard: int, epoch: int) -> None:
+        """Take over the log of a shard and load it; raises if that fails."""
+        self._end_streams(shard)
+        await self._shards.start_shard(shard, epoch)
+
+    async def stop_shard(self, shard: int) -> None:
+        """Stop serving a shard; returns when nothing of it can be confirmed any more."""
+        await self._shards.stop_shard(shard)
+        self._end_streams(shard)
+
+    def on_ended(self, callback: Callable[[int], None]) -> None:
+        """Register what is called with the shard when its epoch ended by itself."""
+        self._shards.on_ended(callback)
+
+    async def close(self) -> None:
+        """Give all shards up and end all streams."""
+        self._surroundings.close()
+        await self._shards.close()
+        for index in list(self._served):
+            self._end_streams(index)
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    # ---- inside ---------------------------------------------------------------------------------
+
+    def _end_streams(self, index: int) -> None:
+        """End the streams of a shard that is no longer served: members look it up again."""
+        served = self._served.pop(index, None)
+        for stream in served.streams.all() if served is not None else ():
+            task = asyncio.get_running_loop().create_task(stream.close(), name="end of a stream")
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    def _loaded(self, shard: Shard[GroupShard, GroupLogRecord]) -> None:
+        served = ServedGroups(shard, self._surroundings, self._ports.states)
+        self._served[shard.index] = served
+        served.start()
+
+    def _topics_changed(self, before: Catalog, now: Catalog) -> None:
+        for served in self.served:
+            served.topics_changed(before, now)

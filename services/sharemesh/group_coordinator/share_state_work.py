@@ -1,0 +1,176 @@
+"""What a shard does at the share coordinators: initialize, delete, and finish what was begun."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeVar
+
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import GroupId, TopicId, TopicPartition
+from sharemesh.domain.share_group.catalog import Catalog
+from sharemesh.domain.share_group.group import ShareGroup
+from sharemesh.domain.share_group.initialization import initialization_ended
+from sharemesh.domain.share_group.offsets import state_deleted, topics_deleted
+from sharemesh.domain.share_group.records import GroupLogRecord, InitializingPartition
+from sharemesh.domain.share_group.shard import GroupShard
+from sharemesh.domain.share_group.situation import DeletePlan, InitializePlan, Outcome, Situation
+from sharemesh.group_coordinator.states import ShareStates, StateAnswer
+from sharemesh.runtime.shard import Shard
+
+Answer = TypeVar("Answer")
+_log = logging.getLogger("sharemesh.group_coordinator")
+MAX_PARTITIONS_PER_CALL = 1_000
+"""Share partitions of one request to the persister."""
+
+GONE = frozenset(
+    {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.FENCED_STATE_EPOCH}
+)
+"""Answers to a delete after which the old state is no more: a later life has it, or nobody."""
+
+
+class Groups(Protocol):
+    """The shard that this works for."""
+
+    @property
+    def shard(self) -> Shard[GroupShard, GroupLogRecord]:
+        """The loaded shard."""
+        ...
+
+    @property
+    def catalog(self) -> Catalog:
+        """The topics that exist now."""
+        ...
+
+    def group(self, group_id: GroupId) -> ShareGroup | None:
+        """Return a group as it is now."""
+        ...
+
+    async def decide(
+        self, group_id: GroupId, make: Callable[[ShareGroup | None, Situation], Outcome[Answer]]
+    ) -> Answer:
+        """Decide on a group, and return the answer once the records are durable."""
+        ...
+
+
+class ShareStateWork:
+    """Calls to the share coordinators; records come first, so that a crash resumes them."""
+
+    def __init__(self, groups: Groups, states: ShareStates) -> None:
+        self._groups = groups
+        self._states = states
+        self._missing: set[TopicId] = set()
+
+    def resume(self, groups: Iterable[ShareGroup]) -> None:
+        """Go on with deletions that an earlier coordinator began (reviews do initializations)."""
+        for group in groups:
+            if group.deleting:
+                self._groups.shard.start_job("resume deletes", self._resume_deletes(group.group_id))
+
+    async def initialize(self, plan: InitializePlan) -> None:
+        """Initialize once the plan's records are durable, and record the outcome (GC-28)."""
+        await self._groups.shard.read(lambda _: None)
+        answers = await self.send_initialize(plan)
+        failed: dict[TopicId, set[int]] = {}
+        known_epoch = 0
+        for partition, answer in answers.items():
+            if answer.error is not ErrorCode.NONE:
+                failed.setdefault(partition.topic_id, set()).add(partition.partition)
+                known_epoch = max(known_epoch, answer.known_state_epoch)
+                _log.warning(
+                    "group %r: initialize %s-%d: %s %s",
+                    plan.group_id,
+                    partition.topic_id.hex(),
+                    partition.partition,
+                    answer.error.name,
+                    answer.message,
+                )
+        refused = {topic_id: frozenset(numbers) for topic_id, numbers in failed.items()}
+
+        def make(group: ShareGroup | None, situation: Situation) -> Outcome[None]:
+            if group is None:
+                return Outcome((), None)
+            return initialization_ended(group, plan, refused, situation, known_epoch=known_epoch)
+
+        await self._groups.decide(plan.group_id, make)
+
+    async def send_initialize(self, plan: InitializePlan) -> Mapping[TopicPartition, StateAnswer]:
+        """Initialize the partitions that are still waiting for just this; return the answers."""
+        group = self._groups.group(plan.group_id)
+        wanted: dict[TopicPartition, InitializingPartition] = {}
+        for topic_id, tries in plan.topics.items():
+            pending = None if group is None else group.initializing.get(topic_id)
+            for number, each in tries.items():
+                if pending is not None and pending.partitions.get(number) == each:
+                    wanted[TopicPartition(topic_id, number)] = each
+        answers: dict[TopicPartition, StateAnswer] = {}
+        todo = list(wanted.items())
+        for at in range(0, len(todo), MAX_PARTITIONS_PER_CALL):
+            part = dict(todo[at : at + MAX_PARTITIONS_PER_CALL])
+            answers.update(await self._states.initialize(plan.group_id, part))
+        return answers
+
+    async def delete(self, plan: DeletePlan) -> Mapping[TopicPartition, StateAnswer]:
+        """Delete state and return the answers that are failures."""
+        partitions = [
+            TopicPartition(topic_id, number)
+            for topic_id, numbers in plan.topics.items()
+            for number in numbers
+        ]
+        failures: dict[TopicPartition, StateAnswer] = {}
+        for at in range(0, len(partitions), MAX_PARTITIONS_PER_CALL):
+            part = partitions[at : at + MAX_PARTITIONS_PER_CALL]
+            answers = await self._states.delete(plan.group_id, plan.state_epoch, part)
+            failures.update(
+                {key: answer for key, answer in answers.items() if answer.error not in GONE}
+            )
+        return failures
+
+    def topics_gone(self, topics: Mapping[TopicId, int]) -> None:
+        """Take deleted topics (id: partitions) out of all groups and delete their state."""
+        for group in self._groups.shard.peek(lambda machine: list(machine.groups.values())):
+            sets = (group.initializing, group.initialized, group.deleting)
+            if any(not topics.keys().isdisjoint(each) for each in sets):
+                job = self._drop_topics(group.group_id, topics)
+                self._groups.shard.start_job("deleted topics", job)
+
+    async def drop_unknown(self) -> None:
+        """Take topics out of all groups that nobody has known for a whole period."""
+        catalog = self._groups.catalog
+        missing: set[TopicId] = set()
+        for group in self._groups.shard.peek(lambda machine: list(machine.groups.values())):
+            for topic_id in {*group.initializing, *group.initialized, *group.deleting}:
+                if catalog.with_id(topic_id) is None:
+                    missing.add(topic_id)
+        lost = missing & self._missing
+        self._missing = missing
+        if lost:
+            self.topics_gone(dict.fromkeys(lost, 0))
+
+    async def _drop_topics(self, group_id: GroupId, topics: Mapping[TopicId, int]) -> None:
+        def make(group: ShareGroup | None, _: Situation) -> Outcome[DeletePlan | None]:
+            return Outcome((), None) if group is None else topics_deleted(group, topics)
+
+        plan = await self._groups.decide(group_id, make)
+        if plan is not None:
+            for partition, answer in (await self.delete(plan)).items():
+                _log.warning(
+                    "group %r: delete state of deleted topic %s-%d: %s",
+                    group_id,
+                    partition.topic_id.hex(),
+                    partition.partition,
+                    answer.error.name,
+                )
+
+    async def _resume_deletes(self, group_id: GroupId) -> None:
+        group = self._groups.group(group_id)
+        if group is None:
+            return
+        catalog = self._groups.catalog
+        topics = {
+            topic_id: tuple(range(topic.partitions))
+            for topic_id in group.deleting
+            if (topic := catalog.with_id(topic_id)) is not None
+        }
+        failures = await self.delete(DeletePlan(group_id, group.epoch, topics))
+        bad = {partition.topic_id for partition in failures}
+        gone = [topic_id for topic_id in topics if topic_id not in bad]
+        await self._groups.decide(group_id, lambda now, _: state_deleted(now, gone))

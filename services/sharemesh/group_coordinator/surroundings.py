@@ -1,0 +1,125 @@
+"""What the service knows of the cluster: topics, settings, time, and who may do what."""
+
+from collections.abc import Callable
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.group_config import GroupConfig
+from sharemesh.domain.ids import GroupId, NodeId, TopicId
+from sharemesh.domain.share_group.catalog import Catalog, Topic
+from sharemesh.domain.share_group.situation import Situation
+from sharemesh.group_coordinator.settings import GroupSettings, ServiceLimits, settings_from
+from sharemesh.ports.authorizer import Authorizer, Operation, ResourceType
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.cluster import ClusterView
+
+
+class Surroundings:
+    """The watched view, as the group coordinator needs it.
+
+    ``catalog`` is replaced when topics change, and only then. A topic counts as deleted once this
+    process has seen it and it is gone, or after a grace if it was never seen: a view that lags
+    must not cost a group its offsets.
+    """
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        clock: Clock,
+        view: ClusterView,
+        authorizer: Authorizer,
+        limits: ServiceLimits,
+    ) -> None:
+        self.node_id = node_id
+        self.clock = clock
+        self.view = view
+        self.limits = limits
+        self._authorizer = authorizer
+        self.settings: GroupSettings = settings_from(view.cluster_configs())
+        self.catalog = Catalog()
+        self._gone: dict[TopicId, Topic] = {}
+        self._read_topics()
+        self._on_topics: list[Callable[[Catalog, Catalog], None]] = []
+        self._unsubscribe = view.on_change(self._changed)
+
+    def close(self) -> None:
+        """Stop following the view."""
+        self._unsubscribe()
+
+    def on_topics(self, callback: Callable[[Catalog, Catalog], None]) -> None:
+        """Register what is called with the catalog before and after a change."""
+        self._on_topics.append(callback)
+
+    def situation(self, group_id: GroupId, epoch_floor: int) -> Situation:
+        """Return what a decision on a group needs to know now."""
+        config = self.config(group_id)
+        return Situation(
+            self.catalog,
+            self.clock.now_ms(),
+            assignment_interval_ms=config.assignment_interval_ms,
+            max_size=self.settings.max_size,
+            initialize_retry_interval_ms=self.settings.initialize_retry_interval_ms,
+            mode=self.settings.mode,
+            epoch_floor=epoch_floor,
+        )
+
+    def config(self, group_id: GroupId) -> GroupConfig:
+        """Return the settings of a group in force now."""
+        return self.view.group_config(group_id)
+
+    def deleted_topic(self, topic_id: TopicId) -> Topic | None:
+        """Return a topic that this process saw and that is gone now."""
+        return self._gone.get(topic_id)
+
+    # ---- authorization (spec 26) ----------------------------------------------------------------
+
+    def may(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
+        """Return whether a principal may do this."""
+        return self._authorizer.allows(principal, operation, resource, name)
+
+    def check_feature(self) -> None:
+        """Raise UNSUPPORTED_VERSION while share groups are off (spec GC-3)."""
+        if self.view.share_version() < 1:
+            raise RefusedError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "share groups are off in this cluster; raise the feature share.version to 1",
+            )
+
+    def check_group(self, principal: str, operation: Operation, group_id: GroupId) -> None:
+        """Raise GROUP_AUTHORIZATION_FAILED unless this is allowed on the group."""
+        if not self.may(principal, operation, ResourceType.GROUP, group_id):
+            raise RefusedError(
+                ErrorCode.GROUP_AUTHORIZATION_FAILED,
+                f"{principal} may not {operation.value} group {group_id!r}; ask for it",
+            )
+
+    def check_topic(self, principal: str, operation: Operation, name: str) -> None:
+        """Raise TOPIC_AUTHORIZATION_FAILED unless this is allowed on the topic."""
+        if not self.may(principal, operation, ResourceType.TOPIC, name):
+            raise RefusedError(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                f"{principal} may not {operation.value} topic {name!r}; ask for it",
+            )
+
+    # ---- following the view ---------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        self.settings = settings_from(self.view.cluster_configs())
+        before = self.catalog
+        if self._read_topics():
+            for callback in self._on_topics:
+                callback(before, self.catalog)
+
+    def _read_topics(self) -> bool:
+        topics = tuple(
+            Topic(info.name, info.topic_id, info.partitions) for info in self.view.topics()
+        )
+        if topics == self.catalog.topics:
+            return False
+        before = self.catalog
+        self.catalog = Catalog(topics)
+        for topic in before.topics:
+            if self.catalog.with_id(topic.topic_id) is None:
+                self._gone[topic.topic_id] = topic
+        for topic in topics:
+            self._gone.pop(topic.topic_id, None)
+        return True

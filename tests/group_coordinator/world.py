@@ -1,0 +1,265 @@
+"""A cluster in one process for tests of the group coordinator; calls go over the network port."""
+
+import asyncio
+import random
+import uuid
+from contextlib import asynccontextmanager
+
+from sharemesh import methods
+from sharemesh.backends.embedded.settings import LogSettings
+from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
+from sharemesh.backends.local.coordination import LocalCoordination
+from sharemesh.backends.local.coordination_store import LocalStore
+from sharemesh.backends.local.memory_disk import MemoryDisk
+from sharemesh.backends.local.network import LocalNetwork
+from sharemesh.cluster import records
+from sharemesh.cluster.bootstrap import ensure_cluster
+from sharemesh.cluster.view import WatchedView
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
+from sharemesh.group_coordinator.service import GroupCoordinatorPorts, GroupCoordinatorService
+from sharemesh.group_coordinator.settings import ServiceLimits
+from sharemesh.group_coordinator.states import StateAnswer, StateSummary
+from sharemesh.ports.cluster import NodeInfo, Role, TopicInfo
+from sharemesh.ports.coordination import Delete, Put
+from sharemesh.v1 import group_coordinator_pb2 as pb
+from sharemesh.v1 import record_log_pb2
+from tests.clocks import ManualClock
+
+ADDRESS = "coordinator:1"
+LEADER = "leader:1"
+
+
+def topic_id(name: str) -> TopicId:
+    return TopicId(uuid.uuid5(uuid.NAMESPACE_OID, name).bytes)
+
+
+class KeptStates:
+    """Fills ``ShareStates`` in memory; answers can be refused, or held back."""
+
+    def __init__(self):
+        self.stored: dict[tuple[str, TopicPartition], StateSummary] = {}
+        self.initialized: list[tuple[str, dict[TopicPartition, tuple[int, int]]]] = []
+        self.deleted: list[tuple[str, int, set[TopicPartition]]] = []
+        self.refuse: StateAnswer | None = None
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def initialize(self, group_id, partitions):
+        sent = {key: (each.state_epoch, each.start_offset) for key, each in partitions.items()}
+        self.initialized.append((group_id, sent))
+        await self.open.wait()
+        if self.refuse is not None:
+            return dict.fromkeys(partitions, self.refuse)
+        for key, each in partitions.items():
+            count = 0 if each.start_offset >= 0 else -1
+            self.put(group_id, key, each.start_offset, count)
+        return dict.fromkeys(partitions, StateAnswer(ErrorCode.NONE))
+
+    async def delete(self, group_id, state_epoch, partitions):
+        partitions = set(partitions)
+        self.deleted.append((group_id, state_epoch, partitions))
+        await self.open.wait()
+        if self.refuse is not None:
+            return dict.fromkeys(partitions, self.refuse)
+        for key in partitions:
+            self.stored.pop((group_id, key), None)
+        return dict.fromkeys(partitions, StateAnswer(ErrorCode.NONE))
+
+    async def summaries(self, group_id, partitions):
+        absent = StateSummary(ErrorCode.NONE)
+        return {key: self.stored.get((group_id, key), absent) for key in partitions}
+
+    def put(self, group_id, key, start_offset, count, leader_epoch=0):
+        self.stored[group_id, key] = StateSummary(
+            ErrorCode.NONE, "", start_offset, leader_epoch, count
+        )
+
+
+class Rules:
+    """Fills ``Authorizer`` from a set of refusals: (operation, resource type, name)."""
+
+    def __init__(self):
+        self.denied = set()
+
+    def allows(self, principal, operation, resource, name):
+        return (operation.value, resource.value, name) not in self.denied
+
+
+class World:
+    """One cluster, at most one living group coordinator, all shards on it."""
+
+    def __init__(self, clock, coordination, view, limits):
+        self.clock = clock
+        self.coordination = coordination
+        self.view = view
+        self.limits = limits
+        self.disk = MemoryDisk(random.Random(7))
+        self.logs = EmbeddedShardLogs(self.disk, clock, LogSettings())
+        self.network = LocalNetwork()
+        self.caller = self.network.caller()
+        self.states = KeptStates()
+        self.rules = Rules()
+        self.log_ends = {}
+        self.epoch = 0
+        self.service = None
+        leader = self.network.listener(LEADER)
+        leader.offer(methods.LIST_OFFSETS, self._list_offsets)
+
+    async def start(self, *, shards=(0,)):
+        """Begin a new life of the coordinator; the one before ends first."""
+        await self.stop()
+        ports = GroupCoordinatorPorts(
+            clock=self.clock,
+            view=self.view,
+            authorizer=self.rules,
+            logs=self.logs,
+            states=self.states,
+            coordination=self.coordination,
+            caller=self.caller,
+        )
+        self.service = GroupCoordinatorService(NodeId("gc-1"), ports, limits=self.limits)
+        self.service.offer(self.network.listener(ADDRESS))
+        for shard in shards:
+            await self.start_shard(shard)
+
+    async def start_shard(self, shard=0):
+        self.epoch += 1
+        await self.service.start_shard(shard, self.epoch)
+
+    async def stop(self):
+        if self.service is not None:
+            service, self.service = self.service, None
+            await service.close()
+
+    async def topics(self, **counts):
+        """Make the topics be exactly these (name: partitions)."""
+        keys = self.view.keys
+        operations = [
+            Delete(keys.topic(topic.name))
+            for topic in self.view.topics()
+            if topic.name not in counts
+        ]
+        for name, partitions in counts.items():
+            info = TopicInfo(name, topic_id(name), partitions, {})
+            operations.append(Put(keys.topic(name), records.encode_topic(info)))
+        await self.coordination.commit([], operations)
+        await self.sees(lambda: {t.name: t.partitions for t in self.view.topics()} == counts)
+
+    async def lead(self, *partitions: tuple[str, int]):
+        """Have the stand-in leader claim these partitions."""
+        keys = self.view.keys
+        node = NodeInfo(NodeId("leader"), "leader", 1, (Role.SHARE_LEADER,))
+        operations = [Put(keys.member(node.node_id), records.encode_member(node))]
+        for name, number in partitions:
+            key = TopicPartition(topic_id(name), number)
+            claim = records.Claim(node.node_id, 1)
+            operations.append(Put(keys.claim(key), records.encode_claim(claim)))
+        await self.coordination.commit([], operations)
+        await self.sees(
+            lambda: all(
+                self.view.leader(TopicPartition(topic_id(name), number))
+                for name, number in partitions
+            )
+        )
+
+    async def cluster_configs(self, **entries):
+        named = {name.replace("_", "."): value for name, value in entries.items()}
+        put = Put(self.view.keys.cluster_configs, records.encode_configs(named))
+        await self.coordination.commit([], [put])
+        await self.sees(lambda: dict(self.view.cluster_configs()) == named)
+
+    async def group_configs(self, group, **entries):
+        """Store settings without any check, as an older version might have."""
+        named = {name.replace("_", "."): value for name, value in entries.items()}
+        put = Put(self.view.keys.group_config(group), records.encode_configs(named))
+        await self.coordination.commit([], [put])
+        await self.sees(lambda: dict(self.view.group_config_entries(group)) == named)
+
+    async def share_version(self, level):
+        put = Put(self.view.keys.share_version, records.encode_number(level))
+        await self.coordination.commit([], [put])
+        await self.sees(lambda: self.view.share_version() == level)
+
+    async def sees(self, condition):
+        assert await self.view.wait_for(condition, timeout_ms=5_000)
+
+    async def until(self, condition, *, timeout_s=5.0):
+        """Poll until something holds, without time passing on the world's clock."""
+        async with asyncio.timeout(timeout_s):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+    async def call(self, method, request, principal=None):
+        caller = self.caller if principal is None else self.network.caller(principal)
+        return await caller.call(method, request, to=ADDRESS)
+
+    async def hb(self, member, epoch, topics=None, *, group="g", **more):
+        request = heartbeat_request(member, epoch, topics, group=group, **more)
+        return await self.call(methods.SHARE_GROUP_HEARTBEAT, request)
+
+    async def joined(self, member, topics, *, group="g"):
+        """Join and wait until the assignment is there; return the last answer."""
+        return await self.hb(member, 0, topics, group=group, max_wait_ms=5_000)
+
+    async def describe(self, group="g", **more):
+        request = pb.ShareGroupDescribeRequest(group_ids=[group], **more)
+        response = await self.call(methods.SHARE_GROUP_DESCRIBE, request)
+        return response.groups[0]
+
+    async def stream(self):
+        return await self.caller.stream(methods.SHARE_GROUP_HEARTBEAT_STREAM, to=ADDRESS)
+
+    async def _list_offsets(self, request, context):
+        response = record_log_pb2.ListOffsetsResponse()
+        for each in request.partitions:
+            offset = self.log_ends.get(TopicPartition(TopicId(each.topic_id), each.partition))
+            response.partitions.add(
+                topic_id=each.topic_id,
+                partition=each.partition,
+                error_code=ErrorCode.NONE if offset is not None else ErrorCode.UNKNOWN_TOPIC_ID,
+                offset=offset or 0,
+            )
+        return response
+
+
+def heartbeat_request(member, epoch, topics=None, *, group="g", **more):
+    request = pb.ShareGroupHeartbeatRequest(
+        group_id=group, member_id=member, member_epoch=epoch, **more
+    )
+    if topics is not None:
+        request.subscribed_topic_names.SetInParent()
+        request.subscribed_topic_names.names.extend(topics)
+    return request
+
+
+def assigned(response):
+    """The partitions of an answer by topic id, or None if it has no assignment."""
+    if not response.HasField("assignment"):
+        return None
+    return {
+        TopicId(each.topic_id): list(each.partitions)
+        for each in response.assignment.topic_partitions
+    }
+
+
+@asynccontextmanager
+async def world(*, group_shards=1, started=True, limits=None, **topics):
+    clock = ManualClock()
+    store = LocalStore(clock)
+    coordination = LocalCoordination(store)
+    await ensure_cluster(coordination, "test", group_shards=group_shards, state_shards=1)
+    view = WatchedView(coordination, "test", clock)
+    await view.start()
+    made = World(clock, coordination, view, limits or ServiceLimits())
+    await made.topics(**topics)
+    try:
+        if started:
+            await made.start(shards=range(group_shards))
+        yield made
+    finally:
+        await made.stop()
+        await made.caller.close()
+        await view.close()
+        await coordination.close()
+        await store.close()
