@@ -1,0 +1,159 @@
+"""What the admin client returns."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic, by name."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; ``configs`` are Kafka's topic configs."""
+
+    name: str
+    partitions: int = 1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """One partition; ``leader_id`` is empty while it has no leader."""
+
+    partition: int
+    leader_id: str
+    leader_epoch: int
+    standbys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """One topic; ``topic_id`` in hexadecimal digits."""
+
+    name: str
+    topic_id: str
+    partitions: tuple[PartitionDescription, ...]
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """One group; type ``share``, state ``Empty``, ``Stable`` or ``Dead``."""
+
+    group_id: str
+    group_type: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """One member and its assignment, partitions by topic name."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    rack_id: str
+    member_epoch: int
+    subscribed_topics: tuple[str, ...]
+    assignment: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """One share group."""
+
+    group_id: str
+    state: str
+    group_epoch: int
+    assignment_epoch: int
+    assignor: str
+    coordinator_id: str
+    members: tuple[MemberDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """Where a group stands in a partition; ``lag`` counts records not finished, -1 unknown."""
+
+    start_offset: int
+    leader_epoch: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogOffset:
+    """Answer of ``list_offsets``: an offset (-1: none), its timestamp in ms (-1: none)."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """One configuration; source ``default``, ``cluster``, ``topic`` or ``group``."""
+
+    name: str
+    value: str | None
+    source: str
+    documentation: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberNode:
+    """One running process of the cluster."""
+
+    node_id: str
+    address: str
+    role: str
+    rack: str
+    version: str
+    draining: bool
+    led_partitions: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Who leads one coordinator shard, since which epoch."""
+
+    election: str
+    leader_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The cluster: processes, coordinator shards, partitions without a leader and why."""
+
+    cluster_id: str
+    controller_id: str
+    nodes: tuple[MemberNode, ...]
+    shards: tuple[Shard, ...]
+    unassigned: tuple[tuple[TopicPartition, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a record is, or is not, being delivered to a group; offsets of the share partition."""
+
+    delivery_state: str
+    delivery_count: int
+    member_id: str
+    lock_remaining_ms: int
+    reason: str
+    explanation: str
+    start_offset: int
+    end_offset: int
+    next_fetch_offset: int
+    high_watermark: int
+    leader_epoch: int
+    state_epoch: int

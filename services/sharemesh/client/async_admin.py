@@ -1,0 +1,615 @@
+"""AsyncAdminClient: topics, groups, offsets, configs and the cluster, for asyncio."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from sharemesh import methods
+from sharemesh.client.admin_calls import AdminCalls
+from sharemesh.client.admin_results import (
+    ClusterDescription,
+    ConfigValue,
+    Explanation,
+    GroupDescription,
+    GroupListing,
+    GroupOffset,
+    LogOffset,
+    MemberDescription,
+    MemberNode,
+    NewTopic,
+    PartitionDescription,
+    Shard,
+    TopicDescription,
+    TopicPartition,
+)
+from sharemesh.client.config import admin_config
+from sharemesh.client.environment import Environment
+from sharemesh.client.errors import (
+    IllegalArgumentError,
+    ServiceError,
+    SharemeshError,
+    error_for,
+    optional_error,
+)
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.v1 import admin_pb2, common_pb2, group_coordinator_pb2, record_log_pb2
+from sharemesh.v1.share_leader_pb2 import ExplainRequest
+
+Problem = SharemeshError | None
+T = TypeVar("T")
+
+EARLIEST = -2
+LATEST = -1
+LAST_STABLE = -4
+"""Timestamps of ``list_offsets`` with a meaning of their own."""
+
+VALID_STATES = ("Empty", "Stable", "Dead")
+_G = group_coordinator_pb2
+
+
+class AsyncAdminClient:
+    """Administers a cluster.
+
+    Calls about several things return a result or an error for each of them; calls about one thing
+    raise. Every call ends after ``default.api.timeout.ms``.
+
+    Args:
+        config: Kafka's names; ``bootstrap.servers`` is needed.
+        environment: The ports; none: real connections, see ``connect``.
+
+    Raises:
+        ConfigError: A name or value is not allowed.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any], *, environment: Environment | None = None
+    ) -> None:
+        self._config = admin_config(config)
+        if environment is None:
+            from sharemesh.client.connect import real_environment
+
+            environment = real_environment(self._config)
+        self._environment = environment
+        self._made: AdminCalls | None = None
+
+    @property
+    def _calls(self) -> AdminCalls:
+        if self._made is None:
+            self._made = AdminCalls(self._config, self._environment)
+        return self._made
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._made is not None:
+            await self._made.close()
+            self._made = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # ---- topics ---------------------------------------------------------------------------------
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, Problem]:
+        """Create topics; with ``validate_only`` check only."""
+        response = await self._calls.controller(
+            methods.CREATE_TOPICS,
+            admin_pb2.CreateTopicsRequest(
+                topics=[
+                    admin_pb2.NewTopic(
+                        name=each.name, partitions=each.partitions, configs=dict(each.configs)
+                    )
+                    for each in topics
+                ],
+                validate_only=validate_only,
+            ),
+            _topic_codes,
+        )
+        return _topic_problems(response.topics)
+
+    async def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> None:
+        """Create one topic.
+
+        Raises:
+            TopicAlreadyExistsError: It exists.
+            ServiceError: It was refused for another reason.
+        """
+        _raise((await self.create_topics([NewTopic(name, partitions, configs or {})])).get(name))
+
+    async def delete_topics(self, names: Sequence[str]) -> dict[str, Problem]:
+        """Delete topics with their records."""
+        response = await self._calls.controller(
+            methods.DELETE_TOPICS, admin_pb2.DeleteTopicsRequest(names=names), _topic_codes
+        )
+        return _topic_problems(response.topics)
+
+    async def add_partitions(self, name: str, total: int) -> None:
+        """Raise the number of partitions of a topic to ``total``.
+
+        Raises:
+            InvalidPartitionsError: It has as many or more.
+            UnknownTopicOrPartitionError: There is no such topic.
+        """
+        response = await self._calls.controller(
+            methods.CREATE_PARTITIONS,
+            admin_pb2.CreatePartitionsRequest(
+                topics=[admin_pb2.NewPartitions(name=name, total=total)]
+            ),
+            _topic_codes,
+        )
+        _raise(_topic_problems(response.topics).get(name))
+
+    async def list_topics(self) -> list[str]:
+        """Return the names of all topics, sorted."""
+        response = await self._calls.any(methods.METADATA, admin_pb2.MetadataRequest())
+        return sorted(topic.name for topic in response.topics)
+
+    async def describe_topics(
+        self, names: Sequence[str] | None = None
+    ) -> dict[str, TopicDescription | SharemeshError]:
+        """Return descriptions by name; None: of all topics."""
+        if names is not None and not names:
+            return {}
+        response = await self._calls.any(
+            methods.DESCRIBE_TOPICS, admin_pb2.DescribeTopicsRequest(names=names or ())
+        )
+        return {
+            each.name: optional_error(
+                each.error_code, each.error_message, about=f"topic {each.name}"
+            )
+            or _topic(each)
+            for each in response.topics
+        }
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """Return processes, shards and partitions without a leader."""
+        found = await self._calls.any(methods.DESCRIBE_CLUSTER, admin_pb2.DescribeClusterRequest())
+        return ClusterDescription(
+            found.cluster_id,
+            found.controller_id,
+            tuple(_node(each) for each in found.members),
+            tuple(Shard(each.election, each.leader_id, each.epoch) for each in found.shards),
+            tuple(
+                (TopicPartition(each.topic_name, each.partition), each.reason)
+                for each in found.unassigned
+            ),
+        )
+
+    # ---- groups ---------------------------------------------------------------------------------
+
+    async def list_groups(
+        self, *, states: Sequence[str] = (), types: Sequence[str] = ("share",)
+    ) -> list[GroupListing]:
+        """Return the groups in these states (none: all), sorted by id.
+
+        Raises:
+            IllegalArgumentError: A state is not one of Empty, Stable, Dead (spec ADM-2).
+        """
+        request = _G.ListGroupsRequest(states_filter=group_states(states), types_filter=types)
+        found: dict[str, GroupListing] = {}
+        for answer in await self._calls.every_coordinator(methods.LIST_GROUPS, request):
+            if answer.error_code not in (
+                ErrorCode.NONE,
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            ):
+                raise error_for(answer.error_code, answer.error_message)
+            for each in answer.groups:
+                found[each.group_id] = GroupListing(
+                    each.group_id, each.group_type, each.group_state
+                )
+        return [found[group_id] for group_id in sorted(found)]
+
+    async def describe_groups(
+        self, group_ids: Sequence[str]
+    ) -> dict[str, GroupDescription | SharemeshError]:
+        """Return descriptions by group id."""
+
+        async def one(group_id: str) -> GroupDescription:
+            response = await self._calls.group(
+                group_id,
+                methods.SHARE_GROUP_DESCRIBE,
+                _G.ShareGroupDescribeRequest(group_ids=[group_id]),
+                lambda answer: answer.groups[0].error_code if answer.groups else 0,
+            )
+            if not response.groups:
+                raise error_for(ErrorCode.GROUP_ID_NOT_FOUND, about=f"group {group_id}")
+            found = response.groups[0]
+            _check(found.error_code, found.error_message, f"group {group_id}")
+            return _group(found)
+
+        return {group_id: await _caught(one, group_id) for group_id in group_ids}
+
+    async def delete_groups(self, group_ids: Sequence[str]) -> dict[str, Problem]:
+        """Delete empty groups with their offsets."""
+
+        async def one(group_id: str) -> None:
+            response = await self._calls.group(
+                group_id,
+                methods.DELETE_GROUPS,
+                _G.DeleteGroupsRequest(group_ids=[group_id]),
+                lambda answer: answer.results[0].error_code if answer.results else 0,
+            )
+            for each in response.results:
+                _check(each.error_code, each.error_message, f"group {group_id}")
+
+        return {group_id: await _caught(one, group_id) for group_id in group_ids}
+
+    # ---- offsets of groups ----------------------------------------------------------------------
+
+    async def list_share_group_offsets(
+        self, group_id: str, topics: Sequence[str] | None = None
+    ) -> dict[TopicPartition, GroupOffset | SharemeshError]:
+        """Return where a group stands; partitions it never started are left out (spec ADM-1).
+
+        ``topics`` None: all topics of the group.
+
+        Raises:
+            ServiceError: The group may not be described.
+        """
+        asked = _G.DescribeShareGroupOffsetsGroup(group_id=group_id)
+        if topics is not None:
+            numbers = await self._partitions(topics)
+            asked.topics.CopyFrom(
+                _G.OffsetTopics(
+                    topics=[
+                        _G.OffsetTopicRequest(topic_name=name, partitions=range(count))
+                        for name, count in numbers.items()
+                    ]
+                )
+            )
+        response = await self._calls.group(
+            group_id,
+            methods.DESCRIBE_SHARE_GROUP_OFFSETS,
+            _G.DescribeShareGroupOffsetsRequest(groups=[asked]),
+            lambda answer: answer.groups[0].error_code if answer.groups else 0,
+        )
+        found: dict[TopicPartition, GroupOffset | SharemeshError] = {}
+        for group in response.groups:
+            _check(group.error_code, group.error_message, f"group {group_id}")
+            for topic, each in _partitions_of(group.topics):
+                where = TopicPartition(topic.topic_name, each.partition)
+                code = each.error_code or topic.error_code
+                if code != ErrorCode.NONE:
+                    text = each.error_message or topic.error_message
+                    found[where] = error_for(code, text, about=str(where))
+                elif each.start_offset >= 0:
+                    found[where] = GroupOffset(each.start_offset, each.leader_epoch, each.lag)
+        return found
+
+    async def alter_share_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Problem]:
+        """Set start offsets of an empty group; a group that does not exist is made (GC-42).
+
+        Raises:
+            NonEmptyGroupError: The group has members.
+        """
+        topics: dict[str, _G.AlterOffsetTopic] = {}
+        for where, offset in offsets.items():
+            topic = topics.setdefault(where.topic, _G.AlterOffsetTopic(topic_name=where.topic))
+            topic.partitions.add(partition=where.partition, start_offset=offset)
+        response = await self._calls.group(
+            group_id,
+            methods.ALTER_SHARE_GROUP_OFFSETS,
+            _G.AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics.values()),
+            lambda answer: answer.error_code,
+        )
+        _check(response.error_code, response.error_message, f"group {group_id}")
+        return {
+            TopicPartition(topic.topic_name, each.partition): optional_error(
+                each.error_code or topic.error_code,
+                each.error_message or topic.error_message,
+                about=f"{topic.topic_name}/{each.partition}",
+            )
+            for topic, each in _partitions_of(response.topics)
+        }
+
+    async def delete_share_group_offsets(
+        self, group_id: str, topics: Sequence[str]
+    ) -> dict[str, Problem]:
+        """Forget where an empty group stands in topics.
+
+        Raises:
+            NonEmptyGroupError: The group has members.
+            GroupIdNotFoundError: There is no such group.
+        """
+        response = await self._calls.group(
+            group_id,
+            methods.DELETE_SHARE_GROUP_OFFSETS,
+            _G.DeleteShareGroupOffsetsRequest(group_id=group_id, topic_names=topics),
+            lambda answer: answer.error_code,
+        )
+        _check(response.error_code, response.error_message, f"group {group_id}")
+        return {
+            each.topic_name: optional_error(
+                each.error_code, each.error_message, about=f"topic {each.topic_name}"
+            )
+            for each in response.topics
+        }
+
+    # ---- configs --------------------------------------------------------------------------------
+
+    async def describe_group_configs(self, group_id: str) -> list[ConfigValue]:
+        """Return the configs of a group with their sources.
+
+        Raises:
+            ServiceError: It may not be described.
+        """
+        response = await self._calls.group(
+            group_id,
+            methods.DESCRIBE_GROUP_CONFIGS,
+            _G.DescribeGroupConfigsRequest(group_ids=[group_id]),
+            lambda answer: answer.results[0].error_code if answer.results else 0,
+        )
+        for each in response.results:
+            _check(each.error_code, each.error_message, f"group {group_id}")
+            return _configs(each.configs)
+        return []
+
+    async def alter_group_configs(
+        self, group_id: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Set configs of a group; None: back to the default.
+
+        Raises:
+            InvalidConfigError: A name or value is not allowed; nothing was changed.
+        """
+        response = await self._calls.group(
+            group_id,
+            methods.ALTER_GROUP_CONFIGS,
+            _G.AlterGroupConfigsRequest(
+                group_id=group_id,
+                configs=[_G.AlterGroupConfig(name=n, value=v) for n, v in changes.items()],
+                validate_only=validate_only,
+            ),
+            lambda answer: answer.error_code,
+        )
+        _check(response.error_code, response.error_message, f"group {group_id}")
+
+    async def describe_configs(self, topic: str | None = None) -> list[ConfigValue]:
+        """Return the configs of a topic, or of the cluster.
+
+        Raises:
+            ServiceError: It may not be described.
+        """
+        resource, about = _resource(topic)
+        response = await self._calls.any(
+            methods.DESCRIBE_CONFIGS, admin_pb2.DescribeConfigsRequest(resources=[resource])
+        )
+        for each in response.results:
+            _check(each.error_code, each.error_message, about)
+            return _configs(each.configs)
+        return []
+
+    async def alter_configs(
+        self,
+        changes: Mapping[str, str | None],
+        topic: str | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Set configs of a topic, or of the cluster; None: back to the default.
+
+        Raises:
+            InvalidConfigError: A name or value is not allowed; nothing was changed.
+        """
+        resource, about = _resource(topic)
+        response = await self._calls.controller(
+            methods.ALTER_CONFIGS,
+            admin_pb2.AlterConfigsRequest(
+                resource=resource,
+                configs=[admin_pb2.AlterConfig(name=n, value=v) for n, v in changes.items()],
+                validate_only=validate_only,
+            ),
+            lambda answer: (answer.error_code,),
+        )
+        _check(response.error_code, response.error_message, about)
+
+    # ---- records --------------------------------------------------------------------------------
+
+    async def list_offsets(
+        self, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, LogOffset | SharemeshError]:
+        """Return offsets by time in ms, or EARLIEST, LATEST, LAST_STABLE."""
+
+        async def one(where: TopicPartition) -> LogOffset:
+            response = await self._calls.leader(
+                where,
+                methods.LIST_OFFSETS,
+                lambda topic_id: record_log_pb2.ListOffsetsRequest(
+                    partitions=[
+                        record_log_pb2.ListOffsetsPartition(
+                            topic_id=topic_id, partition=where.partition, timestamp=wanted[where]
+                        )
+                    ]
+                ),
+                lambda answer: answer.partitions[0].error_code,
+            )
+            found = response.partitions[0]
+            _check(found.error_code, found.error_message, str(where))
+            return LogOffset(found.offset, found.timestamp, found.leader_epoch)
+
+        return {where: await _caught(one, where) for where in wanted}
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | SharemeshError]:
+        """Delete records below an offset (-1: all); return the new log start offsets."""
+
+        async def one(where: TopicPartition) -> int:
+            response = await self._calls.leader(
+                where,
+                methods.DELETE_RECORDS,
+                lambda topic_id: record_log_pb2.DeleteRecordsRequest(
+                    partitions=[
+                        record_log_pb2.DeleteRecordsPartition(
+                            topic_id=topic_id, partition=where.partition, offset=before[where]
+                        )
+                    ]
+                ),
+                lambda answer: answer.partitions[0].error_code,
+            )
+            found = response.partitions[0]
+            _check(found.error_code, found.error_message, str(where))
+            return int(found.low_watermark)
+
+        return {where: await _caught(one, where) for where in before}
+
+    async def explain(self, group_id: str, topic: str, partition: int, offset: int) -> Explanation:
+        """Return why a record is, or is not, being delivered to a group.
+
+        Raises:
+            ServiceError: The topic, partition or group is not known.
+        """
+        found = await self._calls.leader(
+            TopicPartition(topic, partition),
+            methods.EXPLAIN,
+            lambda _: ExplainRequest(
+                group_id=group_id, topic_name=topic, partition=partition, offset=offset
+            ),
+            lambda answer: answer.error_code,
+        )
+        _check(found.error_code, found.error_message, f"{topic}/{partition}@{offset}")
+        return Explanation(
+            **{name: getattr(found, name) for name in Explanation.__dataclass_fields__}
+        )
+
+    async def _partitions(self, topics: Sequence[str]) -> dict[str, int]:
+        await self._calls.leaders.refresh(topics, timeout_ms=methods.METADATA.deadline_ms)
+        found = {name: self._calls.leaders.topic(name) for name in topics}
+        return {name: topic.partitions if topic else 0 for name, topic in found.items()}
+
+
+def group_states(states: Iterable[str]) -> list[str]:
+    """Return state names in their proper spelling (spec ADM-2).
+
+    Raises:
+        IllegalArgumentError: One is not Empty, Stable or Dead.
+    """
+    proper = {state.lower(): state for state in VALID_STATES}
+    given = [state.strip() for state in states]
+    if any(state.lower() not in proper for state in given):
+        raise IllegalArgumentError(
+            f"Invalid state list '{','.join(given)}'. Valid states are: {', '.join(VALID_STATES)}"
+        )
+    return [proper[state.lower()] for state in given]
+
+
+async def _caught(one: Callable[[Any], Any], about: Any) -> Any:  # noqa: ANN401
+    """Return the result, or the error of this one thing; no answer at all is raised."""
+    try:
+        return await one(about)
+    except ServiceError as error:
+        return error
+
+
+def _raise(problem: Problem) -> None:
+    if problem is not None:
+        raise problem
+
+
+def _check(code: int, message: str, about: str) -> None:
+    _raise(optional_error(code, message, about=about))
+
+
+def _topic_codes(response: Any) -> Iterable[int]:  # noqa: ANN401
+    return [each.error_code for each in response.topics]
+
+
+def _topic_problems(results: Iterable[admin_pb2.TopicResult]) -> dict[str, Problem]:
+    return {
+        each.name: optional_error(each.error_code, each.error_message, about=f"topic {each.name}")
+        for each in results
+    }
+
+
+def _topic(found: admin_pb2.DescribedTopic) -> TopicDescription:
+    return TopicDescription(
+        found.name,
+        found.topic_id.hex(),
+        tuple(
+            PartitionDescription(
+                each.partition, each.leader_id, each.leader_epoch, tuple(each.standbys)
+            )
+            for each in found.partitions
+        ),
+        dict(found.configs),
+    )
+
+
+def _node(found: admin_pb2.ClusterMember) -> MemberNode:
+    node = found.node
+    return MemberNode(
+        node.node_id,
+        f"{node.host}:{node.port}",
+        node.role,
+        node.rack,
+        found.version,
+        found.draining,
+        found.led_partitions,
+        found.pid,
+    )
+
+
+def _group(found: _G.DescribedShareGroup) -> GroupDescription:
+    return GroupDescription(
+        found.group_id,
+        found.group_state,
+        found.group_epoch,
+        found.assignment_epoch,
+        found.assignor_name,
+        found.coordinator_id,
+        tuple(
+            MemberDescription(
+                each.member_id,
+                each.client_id,
+                each.client_host,
+                each.rack_id,
+                each.member_epoch,
+                tuple(each.subscribed_topic_names),
+                {
+                    topic.topic_name: tuple(topic.partitions)
+                    for topic in each.assignment.topic_partitions
+                },
+            )
+            for each in found.members
+        ),
+    )
+
+
+def _configs(entries: Iterable[common_pb2.ConfigEntry]) -> list[ConfigValue]:
+    return [
+        ConfigValue(
+            each.name,
+            each.value if each.HasField("value") else None,
+            each.source,
+            each.documentation,
+        )
+        for each in entries
+    ]
+
+
+def _resource(topic: str | None) -> tuple[admin_pb2.ConfigResource, str]:
+    if topic is None:
+        kind = admin_pb2.CONFIG_RESOURCE_TYPE_CLUSTER
+        return admin_pb2.ConfigResource(type=kind, name=""), "cluster"
+    kind = admin_pb2.CONFIG_RESOURCE_TYPE_TOPIC
+    return admin_pb2.ConfigResource(type=kind, name=topic), f"topic {topic}"
+
+
+def _partitions_of(
+    topics: Iterable[_G.OffsetTopicResult],
+) -> Iterable[tuple[_G.OffsetTopicResult, _G.OffsetPartition]]:
+    return [(topic, each) for topic in topics for each in topic.partitions]

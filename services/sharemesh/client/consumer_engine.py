@@ -1,0 +1,560 @@
+"""The network's side of a share consumer: membership, one session a leader, buffered deliveries."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from sharemesh.client.backoff import Backoff
+from sharemesh.client.config import ClientConfig
+from sharemesh.client.deliveries import Delivery, Outcome, PartitionAcknowledgements, Route
+from sharemesh.client.environment import Environment
+from sharemesh.client.errors import (
+    ConnectionFailedError,
+    InvalidRecordStateError,
+    ServiceError,
+    SharemeshError,
+    WakeupError,
+    error_for,
+)
+from sharemesh.client.heartbeats import Heartbeats, Member
+from sharemesh.client.leader_stream import REDELIVERED, LeaderStream
+from sharemesh.client.leaders import Leaders
+from sharemesh.client.records import TopicIdPartition
+from sharemesh.client.share_versions import ShareVersions
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.ports.network import Failure
+from sharemesh.v1.common_pb2 import CurrentLeader, Node, TopicPartitions
+from sharemesh.v1.share_leader_pb2 import ConsumeStart, ShareFetchPartition
+
+BUFFERED_DELIVERIES_MAX = 10_000
+"""More is a leader that ignores credits; the session is ended."""
+
+ACKNOWLEDGE_RETRY_MS = 100
+"""Wait before a commit sends refused acknowledgements again."""
+
+STREAMS_SHARE_OF_CLOSE = 0.75
+"""Part of a close's time-out that the sessions may use; the rest is for leaving the group."""
+
+PASSING_ERRORS_MAX = 100
+"""Errors of partitions kept for the application; the oldest go first."""
+
+_REFRESH_TIMEOUT_MS = 10_000
+_RECORD_LIMIT = 1
+
+_MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+_ACKNOWLEDGE_AGAIN = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+_FATAL_TO_STREAM = frozenset(
+    {
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+
+
+class ConsumerEngine:
+    """Everything of a consumer that lives on the event loop.
+
+    The application's side asks with ``fetch`` and ``acknowledge``; results of acknowledgements go
+    to ``on_outcomes``, each exactly once.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        environment: Environment,
+        member_id: str,
+        on_outcomes: Callable[[Sequence[Outcome]], None],
+    ) -> None:
+        self._config = config
+        self._clock = environment.clock
+        self._caller = environment.open_caller()
+        self._on_outcomes = on_outcomes
+        self.leaders = Leaders(environment, config, self._caller)
+        self.versions = ShareVersions(self.leaders)
+        self._start = ConsumeStart(
+            group_id=config.text("group.id"),
+            member_id=member_id,
+            share_acquire_mode=_RECORD_LIMIT
+            if config.text("share.acquire.mode") == "record_limit"
+            else 0,
+            batch_size=config.number("max.poll.records"),
+            max_records=config.number("max.poll.records"),
+            min_bytes=config.number("fetch.min.bytes"),
+            max_wait_ms=config.number("fetch.max.wait.ms"),
+        )
+        self._bytes_ahead = max(config.number("fetch.max.bytes"), 1)
+        self.heartbeats = Heartbeats(
+            Member(
+                config.text("group.id"),
+                member_id,
+                config.text("client.id"),
+                config.text("client.rack"),
+            ),
+            self.leaders,
+            self._caller,
+            environment.clock,
+            self._assigned,
+            self._fail,
+        )
+        self._assignment: dict[tuple[bytes, int], TopicIdPartition] = {}
+        self._streams: dict[str, LeaderStream] = {}
+        self._stream_tasks: dict[LeaderStream, asyncio.Task[None]] = {}
+        self._retries: set[asyncio.Task[None]] = set()
+        self._draining: dict[tuple[bytes, int], str] = {}
+        self._stale: set[tuple[bytes, int]] = set()
+        self._retry_at_ms: dict[str, int] = {}
+        self._backoffs: dict[str, Backoff] = {}
+        self._refresh_backoff = self.leaders.backoff()
+        self._refresh_at_ms = 0
+        self._buffer: deque[Delivery] = deque()
+        self._credit = 0
+        self._error: SharemeshError | None = None
+        self._passing_errors: deque[SharemeshError] = deque(maxlen=PASSING_ERRORS_MAX)
+        self._wakeup = False
+        self._something = asyncio.Event()
+        self._work = asyncio.Event()
+        self._answered = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.unanswered = 0
+        self.records_received = 0
+        self.bytes_received = 0
+        self.acknowledgements_sent = 0
+        self.acknowledgements_failed = 0
+
+    # ---- subscription ---------------------------------------------------------------------------
+
+    def subscribe(self, names: Sequence[str]) -> None:
+        """Take over a subscription, not empty; the first one starts the membership."""
+        self.heartbeats.subscribe(names)
+        if not self._tasks:
+            self._tasks = [
+                asyncio.ensure_future(self.heartbeats.run()),
+                asyncio.ensure_future(self._maintain()),
+            ]
+
+    async def unsubscribe(self, *, timeout_ms: int) -> None:
+        """Send what is to be acknowledged, close the sessions, leave the group (spec CL-5)."""
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        await self._cancel(self._tasks)
+        self._tasks = []
+        self._assignment.clear()
+        self._draining.clear()
+        self._buffer.clear()
+        await self._close_streams(timeout_ms=int(timeout_ms * STREAMS_SHARE_OF_CLOSE))
+        with contextlib.suppress(SharemeshError):
+            await self.heartbeats.leave(timeout_ms=max(deadline_ms - self._clock.now_ms(), 0))
+        self._error = None
+
+    async def close(self, *, timeout_ms: int) -> None:
+        """Unsubscribe and close all connections; what is not done in time is abandoned."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                await self.unsubscribe(timeout_ms=timeout_ms)
+        except TimeoutError:
+            pass
+        finally:
+            await self._cancel([*self._tasks, *self._stream_tasks.values(), *self._retries])
+            await self._caller.close()
+
+    async def _close_streams(self, *, timeout_ms: int) -> None:
+        for stream in self._streams.values():
+            stream.close()
+        tasks = list(self._stream_tasks.values())
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout_ms / 1_000)
+        await self._cancel(tasks)
+
+    async def _cancel(self, tasks: Iterable["asyncio.Task[None]"]) -> None:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    # ---- what the application asks --------------------------------------------------------------
+
+    def wakeup(self) -> None:
+        """Let the fetch that waits, or the next one, raise ``WakeupError`` once."""
+        self._wakeup = True
+        self._something.set()
+        self._answered.set()
+
+    async def fetch(
+        self,
+        acknowledgements: Sequence[PartitionAcknowledgements],
+        *,
+        wanted: int,
+        ahead: int,
+        timeout_ms: int,
+    ) -> list[Delivery]:
+        """Send acknowledgements, then return deliveries as soon as there is one.
+
+        Deliveries are whole; as many as are there until ``wanted`` records are reached. Empty
+        after ``timeout_ms``. Leaders may then send up to ``ahead`` records for the next fetch.
+
+        Raises:
+            WakeupError: ``wakeup`` was called; nothing is lost.
+            ServiceError: The membership or a session ended for good.
+        """
+        self.send(acknowledgements)
+        self._grant(wanted - self._buffered())
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        while True:
+            self.raise_errors()
+            found = self._take(wanted)
+            left_ms = deadline_ms - self._clock.now_ms()
+            if found or left_ms <= 0:
+                self._grant(ahead - self._buffered())
+                return found
+            self._something.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_ms / 1_000):
+                    await self._something.wait()
+
+    def raise_errors(self) -> None:
+        """Raise what ended the membership, or a wakeup.
+
+        Raises:
+            WakeupError: ``wakeup`` was called.
+            ServiceError: The membership or a session ended for good.
+        """
+        if self._wakeup:
+            self._wakeup = False
+            raise WakeupError("wakeup was called")
+        if self._error is not None:
+            raise self._error
+        if self._passing_errors:
+            raise self._passing_errors.popleft()
+
+    def _buffered(self) -> int:
+        return sum(delivery.record_count for delivery in self._buffer)
+
+    def send(self, acknowledgements: Sequence[PartitionAcknowledgements]) -> None:
+        """Send acknowledgements; results go to ``on_outcomes``."""
+        self.unanswered += sum(len(each.types) for each in acknowledgements)
+        self._send(acknowledgements)
+
+    def acquire_at_most(self, records: int) -> None:
+        """Ask leaders for no more than there is credit for, in sessions opened from now on."""
+        self._start.share_acquire_mode = _RECORD_LIMIT
+        self._start.max_records = min(self._start.max_records, records)
+
+    def _send(self, acknowledgements: Sequence[PartitionAcknowledgements]) -> None:
+        by_route: dict[Route, list[PartitionAcknowledgements]] = {}
+        lost: list[Outcome] = []
+        for each in acknowledgements:
+            kept = self._without_redelivered(each, lost)
+            if kept.types:
+                by_route.setdefault(each.route, []).append(kept)
+        if lost:
+            self.finished(lost)
+        for route, group in by_route.items():
+            assert isinstance(route, LeaderStream)
+            self.acknowledgements_sent += sum(len(each.types) for each in group)
+            for round_of in _rounds(group):
+                route.acknowledge(round_of)
+
+    async def settle(self, pending: Callable[[], bool], *, timeout_ms: int) -> None:
+        """Return when ``pending`` is false, or after ``timeout_ms``.
+
+        Raises:
+            WakeupError: ``wakeup`` was called.
+        """
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        while pending():
+            left_ms = deadline_ms - self._clock.now_ms()
+            if left_ms <= 0:
+                return
+            self._answered.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_ms / 1_000):
+                    await self._answered.wait()
+            if self._wakeup:
+                self._wakeup = False
+                raise WakeupError("wakeup was called")
+
+    def _without_redelivered(
+        self, asked: PartitionAcknowledgements, lost: list[Outcome]
+    ) -> PartitionAcknowledgements:
+        """Leave out offsets that a buffered delivery holds anew: the old lock is gone."""
+        again = [held for held in self._buffer if held.source == asked.source]
+        gone = {
+            offset: kind
+            for offset, kind in (asked.types.items() if again else ())
+            if any(held.overlaps(offset, offset) for held in again)
+        }
+        if not gone:
+            return asked
+        error = InvalidRecordStateError(REDELIVERED, about=str(asked.source))
+        lost.append(Outcome(replace(asked, types=gone), error, 0))
+        kept = {offset: kind for offset, kind in asked.types.items() if offset not in gone}
+        return replace(asked, types=kept)
+
+    def _grant(self, records: int) -> None:
+        self._credit = max(records, 0)
+        if records > 0:
+            for stream in self._streams.values():
+                stream.grant(records, self._bytes_ahead)
+
+    def _take(self, wanted: int) -> list[Delivery]:
+        found: list[Delivery] = []
+        count = 0
+        now_ms = self._clock.now_ms()
+        while self._buffer and count < wanted:
+            delivery = self._buffer.popleft()
+            if delivery.expires_ms > now_ms:  # else the leader gives it to somebody again
+                found.append(delivery)
+                count += delivery.record_count
+        return found
+
+    # ---- what the leaders say -------------------------------------------------------------------
+
+    def delivered(self, delivery: Delivery) -> None:
+        """Buffer records for the next fetch."""
+        if len(self._buffer) >= BUFFERED_DELIVERIES_MAX:
+            self._fail(ConnectionFailedError("a leader sent more than it had credit for"))
+            return
+        self.records_received += delivery.record_count
+        self.bytes_received += len(delivery.records)
+        assert isinstance(delivery.route, LeaderStream)
+        self._backoffs.pop(delivery.route.node_id, None)
+        self._buffer.append(delivery)
+        self._something.set()
+
+    def finished(self, outcomes: Sequence[Outcome]) -> None:
+        """Hand results on to the application's side; refusals that may pass are tried again."""
+        final: list[Outcome] = []
+        for outcome in outcomes:
+            if outcome.error is None:
+                final.append(outcome)
+            elif self._may_pass(outcome):
+                task = asyncio.ensure_future(self._send_again(outcome.acknowledgements))
+                self._retries.add(task)
+                task.add_done_callback(self._retries.discard)
+            else:
+                self.acknowledgements_failed += len(outcome.acknowledgements.types)
+                final.append(outcome)
+        self.unanswered -= sum(len(each.acknowledgements.types) for each in final)
+        self._on_outcomes(final)
+        self._answered.set()
+        self._something.set()
+
+    def _may_pass(self, outcome: Outcome) -> bool:
+        left_ms = outcome.acknowledgements.deadline_ms - self._clock.now_ms()
+        return (
+            left_ms > ACKNOWLEDGE_RETRY_MS
+            and isinstance(outcome.error, ServiceError)
+            and outcome.error.code in _ACKNOWLEDGE_AGAIN
+        )
+
+    async def _send_again(self, refused: PartitionAcknowledgements) -> None:
+        await self._clock.sleep_ms(ACKNOWLEDGE_RETRY_MS)
+        self._send([refused])
+
+    def partition_failed(
+        self, stream: LeaderStream, source: TopicIdPartition, answer: ShareFetchPartition
+    ) -> None:
+        """Look for the leader anew, or tell the application."""
+        if answer.error_code in _MOVED:
+            stream.forget([source])
+            self._look_again(source, stream.node_id)
+        else:
+            stream.forget([source])
+            self._look_again(source, stream.node_id)
+            self._passing_errors.append(
+                error_for(answer.error_code, answer.error_message, about=str(source))
+            )
+            self._something.set()
+
+    def leader_known(self, source: TopicIdPartition, current: CurrentLeader) -> None:
+        """Remember a leader that came with a refusal."""
+        self.leaders.learn_leader(source.topic_id, source.partition, current)
+
+    def nodes_known(self, nodes: Iterable[Node]) -> None:
+        """Remember addresses."""
+        self.leaders.learn_nodes(nodes)
+
+    def draining(self, stream: LeaderStream, sources: Sequence[TopicIdPartition]) -> None:
+        """Follow partitions to their next leader; what is held here is acknowledged here."""
+        for source in sources:
+            self._look_again(source, stream.node_id)
+
+    def ended(self, stream: LeaderStream) -> None:
+        """Open a new session later; what it delivered and nobody has seen is dropped."""
+        self._buffer = deque(held for held in self._buffer if held.route is not stream)
+        if self._streams.get(stream.node_id) is not stream:
+            return
+        del self._streams[stream.node_id]
+        for source in stream.partitions:
+            self._stale.add((source.topic_id, source.partition))
+        if stream.error_code in _FATAL_TO_STREAM:
+            self._fail(error_for(stream.error_code, stream.error_message))
+        elif stream.failure is not None and stream.failure.failure is Failure.UNAUTHENTICATED:
+            self._fail(error_for(ErrorCode.GROUP_AUTHORIZATION_FAILED, stream.failure.message))
+        backoff = self._backoffs.setdefault(stream.node_id, self.leaders.backoff())
+        self._retry_at_ms[stream.node_id] = self._clock.now_ms() + backoff.next_ms()
+        self._work.set()
+
+    def _look_again(self, source: TopicIdPartition, node_id: str) -> None:
+        key = (source.topic_id, source.partition)
+        self._draining[key] = node_id
+        self._stale.add(key)
+        self._work.set()
+
+    def _fail(self, error: SharemeshError) -> None:
+        self._error = error
+        self._something.set()
+        self._answered.set()
+
+    # ---- assignment to sessions -----------------------------------------------------------------
+
+    def _assigned(self, assigned: Sequence[TopicPartitions]) -> None:
+        self._assignment = {
+            (topic.topic_id, number): TopicIdPartition(topic.topic_name, number, topic.topic_id)
+            for topic in assigned
+            for number in topic.partitions
+        }
+        for key in [key for key in self._draining if key not in self._assignment]:
+            del self._draining[key]
+        self._stale &= self._assignment.keys()
+        self._buffer = deque(  # released by expiry or close (spec CL-23)
+            held
+            for held in self._buffer
+            if (held.source.topic_id, held.source.partition) in self._assignment
+        )
+        self._work.set()
+
+    async def _maintain(self) -> None:
+        """Keep one session with each leader of an assigned partition."""
+        while True:
+            self._work.clear()
+            wait_ms = await self._reconcile()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if wait_ms is None else wait_ms / 1_000):
+                    await self._work.wait()
+
+    async def _reconcile(self) -> int | None:
+        """Refresh, forget, add, open; return ms until something is to be tried again."""
+        await self._refresh()
+        wanted: dict[str, list[TopicIdPartition]] = {}
+        unplaced = False
+        for key, source in self._assignment.items():
+            leader = self.leaders.leader(*key)
+            if leader is None or self._draining.get(key) == leader.node_id:
+                unplaced = True
+                continue
+            self._draining.pop(key, None)
+            wanted.setdefault(leader.node_id, []).append(source)
+        self._forget_lost(wanted)
+        waits = [self._serve(node_id, sources) for node_id, sources in wanted.items()]
+        if unplaced or self._stale:
+            waits.append(max(self._refresh_at_ms - self._clock.now_ms(), 0))
+        due = [wait for wait in waits if wait is not None]
+        return min(due) if due else None
+
+    async def _refresh(self) -> None:
+        """Read metadata if a leader is unknown or said to have moved."""
+        unknown = [key for key in self._assignment if self.leaders.leader(*key) is None]
+        now_ms = self._clock.now_ms()
+        if not unknown and not self._stale:
+            self._refresh_backoff.reset()
+            return
+        if now_ms < self._refresh_at_ms:
+            return
+        names = sorted({source.topic for source in self._assignment.values()})
+        stale, self._stale = self._stale, set()
+        self._refresh_at_ms = now_ms + self._refresh_backoff.next_ms()
+        try:
+            await self.leaders.refresh(names, timeout_ms=_REFRESH_TIMEOUT_MS)
+        except SharemeshError:
+            self._stale |= stale
+            return
+        for key in stale:
+            leader = self.leaders.leader(*key)
+            if leader is not None and self._draining.get(key) == leader.node_id:
+                self._retry_on_same_leader(key, leader.node_id)
+
+    def _retry_on_same_leader(self, key: tuple[bytes, int], node_id: str) -> None:
+        """A partition that failed here and is still led here: ask again, unless it drains."""
+        stream = self._streams.get(node_id)
+        source = self._assignment.get(key)
+        if source is None:
+            return
+        if stream is not None and source in stream.partitions:
+            self._stale.add(key)  # draining: wait until it has moved
+        else:
+            del self._draining[key]
+
+    def _forget_lost(self, wanted: dict[str, list[TopicIdPartition]]) -> None:
+        for node_id, stream in list(self._streams.items()):
+            keep = set(wanted.get(node_id, ()))
+            stream.forget(
+                source
+                for source in stream.partitions
+                if source not in keep and (source.topic_id, source.partition) not in self._draining
+            )
+
+    def _serve(self, node_id: str, sources: Sequence[TopicIdPartition]) -> int | None:
+        """Consume ``sources`` from a node; return ms to wait before its session may be opened."""
+        stream = self._streams.get(node_id)
+        if stream is None:
+            wait_ms = self._retry_at_ms.get(node_id, 0) - self._clock.now_ms()
+            if wait_ms > 0:
+                return wait_ms
+            address = self.leaders.address(node_id)
+            if address is None:
+                self._stale.update((each.topic_id, each.partition) for each in sources)
+                return None
+            stream = self._open(node_id, address)
+        have = set(stream.partitions)
+        stream.add(source for source in sources if source not in have)
+        return None
+
+    def _open(self, node_id: str, address: str) -> LeaderStream:
+        stream = LeaderStream(node_id, address, self._start, self._caller, self._clock, self)
+        self._streams[node_id] = stream
+        task = asyncio.ensure_future(stream.run())
+        self._stream_tasks[stream] = task
+        task.add_done_callback(lambda _: self._stream_tasks.pop(stream, None))
+        if self._credit:
+            stream.grant(self._credit, self._bytes_ahead)
+        return stream
+
+
+def _rounds(
+    acknowledgements: Sequence[PartitionAcknowledgements],
+) -> list[list[PartitionAcknowledgements]]:
+    """Split so that no partition occurs twice in one message."""
+    rounds: list[dict[TopicIdPartition, PartitionAcknowledgements]] = []
+    for each in acknowledgements:
+        for found in rounds:
+            if each.source not in found:
+                found[each.source] = each
+                break
+        else:
+            rounds.append({each.source: each})
+    return [list(found.values()) for found in rounds]

@@ -1,0 +1,134 @@
+"""Turns one delivery into records, gaps and failures (spec CL-10, CL-13, CL-14)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sharemesh.client.deliveries import Delivery
+from sharemesh.client.errors import CorruptRecordError, RecordDeserializationError
+from sharemesh.client.records import ConsumerRecord, Deserializer
+from sharemesh.codec.client_batches import ReadBatch, read_batches
+
+Failure = RecordDeserializationError | CorruptRecordError
+
+
+class DeliveryReader:
+    """Reads one delivery piece by piece.
+
+    Attributes:
+        delivery: What is read.
+        gaps: Acquired offsets without a record for applications, to be acknowledged as GAP.
+    """
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        key_deserializer: Deserializer | None,
+        value_deserializer: Deserializer | None,
+        *,
+        check_crcs: bool,
+    ) -> None:
+        self.delivery = delivery
+        self._key = key_deserializer
+        self._value = value_deserializer
+        self._raw: list[Any] = []
+        self._counts: list[int] = []
+        self._corrupt: list[tuple[int, int, int, str]] = []  # position, first, last, why
+        self._at = 0
+        for batch in read_batches(delivery.records, check_crc=check_crcs):
+            self._sort_in(batch)
+        self.gaps = self._find_gaps()
+
+    @property
+    def is_read(self) -> bool:
+        """Whether nothing is left."""
+        return self._at >= len(self._raw) and not self._corrupt
+
+    def _sort_in(self, batch: ReadBatch) -> None:
+        """Keep what lies in the acquired ranges; records outside of them are not ours."""
+        for run in self.delivery.acquired:
+            if run.last_offset < batch.base_offset or run.first_offset > batch.last_offset:
+                continue
+            if batch.corrupt:
+                first = max(run.first_offset, batch.base_offset)
+                last = min(run.last_offset, batch.last_offset)
+                self._corrupt.append((len(self._raw), first, last, batch.corrupt))
+                continue
+            records: Sequence[Any] = batch.records
+            if run.first_offset > batch.base_offset or run.last_offset < batch.last_offset:
+                records = [
+                    each for each in records if run.first_offset <= each.offset <= run.last_offset
+                ]
+            self._raw.extend(records)
+            self._counts.extend([run.delivery_count] * len(records))
+
+    def _find_gaps(self) -> list[int]:
+        held = len(self._raw) + sum(last - first + 1 for _, first, last, _ in self._corrupt)
+        if held == self.delivery.record_count:
+            return []
+        present = {each.offset for each in self._raw}
+        for _, first, last, _ in self._corrupt:
+            present.update(range(first, last + 1))
+        return [
+            offset
+            for run in self.delivery.acquired
+            for offset in range(run.first_offset, run.last_offset + 1)
+            if offset not in present
+        ]
+
+    def take(
+        self, limit: int, *, failures: bool
+    ) -> tuple[list[ConsumerRecord], Failure | None, range]:
+        """Return up to ``limit`` good records, or the failure that comes next.
+
+        The range holds the failed offsets; it is empty if there is no failure. Good records
+        before a failure come first, alone. Without ``failures`` a failure is left for later.
+        """
+        if self._corrupt and self._corrupt[0][0] == self._at:
+            if not failures:
+                return [], None, range(0)
+            _, first, last, why = self._corrupt.pop(0)
+            source = self.delivery.source
+            failure = CorruptRecordError(source.topic, source.partition, first, last, why)
+            return [], failure, range(first, last + 1)
+        end = min(self._at + limit, self._corrupt[0][0] if self._corrupt else len(self._raw))
+        return self._convert(end, failures=failures)
+
+    def _convert(
+        self, end: int, *, failures: bool
+    ) -> tuple[list[ConsumerRecord], Failure | None, range]:
+        source = self.delivery.source
+        epoch = self.delivery.leader_epoch
+        good: list[ConsumerRecord] = []
+        for at in range(self._at, end):
+            raw = self._raw[at]
+            key, value = raw.key, raw.value
+            part = "key"
+            try:
+                if self._key is not None and key is not None:
+                    key = self._key(key)
+                part = "value"
+                if self._value is not None and value is not None:
+                    value = self._value(value)
+            except Exception as error:
+                if good or not failures:
+                    break
+                self._at = at + 1
+                failure = RecordDeserializationError(
+                    source.topic, source.partition, raw.offset, part, repr(error)
+                )
+                failure.__cause__ = error
+                return [], failure, range(raw.offset, raw.offset + 1)
+            good.append(
+                ConsumerRecord(
+                    source,
+                    raw.offset,
+                    raw.timestamp,
+                    key,
+                    value,
+                    tuple(raw.headers),
+                    self._counts[at],
+                    leader_epoch=epoch,
+                )
+            )
+        self._at += len(good)
+        return good, None, range(0)

@@ -1,0 +1,304 @@
+"""``run(handler)``: records to handlers, each acknowledged on its own, locks renewed meanwhile."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from sharemesh.client.consumer_calls import ConsumerCalls
+from sharemesh.client.consumer_engine import ConsumerEngine
+from sharemesh.client.deliveries import Delivery, PartitionAcknowledgements, Route
+from sharemesh.client.delivery_reader import DeliveryReader
+from sharemesh.client.errors import (
+    CorruptRecordError,
+    IllegalArgumentError,
+    IllegalStateError,
+    WakeupError,
+)
+from sharemesh.client.records import ConsumerRecord, TopicIdPartition
+from sharemesh.domain.delivery_state import AcknowledgeType
+
+Handler = Callable[[ConsumerRecord], Awaitable[AcknowledgeType | None]]
+Complaint = Callable[[ConsumerRecord | None, Exception], object]
+
+CONCURRENCY_MAX = 10_000
+FETCH_WAIT_MS = 1_000
+RENEWALS_PER_LOCK = 3
+"""A lock is renewed when less than two thirds of its duration are left."""
+
+_LEAST_RENEW_WAIT_MS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How ``run`` treats records; times in ms.
+
+    Attributes:
+        renew: Renew the locks of records that wait for a handler or are in one.
+        renew_max_ms: Renew one record for at most so long; None: as long as it takes.
+        on_error: Type for a record whose handler raised.
+        complain: Called with the record and the exception when a handler raised, and with None
+            and the failure when a record could not be read.
+        stop_timeout_ms: Longest wait for running handlers when stopped; then they are cancelled
+            and their records released.
+    """
+
+    renew: bool = True
+    renew_max_ms: int | None = None
+    on_error: AcknowledgeType = AcknowledgeType.RELEASE
+    complain: Complaint | None = None
+    stop_timeout_ms: int = 30_000
+
+
+@dataclass(slots=True, eq=False)
+class _Active:
+    """A record that waits for a handler or is in one."""
+
+    record: ConsumerRecord
+    source: TopicIdPartition
+    route: Route
+    leader_epoch: int
+    lock_timeout_ms: int
+    renewed_ms: int
+    since_ms: int
+    started: bool = False
+
+
+class HandlerRunner:
+    """One ``run`` of a consumer, on its event loop."""
+
+    def __init__(
+        self,
+        calls: ConsumerCalls,
+        handler: Handler,
+        concurrency: int,
+        options: RunOptions | None,
+    ) -> None:
+        if not 1 <= concurrency <= CONCURRENCY_MAX:
+            raise IllegalArgumentError(
+                f"concurrency must be from 1 to {CONCURRENCY_MAX}, but is {concurrency}"
+            )
+        self._calls = calls
+        self._handler = handler
+        self._concurrency = concurrency
+        self._options = options or RunOptions()
+        self._clock = calls.environment.clock
+        self._engine: ConsumerEngine | None = None
+        self._waiting: deque[_Active] = deque()
+        self._active: dict[tuple[TopicIdPartition, int], _Active] = {}
+        self._running: dict[asyncio.Task[None], _Active] = {}
+        self._said: dict[tuple[TopicIdPartition, Route, int], dict[int, AcknowledgeType]] = {}
+        self._flushing: asyncio.Handle | None = None
+        self._freed = asyncio.Event()
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Begin to stop; on the event loop's thread."""
+        self._stopping = True
+        self._freed.set()
+        if self._engine is not None:
+            self._engine.wakeup()
+
+    async def run(self) -> None:
+        """Run until stopped or the membership fails.
+
+        Raises:
+            IllegalStateError: Not subscribed.
+            ServiceError: The membership cannot go on.
+        """
+        self._engine = engine = self._calls.engine
+        if engine is None or not self._calls.state.subscription:
+            raise IllegalStateError("the consumer is not subscribed to any topic")
+        if "share.acquire.mode" not in self._calls.config.given:
+            engine.acquire_at_most(self._concurrency)
+        renewing = asyncio.ensure_future(self._renew_locks(engine))
+        try:
+            while not self._stopping:
+                self._start_handlers()
+                self._calls.state.settle_outcomes()
+                if len(self._running) >= self._concurrency:
+                    self._freed.clear()
+                    await self._freed.wait()
+                else:
+                    await self._fetch(engine)
+        finally:
+            try:
+                await self._finish(engine)
+            finally:
+                renewing.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await renewing
+
+    async def _fetch(self, engine: ConsumerEngine) -> None:
+        free = self._concurrency - len(self._running)
+        try:
+            deliveries = await engine.fetch(
+                (), wanted=free, ahead=self._concurrency, timeout_ms=FETCH_WAIT_MS
+            )
+        except WakeupError:
+            if not self._stopping:
+                raise
+            return
+        for delivery in deliveries:
+            self._take(delivery)
+
+    def _take(self, delivery: Delivery) -> None:
+        config = self._calls.config
+        reader = DeliveryReader(
+            delivery,
+            config.function("key.deserializer"),
+            config.function("value.deserializer"),
+            check_crcs=config.flag("check.crcs"),
+        )
+        for offset in reader.gaps:
+            self._say(delivery.source, delivery.route, delivery.leader_epoch, offset, _GAP)
+        now_ms = self._clock.now_ms()
+        while not reader.is_read:
+            records, failure, failed = reader.take(delivery.record_count, failures=True)
+            for record in records:
+                self._enqueue(delivery, record, now_ms)
+            if failure is not None:
+                kind = _REJECT if isinstance(failure, CorruptRecordError) else _RELEASE
+                for offset in failed:
+                    self._say(delivery.source, delivery.route, delivery.leader_epoch, offset, kind)
+                if self._options.complain is not None:
+                    self._options.complain(None, failure)
+
+    def _enqueue(self, delivery: Delivery, record: ConsumerRecord, now_ms: int) -> None:
+        key = (delivery.source, record.offset)
+        active = self._active.get(key)
+        if active is not None:
+            # The lock was lost and is ours again: the handler that runs speaks for the new one.
+            active.route = delivery.route
+            active.leader_epoch = delivery.leader_epoch
+            active.renewed_ms = now_ms
+            return
+        active = _Active(
+            record,
+            delivery.source,
+            delivery.route,
+            delivery.leader_epoch,
+            delivery.lock_timeout_ms,
+            renewed_ms=now_ms,
+            since_ms=now_ms,
+        )
+        self._active[key] = active
+        self._waiting.append(active)
+
+    def _start_handlers(self) -> None:
+        while self._waiting and len(self._running) < self._concurrency:
+            active = self._waiting.popleft()
+            expired = self._clock.now_ms() - active.renewed_ms >= active.lock_timeout_ms
+            if expired or not active.route.is_open:  # the leader gives it to somebody again
+                self._active.pop((active.source, active.record.offset), None)
+                continue
+            active.started = True
+            task = asyncio.ensure_future(self._handle(active))
+            self._running[task] = active
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        del self._running[task]
+        self._freed.set()
+        if not self._stopping:
+            self._start_handlers()
+
+    async def _handle(self, active: _Active) -> None:
+        record = active.record
+        kind: AcknowledgeType = _RELEASE
+        try:
+            said = await self._handler(record)
+            kind = AcknowledgeType.ACCEPT if said is None else AcknowledgeType(said)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            kind = self._options.on_error
+            if self._options.complain is not None:
+                self._options.complain(record, error)
+        finally:
+            self._active.pop((active.source, record.offset), None)
+            self._say(active.source, active.route, active.leader_epoch, record.offset, kind)
+
+    def _say(
+        self,
+        source: TopicIdPartition,
+        route: Route,
+        leader_epoch: int,
+        offset: int,
+        kind: AcknowledgeType,
+    ) -> None:
+        """Acknowledge with all that is said in this turn of the event loop."""
+        self._said.setdefault((source, route, leader_epoch), {})[offset] = kind
+        if self._flushing is None:
+            self._flushing = asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = None
+        said, self._said = self._said, {}
+        if said and self._engine is not None:
+            limit_ms = self._calls.config.number("default.api.timeout.ms")
+            deadline_ms = self._clock.now_ms() + limit_ms
+            self._engine.send(
+                [
+                    PartitionAcknowledgements(*where, types, deadline_ms=deadline_ms)
+                    for where, types in said.items()
+                ]
+            )
+
+    async def _renew_locks(self, engine: ConsumerEngine) -> None:
+        """Renew what is active and old enough, again and again."""
+        while self._options.renew:
+            shortest_ms = min(
+                (active.lock_timeout_ms for active in self._active.values()), default=FETCH_WAIT_MS
+            )
+            pause_ms = max(shortest_ms // (2 * RENEWALS_PER_LOCK), _LEAST_RENEW_WAIT_MS)
+            await self._clock.sleep_ms(min(pause_ms, FETCH_WAIT_MS))
+            due = self._due_for_renewal()
+            if due:
+                engine.send(due)
+
+    def _due_for_renewal(self) -> Sequence[PartitionAcknowledgements]:
+        now_ms = self._clock.now_ms()
+        cap_ms = self._options.renew_max_ms
+        due: dict[tuple[TopicIdPartition, Route, int], dict[int, AcknowledgeType]] = {}
+        for active in self._active.values():
+            fresh = now_ms - active.renewed_ms < active.lock_timeout_ms // RENEWALS_PER_LOCK
+            capped = cap_ms is not None and now_ms - active.since_ms >= cap_ms
+            if fresh or capped or not active.route.is_open:
+                continue
+            active.renewed_ms = now_ms
+            key = (active.source, active.route, active.leader_epoch)
+            due.setdefault(key, {})[active.record.offset] = AcknowledgeType.RENEW
+        return [PartitionAcknowledgements(*where, types) for where, types in due.items()]
+
+    async def _finish(self, engine: ConsumerEngine) -> None:
+        """Release what was not started, wait for what runs, wait for the results."""
+        self._stopping = True
+        for active in self._waiting:
+            self._active.pop((active.source, active.record.offset), None)
+            self._say(
+                active.source, active.route, active.leader_epoch, active.record.offset, _RELEASE
+            )
+        self._waiting.clear()
+        deadline_ms = self._clock.now_ms() + self._options.stop_timeout_ms
+        running = list(self._running)
+        if running:
+            await asyncio.wait(running, timeout=self._options.stop_timeout_ms / 1_000)
+        for task in list(self._running):
+            task.cancel()
+        for task in running:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        if self._flushing is not None:
+            self._flushing.cancel()
+        self._flush()
+        left_ms = max(deadline_ms - self._clock.now_ms(), 0)
+        with contextlib.suppress(WakeupError):
+            await engine.settle(lambda: engine.unanswered > 0, timeout_ms=left_ms)
+        self._calls.state.settle_outcomes()
+
+
+_GAP = AcknowledgeType.GAP
+_RELEASE = AcknowledgeType.RELEASE
+_REJECT = AcknowledgeType.REJECT

@@ -1,0 +1,230 @@
+"""Who answers for what: nodes, topics, leaders and coordinators, cached and refreshed."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from sharemesh.client.backoff import Backoff
+from sharemesh.client.config import ClientConfig, bootstrap_addresses
+from sharemesh.client.environment import Environment
+from sharemesh.client.errors import ConnectionFailedError, error_for
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.methods import (
+    FIND_COORDINATOR,
+    METADATA,
+    Method,
+    Request,
+    Response,
+)
+from sharemesh.ports.network import Caller, CallFailedError, Failure
+from sharemesh.v1 import admin_pb2
+from sharemesh.v1.common_pb2 import CurrentLeader, Node
+
+ATTEMPT_TIMEOUT_MS = 3_000
+"""Longest wait for one process before another one is asked."""
+
+_NOT_ELSEWHERE = frozenset(
+    {Failure.UNAUTHENTICATED, Failure.INVALID_ARGUMENT, Failure.UNIMPLEMENTED}
+)
+"""Failures that every other process would answer with too."""
+
+_COORDINATOR_MOVES = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The leader of one topic-partition."""
+
+    node_id: str
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as metadata shows it; ``partitions`` is their number."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+
+
+class Leaders:
+    """Metadata of the cluster; any process of it can be asked."""
+
+    def __init__(self, environment: Environment, config: ClientConfig, caller: Caller) -> None:
+        self._clock = environment.clock
+        self._chance = environment.chance
+        self._caller = caller
+        self._bootstrap = bootstrap_addresses(config.text("bootstrap.servers"))
+        self._first_wait_ms = config.number("retry.backoff.ms")
+        self._most_wait_ms = config.number("retry.backoff.max.ms")
+        self._nodes: dict[str, Node] = {}
+        self._topics: dict[str, Topic] = {}
+        self._leaders: dict[tuple[bytes, int], Leader] = {}
+        self._coordinators: dict[str, str] = {}
+        self._good_address = ""
+        self.cluster_id = ""
+        self.controller_id = ""
+
+    def backoff(self) -> Backoff:
+        """Return a fresh back-off with this client's bounds."""
+        return Backoff(self._first_wait_ms, self._most_wait_ms, self._chance)
+
+    def topic(self, name: str) -> Topic | None:
+        """Return a topic as last seen, or None."""
+        return self._topics.get(name)
+
+    def known_topics(self) -> Collection[str]:
+        """Return the names seen so far."""
+        return self._topics.keys()
+
+    def leader(self, topic_id: bytes, partition: int) -> Leader | None:
+        """Return the leader as last seen, or None."""
+        return self._leaders.get((topic_id, partition))
+
+    def address(self, node_id: str) -> str | None:
+        """Return ``host:port`` of a node, or None if it is not known."""
+        node = self._nodes.get(node_id)
+        return f"{node.host}:{node.port}" if node is not None and node.port else None
+
+    def addresses_of_role(self, role: str) -> list[str]:
+        """Return the addresses of the nodes of a role; of all nodes if none says its role."""
+        nodes = [node for node in self._nodes.values() if node.port]
+        mine = [node for node in nodes if role in node.role.split(",") or node.role == "all"]
+        return [f"{node.host}:{node.port}" for node in mine or nodes]
+
+    def addresses(self) -> list[str]:
+        """Return every address worth asking: the last good one, known nodes, bootstrap."""
+        found = [self._good_address] if self._good_address else []
+        found.extend(f"{node.host}:{node.port}" for node in self._nodes.values() if node.port)
+        bootstrap = list(self._bootstrap)
+        self._chance.shuffle(bootstrap)
+        found.extend(bootstrap)
+        return list(dict.fromkeys(found))
+
+    def learn_nodes(self, nodes: Iterable[Node]) -> None:
+        """Take over node addresses that came with an answer."""
+        for node in nodes:
+            self._nodes[node.node_id] = node
+
+    def learn_leader(self, topic_id: bytes, partition: int, current: CurrentLeader) -> None:
+        """Take over the leader that came with a refusal, unless an older one (spec REQ-11)."""
+        known = self._leaders.get((topic_id, partition))
+        if not current.leader_id:
+            return
+        if known is None or current.leader_epoch >= known.leader_epoch:
+            self._leaders[topic_id, partition] = Leader(current.leader_id, current.leader_epoch)
+
+    async def refresh(self, names: Sequence[str] | None, *, timeout_ms: int) -> None:
+        """Read metadata of ``names`` (None: of all topics).
+
+        Raises:
+            ConnectionFailedError: No process answered in time.
+        """
+        topics = None if names is None else admin_pb2.TopicNames(names=names)
+        response = await self.call_any(
+            METADATA, admin_pb2.MetadataRequest(topics=topics), timeout_ms=timeout_ms
+        )
+        self.cluster_id = response.cluster_id
+        self.controller_id = response.controller_id
+        if response.nodes:
+            self._nodes = {node.node_id: node for node in response.nodes}
+        if names is None:
+            self._topics.clear()
+        for name in names or ():
+            self._topics.pop(name, None)
+        for topic in response.topics:
+            if topic.error_code == ErrorCode.NONE:
+                self._learn_topic(topic)
+
+    def _learn_topic(self, topic: admin_pb2.TopicMetadata) -> None:
+        self._topics[topic.name] = Topic(topic.name, topic.topic_id, len(topic.partitions))
+        for found in topic.partitions:
+            key = (topic.topic_id, found.partition)
+            if found.leader_id:
+                known = self._leaders.get(key)
+                if known is None or found.leader_epoch >= known.leader_epoch:
+                    self._leaders[key] = Leader(found.leader_id, found.leader_epoch)
+            else:
+                self._leaders.pop(key, None)
+
+    async def call_any(
+        self, method: Method[Request, Response], request: Request, *, timeout_ms: int
+    ) -> Response:
+        """Ask one process after the other until one answers.
+
+        Raises:
+            ConnectionFailedError: None answered in time, or the request is not accepted anywhere.
+        """
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        backoff = self.backoff()
+        while True:
+            reasons: list[str] = []
+            for address in self.addresses():
+                left_ms = deadline_ms - self._clock.now_ms()
+                if left_ms <= 0:
+                    break
+                try:
+                    response = await self._caller.call(
+                        method, request, to=address, timeout_ms=min(left_ms, ATTEMPT_TIMEOUT_MS)
+                    )
+                except CallFailedError as error:
+                    if error.failure in _NOT_ELSEWHERE:
+                        raise ConnectionFailedError(f"{address}: {error}") from error
+                    reasons.append(f"{address}: {error}")
+                    continue
+                self._good_address = address
+                return response
+            self._good_address = ""
+            wait_ms = backoff.next_ms()
+            if self._clock.now_ms() + wait_ms >= deadline_ms:
+                raise ConnectionFailedError(_nobody(self.addresses(), timeout_ms, reasons))
+            await self._clock.sleep_ms(wait_ms)
+
+    async def coordinator(self, group_id: str, *, timeout_ms: int) -> str:
+        """Return the address of a group's coordinator.
+
+        Raises:
+            ConnectionFailedError: No process answered in time.
+            ServiceError: The group may not be looked up, or no coordinator was there in time.
+        """
+        known = self._coordinators.get(group_id)
+        if known is not None:
+            return known
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        backoff = self.backoff()
+        request = admin_pb2.FindCoordinatorRequest(
+            key_type=admin_pb2.COORDINATOR_KEY_TYPE_GROUP, keys=[group_id]
+        )
+        while True:
+            left_ms = max(deadline_ms - self._clock.now_ms(), 1)
+            response = await self.call_any(FIND_COORDINATOR, request, timeout_ms=left_ms)
+            found = response.coordinators[0]
+            if found.error_code == ErrorCode.NONE and found.node.port:
+                address = f"{found.node.host}:{found.node.port}"
+                self._coordinators[group_id] = address
+                return address
+            wait_ms = backoff.next_ms()
+            late = self._clock.now_ms() + wait_ms >= deadline_ms
+            if late or found.error_code not in {*_COORDINATOR_MOVES, ErrorCode.NONE}:
+                code = found.error_code or ErrorCode.COORDINATOR_NOT_AVAILABLE
+                raise error_for(code, found.error_message, about=f"group {group_id}")
+            await self._clock.sleep_ms(wait_ms)
+
+    def forget_coordinator(self, group_id: str) -> None:
+        """Look the coordinator up anew next time: it moved or does not answer."""
+        self._coordinators.pop(group_id, None)
+
+
+def _nobody(addresses: Sequence[str], timeout_ms: int, reasons: Sequence[str]) -> str:
+    why = f" ({reasons[-1]})" if reasons else ""
+    return (
+        f"no process of the cluster answered within {timeout_ms} ms at {', '.join(addresses)}{why};"
+        " is the cluster running, and is the port right?"
+    )

@@ -1,0 +1,144 @@
+"""Record batches as a client makes and reads them: RecordBatch v2, any compression."""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cramjam
+from aiokafka.errors import CorruptRecordException, KafkaError
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+
+_MAGIC = 2
+_HEAD = struct.Struct(">qiib")  # base offset, length after it, leader epoch, magic
+_LAST_OFFSET_DELTA = struct.Struct(">i")
+_LAST_OFFSET_DELTA_AT = 23
+_LENGTH_COVERS_FROM = 12
+_HEADER_BYTES = 61
+_NO_PRODUCER = -1
+_UNDECODABLE = (
+    CorruptRecordException,
+    KafkaError,
+    cramjam.DecompressionError,
+    ValueError,
+    IndexError,
+    struct.error,
+)
+
+COMPRESSIONS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+"""Name to number of the compressions of RecordBatch v2."""
+
+BATCH_OVERHEAD_BYTES = _HEADER_BYTES
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """Identity of an idempotent producer and the sequence of the batch's first record."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+class BatchWriter:
+    """Collects records of one partition into one batch of at most ``limit_bytes``.
+
+    The first record always fits: the service judges its size.
+    """
+
+    def __init__(self, compression: str, limit_bytes: int) -> None:
+        self._builder = DefaultRecordBatchBuilder(
+            _MAGIC,
+            COMPRESSIONS[compression],
+            0,
+            _NO_PRODUCER,
+            _NO_PRODUCER,
+            _NO_PRODUCER,
+            limit_bytes,
+        )
+        self.count = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes so far, before compression."""
+        return int(self._builder.size())
+
+    def append(
+        self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> bool:
+        """Add a record; False if the batch has no room for it."""
+        added = self._builder.append(self.count, timestamp_ms, key, value, list(headers))
+        if added is None:
+            return False
+        self.count += 1
+        return True
+
+    def finish(self, producer: ProducerState | None) -> bytes:
+        """Return the batch; base offset 0. Nothing may be added afterwards."""
+        if producer is not None:
+            self._builder.set_producer_state(
+                producer.producer_id, producer.producer_epoch, producer.base_sequence
+            )
+        return bytes(self._builder.build())
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBatch:
+    """One batch: offsets included on both sides; ``corrupt`` says why it cannot be read, or is "".
+
+    ``records`` have ``offset``, ``timestamp``, ``key``, ``value`` and ``headers``.
+    """
+
+    base_offset: int
+    last_offset: int
+    is_control: bool
+    corrupt: str
+    records: Sequence[Any]
+
+
+def read_batches(data: bytes, *, check_crc: bool) -> Iterator[ReadBatch]:
+    """Yield the batches of ``data`` in order; a corrupt one does not hide those after it.
+
+    A cut last batch is yielded as corrupt if its header is whole, else left out.
+    """
+    view = memoryview(data)
+    at = 0
+    end = len(data)
+    while at + _HEADER_BYTES <= end:
+        base_offset, length, _, magic = _HEAD.unpack_from(data, at)
+        size = length + _LENGTH_COVERS_FROM
+        delta: int = _LAST_OFFSET_DELTA.unpack_from(data, at + _LAST_OFFSET_DELTA_AT)[0]
+        last_offset = base_offset + max(delta, 0)
+        if magic != _MAGIC:
+            yield _corrupt(base_offset, last_offset, f"magic {magic} instead of 2")
+        elif size < _HEADER_BYTES or at + size > end:
+            yield _corrupt(base_offset, last_offset, "cut short")
+            return
+        else:
+            whole = size == end
+            yield _read(
+                data if whole else bytes(view[at : at + size]),
+                base_offset,
+                last_offset,
+                check_crc=check_crc,
+            )
+        at += max(size, _HEADER_BYTES)
+
+
+def _corrupt(base_offset: int, last_offset: int, why: str) -> ReadBatch:
+    return ReadBatch(base_offset, last_offset, is_control=False, corrupt=why, records=())
+
+
+def _read(data: bytes, base_offset: int, last_offset: int, *, check_crc: bool) -> ReadBatch:
+    try:
+        batch = DefaultRecordBatch(data)
+        if check_crc and not batch.validate_crc():
+            return _corrupt(base_offset, last_offset, "checksum does not match")
+        if batch.is_control_batch:
+            return ReadBatch(base_offset, last_offset, is_control=True, corrupt="", records=())
+        records = list(batch)
+    except _UNDECODABLE as error:
+        return _corrupt(base_offset, last_offset, str(error) or type(error).__name__)
+    return ReadBatch(base_offset, last_offset, is_control=False, corrupt="", records=records)
