@@ -45,7 +45,7 @@ def all_partitions(topic):
 async def three(mesh):
     nodes = [await mesh.add(name, SL) for name in ("a", "b", "c")]
     controller = await mesh.add("ctl", C)
-    await mesh.settle(10)
+    await mesh.settle(3_100)  # they are no longer new
     return nodes, controller
 
 

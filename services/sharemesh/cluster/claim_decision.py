@@ -17,6 +17,7 @@ class ClaimSettings:
     standby_ms: int = 300  # standby k claims after (k + 1) times this without a leader
     leader_alive_ms: int = 5_000  # more, while the assigned leader is a live member
     leader_trouble_ms: int = 1_000  # more, if that leader says that it cannot lead it
+    arrival_ms: int = 3_000  # a standby that has just started lets other leaders start too
     drain_ms: int = 5_000  # for holders to acknowledge when a partition moves away
     backoff_min_ms: int = 200  # after a failed start, doubling
     backoff_max_ms: int = 30_000
@@ -46,6 +47,7 @@ class ClaimWatch:
         self.clock = clock
         self.settings = settings
         self._withdrawn = False
+        self._started_ms = clock.now_ms()
         self._released: dict[TopicPartition, int] = {}
 
     def withdraw(self) -> None:
@@ -109,8 +111,9 @@ class ClaimWatch:
         assert assignment is not None
         if self.claim(partition) is not None or assignment.value.leader == self.me:
             return CLAIM
-        wait_ms = self._standby_wait_ms(partition, assignment.value)
-        return Step(max(0, vacant_since_ms + wait_ms - self.clock.now_ms()))
+        due_ms = vacant_since_ms + self._standby_wait_ms(partition, assignment.value)
+        due_ms = max(due_ms, self._started_ms + self.settings.arrival_ms)
+        return Step(max(0, due_ms - self.clock.now_ms()))
 
     def should_let_go(self, partition: TopicPartition) -> bool:
         """Return whether a partition that this process leads is to be given up."""
