@@ -30,9 +30,7 @@ class AdminAccess:
 
     def may_cluster(self, principal: str, operation: Operation) -> bool:
         """Return whether an operation on the cluster is allowed."""
-        return self._authorizer.allows(
-            principal, operation, ResourceType.CLUSTER, CLUSTER_RESOURCE
-        )
+        return self._authorizer.allows(principal, operation, ResourceType.CLUSTER, CLUSTER_RESOURCE)
 
     def cluster(self, principal: str, operation: Operation) -> None:
         """Check an operation on the cluster.

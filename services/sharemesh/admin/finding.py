@@ -26,7 +26,9 @@ class Finding:
         self._view = view
         self._access = access
 
-    async def metadata(self, request: pb.MetadataRequest, context: CallContext) -> pb.MetadataResponse:
+    async def metadata(
+        self, request: pb.MetadataRequest, context: CallContext
+    ) -> pb.MetadataResponse:
         """Return nodes, and topics with their leaders (absent ``topics``: all that may be seen)."""
         controller = self._view.controller()
         response = pb.MetadataResponse(
@@ -42,9 +44,7 @@ class Finding:
             try:
                 topic = self.known_topic(name, context)
             except RefusedError as error:
-                response.topics.add(
-                    name=name, error_code=error.error, error_message=error.message
-                )
+                response.topics.add(name=name, error_code=error.error, error_message=error.message)
             else:
                 response.topics.append(self._topic_metadata(topic))
         return response
@@ -59,9 +59,7 @@ class Finding:
             try:
                 topic = self.known_topic(name, context)
             except RefusedError as error:
-                response.topics.add(
-                    name=name, error_code=error.error, error_message=error.message
-                )
+                response.topics.add(name=name, error_code=error.error, error_message=error.message)
             else:
                 response.topics.add(
                     name=topic.name,

@@ -11,6 +11,7 @@ from typing import Any
 
 import sharemesh
 from sharemesh.backends.embedded.data_directory import open_data_directory
+from sharemesh.backends.local.authorizer import AllowAll
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
@@ -121,6 +122,7 @@ class RoleProcess:
             view=view,
             disk=disk,
             caller=caller,
+            authorizer=AllowAll(),
         )
         return await self._serve(around)
 
@@ -203,13 +205,27 @@ class RoleProcess:
 
 def build_roles(roles: Sequence[Role], around: Surroundings) -> list[RoleService]:
     """Return the services of these roles; only what a role needs is imported."""
-    built: list[RoleService] = []
-    for role in roles:
-        if role is Role.SHARE_COORDINATOR:
+    return [_build_role(role, around) for role in roles]
+
+
+def _build_role(role: Role, around: Surroundings) -> RoleService:
+    match role:
+        case Role.SHARE_LEADER:
+            from sharemesh.serve.roles.share_leader import ShareLeaderRole
+
+            return ShareLeaderRole(around)
+        case Role.GROUP_COORDINATOR:
+            from sharemesh.serve.roles.group_coordinator import GroupCoordinatorRole
+
+            return GroupCoordinatorRole(around)
+        case Role.SHARE_COORDINATOR:
             from sharemesh.serve.roles.share_coordinator import ShareCoordinatorRole
 
-            built.append(ShareCoordinatorRole(around))
-    return built
+            return ShareCoordinatorRole(around)
+        case Role.CONTROLLER:
+            from sharemesh.serve.roles.controller import ControllerRole
+
+            return ControllerRole(around)
 
 
 def _tls(settings: ServeSettings) -> TlsFiles | None:

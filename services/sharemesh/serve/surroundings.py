@@ -27,7 +27,7 @@ class Surroundings:
     view: WatchedView
     disk: Disk
     caller: Caller
-    authorizer: Authorizer | None = None
+    authorizer: Authorizer
 
 
 class RoleService(Protocol):

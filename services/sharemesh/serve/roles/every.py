@@ -1,5 +1,6 @@
 """What every process answers: the Admin service, from its watched view."""
 
+from sharemesh.admin.service import AdminService
 from sharemesh.cluster.membership import Member
 from sharemesh.ports.network import Listener
 from sharemesh.serve.surroundings import Surroundings
@@ -9,10 +10,11 @@ class EveryRole:
     """Fills ``RoleService`` for what all roles share."""
 
     def __init__(self, around: Surroundings) -> None:
-        self._around = around
+        self._admin = AdminService(around.coordination, around.view, around.authorizer, around.rng)
 
     def offer(self, listener: Listener) -> None:
         """Offer ``Admin``."""
+        self._admin.offer(listener)
 
     async def start(self, member: Member) -> None:
         """Nothing to start: the view follows by itself."""

@@ -1,0 +1,132 @@
+"""Settings of topics and of the cluster, described and altered."""
+
+from collections.abc import Mapping
+
+from sharemesh.admin.access import AdminAccess
+from sharemesh.cluster import config_store, topic_store
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.group_config.cluster_definitions import CLUSTER_CONFIGS
+from sharemesh.domain.group_config.definition import ConfigDefinition
+from sharemesh.domain.topics import TOPIC_CONFIGS
+from sharemesh.ports.authorizer import Operation
+from sharemesh.ports.cluster import ClusterView
+from sharemesh.ports.coordination import Coordination, CoordinationError
+from sharemesh.ports.network import CallContext, CallFailedError, Failure
+from sharemesh.v1 import admin_pb2 as pb
+from sharemesh.v1 import common_pb2
+
+MAX_RESOURCES = 1_000
+_TOPIC = pb.CONFIG_RESOURCE_TYPE_TOPIC
+_CLUSTER = pb.CONFIG_RESOURCE_TYPE_CLUSTER
+
+
+class ConfigAdmin:
+    """Settings of groups are the group coordinator's; these are the others."""
+
+    def __init__(self, coordination: Coordination, view: ClusterView, access: AdminAccess) -> None:
+        self._coordination = coordination
+        self._view = view
+        self._access = access
+
+    async def describe(
+        self, request: pb.DescribeConfigsRequest, context: CallContext
+    ) -> pb.DescribeConfigsResponse:
+        """Return every setting of each resource, in force now, and where it comes from."""
+        if len(request.resources) > MAX_RESOURCES:
+            raise CallFailedError(
+                Failure.INVALID_ARGUMENT,
+                f"{len(request.resources)} resources; ask for at most {MAX_RESOURCES} at once",
+            )
+        response = pb.DescribeConfigsResponse()
+        for resource in request.resources:
+            try:
+                configs = self._described(resource, context)
+            except RefusedError as error:
+                response.results.add(
+                    resource=resource, error_code=error.error, error_message=error.message
+                )
+            else:
+                response.results.add(resource=resource, configs=configs)
+        return response
+
+    async def alter(
+        self, request: pb.AlterConfigsRequest, context: CallContext
+    ) -> pb.AlterConfigsResponse:
+        """Change settings of one resource; all of them or none (absent value: the default)."""
+        try:
+            await self._alter(request, context)
+        except RefusedError as error:
+            return pb.AlterConfigsResponse(error_code=error.error, error_message=error.message)
+        except CoordinationError as error:
+            return pb.AlterConfigsResponse(
+                error_code=ErrorCode.REQUEST_TIMED_OUT,
+                error_message=f"{error}; look whether it took effect before repeating",
+            )
+        return pb.AlterConfigsResponse()
+
+    def _described(
+        self, resource: pb.ConfigResource, context: CallContext
+    ) -> list[common_pb2.ConfigEntry]:
+        if resource.type == _CLUSTER:
+            self._access.cluster(context.principal, Operation.DESCRIBE_CONFIGS)
+            return _entries(CLUSTER_CONFIGS, self._view.cluster_configs(), "cluster")
+        if resource.type == _TOPIC:
+            self._access.topic(context.principal, Operation.DESCRIBE_CONFIGS, resource.name)
+            topic = self._view.topic_named(resource.name)
+            if topic is None:
+                raise RefusedError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"topic {resource.name[:100]!r} does not exist; correct the name",
+                )
+            return _entries(TOPIC_CONFIGS, topic.configs, "topic")
+        raise _unknown(resource)
+
+    async def _alter(self, request: pb.AlterConfigsRequest, context: CallContext) -> None:
+        resource = request.resource
+        changes = {
+            change.name: change.value if change.HasField("value") else None
+            for change in request.configs
+        }
+        if len(changes) != len(request.configs):
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, "a setting is named twice; name each one once"
+            )
+        if resource.type == _CLUSTER:
+            self._access.cluster(context.principal, Operation.ALTER_CONFIGS)
+            await config_store.alter_cluster_configs(
+                self._coordination, self._view, changes, validate_only=request.validate_only
+            )
+        elif resource.type == _TOPIC:
+            self._access.topic(context.principal, Operation.ALTER_CONFIGS, resource.name)
+            await topic_store.alter_topic_configs(
+                self._coordination,
+                self._view,
+                resource.name,
+                changes,
+                validate_only=request.validate_only,
+            )
+        else:
+            raise _unknown(resource)
+
+
+def _entries(
+    definitions: Mapping[str, ConfigDefinition], stored: Mapping[str, str], source: str
+) -> list[common_pb2.ConfigEntry]:
+    return [
+        common_pb2.ConfigEntry(
+            name=name,
+            value=stored.get(name, definition.default),
+            source=source if name in stored else "default",
+            documentation=definition.documentation,
+        )
+        for name, definition in sorted(definitions.items())
+        if not definition.unsupported
+    ]
+
+
+def _unknown(resource: pb.ConfigResource) -> RefusedError:
+    return RefusedError(
+        ErrorCode.INVALID_REQUEST,
+        f"resource type {resource.type}: only topic (2) and cluster (4) have settings here; ask "
+        "the group coordinator for those of groups",
+    )

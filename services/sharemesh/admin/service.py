@@ -1,0 +1,48 @@
+"""The Admin service: offered by every process, whatever its role."""
+
+from random import Random
+
+from sharemesh import methods
+from sharemesh.admin.access import AdminAccess
+from sharemesh.admin.configs import ConfigAdmin
+from sharemesh.admin.finding import Finding
+from sharemesh.admin.topics import TopicAdmin
+from sharemesh.admin.versions import api_versions
+from sharemesh.ports.authorizer import Authorizer
+from sharemesh.ports.cluster import ClusterView
+from sharemesh.ports.coordination import Coordination
+from sharemesh.ports.network import CallContext, Listener
+from sharemesh.v1 import admin_pb2 as pb
+
+
+class AdminService:
+    """Reads come from the watched view; writes go to the coordination store, guarded."""
+
+    def __init__(
+        self, coordination: Coordination, view: ClusterView, authorizer: Authorizer, rng: Random
+    ) -> None:
+        """``rng`` makes topic ids."""
+        self._view = view
+        access = AdminAccess(authorizer)
+        self._finding = Finding(view, access)
+        self._topics = TopicAdmin(coordination, view, access, rng)
+        self._configs = ConfigAdmin(coordination, view, access)
+
+    def offer(self, listener: Listener) -> None:
+        """Offer the methods of ``Admin``."""
+        listener.offer(methods.API_VERSIONS, self.api_versions)
+        listener.offer(methods.METADATA, self._finding.metadata)
+        listener.offer(methods.FIND_COORDINATOR, self._finding.find_coordinator)
+        listener.offer(methods.DESCRIBE_TOPICS, self._finding.describe_topics)
+        listener.offer(methods.DESCRIBE_CLUSTER, self._finding.describe_cluster)
+        listener.offer(methods.CREATE_TOPICS, self._topics.create)
+        listener.offer(methods.CREATE_PARTITIONS, self._topics.add_partitions)
+        listener.offer(methods.DELETE_TOPICS, self._topics.delete)
+        listener.offer(methods.DESCRIBE_CONFIGS, self._configs.describe)
+        listener.offer(methods.ALTER_CONFIGS, self._configs.alter)
+
+    async def api_versions(
+        self, _request: pb.ApiVersionsRequest, _context: CallContext
+    ) -> pb.ApiVersionsResponse:
+        """Return versions of methods and feature levels; clients ask this first."""
+        return api_versions(self._view.share_version())

@@ -1,0 +1,32 @@
+"""The controller, built."""
+
+from sharemesh.cluster.membership import Member
+from sharemesh.controller.placement_controller import PlacementController
+from sharemesh.ports.network import Listener
+from sharemesh.serve.surroundings import Surroundings
+
+
+class ControllerRole:
+    """Fills ``RoleService``: placement, by whoever is elected."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._controller: PlacementController | None = None
+
+    def offer(self, listener: Listener) -> None:
+        """Offer nothing: the controller speaks through the coordination store."""
+
+    async def start(self, member: Member) -> None:
+        """Stand for election."""
+        self._controller = PlacementController(
+            self._around.coordination, member, self._around.view, self._around.clock
+        )
+        await self._controller.start()
+
+    async def drain(self) -> None:
+        """Nothing to hand over but the office: ``close`` resigns."""
+
+    async def close(self) -> None:
+        """Resign."""
+        if self._controller is not None:
+            await self._controller.close()

@@ -1,0 +1,65 @@
+"""The share-partition leader, built."""
+
+from sharemesh.backends.embedded.record_logs import EmbeddedRecordLogs
+from sharemesh.cluster.claim_decision import ClaimSettings
+from sharemesh.cluster.membership import Member
+from sharemesh.cluster.partition_claims import PartitionClaims
+from sharemesh.domain.group_config.cluster_definitions import MAX_SHARE_SESSIONS
+from sharemesh.domain.group_config.evaluate import cluster_int
+from sharemesh.persister.persister import Persister
+from sharemesh.ports.network import Listener
+from sharemesh.serve.log_settings import log_settings
+from sharemesh.serve.producer_ids import BlockProducerIds
+from sharemesh.serve.surroundings import Surroundings
+from sharemesh.share_leader.service import ShareLeaderService
+from sharemesh.share_leader.settings import LeaderSettings
+
+
+class ShareLeaderRole:
+    """Fills ``RoleService``: topic-partitions, claimed as they are assigned."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._persister = Persister(around.caller, around.view, around.clock, around.rng)
+        configs = around.view.cluster_configs()
+        self._service = ShareLeaderService(
+            node_id=around.node_id,
+            clock=around.clock,
+            view=around.view,
+            record_logs=EmbeddedRecordLogs(
+                around.disk, around.clock, log_settings(around.settings)
+            ),
+            persister=self._persister,
+            authorizer=around.authorizer,
+            producer_ids=BlockProducerIds(around.coordination, around.view),
+            settings=LeaderSettings(max_share_sessions=cluster_int(configs, MAX_SHARE_SESSIONS)),
+        )
+        self._claims: PartitionClaims | None = None
+
+    def offer(self, listener: Listener) -> None:
+        """Offer ``ShareLeader`` and ``RecordLog``."""
+        self._service.offer_on(listener)
+
+    async def start(self, member: Member) -> None:
+        """Claim what is assigned to this process."""
+        self._claims = PartitionClaims(
+            self._around.coordination,
+            member,
+            self._around.view,
+            self._around.clock,
+            host=self._service,
+            settings=ClaimSettings(drain_ms=self._around.settings.drain_timeout_ms),
+        )
+        await self._claims.start()
+
+    async def drain(self) -> None:
+        """Let holders acknowledge and give every topic-partition up."""
+        if self._claims is not None:
+            await self._claims.drain()
+
+    async def close(self) -> None:
+        """Stop claiming and give up what is left."""
+        if self._claims is not None:
+            await self._claims.close()
+        await self._service.close()
+        await self._persister.close()
