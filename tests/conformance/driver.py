@@ -9,8 +9,8 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import IsolationLevel
 from sharemesh.domain.share_partition.events import AcquireMode, Fence
 from sharemesh.domain.share_partition.lifecycle import Lifecycle
-from tests.conformance.world import PartitionWorld, persisted
 from tests.conformance.memory_persister import MemoryPersister
+from tests.conformance.world import PartitionWorld, persisted
 
 STATE_NAMES = {
     DeliveryState.AVAILABLE: "AV",
@@ -130,9 +130,7 @@ class Driver:
 
     def _op_end_txn(self, request: Json) -> Json:
         producer = _integer(request, "producer_id")
-        return {
-            "offset": self._world.log.end_transaction(producer, commit=bool(request["commit"]))
-        }
+        return {"offset": self._world.log.end_transaction(producer, commit=bool(request["commit"]))}
 
     def _op_fetch(self, request: Json) -> Json:
         offset = request.get("fetch_offset")
@@ -193,9 +191,7 @@ class Driver:
         if request["complete"] not in {"ok", "fail"}:
             raise BadRequestError(f"complete {request['complete']!r}: ok or fail")
         count = request.get("n")
-        return {
-            "completed": persister.complete_held(ok=request["complete"] == "ok", count=count)
-        }
+        return {"completed": persister.complete_held(ok=request["complete"] == "ok", count=count)}
 
     def _op_futures(self, _: Json) -> Json:
         done: Json = {}
@@ -249,7 +245,9 @@ class Driver:
             state["gap_window"] = list(machine.gap_window)
         state["offsets"] = self._offsets()
         if batches_view:
-            state["batches"] = [list(batch) for batch in machine.cached_batches()]
+            state["batches"] = [
+                [batch.first_offset, batch.last_offset] for batch in machine.cached_batches()
+            ]
         persister = world.persister
         state["persisted"] = {
             "start": persister.start,

@@ -94,7 +94,7 @@ class PartitionWorld:
         self.leader_epoch += 1
         return self.initialize()
 
-    def fetch(  # noqa: PLR0913
+    def fetch(
         self,
         member: str = "m1",
         *,
@@ -124,7 +124,14 @@ class PartitionWorld:
         return fetched
 
     def acquire(
-        self, member, offset, batches, max_records, batch_size=500, mode=AcquireMode(0), aborted=()
+        self,
+        member,
+        offset,
+        batches,
+        max_records,
+        batch_size=500,
+        mode=AcquireMode.BATCH_OPTIMIZED,
+        aborted=(),
     ) -> Acquired:
         """Acquire out of log batches that were read at an offset."""
         self._acquired = None

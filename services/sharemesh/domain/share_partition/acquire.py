@@ -4,7 +4,7 @@ from sharemesh.domain.group_config import IsolationLevel
 from sharemesh.domain.share_partition.aborted import archive_aborted
 from sharemesh.domain.share_partition.acquisition import Acquisition
 from sharemesh.domain.share_partition.archive import archive_available
-from sharemesh.domain.share_partition.cached_batch import CachedBatch
+from sharemesh.domain.share_partition.cached_batch import CachedBatch, Run
 from sharemesh.domain.share_partition.effects import AcquiredRange
 from sharemesh.domain.share_partition.events import Acquire, AcquireMode
 from sharemesh.domain.share_partition.in_flight import InFlight
@@ -94,11 +94,11 @@ def _walk(taken: Acquisition, position: int, base: int, last: int) -> None:
 
 def _take(taken: Acquisition, batch: CachedBatch, first: int, last: int) -> bool:
     """Acquire what is available of one cached batch; return whether to go on behind it."""
-    flight = taken.flight
+    config = taken.flight.config
     if first > last:
         return True
     runs = batch.runs_between(first, last)
-    throttled = is_throttled(flight.config, runs)
+    throttled = is_throttled(config, runs)
     if throttled and taken.count > 0:  # THR-3
         return False
     if not any(status.acquirable for _, _, status in runs):
@@ -106,13 +106,16 @@ def _take(taken: Acquisition, batch: CachedBatch, first: int, last: int) -> bool
     limit: int | None = None
     if taken.request.mode is AcquireMode.RECORD_LIMIT:
         limit = taken.remaining  # ACQ-10
-    if not batch.per_offset:
-        whole = first == batch.first_offset and last == batch.last_offset
-        if not whole or throttled or (limit is not None and len(batch) > limit):
-            flight.track_per_offset(batch)  # ACQ-8, ACQ-9, IFB-2
-            runs = batch.runs_between(first, last)
+    whole = first == batch.first_offset and last == batch.last_offset
+    if not whole or throttled or (limit is not None and len(batch) > limit):
+        taken.flight.track_per_offset(batch)  # ACQ-8, ACQ-9, IFB-2
     before = taken.count
-    lot = Lot(flight.config, len(batch), limit)
+    _take_lot(taken, batch, Lot(config, len(batch), limit), runs)
+    return not (throttled and taken.count > before)  # THR-4
+
+
+def _take_lot(taken: Acquisition, batch: CachedBatch, lot: Lot, runs: list[Run]) -> None:
+    """Acquire as much of the available runs as the lot allows."""
     merge_from = len(taken.ranges)  # results merge within this batch only (ACQ-9)
     for begin, end, status in runs:
         if status.acquirable:
@@ -120,8 +123,7 @@ def _take(taken: Acquisition, batch: CachedBatch, first: int, last: int) -> bool
             if size:
                 taken.acquire_run(batch, begin, begin + size - 1, status, merge_from=merge_from)
             if lot.closed:
-                break
-    return not (throttled and taken.count > before)  # THR-4
+                return
 
 
 def _pass_compacted(flight: InFlight, fetch_offset: int, base: int) -> None:

@@ -43,12 +43,11 @@ class Expiry:
         """Expire one lock; return where the limit stopped it, or None."""
         flight = self._flight
         for batch in flight.overlapping(lock.first_offset, lock.last_offset):
-            if not batch.per_offset and batch.first_offset < flight.start_offset:
-                if batch.status.lock is lock and batch.last_offset >= flight.start_offset:
-                    if self._left == 0:
-                        return batch.first_offset
-                    self._expire_straddling(batch, lock)
-                    continue
+            if self._left == 0:
+                return max(batch.first_offset, lock.first_offset)
+            if _straddles(batch, flight.start_offset) and batch.status.lock is lock:
+                self._expire_straddling(batch)
+                continue
             for first, last, status in self._units(batch, lock):
                 if self._left == 0:
                     return first
@@ -56,7 +55,7 @@ class Expiry:
                 self._spend(1)
         return None
 
-    def _expire_straddling(self, batch: CachedBatch, lock: Lock) -> None:
+    def _expire_straddling(self, batch: CachedBatch) -> None:
         """Expire a batch that holds the start offset, as one unit (LK-5)."""
         if batch.status.state is not DeliveryState.ACQUIRED:
             return
@@ -94,3 +93,7 @@ class Expiry:
     def _spend(self, units: int) -> None:
         if self._left is not None:
             self._left -= units
+
+
+def _straddles(batch: CachedBatch, start_offset: int) -> bool:
+    return not batch.per_offset and batch.first_offset < start_offset <= batch.last_offset

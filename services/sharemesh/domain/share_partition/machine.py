@@ -46,7 +46,7 @@ from sharemesh.domain.share_partition.persister_errors import drops_partition, s
 from sharemesh.domain.share_partition.recovery import fault_in, load
 from sharemesh.domain.share_partition.release import release_member
 from sharemesh.domain.share_partition.start_offset import move_start_offset
-from sharemesh.domain.share_partition.view import RecordView, record_views
+from sharemesh.domain.share_partition.view import BatchView, RecordView, batch_views, record_views
 from sharemesh.domain.state_batch import NO_START_OFFSET
 
 
@@ -206,9 +206,9 @@ class SharePartition:
         high = batches[-1].last_offset if last is None else last
         return record_views(self._flight, low, high)
 
-    def cached_batches(self) -> tuple[tuple[int, int], ...]:
-        """Return first and last offset of each cached batch, ascending (IFB-1)."""
-        return tuple((batch.first_offset, batch.last_offset) for batch in self._flight.batches)
+    def cached_batches(self) -> tuple[BatchView, ...]:
+        """Return the cached batches, ascending (IFB-1)."""
+        return batch_views(self._flight)
 
     # ---- initialization
 
@@ -335,10 +335,8 @@ class SharePartition:
         error = seen_by_client(event.error)
         flight = self._flight
         effects: list[Effect] = []
-        if error is ErrorCode.NONE:  # ACK-18
-            available = changes.commit()
-        else:  # ACK-19, REL-5; a no-op for expired locks (LK-6)
-            available = changes.roll_back()
+        # ACK-18, or ACK-19 and REL-5; neither does anything for expired locks (LK-6)
+        available = changes.commit() if error is ErrorCode.NONE else changes.roll_back()
         if request_id is not None:
             message = "" if error is ErrorCode.NONE else event.message or event.error.name.lower()
             effects.append(Answered(request_id, error, message))

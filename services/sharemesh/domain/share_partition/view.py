@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import MemberId
+from sharemesh.domain.share_partition.cached_batch import CachedBatch
 from sharemesh.domain.share_partition.in_flight import InFlight
 from sharemesh.domain.share_partition.record_status import RecordStatus
 
@@ -23,6 +24,36 @@ class RecordView:
     member_id: MemberId
     lock_deadline_ms: int | None
     in_transition: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BatchView:
+    """Where a cached batch begins and ends, and how its locks are kept (spec IFB-2, LK-2).
+
+    ``lock_count`` counts what expires as one: the whole batch, or each offset of it.
+    """
+
+    first_offset: int
+    last_offset: int
+    per_offset: bool
+    lock_count: int
+
+
+def batch_views(flight: InFlight) -> tuple[BatchView, ...]:
+    """Return the cached batches, ascending."""
+    return tuple(
+        BatchView(batch.first_offset, batch.last_offset, batch.per_offset, _lock_count(batch))
+        for batch in flight.batches
+    )
+
+
+def _lock_count(batch: CachedBatch) -> int:
+    locked = sum(
+        last - first + 1
+        for first, last, status in batch.runs()
+        if status.lock is not None and not status.lock.fired
+    )
+    return locked if batch.per_offset else min(locked, 1)
 
 
 def record_views(flight: InFlight, first: int, last: int) -> tuple[RecordView, ...]:
