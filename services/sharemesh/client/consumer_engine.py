@@ -23,6 +23,7 @@ from sharemesh.client.leader_stream import REDELIVERED, LeaderStream
 from sharemesh.client.leaders import Leaders
 from sharemesh.client.records import TopicIdPartition
 from sharemesh.client.share_versions import ShareVersions
+from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.ports.network import Failure
 from sharemesh.v1.common_pb2 import CurrentLeader, Node, TopicPartitions
@@ -359,7 +360,7 @@ class ConsumerEngine:
                 self.acknowledgements_failed += len(outcome.acknowledgements.types)
                 final.append(outcome)
         self.unanswered -= sum(len(each.acknowledgements.types) for each in final)
-        self._on_outcomes(final)
+        self._on_outcomes([each for each in final if not each.acknowledgements.unseen])
         self._answered.set()
         self._something.set()
 
@@ -441,12 +442,29 @@ class ConsumerEngine:
         for key in [key for key in self._draining if key not in self._assignment]:
             del self._draining[key]
         self._stale &= self._assignment.keys()
-        self._buffer = deque(  # released by expiry or close (spec CL-23)
-            held
-            for held in self._buffer
-            if (held.source.topic_id, held.source.partition) in self._assignment
-        )
+        buffered, self._buffer = self._buffer, deque()
+        for held in buffered:
+            if (held.source.topic_id, held.source.partition) in self._assignment:
+                self._buffer.append(held)
+            else:
+                self._release_unseen(held)
         self._work.set()
+
+    def _release_unseen(self, held: Delivery) -> None:
+        """Give back what was never handed out (spec CL-23), so that nobody waits for its locks."""
+        types = {
+            offset: AcknowledgeType.RELEASE
+            for run in held.acquired
+            for offset in range(run.first_offset, run.last_offset + 1)
+        }
+        if held.route.is_open:
+            self.send(
+                [
+                    PartitionAcknowledgements(
+                        held.source, held.route, held.leader_epoch, types, unseen=True
+                    )
+                ]
+            )
 
     async def _maintain(self) -> None:
         """Keep one session with each leader of an assigned partition."""

@@ -51,7 +51,7 @@ class DeliveryReader:
             if batch.corrupt:
                 first = max(run.first_offset, batch.base_offset)
                 last = min(run.last_offset, batch.last_offset)
-                self._corrupt.append((len(self._raw), first, last, batch.corrupt))
+                self._add_corrupt(first, last, batch.corrupt)
                 continue
             records: Sequence[Any] = batch.records
             if run.first_offset > batch.base_offset or run.last_offset < batch.last_offset:
@@ -60,6 +60,13 @@ class DeliveryReader:
                 ]
             self._raw.extend(records)
             self._counts.extend([run.delivery_count] * len(records))
+
+    def _add_corrupt(self, first: int, last: int, why: str) -> None:
+        """Note a failure at this position; runs of one batch that touch are one failure."""
+        position = len(self._raw)
+        if self._corrupt and self._corrupt[-1] == (position, self._corrupt[-1][1], first - 1, why):
+            first = self._corrupt.pop()[1]
+        self._corrupt.append((position, first, last, why))
 
     def _find_gaps(self) -> list[int]:
         held = len(self._raw) + sum(last - first + 1 for _, first, last, _ in self._corrupt)

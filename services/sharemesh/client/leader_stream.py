@@ -100,6 +100,7 @@ class LeaderStream:
         self._clock = clock
         self._events = events
         self._next = ConsumeRequest(start=start)
+        self._changes: dict[TopicIdPartition, bool] = {}  # last word: consume it, or not
         self._has_next = asyncio.Event()
         self._partitions: dict[tuple[bytes, int], TopicIdPartition] = {}
         self._names: dict[bytes, str] = {}
@@ -134,14 +135,14 @@ class LeaderStream:
         for source in sources:
             self._partitions[source.topic_id, source.partition] = source
             self._names[source.topic_id] = source.topic
-            self._next.add.append(_wire_partition(source))
+            self._changes[source] = True
             self._has_next.set()
 
     def forget(self, sources: Iterable[TopicIdPartition]) -> None:
         """Consume these no longer; what is held stays held (spec SES-11)."""
         for source in sources:
             if self._partitions.pop((source.topic_id, source.partition), None) is not None:
-                self._next.forget.append(_wire_partition(source))
+                self._changes[source] = False
                 self._has_next.set()
 
     def grant(self, records: int, size_bytes: int) -> None:
@@ -218,6 +219,9 @@ class LeaderStream:
             await self._has_next.wait()
             self._has_next.clear()
             request, self._next = self._next, ConsumeRequest()
+            changes, self._changes = self._changes, {}
+            for source, consume in changes.items():
+                (request.add if consume else request.forget).append(_wire_partition(source))
             await stream.send(request)
             if request.close:
                 await stream.close()

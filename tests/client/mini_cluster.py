@@ -1,0 +1,414 @@
+"""A cluster of the least size behind the client's ports: scripts what real services rarely do.
+
+The real services have their own tests; this one lets the client's tests refuse, drain, lose and
+stall at chosen moments, in one process.
+"""
+
+import asyncio
+import random
+import struct
+from dataclasses import dataclass, field
+
+from sharemesh import methods
+from sharemesh.backends.local.clock import SystemClock
+from sharemesh.backends.local.network import LocalNetwork
+from sharemesh.client.environment import Environment
+from sharemesh.codec.client_batches import BatchWriter, read_batches
+from sharemesh.v1 import (
+    admin_pb2,
+    common_pb2,
+    group_coordinator_pb2,
+    record_log_pb2,
+    share_leader_pb2,
+)
+
+TOPIC_ID = b"0123456789abcdef"
+
+
+@dataclass
+class Record:
+    state: str = "available"
+    delivery_count: int = 0
+    member: str = ""
+    deadline: float = 0.0
+
+
+@dataclass
+class Partition:
+    leader: str
+    leader_epoch: int = 1
+    batches: list[tuple[int, int, bytes]] = field(default_factory=list)
+    records: dict[int, Record] = field(default_factory=dict)
+    end: int = 0
+
+    def append(self, data: bytes, count: int) -> int:
+        base = self.end
+        placed = struct.pack(">q", base) + data[8:]
+        self.batches.append((base, base + count - 1, placed))
+        for offset in range(base, base + count):
+            self.records[offset] = Record()
+        self.end += count
+        return base
+
+
+class MiniCluster:
+    """Nodes ``a`` and ``b`` lead; ``a`` coordinates. Topic ``t`` with some partitions."""
+
+    def __init__(self, partitions: int = 1, *, lock_ms: int = 30_000, seed: int = 1) -> None:
+        self.network = LocalNetwork()
+        self.lock_ms = lock_ms
+        self.chance = random.Random(seed)
+        self.partitions = {number: Partition("a") for number in range(partitions)}
+        self.topics = {"t": TOPIC_ID}
+        self.acknowledged: list[tuple[int, int, int, list[int]]] = []
+        self.closes: list[str] = []
+        self.members: dict[str, int] = {}
+        self.heartbeats: list[tuple[str, int]] = []
+        self.refuse_acknowledge: list[int] = []
+        self.heartbeat_errors: list[int] = []
+        self.produce_errors: list[int] = []
+        self.stall_acknowledge = False
+        self.has_heartbeat_stream = True
+        self.renew_error = 0
+        self.changed = asyncio.Event()
+        self.draining: set[int] = set()
+        self.streams: list[object] = []
+        self.producer_sequences: dict[tuple[int, int], int] = {}
+        self.ids = 0
+        for node in ("a", "b"):
+            self.listen(node)
+
+    # ---- for tests ------------------------------------------------------------------------------
+
+    def environment(self) -> Environment:
+        def new_id() -> str:
+            self.ids += 1
+            return f"id-{self.ids}"
+
+        return Environment(self.network.caller, SystemClock(), self.chance, new_id)
+
+    @property
+    def config(self) -> dict[str, object]:
+        return {"bootstrap.servers": "a:1,b:1"}
+
+    def append(self, *values: bytes, partition: int = 0, batched: bool = True) -> None:
+        for group in [values] if batched else [(value,) for value in values]:
+            writer = BatchWriter("none", 1 << 20)
+            for value in group:
+                writer.append(1_000, b"k", value, ())
+            self.partitions[partition].append(writer.finish(None), len(group))
+        self.notify()
+
+    def append_raw(self, data: bytes, count: int, partition: int = 0) -> None:
+        self.partitions[partition].append(data, count)
+        self.notify()
+
+    def states(self, partition: int = 0) -> list[str]:
+        return [each.state for each in self.partitions[partition].records.values()]
+
+    def counts(self, partition: int = 0) -> list[int]:
+        return [each.delivery_count for each in self.partitions[partition].records.values()]
+
+    def notify(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def move(self, partition: int, leader: str) -> None:
+        found = self.partitions[partition]
+        found.leader, found.leader_epoch = leader, found.leader_epoch + 1
+        for record in found.records.values():
+            if record.state == "acquired":
+                record.state = "available"
+        self.notify()
+
+    def drain(self, partition: int) -> None:
+        self.draining.add(partition)
+        self.notify()
+
+    # ---- services -------------------------------------------------------------------------------
+
+    def listen(self, node: str) -> None:
+        listener = self.network.listener(f"{node}:1")
+        listener.offer(methods.METADATA, self._metadata)
+        listener.offer(methods.FIND_COORDINATOR, self._find)
+        listener.offer(methods.SHARE_GROUP_HEARTBEAT, self._heartbeat)
+        listener.offer(methods.PRODUCE, self._produce)
+        listener.offer(methods.INIT_PRODUCER_ID, self._init_producer)
+        if self.has_heartbeat_stream:
+            listener.offer_stream(methods.SHARE_GROUP_HEARTBEAT_STREAM, self._heartbeats)
+
+        async def consume(stream, context):
+            await _Session(self, node, stream).run()
+
+        listener.offer_stream(methods.CONSUME, consume)
+
+    async def _metadata(self, request, context):
+        topics = []
+        wanted = list(request.topics.names) if request.HasField("topics") else list(self.topics)
+        for name in wanted:
+            if name not in self.topics:
+                topics.append(admin_pb2.TopicMetadata(name=name, error_code=3))
+                continue
+            topics.append(
+                admin_pb2.TopicMetadata(
+                    name=name,
+                    topic_id=self.topics[name],
+                    partitions=[
+                        admin_pb2.PartitionMetadata(
+                            partition=number, leader_id=each.leader, leader_epoch=each.leader_epoch
+                        )
+                        for number, each in self.partitions.items()
+                    ],
+                )
+            )
+        return admin_pb2.MetadataResponse(cluster_id="mini", nodes=self._nodes(), topics=topics)
+
+    def _nodes(self):
+        return [common_pb2.Node(node_id=n, host=n, port=1) for n in ("a", "b")]
+
+    async def _find(self, request, context):
+        return admin_pb2.FindCoordinatorResponse(
+            coordinators=[
+                admin_pb2.FoundCoordinator(key=key, node=self._nodes()[0]) for key in request.keys
+            ]
+        )
+
+    async def _heartbeat(self, request, context):
+        self.heartbeats.append((request.member_id, request.member_epoch))
+        response = group_coordinator_pb2.ShareGroupHeartbeatResponse(
+            member_id=request.member_id, heartbeat_interval_ms=200
+        )
+        if self.heartbeat_errors:
+            response.error_code = self.heartbeat_errors.pop(0)
+            return response
+        if request.member_epoch == -1:
+            self.members.pop(request.member_id, None)
+            response.member_epoch = -1
+            return response
+        joined = request.member_id not in self.members or request.member_epoch == 0
+        self.members[request.member_id] = response.member_epoch = 2
+        if joined or request.HasField("subscribed_topic_names"):
+            names = request.subscribed_topic_names.names
+            response.assignment.topic_partitions.extend(
+                common_pb2.TopicPartitions(
+                    topic_id=self.topics[name], topic_name=name, partitions=list(self.partitions)
+                )
+                for name in names
+                if name in self.topics
+            )
+            response.assignment.SetInParent()
+        return response
+
+    async def _heartbeats(self, stream, context):
+        async for request in stream:
+            await stream.send(await self._heartbeat(request, context))
+
+    async def _init_producer(self, request, context):
+        self.ids += 1
+        return record_log_pb2.InitProducerIdResponse(producer_id=self.ids, producer_epoch=0)
+
+    async def _produce(self, request, context):
+        response = record_log_pb2.ProduceResponse()
+        for each in request.partitions:
+            result = response.partitions.add(topic_id=each.topic_id, partition=each.partition)
+            if self.produce_errors:
+                result.error_code = self.produce_errors.pop(0)
+                if result.error_code > 0:
+                    continue
+                result.error_code = 7  # written, but the answer says it may not be
+            self._write(each, result)
+        return response
+
+    def _write(self, each, result) -> None:
+        result.base_offset = -1
+        at = 0
+        while at < len(each.records):
+            size = struct.unpack_from(">i", each.records, at + 8)[0] + 12
+            data = each.records[at : at + size]
+            producer, epoch, sequence = struct.unpack_from(">qhi", data, 43)
+            count = struct.unpack_from(">i", data, 57)[0]
+            key = (producer, each.partition)
+            expected = self.producer_sequences.get(key, 0)
+            at += size
+            if producer >= 0 and sequence < expected:
+                continue  # written before
+            if producer >= 0 and sequence > expected:
+                result.error_code = 45
+                return
+            self.producer_sequences[key] = sequence + count
+            base = self.partitions[each.partition].append(data, count)
+            if result.base_offset < 0:
+                result.base_offset = base
+        self.notify()
+
+
+class _Session:
+    """One Consume stream."""
+
+    def __init__(self, cluster: MiniCluster, node: str, stream) -> None:
+        self.cluster = cluster
+        self.node = node
+        self.stream = stream
+        self.member = ""
+        self.limit = False
+        self.credit = 0
+        self.partitions: list[int] = []
+        self.told: set[int] = set()
+        self.closing = False
+        self.wake = asyncio.Event()
+
+    async def run(self) -> None:
+        reader = asyncio.ensure_future(self._read())
+        try:
+            while not reader.done():
+                change = self.cluster.changed
+                await self._feed()
+                waits = [
+                    asyncio.ensure_future(change.wait()),
+                    asyncio.ensure_future(self.wake.wait()),
+                    asyncio.ensure_future(asyncio.sleep(0.05)),
+                ]
+                await asyncio.wait([*waits, reader], return_when=asyncio.FIRST_COMPLETED)
+                self.wake.clear()
+                for each in waits:
+                    each.cancel()
+            reader.result()
+        finally:
+            reader.cancel()
+            for partition in self.cluster.partitions.values():
+                for record in partition.records.values():
+                    if record.state == "acquired" and record.member == self.member:
+                        record.state = "available"
+            self.cluster.notify()
+
+    async def _read(self) -> None:
+        async for request in self.stream:
+            if request.HasField("start"):
+                self.member = request.start.member_id
+                self.limit = request.start.share_acquire_mode == 1
+            for each in request.add:
+                self.partitions.extend(each.partitions)
+            for each in request.forget:
+                for number in each.partitions:
+                    self.partitions.remove(number)
+            self.credit += request.credit_records
+            for acknowledge in request.acknowledgements:
+                if not self.cluster.stall_acknowledge:
+                    await self.stream.send(self._acknowledge(acknowledge))
+            self.wake.set()
+            if request.close:
+                self.cluster.closes.append(self.member)
+                return
+
+    def _acknowledge(self, acknowledge):
+        result = share_leader_pb2.ConsumeAcknowledged(acknowledge_id=acknowledge.acknowledge_id)
+        for topic in acknowledge.topics:
+            found = result.topics.add(topic_id=topic.topic_id)
+            for each in topic.partitions:
+                code = self._apply(each)
+                found.partitions.add(partition=each.partition, error_code=code)
+        self.cluster.notify()
+        return share_leader_pb2.ConsumeResponse(
+            acquisition_lock_timeout_ms=self.cluster.lock_ms, acknowledged=[result]
+        )
+
+    def _apply(self, each) -> int:
+        cluster = self.cluster
+        if cluster.refuse_acknowledge:
+            return cluster.refuse_acknowledge.pop(0)
+        partition = cluster.partitions[each.partition]
+        if partition.leader != self.node:
+            return 6
+        now = asyncio.get_running_loop().time()
+        for batch in each.acknowledgement_batches:
+            types = list(batch.acknowledge_types)
+            cluster.acknowledged.append(
+                (each.partition, batch.first_offset, batch.last_offset, types)
+            )
+            for position, offset in enumerate(range(batch.first_offset, batch.last_offset + 1)):
+                record = partition.records[offset]
+                if record.state != "acquired" or record.member != self.member:
+                    return 121
+                kind = types[position] if len(types) > 1 else types[0]
+                if kind == 4:
+                    if cluster.renew_error:
+                        return cluster.renew_error
+                    record.deadline = now + cluster.lock_ms / 1_000
+                else:
+                    record.state = {0: "gap", 1: "accepted", 2: "available", 3: "rejected"}[kind]
+        return 0
+
+    async def _feed(self) -> None:
+        cluster = self.cluster
+        now = asyncio.get_running_loop().time()
+        new = (cluster.draining & set(self.partitions)) - self.told
+        if new:
+            self.told |= new
+            await self.stream.send(
+                share_leader_pb2.ConsumeResponse(
+                    draining=[
+                        common_pb2.TopicPartitions(topic_id=TOPIC_ID, partitions=sorted(new))
+                    ]
+                )
+            )
+        for number in list(self.partitions):
+            partition = cluster.partitions[number]
+            if partition.leader != self.node:
+                if number in self.told:
+                    continue
+                self.partitions.remove(number)
+                await self._send(number, error_code=6)
+                continue
+            for record in partition.records.values():
+                if record.state == "acquired" and record.deadline < now:
+                    record.state = "available"
+            if number not in self.told:
+                await self._deliver(number, partition, now)
+
+    async def _deliver(self, number: int, partition: Partition, now: float) -> None:
+        for base, last, data in partition.batches:
+            if self.credit <= 0:
+                return
+            free = [o for o in range(base, last + 1) if partition.records[o].state == "available"]
+            if self.limit:
+                free = free[: self.credit]
+            if not free:
+                continue
+            acquired = []
+            for offset in free:
+                record = partition.records[offset]
+                record.state, record.member = "acquired", self.member
+                record.delivery_count += 1
+                record.deadline = now + self.cluster.lock_ms / 1_000
+                acquired.append(
+                    share_leader_pb2.AcquiredRecords(
+                        first_offset=offset,
+                        last_offset=offset,
+                        delivery_count=record.delivery_count,
+                    )
+                )
+            self.credit -= len(free)
+            await self._send(number, records=data, acquired_records=acquired)
+
+    async def _send(self, number: int, **fields) -> None:
+        await self.stream.send(
+            share_leader_pb2.ConsumeResponse(
+                acquisition_lock_timeout_ms=self.cluster.lock_ms,
+                responses=[
+                    share_leader_pb2.ShareFetchTopic(
+                        topic_id=TOPIC_ID,
+                        partitions=[
+                            share_leader_pb2.ShareFetchPartition(
+                                partition=number,
+                                leader_epoch=self.cluster.partitions[number].leader_epoch,
+                                **fields,
+                            )
+                        ],
+                    )
+                ],
+            )
+        )
+
+
+def values_of(data: bytes) -> list[bytes]:
+    return [each.value for batch in read_batches(data, check_crc=True) for each in batch.records]
