@@ -1,0 +1,167 @@
+"""One process of the little mesh that the leader's figures are measured on.
+
+    python -m tests.bench.mesh_node coordinator DIRECTORY
+    python -m tests.bench.mesh_node leader DIRECTORY PARTITIONS COORDINATOR_PORT
+    python -m tests.bench.mesh_node bare
+
+Prints its port, serves until its standard input ends. Views are fixed: no etcd is measured.
+"""
+
+import asyncio
+import random
+import sys
+from pathlib import Path
+
+import uvloop
+
+from sharemesh import methods
+from sharemesh.backends.embedded.record_logs import EmbeddedRecordLogs
+from sharemesh.backends.embedded.settings import LogSettings
+from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
+from sharemesh.backends.local.authorizer import AllowAll
+from sharemesh.backends.local.clock import SystemClock
+from sharemesh.backends.local.coordination import LocalCoordination
+from sharemesh.backends.local.coordination_store import LocalStore
+from sharemesh.backends.local.disk import SystemDisk
+from sharemesh.cluster import records
+from sharemesh.cluster.bootstrap import ensure_cluster
+from sharemesh.cluster.keys import election_name
+from sharemesh.cluster.view import WatchedView
+from sharemesh.domain.ids import NodeId, SharePartitionKey, TopicId, TopicPartition
+from sharemesh.persister.persister import Persister
+from sharemesh.ports.cluster import NodeInfo, Role, ShardKind, TopicInfo
+from sharemesh.ports.coordination import Put
+from sharemesh.rpc.channels import GrpcCaller
+from sharemesh.rpc.server import GrpcServer
+from sharemesh.share_coordinator.service import ShareCoordinatorService
+from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
+from sharemesh.share_leader.service import ShareLeaderService
+from sharemesh.share_leader.settings import LeaderSettings
+from sharemesh.v1 import record_log_pb2, share_leader_pb2
+
+TOPIC = TopicId(b"benchbenchbench!")
+GROUP = "bench"
+LARGEST_PARTITIONS = 256
+
+
+class Ids:
+    async def allocate(self):
+        return 1
+
+
+async def fixed_view(clock, coordinator_port=0):
+    coordination = LocalCoordination(LocalStore(clock))
+    await ensure_cluster(coordination, "bench", group_shards=1, state_shards=1)
+    view = WatchedView(coordination, "bench", clock)
+    await view.start()
+    keys = view.keys
+    topic = TopicInfo("bench", TOPIC, LARGEST_PARTITIONS, {})
+    node = NodeInfo(NodeId("sc"), "127.0.0.1", coordinator_port, (Role.SHARE_COORDINATOR,))
+    puts = [
+        Put(keys.topic("bench"), records.encode_topic(topic)),
+        Put(keys.member(node.node_id), records.encode_member(node)),
+        Put(
+            f"{keys.election(election_name(ShardKind.STATE, 0))}/sc",
+            records.encode_candidate(node.node_id),
+        ),
+        Put(
+            keys.group_config(GROUP),
+            records.encode_configs({"share.auto.offset.reset": "earliest"}),
+        ),
+    ]
+    await coordination.commit([], puts)
+    assert await view.wait_for(
+        lambda: (
+            view.topic(TOPIC) and view.share_coordinator(0) and view.group_config_entries(GROUP)
+        ),
+        timeout_ms=5_000,
+    )
+    return view
+
+
+async def coordinator(server, directory):
+    clock = SystemClock()
+    view = await fixed_view(clock)
+    logs = EmbeddedShardLogs(SystemDisk(Path(directory)), clock, LogSettings())
+    service = ShareCoordinatorService(view, clock, logs, ShareCoordinatorSettings())
+    service.offer(server)
+    service.start()
+    await service.shards.start_shard(0, 1)
+
+
+async def leader(server, directory, partitions, coordinator_port):
+    clock = SystemClock()
+    view = await fixed_view(clock, int(coordinator_port))
+    persister = Persister(GrpcCaller(clock), view, clock, random.Random(1))
+    service = ShareLeaderService(
+        node_id=NodeId("leader"),
+        clock=clock,
+        view=view,
+        record_logs=EmbeddedRecordLogs(SystemDisk(Path(directory)), clock, LogSettings()),
+        persister=persister,
+        authorizer=AllowAll(),
+        producer_ids=Ids(),
+        settings=LeaderSettings(),
+    )
+    for number in range(int(partitions)):
+        key = SharePartitionKey(GROUP, TOPIC, number)
+        result = await persister.initialize_state(key, 1, 0)
+        assert not result.error, result
+        await service.start_partition(TopicPartition(TOPIC, number), 1)
+    service.offer_on(server)
+
+
+async def bare(server):
+    """The transport alone: a stream and a call that move the same bytes."""
+
+    async def stream(stream, _):
+        record_bytes = b""
+        async for request in stream:
+            if request.HasField("start"):
+                record_bytes = request.start.group_id.encode() * request.start.batch_size
+            for _ in range(request.credit_records):
+                topic = share_leader_pb2.ShareFetchTopic(topic_id=TOPIC)
+                topic.partitions.add(records=record_bytes)
+                await stream.send(share_leader_pb2.ConsumeResponse(responses=[topic]))
+
+    async def fetch(request, _):
+        topic = share_leader_pb2.ShareFetchTopic(topic_id=TOPIC)
+        topic.partitions.add(records=b"x" * request.max_bytes)
+        return share_leader_pb2.ShareFetchResponse(responses=[topic])
+
+    async def acknowledge(request, _):
+        return share_leader_pb2.ShareAcknowledgeResponse()
+
+    async def produce(request, _):
+        return record_log_pb2.ProduceResponse()
+
+    server.offer_stream(methods.CONSUME, stream)
+    server.offer(methods.SHARE_FETCH, fetch)
+    server.offer(methods.SHARE_ACKNOWLEDGE, acknowledge)
+    server.offer(methods.PRODUCE, produce)
+
+
+async def main(role, *arguments):
+    server = GrpcServer(reflection=False)
+    await {"coordinator": coordinator, "leader": leader, "bare": bare}[role](server, *arguments)
+    print(await server.start("127.0.0.1", 0), flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    await server.stop(0)
+
+
+if __name__ == "__main__":
+    profile = None
+    import os
+
+    if os.environ.get("PROFILE") == sys.argv[1]:
+        import cProfile
+
+        profile = cProfile.Profile()
+        profile.enable()
+    uvloop.run(main(*sys.argv[1:]))
+    if profile:
+        import pstats
+
+        profile.disable()
+        pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(45)
+    os._exit(0)
