@@ -85,6 +85,17 @@ class ShardLog(Protocol):
         """
         ...
 
+    def has_room(self, more_bytes: int) -> bool:
+        """Whether an append of that many bytes would be accepted, as far as is known now.
+
+        A machine that is ahead of its log asks before it changes.
+        """
+        ...
+
+    async def refresh_room(self) -> None:
+        """Ask the disk again how much space is left."""
+        ...
+
     async def committed(self, end_offset: int) -> None:
         """Return once everything below ``end_offset`` is durable and no higher fence was seen.
 

@@ -13,6 +13,7 @@ from sharemesh.runtime.limits import RuntimeLimits
 from sharemesh.runtime.shard_kind import Decision, Machine, Record, ShardKind
 
 Response = TypeVar("Response")
+_BATCH_OVERHEAD_BYTES = 64 * 1024  # headers and lengths around the records of one commit
 
 
 @dataclass(slots=True)
@@ -207,7 +208,7 @@ class Shard(Generic[Machine, Record]):
 
     def _check_serving(self) -> None:
         if self._ended is not None:
-            raise self._ended
+            raise _anew(self._ended)
         if self._stopping:
             raise self._moved()
 
@@ -248,6 +249,12 @@ class Shard(Generic[Machine, Record]):
                 f"bytes of one batch of {self._name}; ask for less at once",
             )
         queue = self._open
+        if not self._log.has_room(queue.pending_bytes + size + _BATCH_OVERHEAD_BYTES):
+            self.start_job("refresh room", self._log.refresh_room())
+            raise RefusedError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self._name} takes no writes: its volume is full; free space there",
+            )
         if queue.batches and queue.batch_bytes + size <= self._limits.max_batch_bytes:
             queue.batches[-1].extend(stored)
             queue.batch_bytes += size
@@ -316,7 +323,12 @@ def _settle(waiters: Sequence[asyncio.Future[None]], refusal: RefusedError | Non
         if refusal is None:
             waiter.set_result(None)
         else:
-            waiter.set_exception(refusal)
+            waiter.set_exception(_anew(refusal))
+
+
+def _anew(refusal: RefusedError) -> RefusedError:
+    """Return a copy: an exception that is raised again and again grows its traceback."""
+    return RefusedError(refusal.error, refusal.message)
 
 
 async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:

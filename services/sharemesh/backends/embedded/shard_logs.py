@@ -80,6 +80,14 @@ class EmbeddedShardLog:
         self._commits.append(Entry(batch, end, -1, None))
         return end - 1
 
+    def has_room(self, more_bytes: int) -> bool:
+        """Whether an append of that many bytes would be accepted, as far as is known now."""
+        return self._commits.has_room(more_bytes)
+
+    async def refresh_room(self) -> None:
+        """Ask the disk again how much space is left."""
+        await self._commits.refresh_room()
+
     async def committed(self, end_offset: int) -> None:
         """Return once everything below is durable and a later look saw no higher fence."""
         await self._commits.committed(end_offset)
