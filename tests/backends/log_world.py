@@ -151,6 +151,10 @@ def settle(disk: MemoryDisk, epoch: int, *owners: Owner) -> dict[int, str]:
     return found
 
 
+class KilledError(Exception):
+    """The process of a stepped job is gone."""
+
+
 class Stepped:
     """Runs a job in a thread that stops before each disk operation until it is let go on.
 
@@ -161,6 +165,7 @@ class Stepped:
         self._go = threading.Semaphore(0)
         self._stopped = threading.Semaphore(0)
         self._free = False
+        self._killed = False
         self.done = False
         self.error: BaseException | None = None
         self._job = job
@@ -185,13 +190,24 @@ class Stepped:
         if self.error is not None:
             raise self.error
 
+    def kill(self) -> None:
+        """End the job where it stands, as a power cut does."""
+        self._killed = True
+        self._go.release()
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive(), "a stepped job hangs"
+
     def reached(self) -> None:
         """Stop here (called by the disk in the job's thread)."""
+        if self._killed:
+            raise KilledError
         if self._free:
             return
         self._stopped.release()
         if not self._go.acquire(timeout=DEADLINE_S):
             raise TimeoutError("the test forgot a stepped job")
+        if self._killed:
+            raise KilledError
 
     def _run(self) -> None:
         self._go.acquire(timeout=DEADLINE_S)

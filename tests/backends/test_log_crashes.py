@@ -231,3 +231,70 @@ def test_a_missing_segment_is_corruption():
     disk.delete(segments[1])
     with pytest.raises(CorruptLogError, match="missing"):
         Owner(disk, 2).take_over()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_fence_outlives_a_power_cut(seed):
+    disk = MemoryDisk(random.Random(seed))
+    Owner(disk, 1).work(("a",))
+
+    def before(operation: str, path: str) -> None:
+        if operation == "list" and path == PATH:
+            raise PowerCutError
+
+    disk.before = before
+    with pytest.raises(PowerCutError):
+        Owner(disk, 2).take_over()
+    disk.before = None
+    disk.crash()
+    with pytest.raises(FencedError):
+        Owner(disk, 2).take_over()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_reader_comes_through_after_a_power_cut_although_the_published_end_lags(seed):
+    disk = MemoryDisk(random.Random(seed))
+    owner = Owner(disk, 1, SMALL)
+    owner.work(*[(f"{n}",) for n in range(20)])
+    _, published, _ = read_log(disk)
+    owner.delete_before(15)
+    owner.commit("end")
+    disk.crash()
+    start, end, found = read_log(disk)
+    assert start == 15
+    assert published <= end
+    assert sorted(found) == list(range(start, end))
+
+
+def test_the_log_start_never_goes_back():
+    disk = MemoryDisk(random.Random(3))
+    owner = Owner(disk, 1)
+    owner.work(("a", "b", "c"))
+    owner.delete_before(2)
+    owner.delete_before(1)
+    assert owner.log.log_start_offset == 2
+    disk.crash()
+    assert sorted(settle(disk, 2, owner)) == [2, 3]
+
+
+def test_segments_below_the_log_start_are_deleted_only_after_it_is_committed():
+    disk = MemoryDisk(random.Random(3))
+    owner = Owner(disk, 1, SMALL)
+    owner.work(*[(f"{n}",) for n in range(20)])
+    operations: list[str] = []
+    disk.before = lambda operation, path: operations.append(f"{operation} {path[-4:]}")
+    owner.delete_before(15)
+    first_delete = next(n for n, op in enumerate(operations) if op.startswith("delete"))
+    assert operations.index("sync .new") < first_delete  # the marker, in the open segment
+    assert operations[first_delete - 2 : first_delete] == ["sync .end", "list nces"]
+
+
+def test_a_segment_whose_records_are_all_deleted_frees_its_space():
+    disk = MemoryDisk(random.Random(3))
+    owner = Owner(disk, 1)
+    owner.work(*[(f"{n}" + "x" * 1000,) for n in range(60)])
+    free = disk.free_bytes()
+    owner.delete_before(owner.log.committed_end_offset)
+    assert disk.free_bytes() > free + 50_000
+    disk.crash()
+    assert list(settle(disk, 2).values()) == ["last-2"]
