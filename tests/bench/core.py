@@ -1,0 +1,235 @@
+"""`make bench PART=core`: the share partition alone, against a plain dict of records."""
+
+import gc
+import random
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.group_config import GroupConfig
+from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
+from sharemesh.domain.share_partition.effects import Effect, WriteState
+from sharemesh.domain.share_partition.events import (
+    Acknowledge,
+    AcknowledgementBatch,
+    Acquire,
+    AcquireMode,
+    Initialize,
+    LogBatch,
+    StateRead,
+    StateWritten,
+)
+from sharemesh.domain.share_partition.machine import SharePartition
+from tests.bench.figures import Figure, alternate, write
+
+BATCH = 500
+CYCLES = 400
+MEMBER = MemberId("m1")
+ACCEPT, RELEASE, REJECT = 1, 2, 3
+
+
+def partition(max_locks: int = 2_000) -> SharePartition:
+    """Return an active, empty share partition."""
+    key = SharePartitionKey(GroupId("g"), TopicId(bytes(16)), 0)
+    config = GroupConfig(partition_max_record_locks=max_locks)
+    machine = SharePartition(key, 0, config)
+    machine.step(Initialize(), now_ms=0)
+    machine.step(StateRead(ErrorCode.NONE, start_offset=0), now_ms=0)
+    return machine
+
+
+def acquire(machine: SharePartition, first: int, last: int) -> None:
+    """Acquire one log batch."""
+    request = Acquire(
+        0, MEMBER, AcquireMode.BATCH_OPTIMIZED, BATCH, BATCH, first, (LogBatch(first, last),)
+    )
+    machine.step(request, now_ms=0)
+
+
+def acknowledge(machine: SharePartition, first: int, last: int, types: tuple[int, ...]) -> None:
+    """Acknowledge a range; the write succeeds at once."""
+    request = Acknowledge(0, MEMBER, (AcknowledgementBatch(first, last, types),))
+    written(machine, machine.step(request, now_ms=0))
+
+
+def written(machine: SharePartition, effects: tuple[Effect, ...]) -> None:
+    """Confirm the write that an acknowledgement asked for."""
+    for effect in effects:
+        if isinstance(effect, WriteState):
+            machine.step(StateWritten(effect.write_id), now_ms=0)
+
+
+def rate(work: Callable[[], int]) -> float:
+    """Return records per second."""
+    gc.collect()
+    started = time.perf_counter()
+    records = work()
+    return records / (time.perf_counter() - started)
+
+
+# ---- the baseline: what one would write first
+
+
+class DictLoop:
+    """A plain dict of offset to (state, count, member), set and deleted record by record."""
+
+    def __init__(self) -> None:
+        self.records: dict[int, tuple[int, int, str]] = {}
+        self.start = 0
+
+    def acquire(self, first: int, last: int, member: str) -> None:
+        """Lock each record."""
+        records = self.records
+        for offset in range(first, last + 1):
+            state, count, _ = records.get(offset, (0, 0, ""))
+            if state == 0:
+                records[offset] = (1, count + 1, member)
+
+    def acknowledge(self, first: int, types: tuple[int, ...], member: str) -> None:
+        """Finish or free each record, then move the start."""
+        records = self.records
+        for offset, kind in enumerate(types, first):
+            state, count, owner = records[offset]
+            if state != 1 or owner != member:
+                raise ValueError(offset)
+            records[offset] = (0 if kind == RELEASE else 2 if kind == ACCEPT else 4, count, "")
+        while self.start in records and records[self.start][0] >= 2:
+            del records[self.start]
+            self.start += 1
+
+
+def dict_batches() -> int:
+    """Acquire and accept 500 records at a time."""
+    loop = DictLoop()
+    types = (ACCEPT,) * BATCH
+    for first in range(0, CYCLES * BATCH, BATCH):
+        loop.acquire(first, first + BATCH - 1, MEMBER)
+        loop.acknowledge(first, types, MEMBER)
+    return CYCLES * BATCH
+
+
+# ---- the machine
+
+
+def batch_cycle() -> int:
+    """Acquire and accept whole 500-record batches; the start offset moves."""
+    machine = partition()
+    for first in range(0, CYCLES * BATCH * 4, BATCH):
+        acquire(machine, first, first + BATCH - 1)
+        acknowledge(machine, first, first + BATCH - 1, (ACCEPT,))
+    if machine.start_offset != CYCLES * BATCH * 4:
+        raise AssertionError(machine.start_offset)
+    return CYCLES * BATCH * 4
+
+
+def mixed_ack() -> int:
+    """Acquire 500, one acknowledge with 500 mixed per-offset types."""
+    rng = random.Random(7)
+    mixes = [tuple(rng.choices((ACCEPT, RELEASE, REJECT), k=BATCH)) for _ in range(20)]
+    cycles = CYCLES // 10
+    for cycle in range(cycles):
+        machine = partition()
+        acquire(machine, 0, BATCH - 1)
+        acknowledge(machine, 0, BATCH - 1, mixes[cycle % len(mixes)])
+    return cycles * BATCH
+
+
+def single_ack() -> int:
+    """Acquire 500, one call for each record."""
+    machine = partition()
+    cycles = CYCLES // 20
+    for first in range(0, cycles * BATCH, BATCH):
+        acquire(machine, first, first + BATCH - 1)
+        for offset in range(first, first + BATCH):
+            acknowledge(machine, offset, offset, (ACCEPT,))
+    return cycles * BATCH
+
+
+def fragmented(runs: int) -> float:
+    """Return microseconds for one more acknowledgement with so many runs in flight."""
+    machine = partition(max_locks=10 * runs + 10 * BATCH)
+    offset = 0
+    while machine.run_count < runs:
+        size = min(BATCH, max(10, runs - machine.run_count + 10))
+        acquire(machine, offset, offset + size - 1)
+        types = tuple(RELEASE if each % 2 else 4 for each in range(size))
+        acknowledge(machine, offset, offset + size - 1, types)
+        offset += size
+    samples = 300
+    acquire(machine, offset, offset + samples - 1)
+    acknowledge(machine, offset + samples - 1, offset + samples - 1, (ACCEPT,))
+    gc.collect()
+    started = time.perf_counter()
+    for each in range(offset, offset + samples - 1):
+        acknowledge(machine, each, each, (ACCEPT,))
+    return (time.perf_counter() - started) / samples * 1e6
+
+
+def bytes_per_record() -> float:
+    """Return memory for each in-flight record, every second one acknowledged."""
+    count = 100_000
+    gc.collect()
+    tracemalloc.start()
+    machine = partition(max_locks=count)
+    types = (ACCEPT, 4) * (BATCH // 2)
+    for first in range(0, count, BATCH):
+        acquire(machine, first, first + BATCH - 1)
+        acknowledge(machine, first, first + BATCH - 1, tuple(reversed(types)))
+    gc.collect()
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    if machine.in_flight_count < count - BATCH:
+        raise AssertionError(machine.in_flight_count)
+    return used / count
+
+
+def figures() -> list[Figure]:
+    """Measure everything."""
+    result = []
+    for name, work, floor, goal in (
+        ("core.batch_cycle", batch_cycle, 8, 15),
+        ("core.mixed_ack", mixed_ack, 0.7, 1.5),
+        ("core.single_ack", single_ack, 0.08, 0.2),
+    ):
+        medians = alternate(lambda: rate(dict_batches), lambda work=work: rate(work))
+        result.append(
+            Figure(
+                name,
+                medians.measured,
+                "records/s",
+                medians.baseline,
+                medians.ratio,
+                floor,
+                goal=goal,
+            )
+        )
+    medians = alternate(lambda: fragmented(10), lambda: fragmented(10_000))
+    result.append(
+        Figure(
+            "core.fragmented_ack",
+            medians.measured,
+            "us",
+            medians.baseline,
+            medians.ratio,
+            3,
+            at_most=True,
+            goal=1.5,
+        )
+    )
+    result.append(
+        Figure(
+            "core.bytes_per_record", bytes_per_record(), "B", floor=200, at_most=True, goal=40
+        )
+    )
+    return result
+
+
+def main() -> int:
+    """Measure, write build/bench/core.json, return the exit code."""
+    return write("core", figures())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
