@@ -13,8 +13,8 @@ from sharemesh.cluster.view import WatchedView
 from sharemesh.controller.placement_controller import PlacementController
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
-from tests.cluster.hosts import FakePartitionHost, FakeShardHost, Fences
 from tests.clocks import ManualClock
+from tests.cluster.hosts import FakePartitionHost, FakeShardHost, Fences
 
 CLUSTER = "test"
 SHARDS = 8

@@ -83,15 +83,20 @@ async def test_elections_claims_and_controller_on_etcd(mesh):
     lost = set(leaders[0].partitions.serving)
     await mesh.parent.revoke(leaders[0].member.session.lease_id)  # what a parent does
     took = await until(
-        lambda: lost <= {p for n in leaders[1:] for p in n.partitions.serving}
-        or lost <= {p for n in leaders for p in n.partitions.serving if n.partitions.serving[p] > 1}
+        lambda: (
+            lost <= {p for n in leaders[1:] for p in n.partitions.serving}
+            or lost
+            <= {p for n in leaders for p in n.partitions.serving if n.partitions.serving[p] > 1}
+        )
     )
     print(f"{len(lost)} partitions led again {took * 1000:.0f} ms after the lease was revoked")
 
     await mesh.parent.revoke(coordinators[0].member.session.lease_id)
     await until(
-        lambda: {s for n in coordinators for s in n.shards.serving} == set(range(8))
-        and sum(len(n.shards.serving) for n in coordinators) == 8
+        lambda: (
+            {s for n in coordinators for s in n.shards.serving} == set(range(8))
+            and sum(len(n.shards.serving) for n in coordinators) == 8
+        )
     )
     await delete_topic(mesh.parent, ctl.view, "orders")
     await until(lambda: not ctl.view.tables.assignments and not ctl.view.tables.deletions)

@@ -1,12 +1,14 @@
 """Topic-partitions are led by one process each; standbys, moves, deletions, failures."""
 
+import asyncio
+
 import pytest
 
 from sharemesh.cluster.topic_store import create_topic, delete_topic
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.cluster import Role
-from sharemesh.ports.coordination import Delete
-from tests.cluster.mesh import Mesh
+from sharemesh.ports.coordination import CoordinationError, Delete
+from tests.cluster.mesh import Mesh, Node
 
 SL, C = Role.SHARE_LEADER, Role.CONTROLLER
 PARTITIONS = 12
@@ -50,7 +52,7 @@ async def three(mesh):
 
 
 async def test_a_new_topic_is_led_within_milliseconds_and_spread(mesh):
-    nodes, controller = await three(mesh)
+    nodes, _ = await three(mesh)
     topic = await make_topic(mesh)
     owners = led(topic, *nodes)
     assert set(owners) == all_partitions(topic)
@@ -250,14 +252,9 @@ async def test_unassigned_partitions_are_explained(mesh):
 
 async def test_a_second_process_with_the_same_id_is_refused(mesh):
     await mesh.add("a", SL)
-    from sharemesh.ports.coordination import CoordinationError
-    from tests.cluster.mesh import Node
-
-    import asyncio
-
     twin = Node(mesh, "a", (SL,))
     starting = asyncio.create_task(twin.start())
     await mesh.settle(20_000)
-    with pytest.raises(CoordinationError, match="node id 'a' is taken by 127.0.0.1:1"):
+    with pytest.raises(CoordinationError, match=r"node id 'a' is taken by 127\.0\.0\.1:1"):
         await starting
     await twin.view.close()

@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 
 from sharemesh.cluster import records
-from sharemesh.cluster.bootstrap import ensure_cluster
+from sharemesh.cluster.bootstrap import ClusterMismatchError, ensure_cluster
 from sharemesh.cluster.topic_store import add_partitions, create_topic
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.cluster import NodeInfo, Role
-from sharemesh.ports.coordination import Put
+from sharemesh.ports.coordination import Guard, Put
 from tests.cluster.mesh import CLUSTER, Mesh, Node
 
 SL, C = Role.SHARE_LEADER, Role.CONTROLLER
@@ -112,8 +112,6 @@ async def test_a_write_of_a_deposed_controller_changes_nothing(mesh):
     leader = ctl.view.tables.leader_of("controller")
     await mesh.parent.revoke(ctl.member.session.lease_id)
     key = ctl.view.keys.election("controller")
-    from sharemesh.ports.coordination import Guard
-
     guard = Guard(f"{key}/1", create_revision=leader.create_revision)
     assert await ctl.coordination.commit([guard], [Put("/x", b"")]) is None
     assert a.view is not None
@@ -149,8 +147,6 @@ async def test_ten_thousand_partitions_on_fifty_nodes_do_not_block_the_loop():
 
 
 async def test_the_number_of_shards_is_fixed_at_creation(mesh):
-    from sharemesh.cluster.bootstrap import ClusterMismatchError
-
     again = await ensure_cluster(mesh.parent, CLUSTER, group_shards=8, state_shards=8)
     assert again.group_shards == 8
     with pytest.raises(ClusterMismatchError, match="8 group shards and 8 state shards"):
