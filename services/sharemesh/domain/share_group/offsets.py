@@ -222,16 +222,19 @@ def _moved_to_deleting(group: ShareGroup, chosen: Mapping[TopicId, str]) -> Stat
 
 
 def _delete_plan(group: ShareGroup, chosen: Mapping[TopicId, str], catalog: Catalog) -> DeletePlan:
+    """Return what to delete; the share coordinators forget deleted topics by themselves (SC-25)."""
     topics: dict[TopicId, tuple[int, ...]] = {}
     for topic_id in chosen:
+        topic = catalog.with_id(topic_id)
+        if topic is None:
+            continue
         initialized = group.initialized.get(topic_id)
         pending = group.initializing.get(topic_id)
         numbers = {
             *(initialized.partitions if initialized else ()),
             *(pending.partitions if pending else ()),
         }
-        topic = catalog.with_id(topic_id)
-        if topic_id in group.deleting and topic is not None:
+        if topic_id in group.deleting:
             numbers.update(range(topic.partitions))
         topics[topic_id] = tuple(sorted(numbers))
     return DeletePlan(group.group_id, group.epoch, topics)
