@@ -5,7 +5,6 @@ import logging
 import os
 import socket
 from collections.abc import Coroutine, Sequence
-from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
 
@@ -27,7 +26,7 @@ from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.health import READINESS
 from sharemesh.rpc.server import GrpcServer, ListenError
-from sharemesh.rpc.tls import TlsError, TlsFiles
+from sharemesh.rpc.tls import TlsError
 from sharemesh.serve.coordination import connect_etcd, reach
 from sharemesh.serve.data_lock import make_writable
 from sharemesh.serve.exits import Exit, StartError
@@ -35,6 +34,7 @@ from sharemesh.serve.report import Report, Reporter, ReportKind
 from sharemesh.serve.roles.every import EveryRole
 from sharemesh.serve.settings import ServeSettings
 from sharemesh.serve.surroundings import RoleService, Surroundings
+from sharemesh.serve.tls_settings import tls_files
 
 REACH_TIMEOUT_MS = 5_000
 STOP_GRACE_MS = 500
@@ -51,7 +51,7 @@ class RoleProcess:
         self._reporter = reporter
         self._clock: Clock = SystemClock()
         self._rng: Random = SystemRandom()
-        self._server = GrpcServer(tls=_tls(settings), reflection=settings.reflection)
+        self._server = GrpcServer(tls=tls_files(settings), reflection=settings.reflection)
         self._coordination: Coordination | None = None
         self._caller: GrpcCaller | None = None
         self._disk: SystemDisk | None = None
@@ -112,7 +112,7 @@ class RoleProcess:
         )
         view = self._view = WatchedView(coordination, settings.cluster_id, self._clock)
         await view.start()
-        caller = self._caller = GrpcCaller(self._clock, tls=_tls(settings))
+        caller = self._caller = GrpcCaller(self._clock, tls=tls_files(settings))
         around = Surroundings(
             settings=settings,
             node_id=NodeId(settings.node_id or f"{settings.role}-{socket.gethostname()}"),
@@ -226,12 +226,3 @@ def _build_role(role: Role, around: Surroundings) -> RoleService:
             from sharemesh.serve.roles.controller import ControllerRole
 
             return ControllerRole(around)
-
-
-def _tls(settings: ServeSettings) -> TlsFiles | None:
-    files: tuple[Path | None, ...] = (
-        settings.tls_certificate,
-        settings.tls_key,
-        settings.tls_authority,
-    )
-    return TlsFiles(*files) if settings.tls_certificate is not None else None

@@ -14,9 +14,12 @@ from sharemesh.backends.embedded.data_directory import open_data_directory
 from sharemesh.backends.etcd.coordination import EtcdCoordination
 from sharemesh.backends.local.disk import SystemDisk
 from sharemesh.codec.log_layout import DataDirectoryError
+from sharemesh.methods import DESCRIBE_CLUSTER
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import Role
 from sharemesh.ports.coordination import CoordinationError
+from sharemesh.ports.network import CallFailedError
+from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.serve.coordination import connect_etcd, reach
 from sharemesh.serve.data_lock import DirectoryLock, make_writable
 from sharemesh.serve.etcd_process import EtcdPlace, place_etcd
@@ -24,6 +27,8 @@ from sharemesh.serve.exits import Exit, StartError
 from sharemesh.serve.process import ManagedProcess, ProcessPlan, ProcessState, ProcessStatus
 from sharemesh.serve.role_command import role_command
 from sharemesh.serve.settings import ServeSettings, UpSettings
+from sharemesh.serve.tls_settings import tls_files
+from sharemesh.v1.admin_pb2 import DescribeClusterRequest
 
 ETCD = "etcd"
 STOP_ORDER: tuple[tuple[Role, ...], ...] = (
@@ -34,6 +39,8 @@ STOP_ORDER: tuple[tuple[Role, ...], ...] = (
 """Who writes to whom decides: leaders hand their states to the share coordinators first."""
 
 REVOKE_TIMEOUT_MS = 2_000
+LED_TIMEOUT_MS = 10_000
+LED_POLL_MS = 50
 RUN_FILE = "run/cluster.json"
 
 _log = logging.getLogger(__name__)
@@ -126,6 +133,7 @@ class LocalCluster:
             await self._start_etcd()
             await self._start_roles()
             await self._until_ready()
+            await self._until_led()
         except BaseException:
             await self.stop(fast=True)
             raise
@@ -264,7 +272,11 @@ class LocalCluster:
 
     async def _until_ready(self) -> None:
         ready = await self.wait_for(
-            lambda: all(_settled(status) for status in self.processes), self._up.start_timeout_ms
+            lambda: (
+                all(_settled(status) for status in self.processes)
+                or any(map(self._port_taken, self.processes))
+            ),
+            self._up.start_timeout_ms,
         )
         for status in self.processes:
             if status.state is ProcessState.FAILED or self._port_taken(status):
@@ -279,6 +291,26 @@ class LocalCluster:
                 f"not ready after {self._up.start_timeout_ms} ms: {', '.join(late)}; see "
                 f"{self._directory / 'logs'}",
             )
+
+    async def _until_led(self) -> None:
+        """Wait, bounded, until every shard has a coordinator and a controller is elected."""
+        caller = GrpcCaller(self._clock, tls=tls_files(self._serve))
+        deadline_ms = self._clock.now_ms() + LED_TIMEOUT_MS
+        try:
+            while self._clock.now_ms() < deadline_ms:
+                try:
+                    cluster = await caller.call(
+                        DESCRIBE_CLUSTER, DescribeClusterRequest(), to=self.bootstrap[0]
+                    )
+                except CallFailedError as error:
+                    _log.debug("cluster not described yet", extra={"error": error})
+                else:
+                    if cluster.controller_id and all(each.leader_id for each in cluster.shards):
+                        return
+                await self._clock.sleep_ms(LED_POLL_MS)
+        finally:
+            await caller.close()
+        _log.warning("some shards have no coordinator yet; see sharemesh describe cluster")
 
     def _port_taken(self, status: ProcessStatus) -> bool:
         return (

@@ -1,0 +1,11 @@
+"""The certificate files of a process, as the transport wants them."""
+
+from sharemesh.rpc.tls import TlsFiles
+from sharemesh.serve.settings import ServeSettings
+
+
+def tls_files(settings: ServeSettings) -> TlsFiles | None:
+    """Return the files for servers and for calls to other processes, or None without TLS."""
+    if settings.tls_certificate is None:
+        return None
+    return TlsFiles(settings.tls_certificate, settings.tls_key, settings.tls_authority)
