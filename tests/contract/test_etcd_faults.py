@@ -1,0 +1,327 @@
+"""What only a real etcd over a real network does: lost answers, restored backups, TLS, users."""
+
+import asyncio
+import contextlib
+import random
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aetcd import rpc
+
+from sharemesh.backends.etcd.connection import EtcdLogin, EtcdTls
+from sharemesh.backends.etcd.coordination import EtcdCoordination
+from sharemesh.backends.local.clock import SystemClock
+from sharemesh.ports.coordination import (
+    CoordinationError,
+    Delete,
+    Guard,
+    Put,
+    SessionLostError,
+    Snapshot,
+)
+from tests.etcd_server import EtcdServer, etcd_binary
+
+DEADLINE_S = 20
+
+
+def connect(*endpoints: str, **options: Any) -> EtcdCoordination:
+    return EtcdCoordination(
+        endpoints, clock=SystemClock(), rng=random.Random(random.getrandbits(64)), **options
+    )
+
+
+async def until(condition) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+class DeafProxy:
+    """Forwards to etcd; while ``deaf`` it forwards requests but swallows every answer."""
+
+    def __init__(self, target_port: int) -> None:
+        self.target_port = target_port
+        self.deaf = False
+        self.port = 0
+        self._server: asyncio.Server | None = None
+        self._pipes: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _accept(self, reader, writer) -> None:
+        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self.target_port)
+        self._writers |= {writer, up_writer}
+        for source, sink, answers in ((reader, up_writer, False), (up_reader, writer, True)):
+            task = asyncio.create_task(self._pipe(source, sink, answers))
+            self._pipes.add(task)
+            task.add_done_callback(self._pipes.discard)
+
+    async def _pipe(self, source, sink, answers: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(65536):
+                if not (answers and self.deaf):
+                    sink.write(data)
+                    await sink.drain()
+        sink.close()
+
+    def cut(self) -> None:
+        """Break all connections."""
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def close(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.cut()
+        for task in tuple(self._pipes):
+            task.cancel()
+        await asyncio.gather(*self._pipes, return_exceptions=True)
+        await self._server.wait_closed()
+
+
+@pytest.fixture
+async def server(tmp_path: Path):
+    server = EtcdServer(tmp_path / "etcd")
+    await server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def proxy(server: EtcdServer):
+    proxy = DeafProxy(server.client_port)
+    await proxy.start()
+    yield proxy
+    await proxy.close()
+
+
+async def lose_the_answer(proxy: DeafProxy, direct: EtcdCoordination, key: str) -> None:
+    """Let the request through, wait until it took effect, then break the connection."""
+    async with asyncio.timeout(DEADLINE_S):
+        while await direct.get(key) is None:
+            await asyncio.sleep(0.01)
+    proxy.deaf = False
+    proxy.cut()
+
+
+async def test_a_write_whose_answer_was_lost_is_read_back_and_reported_as_applied(server, proxy):
+    c, direct = connect(f"127.0.0.1:{proxy.port}"), connect(server.endpoint)
+    await c.get("/warm")
+    proxy.deaf = True
+    losing = asyncio.create_task(lose_the_answer(proxy, direct, "/t/a"))
+    revision = await c.commit([Guard("/t/a", create_revision=0)], [Put("/t/a", b"mine")])
+    await losing
+    stored = await direct.get("/t/a")
+    assert stored.version == 1, "applied once"
+    assert revision == stored.mod_revision
+    await c.close()
+    await direct.close()
+
+
+async def test_a_lost_answer_to_a_refused_write_is_not_taken_for_success(server, proxy):
+    c, direct = connect(f"127.0.0.1:{proxy.port}"), connect(server.endpoint)
+    await direct.commit([], [Put("/t/a", b"theirs")])
+    await c.get("/warm")
+    proxy.deaf = True
+    losing = asyncio.create_task(lose_the_answer(proxy, direct, "/t/a"))
+    assert await c.commit([Guard("/t/a", create_revision=0)], [Put("/t/a", b"mine")]) is None
+    await losing
+    assert (await direct.get("/t/a")).value == b"theirs"
+    await c.close()
+    await direct.close()
+
+
+async def test_an_equal_value_of_another_is_not_taken_for_ours(server, proxy):
+    c, direct = connect(f"127.0.0.1:{proxy.port}"), connect(server.endpoint)
+    session, other = await c.open_session(ttl_ms=10_000), await direct.open_session(ttl_ms=10_000)
+    await direct.commit([], [Put("/t/a", b"same", leased=True)], session=other)
+    proxy.deaf = True
+    losing = asyncio.create_task(lose_the_answer(proxy, direct, "/t/a"))
+    guard = Guard("/t/a", create_revision=0)
+    assert await c.commit([guard], [Put("/t/a", b"same", leased=True)], session=session) is None
+    await losing
+    await c.close()
+    await direct.close()
+
+
+async def test_a_grant_whose_answer_was_lost_yields_one_lease(server, proxy):
+    c, direct = connect(f"127.0.0.1:{proxy.port}"), connect(server.endpoint)
+    await c.get("/warm")
+    proxy.deaf = True
+    opening = asyncio.create_task(c.open_session(ttl_ms=10_000))
+    leases = direct._connection.endpoint().lease
+
+    async def granted() -> int:
+        return len((await leases.LeaseLeases(rpc.LeaseLeasesRequest())).leases)
+
+    async with asyncio.timeout(DEADLINE_S):
+        while await granted() == 0:
+            await asyncio.sleep(0.01)
+    proxy.deaf = False
+    proxy.cut()
+    session = await asyncio.wait_for(opening, DEADLINE_S)
+    assert session.valid
+    assert await granted() == 1
+    await c.close()
+    await direct.close()
+
+
+async def test_etcd_restored_from_a_backup_is_noticed_by_watch_and_session(server, tmp_path):
+    c = connect(server.endpoint)
+    await c.commit([], [Put("/t/k/kept", b"1")])
+    etcdctl = etcd_binary().with_name("etcdctl")
+    backup = tmp_path / "backup"
+    run = ["--endpoints", server.endpoint, "snapshot", "save", str(backup)]
+    saving = await asyncio.create_subprocess_exec(
+        etcdctl, *run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    assert await saving.wait() == 0
+    session = await c.open_session(ttl_ms=10_000)
+    await c.commit([], [Put("/t/k/leased", b"1", leased=True)], session=session)
+    for number in range(20):
+        await c.commit([], [Put("/t/k/lost", b"%d" % number)])
+
+    state: dict[str, bytes] = {}
+    snapshots: list[Snapshot] = []
+
+    async def watch() -> None:
+        async for item in c.watch("/t/k/"):
+            if isinstance(item, Snapshot):
+                snapshots.append(item)
+                state.clear()
+                state.update({entry.key: entry.value for entry in item.entries})
+            elif item.current is not None:
+                state[item.key] = item.current.value
+
+    watching = asyncio.create_task(watch())
+    await until(lambda: len(state) == 3)
+    server.stop()
+    restored = tmp_path / "restored"
+    restoring = await asyncio.create_subprocess_exec(
+        etcd_binary().with_name("etcdutl"), "snapshot", "restore", str(backup),
+        "--data-dir", str(restored / "data"), "--name", server.name,
+        "--initial-cluster", server.initial_cluster,
+        "--initial-advertise-peer-urls", server.peer_url,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert await restoring.wait() == 0
+    server.directory = restored
+    await server.start()
+    await until(lambda: set(state) == {"/t/k/kept"})
+    assert len(snapshots) == 2
+    await c.commit([], [Put("/t/k/new", b"1")])
+    await until(lambda: set(state) == {"/t/k/kept", "/t/k/new"})
+    with pytest.raises(SessionLostError):
+        await c.commit([], [Put("/t/k/leased", b"2", leased=True)], session=session)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    await c.close()
+
+
+# ---- users ---------------------------------------------------------------------------------------
+
+
+async def enable_users(server: EtcdServer) -> None:
+    plain = connect(server.endpoint)
+    auth = plain._connection.endpoint().auth
+    await auth.UserAdd(rpc.AuthUserAddRequest(name="root", password="secret"))
+    await auth.RoleAdd(rpc.AuthRoleAddRequest(name="root"))
+    await auth.UserGrantRole(rpc.AuthUserGrantRoleRequest(user="root", role="root"))
+    await auth.AuthEnable(rpc.AuthEnableRequest())
+    await plain.close()
+
+
+async def test_a_login_outlives_the_servers_memory_of_its_token(server):
+    await enable_users(server)
+    c = connect(server.endpoint, login=EtcdLogin("root", "secret"))
+    session = await c.open_session(ttl_ms=10_000)
+    await c.commit([], [Put("/t/a", b"1", leased=True)], session=session)
+    items: list[Any] = []
+
+    async def watch() -> None:
+        async for item in c.watch("/t/"):
+            items.append(item)
+
+    watching = asyncio.create_task(watch())
+    await until(lambda: items)
+    server.stop()
+    server.launch()
+    await server.ready()
+    await c.commit([], [Put("/t/b", b"2")])
+    await until(lambda: len(items) >= 2)
+    assert session.valid
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    await c.close()
+
+
+async def test_a_wrong_password_is_refused_in_words(server):
+    await enable_users(server)
+    c = connect(server.endpoint, login=EtcdLogin("root", "wrong"))
+    with pytest.raises(CoordinationError, match=r"refused.*check user, password"):
+        await c.get("/t/a")
+    await c.close()
+    nobody = connect(server.endpoint)
+    with pytest.raises(CoordinationError, match="refused"):
+        await nobody.get("/t/a")
+    await nobody.close()
+
+
+# ---- certificates --------------------------------------------------------------------------------
+
+
+def openssl(directory: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True)
+
+
+def make_certificates(directory: Path) -> None:
+    directory.mkdir(parents=True)
+    new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    openssl(directory, "req", "-x509", *new_key, "-keyout", "ca.key", "-out", "ca.pem",
+            "-subj", "/CN=ca", "-days", "2")  # fmt: skip
+    for name in ("server", "client"):
+        openssl(directory, "req", *new_key, "-keyout", f"{name}.key", "-out", f"{name}.csr",
+                "-subj", f"/CN={name}")  # fmt: skip
+        (directory / "ext").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        openssl(directory, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey",
+                "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "ext",
+                "-out", f"{name}.pem")  # fmt: skip
+
+
+async def test_mutual_tls_lets_in_who_has_a_certificate_and_nobody_else(tmp_path):
+    pki = tmp_path / "pki"
+    make_certificates(pki)
+    server = EtcdServer(
+        tmp_path / "etcd",
+        arguments=(
+            f"--cert-file={pki / 'server.pem'}",
+            f"--key-file={pki / 'server.key'}",
+            f"--trusted-ca-file={pki / 'ca.pem'}",
+            "--client-cert-auth",
+        ),
+    )
+    await server.start()
+    try:
+        ca = (pki / "ca.pem").read_bytes()
+        tls = EtcdTls(ca, (pki / "client.pem").read_bytes(), (pki / "client.key").read_bytes())
+        c = connect(f"https://{server.endpoint}", tls=tls)
+        session = await c.open_session(ttl_ms=5_000)
+        await c.commit([], [Put("/t/a", b"1", leased=True)], session=session)
+        assert (await c.get("/t/a")).value == b"1"
+        await c.commit([], [Delete("/t/a")])
+        await c.close()
+        for stranger in (
+            connect(f"https://{server.endpoint}", tls=EtcdTls(ca)),
+            connect(server.endpoint),
+        ):
+            with pytest.raises(CoordinationError, match="does not answer"):
+                await stranger.get("/t/a")
+            await stranger.close()
+    finally:
+        server.stop()
