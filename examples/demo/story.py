@@ -1,0 +1,339 @@
+"""The demo as a story in five chapters; each thing it claims at the end is a check."""
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from examples.demo import flights
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from sharemesh.serve.settings import ServeSettings
+from tests.history.checker import Report
+from tests.history.journal import Entry
+from tests.mesh.outcome import DurableState, first_after, held_at
+from tests.mesh.scene import Load, Scene
+
+RATE_PER_S = 4_000
+PARTITIONS = 3  # fewer than consumers: every partition is shared by two of them
+FINISH_TIMEOUT_S = 90
+SPARK_TIMEOUT_S = 120
+HOLD_TIMEOUT_S = 20
+CONSUMERS = {
+    "anna": "steady, rejects what is malformed",
+    "bert": "greedy: holds what it gets for a while; will be killed",
+    "carl": "slow: renews each lock once",
+    "dora": "steady, rejects what is malformed",
+}
+BEHAVIOUR = {"anna": "steady", "bert": "greedy", "carl": "slow", "dora": "steady"}
+
+
+@dataclass(slots=True)
+class Kill:
+    """One process that was killed: when, and what was to go on afterwards."""
+
+    what: str
+    time_ms: float
+    until: str
+    partitions: set[str] | None = None
+    event: str = "delivered"
+    held: int = 0
+    recovery_ms: float | None = None
+
+
+@dataclass(slots=True)
+class Check:
+    """One claim."""
+
+    claim: str
+    good: bool
+    seen: str
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What is known when all is over."""
+
+    report: Report
+    state: DurableState
+    figures: dict[str, object] = field(default_factory=dict)
+
+
+class Story:
+    """Runs the chapters in order."""
+
+    def __init__(self, console: Console, work: Path, *, seed: int, records: int) -> None:
+        self._console = console
+        self._work = work
+        self._rng = random.Random(seed)
+        self._records = records
+        self._rows = list(flights.rows(records, self._rng))
+        self._kills: list[Kill] = []
+        load = Load(
+            partitions=PARTITIONS,
+            fields=flights.field_count(),
+            settings=ServeSettings(data_directory=work / "data", cluster_id="demo"),
+        )
+        self._scene = Scene(work, load)
+
+    async def tell(self) -> bool:
+        """Return whether every check held."""
+        self._chapter("1", "a mesh of eight processes and an etcd starts")
+        async with self._scene as scene:
+            self._show_processes()
+            await scene.prepare()
+            self._chapter(
+                "2",
+                f"{self._records:,} flights are produced, four consumers share {PARTITIONS} partitions",
+            )
+            self._show_consumers()
+            finished = await self._under_load()
+            await scene.stop_workers()
+            self._chapter("3", "everything stops; the logs are on disk")
+        outcome = self._outcome()
+        self._chapter("4", "Spark reads the share state log of this run")
+        spark = await self._spark(outcome)
+        self._chapter("5", "what was promised, and what was seen")
+        return self._conclude(outcome, finished=finished, spark=spark)
+
+    def _chapter(self, number: str, title: str) -> None:
+        self._console.rule(f"[bold]{number}. {title}", align="left")
+
+    def _show_processes(self) -> None:
+        table = Table("process", "pid", "address")
+        for process in self._scene.cluster.processes:
+            table.add_row(process.name, str(process.pid), process.address)
+        self._console.print(table)
+
+    def _show_consumers(self) -> None:
+        for name, manner in CONSUMERS.items():
+            pid = self._scene.start_worker(name, BEHAVIOUR[name])
+            self._console.print(f"  consumer [bold]{name}[/] (pid {pid}): {manner}")
+
+    async def _under_load(self) -> bool:
+        seconds = self._records / RATE_PER_S
+        times = [seconds * (share + self._rng.uniform(-0.06, 0.06)) for share in (0.25, 0.5, 0.75)]
+        with Progress(
+            TextColumn("{task.description:<22}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+        ) as progress:
+            produced = progress.add_task("produced", total=self._records)
+            done = progress.add_task("acknowledged", total=self._records)
+            producing = asyncio.ensure_future(
+                self._scene.produce(
+                    ((row.key, row.value) for row in self._rows),
+                    per_second=RATE_PER_S,
+                    on_progress=lambda count: progress.update(produced, completed=count),
+                )
+            )
+            watching = asyncio.ensure_future(
+                self._watch(lambda count: progress.update(done, completed=count))
+            )
+            try:
+                await self._kill_in_turn(times)
+                await producing
+                finished = await self._scene.finished(FINISH_TIMEOUT_S)
+            finally:
+                for task in (producing, watching):
+                    task.cancel()
+                await asyncio.gather(producing, watching, return_exceptions=True)
+            if finished:
+                progress.update(done, completed=self._records)
+        return finished
+
+    async def _watch(self, show: Callable[[int], None]) -> None:
+        while True:
+            lag = await self._scene.lag()
+            if lag is not None:
+                show(max(self._scene.produced - lag, 0))
+            await asyncio.sleep(0.5)
+
+    async def _kill_in_turn(self, times: list[float]) -> None:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        acts: list[Callable[[], Awaitable[Kill]]] = [
+            self._kill_consumer,
+            self._kill_leader,
+            self._kill_share_coordinator,
+        ]
+        for at, act in zip(times, acts, strict=True):
+            await asyncio.sleep(max(0.0, started + at - loop.time()))
+            kill = await act()
+            self._kills.append(kill)
+            self._console.print(f"  [red]kill -9[/] {kill.what}")
+
+    async def _kill_consumer(self) -> Kill:
+        """Kill bert at a moment when he holds records."""
+        scene = self._scene
+        deadline = asyncio.get_running_loop().time() + HOLD_TIMEOUT_S
+        while asyncio.get_running_loop().time() < deadline:
+            newest = [e for e in scene.entries() if e.who == "bert"][-1:]
+            if newest and newest[0].event == "delivered":
+                break
+            await asyncio.sleep(0.02)
+        time_ms = scene.kill_worker("bert")
+        held = held_at(scene.entries(), "bert", time_ms)
+        count = sum(map(len, held.values()))
+        return Kill(
+            f"consumer bert, who held {count} records",
+            time_ms,
+            "his records went to others",
+            set(held),
+            held=count,
+        )
+
+    async def _kill_leader(self) -> Kill:
+        node_id, index = await self._scene.leader_of(self._rng.randrange(PARTITIONS))
+        partitions = await self._scene.partitions_led_by(node_id)
+        time_ms = self._scene.kill_role("share-leader", index)
+        return Kill(
+            f"share-partition leader {node_id}, which led {len(partitions)} partitions",
+            time_ms,
+            "its partitions delivered again",
+            partitions,
+        )
+
+    async def _kill_share_coordinator(self) -> Kill:
+        index = self._rng.randrange(2)
+        time_ms = self._scene.kill_role("share-coordinator", index)
+        return Kill(
+            f"share coordinator share-coordinator-{index}",
+            time_ms,
+            "acknowledgements were confirmed again",
+            event="acknowledged",
+        )
+
+    def _outcome(self) -> Outcome:
+        entries = self._scene.entries()
+        state = self._scene.state()
+        report = self._scene.verdict(state)
+        for kill in self._kills:
+            kill.recovery_ms = self._recovery(entries, kill)
+        return Outcome(report, state)
+
+    def _recovery(self, entries: list[Entry], kill: Kill) -> float | None:
+        if kill.held:
+            lost = held_at(entries, "bert", kill.time_ms)
+            for entry in entries:
+                if entry.time_ms <= kill.time_ms or entry.event != "delivered":
+                    continue
+                mine = lost.get(entry.fields["p"], set())
+                if any(mine & set(range(a, b + 1)) for a, b, _ in entry.fields["r"]):
+                    return entry.time_ms - kill.time_ms
+            return None
+        if kill.event == "delivered":
+            before = {
+                e.fields["p"]: e.fields["le"]
+                for e in entries
+                if e.event == "delivered" and e.time_ms <= kill.time_ms
+            }
+            newer = [
+                e
+                for e in entries
+                if e.event == "delivered" and e.fields["le"] > before.get(e.fields["p"], -1)
+            ]
+            return first_after(newer, kill.time_ms, "delivered", kill.partitions)
+        confirmed = [e for e in entries if e.event != "acknowledged" or not e.fields["error"]]
+        return first_after(confirmed, kill.time_ms, "acknowledged")
+
+    async def _spark(self, outcome: Outcome) -> bool:
+        figures = self._work / "spark.json"
+        command = [sys.executable, "-m", "sharemesh_spark", "run", str(self._scene.data)]
+        process = await asyncio.create_subprocess_exec(
+            *command, "--json", str(figures), stderr=subprocess.DEVNULL
+        )
+        try:
+            async with asyncio.timeout(SPARK_TIMEOUT_S):
+                code = await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            return False
+        if code == 0:
+            outcome.figures["spark"] = json.loads(figures.read_text())
+        return code == 0
+
+    def _conclude(self, outcome: Outcome, *, finished: bool, spark: bool) -> bool:
+        report = outcome.report
+        table = Table("after", "until", "milliseconds", title="time from each kill")
+        for kill in self._kills:
+            shown = "never" if kill.recovery_ms is None else f"{kill.recovery_ms:,.0f}"
+            table.add_row(kill.what, kill.until, shown)
+        self._console.print(table)
+        self._console.print(self._redeliveries(report))
+        checks = self._checks(outcome, finished=finished, spark=spark)
+        table = Table("promise", "held", "seen", title="checks")
+        for check in checks:
+            table.add_row(check.claim, "[green]yes" if check.good else "[red]NO", check.seen)
+        self._console.print(table)
+        for violation in report.violations[:20]:
+            self._console.print(f"  {violation}", style="red", highlight=False)
+        self._write(outcome, checks)
+        return all(check.good for check in checks)
+
+    def _redeliveries(self, report: Report) -> Table:
+        reasons = report.redelivery_reasons or Counter({"none": 0})
+        table = Table("why a record was delivered again", "times", title="redeliveries")
+        for reason, count in sorted(reasons.items()):
+            table.add_row(reason, f"{count:,}")
+        return table
+
+    def _checks(self, outcome: Outcome, *, finished: bool, spark: bool) -> list[Check]:
+        report, planted = outcome.report, flights.MALFORMED_ROWS
+        archived = len(outcome.state.archived)
+        acknowledged = len(outcome.state.acknowledged - outcome.state.archived)
+        explained = sum(report.redelivery_reasons.values())
+        held = next((kill.held for kill in self._kills if kill.held), 0)
+        return [
+            Check("every record confirmed", report.produced == self._records,
+                  f"{report.produced:,} of {self._records:,}"),
+            Check("every record acknowledged or archived, none lost, none stuck",
+                  finished and not report.violations, f"{len(report.violations)} violations"),
+            Check("malformed rows archived, nothing else", archived == planted,
+                  f"{archived} of {planted}"),
+            Check("all others acknowledged, on disk", acknowledged == self._records - planted,
+                  f"{acknowledged:,}; {report.accepted:,} of them seen confirmed"),
+            Check("the killed consumer held records", held > 0, f"{held}"),
+            Check("every redelivery has a reason", explained == report.redelivered,
+                  f"{report.redelivered:,} redeliveries"),
+            Check("everything went on after each kill",
+                  all(kill.recovery_ms is not None for kill in self._kills), ""),
+            Check("Spark's generation folds to what the log folds to", spark, ""),
+        ]  # fmt: skip
+
+    def _write(self, outcome: Outcome, checks: list[Check]) -> None:
+        path = self._work / "outcome.json"
+        report = outcome.report
+        path.write_text(
+            json.dumps(
+                {
+                    "checks": {check.claim: check.good for check in checks},
+                    "kills": {kill.what: kill.recovery_ms for kill in self._kills},
+                    "produced": report.produced,
+                    "accepted": report.accepted,
+                    "rejected": report.rejected,
+                    "redelivered": report.redelivered,
+                    "reasons": dict(report.redelivery_reasons),
+                    "refused_acknowledgements": report.refused_acknowledgements,
+                    "violations": report.violations[:100],
+                    **outcome.figures,
+                },
+                indent=1,
+            )
+        )
+        table = Table("written", "path", title="to look at")
+        table.add_row("figures of this run", str(path))
+        table.add_row("what each process saw", str(self._scene.journals))
+        table.add_row("data directory of the cluster", str(self._scene.data))
+        table.add_row("generations by Spark", str(self._scene.data / "generations"))
+        self._console.print(table)
