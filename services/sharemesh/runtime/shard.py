@@ -8,7 +8,13 @@ from typing import Generic, TypeVar
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.ports.clock import Clock
-from sharemesh.ports.shard_log import FencedError, LogFailedError, LogRecord, ShardLog
+from sharemesh.ports.shard_log import (
+    FencedError,
+    LogFailedError,
+    LogFullError,
+    LogRecord,
+    ShardLog,
+)
 from sharemesh.runtime.limits import RuntimeLimits
 from sharemesh.runtime.shard_kind import Decision, Machine, Record, ShardKind
 
@@ -130,11 +136,17 @@ class Shard(Generic[Machine, Record]):
         """Prune the log below ``offset``; the caller knows that nothing there is needed.
 
         Raises:
-            RefusedError: The epoch of the shard ended.
+            RefusedError: KAFKA_STORAGE_ERROR if the volume is full; the epoch of the shard ended.
         """
         self._check_serving()
         try:
+            if not self._log.has_room(_BATCH_OVERHEAD_BYTES):
+                await self._log.refresh_room()
             await self._log.delete_before(offset)
+        except LogFullError as error:
+            raise RefusedError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{self._name} cannot be pruned now: {error}"
+            ) from error
         except (FencedError, LogFailedError) as error:
             self._end(error)
             self._check_serving()
