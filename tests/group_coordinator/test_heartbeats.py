@@ -237,13 +237,15 @@ async def test_failover_resumes_an_initialization_at_once_with_its_start_offset(
         await made.until(lambda: made.service.served[0].group("g").target("m1"))
 
 
-async def test_a_stopped_shard_answers_not_coordinator_and_ends_streams():
+async def test_a_stopped_shard_ends_streams_and_serves_no_more():
     async with world(foo=2) as made:
         stream = await made.stream()
         messages = aiter(stream)
         await stream.send(heartbeat_request("m1", 0, ["foo"]))
         await anext(messages)
         await made.service.stop_shard(0)
+        assert (await made.hb("m1", 2)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await made.elect("gc-2")
         assert (await made.hb("m1", 2)).error_code == ErrorCode.NOT_COORDINATOR
         async with asyncio.timeout(5):
             assert all([message.member_epoch <= 3 async for message in stream])

@@ -14,13 +14,14 @@ from sharemesh.backends.local.memory_disk import MemoryDisk
 from sharemesh.backends.local.network import LocalNetwork
 from sharemesh.cluster import records
 from sharemesh.cluster.bootstrap import ensure_cluster
+from sharemesh.cluster.keys import election_name
 from sharemesh.cluster.view import WatchedView
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
 from sharemesh.group_coordinator.service import GroupCoordinatorPorts, GroupCoordinatorService
 from sharemesh.group_coordinator.settings import ServiceLimits
 from sharemesh.group_coordinator.states import StateAnswer, StateSummary
-from sharemesh.ports.cluster import NodeInfo, Role, TopicInfo
+from sharemesh.ports.cluster import NodeInfo, Role, ShardKind, TopicInfo
 from sharemesh.ports.coordination import Delete, Put
 from sharemesh.v1 import group_coordinator_pb2 as pb
 from sharemesh.v1 import record_log_pb2
@@ -162,6 +163,20 @@ class World:
                 for name, number in partitions
             )
         )
+
+    async def elect(self, node_id, shard=0):
+        """Make the view show this node as the coordinator of a shard."""
+        keys = self.view.keys
+        node = NodeInfo(NodeId(node_id), node_id, 1, (Role.GROUP_COORDINATOR,))
+        candidate = f"{keys.election(election_name(ShardKind.GROUP, shard))}/{node_id}"
+        await self.coordination.commit(
+            [],
+            [
+                Put(keys.member(node.node_id), records.encode_member(node)),
+                Put(candidate, records.encode_candidate(node.node_id)),
+            ],
+        )
+        await self.sees(lambda: self.view.group_coordinator(shard) == node)
 
     async def cluster_configs(self, **entries):
         named = {name.replace("_", "."): value for name, value in entries.items()}

@@ -102,16 +102,24 @@ class GroupCoordinatorService:
         """Return who serves a group.
 
         Raises:
-            RefusedError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+            RefusedError: COORDINATOR_LOAD_IN_PROGRESS while the shard loads, NOT_COORDINATOR if
+                another node has it, COORDINATOR_NOT_AVAILABLE if none has (spec GC-4).
         """
         index = self._ports.view.group_shard(group_id)
-        self._shards.shard(index)
         served = self._served.get(index)
-        if served is None:
+        if served is not None:
+            return served
+        self._check_not_loading(index)
+        node = self._ports.view.group_coordinator(index)
+        if node is None or node.node_id == self._surroundings.node_id:
             raise RefusedError(
-                ErrorCode.NOT_COORDINATOR, f"shard group-{index} ended here; look it up again"
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"shard group-{index} has no coordinator yet; try again soon",
             )
-        return served
+        raise RefusedError(
+            ErrorCode.NOT_COORDINATOR,
+            f"shard group-{index} is served by node {node.node_id}; look it up again",
+        )
 
     # ---- what the shard elections drive (ports.cluster.ShardHost) -------------------------------
 
@@ -136,6 +144,13 @@ class GroupCoordinatorService:
         for index in list(self._served):
             self._end_streams(index)
         await asyncio.gather(*self._ending, return_exceptions=True)
+
+    def _check_not_loading(self, index: int) -> None:
+        try:
+            self._shards.shard(index)
+        except RefusedError as error:
+            if error.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                raise
 
     # ---- inside ---------------------------------------------------------------------------------
 
