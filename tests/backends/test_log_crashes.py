@@ -1,6 +1,7 @@
 """DESIGN 5: power cuts at every step, failed syncs, lost names, torn tails, full disks."""
 
 import random
+from contextlib import suppress
 
 import pytest
 
@@ -59,10 +60,8 @@ def test_a_power_cut_at_any_step_loses_nothing_that_was_confirmed(settings, seed
                 raise PowerCutError
 
         disk.before = before
-        try:
+        with suppress(PowerCutError):
             life(disk, owners, settings)
-        except PowerCutError:
-            pass
         disk.before = None
         disk.crash()
         settle(disk, 5, *owners)
@@ -157,22 +156,18 @@ def log_file(disk: MemoryDisk) -> str:
     return next(path for path in reversed(disk.files()) if path.endswith(".log"))
 
 
-def test_a_torn_tail_is_cut_off():
+@pytest.mark.parametrize("cut", range(1, 80))
+def test_a_torn_tail_is_cut_off(cut):
     disk = MemoryDisk(random.Random(3))
     owner = Owner(disk, 1)
     owner.work(("a",))
+    published = disk.read(f"{PATH}/0000000001.end")
     size = disk.size(log_file(disk))
     owner.commit("b")
-    torn = disk.size(log_file(disk)) - 5
-    end = disk.read(f"{PATH}/0000000001.end")
-    del owner.confirmed[1]
-    owner = Owner(disk, 2)
-    disk.truncate(log_file(disk), torn)
-    slots = disk.open_slots(f"{PATH}/0000000001.end", 128)
-    slots.write(0 if end else 0, bytes(128))
-    assert size < torn
-    found = settle(disk, 3)
-    assert "b" not in found.values()
+    disk.truncate(log_file(disk), min(size + cut, disk.size(log_file(disk)) - 1))
+    # As after a power cut in the middle of the commit: nothing of it was published.
+    disk.open_slots(f"{PATH}/0000000001.end", 128).write(0, published)
+    assert list(settle(disk, 2).values()) == ["a", "last-2"]
 
 
 @pytest.mark.parametrize("place", ["offset", "length", "epoch", "magic", "crc", "payload"])

@@ -7,11 +7,16 @@ from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 from sharemesh.backends.embedded.owned_log import OwnedLog, Place
-from sharemesh.backends.embedded.settings import LogSettings
+from sharemesh.backends.embedded.settings import MIB, LogSettings
+from sharemesh.ports.clock import Clock
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.shard_log import FencedError, LogFailedError, LogFullError
 
 Note = TypeVar("Note")
+
+
+ROOM_AGE_MS_MAX = 1_000
+ROOM_AMPLE_BYTES = 256 * MIB  # more than other processes write in that time
 
 
 class Entry(NamedTuple, Generic[Note]):
@@ -33,6 +38,7 @@ class GroupCommit(Generic[Note]):
 
     Args:
         disk: Where jobs run.
+        clock: Says how old an answer is.
         log: Only this object may call it.
         settings: Bounds.
         reserve_bytes: Appends are refused while less than this would stay free.
@@ -43,12 +49,14 @@ class GroupCommit(Generic[Note]):
     def __init__(
         self,
         disk: Disk,
+        clock: Clock,
         log: OwnedLog,
         settings: LogSettings,
         reserve_bytes: int,
         on_committed: Callable[[list[Entry[Note]], Place], None],
     ) -> None:
         self._disk = disk
+        self._clock = clock
         self._log = log
         self._settings = settings
         self._reserve_bytes = reserve_bytes
@@ -59,6 +67,8 @@ class GroupCommit(Generic[Note]):
         self._jobs: deque[tuple[Callable[[], None], asyncio.Future[None]]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._error: Exception | None = None
+        self._wants_look = False
+        self._room_asked_ms = clock.now_ms()
         self.end_offset = log.committed_end_offset
         self.committed_end_offset = log.committed_end_offset
         self.log_start_offset = log.log_start_offset
@@ -79,8 +89,18 @@ class GroupCommit(Generic[Note]):
         free = self._log.free_bytes - self._queued_bytes - more_bytes
         return free >= self._reserve_bytes
 
+    async def ask_for_room(self, more_bytes: int) -> None:
+        """Ask the disk how much space is left, if the last answer is old or was not ample.
+
+        So that a volume that others filled refuses an append, and not ends an epoch.
+        """
+        age_ms = self._clock.now_ms() - self._room_asked_ms
+        if age_ms > ROOM_AGE_MS_MAX or not self.has_room(more_bytes + ROOM_AMPLE_BYTES):
+            await self.refresh_room()
+
     async def refresh_room(self) -> None:
         """Ask the disk again how much space is left."""
+        self._room_asked_ms = self._clock.now_ms()
         self._log.free_bytes = await self._disk.run(self._disk.free_bytes)
 
     def append(self, entry: Entry[Note]) -> None:
@@ -92,7 +112,10 @@ class GroupCommit(Generic[Note]):
         """
         self.check()
         size = len(entry.data)
-        if not self.has_room(size):
+        moves_log_start = entry.log_start_offset >= 0  # small, and the way to get space back
+        if not moves_log_start and not self.has_room(size):
+            self._wants_look = True  # which also asks how much is free now
+            self._start()
             raise LogFullError(
                 f"log {self._log.path}: {self._log.free_bytes} bytes are free and "
                 f"{self._reserve_bytes} are kept in reserve: free space on the volume"
@@ -146,11 +169,10 @@ class GroupCommit(Generic[Note]):
 
     async def _work(self) -> None:
         try:
-            while self._queue or self._waiters or self._jobs:
+            while self._queue or self._waiters or self._jobs or self._wants_look:
                 while self._jobs:
                     await self._run_job()
-                if self._queue or self._waiters:
-                    await self._tick()
+                await self._tick()
         except (FencedError, LogFailedError) as error:
             self._fail(error)
         except BaseException as error:
@@ -168,6 +190,7 @@ class GroupCommit(Generic[Note]):
 
     async def _tick(self) -> None:
         waiters, self._waiters = self._waiters, []
+        self._wants_look = False
         entries = self._take()
         try:
             if entries:

@@ -62,6 +62,8 @@ class OwnedLog:
         except FencedError as error:
             self._ended = error
             raise
+        with suppress(OSError):  # then the last answer stands
+            self.free_bytes = self._disk.free_bytes()
 
     def commit(self, data: bytes | bytearray, end_offset: int, log_start_offset: int) -> Place:
         """Append, sync, look, publish (DESIGN 5.2), and return where ``data`` lies.
@@ -85,7 +87,6 @@ class OwnedLog:
             self._file.append(data)
             if self._settings.fsync:
                 self._file.sync()
-            self.free_bytes = self._disk.free_bytes()
         except OSError as error:
             raise self._end(f"append or sync failed: {error}") from error
         self.look()

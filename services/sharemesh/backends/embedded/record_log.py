@@ -46,7 +46,7 @@ class EmbeddedPartitionLog:
         self._config = TopicLogConfig(batch_bytes_max=settings.batch_bytes_max)
         self._callbacks: list[Callable[[], None]] = []
         self._commits: GroupCommit[_Note] = GroupCommit(
-            disk, log, settings, settings.record_reserve_bytes, self._on_committed
+            disk, clock, log, settings, settings.record_reserve_bytes, self._on_committed
         )
 
     @property
@@ -97,8 +97,7 @@ class EmbeddedPartitionLog:
     async def append(self, batches: bytes) -> AppendResult:
         """Validate, assign offsets, append, and return once committed."""
         frames = check_batches(batches, batch_bytes_max=self._config.batch_bytes_max)
-        if not self._commits.has_room(len(batches)):
-            await self._commits.refresh_room()
+        await self._commits.ask_for_room(len(batches))
         before = self._producers.check(frames)
         spans = self._place(batches, frames, before)
         await self._commits.committed(max(last for _, last in spans) + 1)

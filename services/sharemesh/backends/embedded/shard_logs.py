@@ -28,7 +28,7 @@ class EmbeddedShardLog:
         self._clock = clock
         self._log = log
         self._commits: GroupCommit[None] = GroupCommit(
-            disk, log, settings, settings.shard_reserve_bytes, self._on_committed
+            disk, clock, log, settings, settings.shard_reserve_bytes, self._on_committed
         )
 
     @property
