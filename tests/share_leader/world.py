@@ -18,6 +18,8 @@ from sharemesh.codec.decoded_records import encode_records
 from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
 from sharemesh.ports.cluster import NodeInfo, Role, TopicInfo
 from sharemesh.ports.coordination import Put
+from sharemesh.rpc.channels import GrpcCaller
+from sharemesh.rpc.server import GrpcServer
 from sharemesh.share_leader.service import ShareLeaderService
 from sharemesh.share_leader.settings import LeaderSettings
 from sharemesh.share_leader.share_partition_shell import Phase
@@ -57,6 +59,9 @@ class World:
     def __init__(self, clock, disk, coordination, view):
         self.clock, self.disk, self.coordination, self.view = clock, disk, coordination, view
         self.network = LocalNetwork()
+        self.server = None
+        self.address = LEADER
+        self.callers = []
         self.keeper = StateKeeper(clock)
         self.rules = Rules()
         self.epoch = 0
@@ -105,6 +110,29 @@ class World:
         await self.service.start_partition(partition, epoch)
         return epoch
 
+    def caller(self, principal="User:ANONYMOUS"):
+        """Return a connection of its own."""
+        if self.server is None:
+            return self.network.caller(principal)
+        self.callers.append(GrpcCaller(LoopClock()))
+        return self.callers[-1]
+
+    async def serve_grpc(self):
+        """Offer the service over real gRPC instead of the in-process network."""
+        self.server = GrpcServer(reflection=False)
+        self.service.offer_on(self.server)
+        self.address = f"127.0.0.1:{await self.server.start('127.0.0.1', 0)}"
+
+    async def close(self):
+        for caller in self.callers:
+            await caller.close()
+        if self.server is not None:
+            await self.server.stop(0)
+        if self.service is not None:
+            await self.service.close()
+        await self.view.close()
+        await self.coordination.close()
+
     def start(self, persister=None, **settings):
         self.service = ShareLeaderService(
             node_id=NodeId("leader-1"),
@@ -128,7 +156,7 @@ class World:
 
     async def produce(self, partition, *counts):
         """Append one log batch for each count; return the offsets of the last one."""
-        caller = self.network.caller()
+        caller = self.caller()
         landed = None
         for count in counts:
             values = [DecodedRecord(value=b"v%d" % n) for n in range(count)]
@@ -143,7 +171,7 @@ class World:
                         )
                     ]
                 ),
-                to=LEADER,
+                to=self.address,
             )
             (landed,) = response.partitions
             assert landed.error_code == 0, landed
@@ -156,11 +184,11 @@ class Client:
 
     def __init__(self, world, member, group, principal):
         self.world, self.member, self.group = world, member, group
-        self.caller = world.network.caller(principal)
+        self.caller = world.caller(principal)
         self.epoch = 0
 
     async def call(self, method, request):
-        return await self.caller.call(method, request, to=LEADER)
+        return await self.caller.call(method, request, to=self.world.address)
 
     def advance(self):
         self.epoch = 1 if self.epoch == 2147483647 else self.epoch + 1
@@ -195,6 +223,15 @@ class Client:
         await until(lambda: all(s is None or s.phase is not Phase.INITIALIZING for s in shells))
         return response
 
+    async def hold(self):
+        """Bind the session to a stream of this client's connection."""
+        stream = await self.caller.stream(methods.HOLD_SESSION, to=self.world.address)
+        await stream.send(
+            share_leader_pb2.HoldSessionRequest(group_id=self.group, member_id=self.member)
+        )
+        assert (await anext(aiter(stream))).error_code == 0
+        return stream
+
     async def acknowledge(self, *acks, epoch=None, **fields):
         if epoch is None:
             epoch = self.epoch
@@ -212,7 +249,7 @@ class Client:
         return response
 
     async def consume(self, *partitions, records=10_000, bytes_=0, **start):
-        stream = await self.caller.stream(methods.CONSUME, to=LEADER)
+        stream = await self.caller.stream(methods.CONSUME, to=self.world.address)
         await stream.send(
             share_leader_pb2.ConsumeRequest(
                 start=share_leader_pb2.ConsumeStart(
@@ -229,13 +266,14 @@ class Client:
         return stream
 
 
-async def until(condition, rounds=2_000):
+async def until(condition, timeout_s=5):
     """Let the loop turn until something holds."""
-    for _ in range(rounds):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it did not come to hold")
+    loop = asyncio.get_running_loop()
+    deadline, rounds = loop.time() + timeout_s, 0
+    while not condition():
+        assert loop.time() < deadline, "it did not come to hold"
+        rounds += 1
+        await asyncio.sleep(0 if rounds < 500 else 0.002)
 
 
 def ack(partition, first, last, *types, epoch=0):
@@ -288,7 +326,7 @@ def acknowledged(message):
 
 
 @asynccontextmanager
-async def world(*, manual=True, started=True, seed=11, **settings):
+async def world(*, manual=True, started=True, grpc=False, seed=11, **settings):
     clock = ManualClock() if manual else LoopClock()
     coordination = LocalCoordination(LocalStore(clock))
     await ensure_cluster(coordination, "test", group_shards=1, state_shards=1)
@@ -300,10 +338,9 @@ async def world(*, manual=True, started=True, seed=11, **settings):
     await made.configure("g", auto_offset_reset="earliest")
     if started:
         made.start(**settings)
+    if grpc:
+        await made.serve_grpc()
     try:
         yield made
     finally:
-        if made.service is not None:
-            await made.service.close()
-        await view.close()
-        await coordination.close()
+        await made.close()

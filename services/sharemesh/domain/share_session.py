@@ -70,7 +70,10 @@ class ShareSession:
         with_records: Sequence[TopicPartition],
         with_error: Iterable[TopicPartition],
     ) -> None:
-        """Note what a response holds: records move a partition to the end (spec SES-8)."""
+        """Note what a response holds: records move a partition to the end (spec SES-8).
+
+        The response that opens a session moves nothing: ``with_records`` is empty then.
+        """
         failed = set(with_error)
         for partition in self.partitions:
             self.partitions[partition] = partition in failed

@@ -107,6 +107,16 @@ class Acquisition:
         led = self._partitions.get(shell.key.topic_partition)
         if led is None or led.log is not shell.log:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership has moved; refresh metadata"
+        offset = shell.next_fetch_offset
+        try:
+            return offset, await self._read_and_look(led, shell, share_bytes, remaining)
+        except Exception as error:
+            return self._read_failed(led, shell, offset, error)
+
+    async def _read_and_look(
+        self, led: LedPartition, shell: SharePartitionShell, share_bytes: int, remaining: int
+    ) -> ReadResult:
+        """Read from the next fetch offset; meanwhile look that nobody else leads (DESIGN 5.2)."""
         offset, end_offset = shell.next_fetch_offset, shell.end_offset
         wanted = shell.log.bytes_between(offset, min(end_offset, offset + remaining))
         max_bytes = min(share_bytes, max(wanted, self._environment.settings.read_ahead_bytes))
@@ -115,14 +125,14 @@ class Acquisition:
             led.looks.look(),
             return_exceptions=True,
         )
-        for error in (looked, result):
-            if isinstance(error, BaseException):
-                return self._read_failed(led, shell, offset, error)
-        assert isinstance(result, ReadResult)
-        return offset, result
+        if isinstance(looked, BaseException):
+            raise looked
+        if isinstance(result, BaseException):
+            raise result
+        return result
 
     def _read_failed(
-        self, led: LedPartition, shell: SharePartitionShell, offset: int, error: BaseException
+        self, led: LedPartition, shell: SharePartitionShell, offset: int, error: Exception
     ) -> tuple[int, ReadResult] | tuple[ErrorCode, str]:
         match error:
             case RefusedError(error=ErrorCode.OFFSET_OUT_OF_RANGE):
@@ -133,11 +143,9 @@ class Acquisition:
             case FencedError() | LogFailedError():
                 self._partitions.epoch_ended(led, error)
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership has moved; refresh metadata"
-            case Exception():
+            case _:
                 _LOG.error("reading %s at %d failed", shell.key, offset, exc_info=error)
                 return ErrorCode.UNKNOWN_SERVER_ERROR, f"the log cannot be read: {error}"
-            case _:
-                raise error
 
     def _acquire(
         self,
@@ -155,6 +163,9 @@ class Acquisition:
             return None
         try:
             acquired = shell.acquire(_event(shell, result[0], result[1], order, remaining))
+        except (FencedError, LogFailedError) as ended:
+            shell.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leader epoch has ended ({ended})")
+            return Taken(partition, shell.leader_epoch, error=shell.error, message=shell.message)
         except Exception as error:
             _LOG.exception("acquiring from %s failed", shell.key)
             return Taken(

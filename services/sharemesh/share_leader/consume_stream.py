@@ -265,7 +265,7 @@ class ConsumeStream:
             for shell in shells
             if shell.phase is Phase.ENDED
         }
-        self._refuse(failed, response)
+        self._refuse(failed | wait.failed, response)
         if kept and not taken:
             await environment.clock.sleep_ms(environment.settings.empty_take_pause_ms)
 

@@ -1,10 +1,18 @@
 """The long poll: wait until share partitions can be fetched from (spec section 14)."""
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import TopicPartition
+from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.alarms import Alarms
 from sharemesh.share_leader.share_partition_shell import Phase, SharePartitionShell
+
+_LOG = logging.getLogger(__name__)
+
+Outcome = tuple[ErrorCode, str]
 
 
 class FetchWait:
@@ -28,6 +36,7 @@ class FetchWait:
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._enough_records = enough_records if min_bytes <= 1 else None
+        self.failed: dict[TopicPartition, Outcome] = {}
         self._ready: asyncio.Future[list[SharePartitionShell]] | None = None
 
     def try_now(self, *, at_deadline: bool = False) -> list[SharePartitionShell] | None:
@@ -35,6 +44,16 @@ class FetchWait:
 
         ``at_deadline`` takes what there is, regardless of ``min_bytes`` (spec DF-6).
         """
+        kept, ended = self._lock_what_has_records()
+        enough = bool(kept) and self._enough(kept)
+        if ended or at_deadline or enough or self.failed:
+            return kept
+        for shell in kept:
+            shell.unlock(self, wake=False)
+        return None
+
+    def _lock_what_has_records(self) -> tuple[list[SharePartitionShell], bool]:
+        """Return what is locked now, and whether some share partition has ended."""
         ended = False
         kept: list[SharePartitionShell] = []
         records = 0
@@ -42,7 +61,7 @@ class FetchWait:
             if shell.phase is Phase.ENDED:
                 ended = True
             elif shell.try_lock(self):
-                available = shell.available_offsets()
+                available = self._asked(shell, shell.available_offsets)
                 if not available:
                     shell.unlock(self, wake=False)
                     continue
@@ -50,11 +69,21 @@ class FetchWait:
                 records += available
                 if self._enough_records is not None and records >= self._enough_records:
                     break
-        if ended or at_deadline or (kept and self._enough(kept)):
-            return kept
-        for shell in kept:
-            shell.unlock(self, wake=False)
-        return None
+        return kept, ended
+
+    def _asked(self, shell: SharePartitionShell, question: Callable[[], int]) -> int:
+        """Return the log's answer; one that fails concerns its partition only (spec DF-8)."""
+        try:
+            return question()
+        except (FencedError, LogFailedError) as ended:
+            shell.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leader epoch has ended ({ended})")
+        except Exception as error:
+            _LOG.exception("estimating what %s holds failed", shell.key)
+            self.failed[shell.key.topic_partition] = (
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"the log cannot be asked: {error}",
+            )
+        return 0
 
     async def until(self, deadline_ms: int | None, alarms: Alarms) -> list[SharePartitionShell]:
         """Return the share partitions locked for this fetch; empty at the deadline or if stopped.
@@ -101,12 +130,16 @@ class FetchWait:
             for shell in self._ready.result():
                 shell.unlock(self)
 
-    def _enough(self, kept: Sequence[SharePartitionShell]) -> bool:
+    def _enough(self, kept: list[SharePartitionShell]) -> bool:
+        """Return whether the locked ones hold ``min_bytes``; those that cannot say are unlocked."""
         if self._min_bytes <= 1:
             return True
         share = max(1, self._max_bytes // len(kept))
         total = 0
-        for shell in kept:
-            available = shell.log.bytes_between(shell.next_fetch_offset, shell.end_offset)
+        for shell in list(kept):
+            available = self._asked(shell, shell.available_bytes)
+            if not available:
+                kept.remove(shell)
+                shell.unlock(self, wake=False)
             total += min(share, available)
         return total >= self._min_bytes

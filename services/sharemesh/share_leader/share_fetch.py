@@ -143,6 +143,7 @@ class ShareFetch:
         for partition, outcome in refused.items():
             response.add_error(partition, outcome)
         taken: list[Taken] = []
+        wait: FetchWait | None = None
         if shells and order.max_records > 0 and order.max_bytes > 0:  # spec REQ-13
             wait = FetchWait(
                 shells,
@@ -154,10 +155,16 @@ class ShareFetch:
             taken = await self._acquisition.take(kept, wait, order)
         for one in taken:
             response.add_taken(one)
-        failed = [s for s in shells if s.phase is Phase.ENDED]
-        for shell in failed:
-            response.add_error(shell.key.topic_partition, (shell.error, shell.message))
-        self._note(fetch, partitions, taken, [*refused, *(s.key.topic_partition for s in failed)])
+        failed = {
+            shell.key.topic_partition: (shell.error, shell.message)
+            for shell in shells
+            if shell.phase is Phase.ENDED
+        }
+        if wait is not None:
+            failed.update(wait.failed)
+        for partition, outcome in failed.items():
+            response.add_error(partition, outcome)
+        self._note(fetch, partitions, taken, [*refused, *failed])
 
     async def _wait(self, wait: FetchWait, wait_ms: int) -> list[SharePartitionShell]:
         if wait_ms <= 0 or self._waiting >= self._environment.settings.max_waiting_fetches:
@@ -177,9 +184,8 @@ class ShareFetch:
         failed: list[TopicPartition],
     ) -> None:
         failed += [one.partition for one in taken if one.error]
-        fetch.session.answered(
-            with_records=[one.partition for one in taken if not one.error], with_error=failed
-        )
+        moved = [] if fetch.is_initial else [one.partition for one in taken if not one.error]
+        fetch.session.answered(with_records=moved, with_error=failed)
         counters = self._environment.counters
         counters.fetch_requests.update({p.topic_id for p in partitions})
         counters.failed_fetch_requests.update({p.topic_id for p in failed})

@@ -134,6 +134,10 @@ class SharePartitionShell:
             self.step(LogStartMoved(self.log.log_start_offset))  # spec OFF-17
         return max(0, self.end_offset - self.next_fetch_offset)
 
+    def available_bytes(self) -> int:
+        """Return about how many bytes lie between the next fetch and the end (spec DF-4)."""
+        return self.log.bytes_between(self.next_fetch_offset, self.end_offset)
+
     def try_lock(self, owner: object) -> bool:
         """Take the fetch lock if records may be acquired now (spec DF-1, DF-2)."""
         if self._fetch_lock is not None or not self._open or self.phase is not Phase.ACTIVE:
