@@ -1,0 +1,263 @@
+"""``sharemesh groups``: list, describe, delete, offsets, reset offsets."""
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from sharemesh.cli.failures import CommandError
+from sharemesh.cli.offset_plan import Scenario, plan, scope_of, timestamp_ms
+from sharemesh.cli.session import Session, connection_flags, nearest, session_of
+from sharemesh.client import AdminClient
+from sharemesh.client.admin_results import GroupDescription, GroupOffset, MemberDescription
+from sharemesh.client.errors import GroupIdNotFoundError, SharemeshError
+
+_EXAMPLES = """examples:
+  sharemesh groups list
+  sharemesh groups describe billing
+  sharemesh groups offsets billing
+  sharemesh groups reset-offsets billing --topic orders --to-earliest --execute
+  sharemesh groups delete billing"""
+
+
+def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
+    """Add the command to the command line."""
+    parser = subparsers.add_parser(
+        "groups",
+        help="list, describe and delete share groups, and their offsets",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    common = connection_flags()
+
+    listing = actions.add_parser("list", parents=[common], help="list groups with their state")
+    listing.add_argument("--state", metavar="S[,S]", default="", help="Empty, Stable, Dead")
+    listing.set_defaults(run=_list)
+
+    describe = actions.add_parser("describe", parents=[common], help="state, members, offsets")
+    describe.add_argument("groups", nargs="+", metavar="GROUP")
+    describe.set_defaults(run=_describe)
+
+    delete = actions.add_parser("delete", parents=[common], help="delete empty groups")
+    delete.add_argument("groups", nargs="+", metavar="GROUP")
+    delete.set_defaults(run=_delete)
+
+    offsets = actions.add_parser("offsets", parents=[common], help="start offset and lag")
+    offsets.add_argument("groups", nargs=1, metavar="GROUP")
+    offsets.add_argument("--topic", action="append", metavar="T", help="only this one; repeatable")
+    offsets.set_defaults(run=_offsets)
+
+    reset = actions.add_parser("reset-offsets", parents=[common], help="start anew elsewhere")
+    reset.add_argument("groups", nargs=1, metavar="GROUP")
+    scope = reset.add_mutually_exclusive_group(required=True)
+    scope.add_argument("--topic", action="append", metavar="T[:p,p]", help="repeatable")
+    scope.add_argument("--all-topics", action="store_true", help="all topics of the group")
+    to = reset.add_mutually_exclusive_group(required=True)
+    to.add_argument("--to-earliest", action="store_true")
+    to.add_argument("--to-latest", action="store_true")
+    to.add_argument("--to-datetime", metavar="YYYY-MM-DDThh:mm:ss.sss")
+    to.add_argument("--to-offset", type=int, metavar="N")
+    to.add_argument("--to-current", action="store_true")
+    reset.add_argument("--execute", action="store_true", help="do it (default: only show)")
+    reset.set_defaults(run=_reset)
+
+    forget = actions.add_parser("delete-offsets", parents=[common], help="forget topics")
+    forget.add_argument("groups", nargs=1, metavar="GROUP")
+    forget.add_argument("--topic", action="append", required=True, metavar="T", help="repeatable")
+    forget.set_defaults(run=_delete_offsets)
+
+
+def scenario_of(args: argparse.Namespace) -> Scenario:
+    """Return the scenario that the options name.
+
+    Raises:
+        CommandError: The time cannot be read, or the offset is negative.
+    """
+    if args.to_earliest:
+        return Scenario("earliest")
+    if args.to_latest:
+        return Scenario("latest")
+    if args.to_current:
+        return Scenario("current")
+    if args.to_datetime is not None:
+        return Scenario("time", timestamp_ms(args.to_datetime))
+    if args.to_offset < 0:
+        raise CommandError(f"--to-offset {args.to_offset}: must not be negative", code=2)
+    return Scenario("offset", args.to_offset)
+
+
+def _list(args: argparse.Namespace) -> int:
+    session = session_of(args)
+    with AdminClient(session.admin_settings) as admin:
+        found = admin.list_groups(states=[each for each in args.state.split(",") if each])
+    rows = [
+        {"group": each.group_id, "type": each.group_type, "state": each.state} for each in found
+    ]
+    columns = {"group": "GROUP", "type": "TYPE", "state": "STATE"}
+    session.show(rows, columns, empty="there are no share groups")
+    return 0
+
+
+def _describe(args: argparse.Namespace) -> int:
+    session = session_of(args)
+    failed = 0
+    with AdminClient(session.admin_settings) as admin:
+        for group_id, found in admin.describe_groups(args.groups).items():
+            if not isinstance(found, GroupDescription):
+                failed = 1
+                _complain(session, admin, group_id, found)
+                continue
+            offsets = admin.list_share_group_offsets(group_id)
+            if session.as_json:
+                session.show_json(_as_json(found, offsets))
+            else:
+                _print_group(session, found, offsets)
+    return failed
+
+
+def _complain(session: Session, admin: AdminClient, group_id: str, error: SharemeshError) -> None:
+    hint = ""
+    if isinstance(error, GroupIdNotFoundError):
+        hint = nearest(group_id, [each.group_id for each in admin.list_groups()])
+    session.err.print(f"sharemesh: {error}{hint}", highlight=False, markup=False)
+
+
+def _as_json(found: GroupDescription, offsets: Mapping[Any, Any]) -> dict[str, Any]:
+    return {
+        "group": found.group_id,
+        "state": found.state,
+        "group_epoch": found.group_epoch,
+        "assignment_epoch": found.assignment_epoch,
+        "assignor": found.assignor,
+        "coordinator": found.coordinator_id,
+        "members": [_member_row(each) for each in found.members],
+        "offsets": _offset_rows(offsets),
+    }
+
+
+def _print_group(session: Session, found: GroupDescription, offsets: Mapping[Any, Any]) -> None:
+    session.say(
+        f"group {found.group_id}: {found.state}, {len(found.members)} members, group epoch "
+        f"{found.group_epoch}, assignment epoch {found.assignment_epoch}, coordinator "
+        f"{found.coordinator_id or '-'}"
+    )
+    columns = {
+        "member": "MEMBER",
+        "client": "CLIENT",
+        "host": "HOST",
+        "epoch": "EPOCH",
+        "assignment": "ASSIGNMENT",
+    }
+    session.show([_member_row(each) for each in found.members], columns, empty="no members")
+    _show_offsets(session, offsets)
+
+
+def assignment_text(member: MemberDescription) -> str:
+    """Return an assignment as ``topic:p,p;topic2:p`` (spec CLI-3)."""
+    return ";".join(
+        f"{topic}:{','.join(str(each) for each in sorted(partitions))}"
+        for topic, partitions in sorted(member.assignment.items())
+    )
+
+
+def _member_row(member: MemberDescription) -> dict[str, Any]:
+    return {
+        "member": member.member_id,
+        "client": member.client_id,
+        "host": member.client_host,
+        "epoch": member.member_epoch,
+        "assignment": assignment_text(member),
+    }
+
+
+def _offset_rows(offsets: Mapping[Any, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": where.topic,
+            "partition": where.partition,
+            "start_offset": found.start_offset if isinstance(found, GroupOffset) else None,
+            "lag": found.lag if isinstance(found, GroupOffset) and found.lag >= 0 else None,
+            "leader_epoch": found.leader_epoch if isinstance(found, GroupOffset) else None,
+            "error": str(found) if isinstance(found, SharemeshError) else None,
+        }
+        for where, found in sorted(offsets.items())
+    ]
+
+
+def _show_offsets(session: Session, offsets: Mapping[Any, Any]) -> None:
+    columns = {
+        "topic": "TOPIC",
+        "partition": "PARTITION",
+        "start_offset": "START-OFFSET",
+        "lag": "LAG",
+        "leader_epoch": "LEADER-EPOCH",
+    }
+    session.show(_offset_rows(offsets), columns, empty="no offsets yet")
+
+
+def _offsets(args: argparse.Namespace) -> int:
+    session = session_of(args)
+    with AdminClient(session.admin_settings) as admin:
+        _show_offsets(session, admin.list_share_group_offsets(args.groups[0], args.topic))
+    return 0
+
+
+def _delete(args: argparse.Namespace) -> int:
+    session = session_of(args)
+    failed = 0
+    with AdminClient(session.admin_settings) as admin:
+        problems = admin.delete_groups(args.groups)
+        if session.as_json:
+            session.show_json({g: None if e is None else str(e) for g, e in problems.items()})
+        for group_id, error in problems.items():
+            if error is None:
+                session.say(f"group {group_id} deleted")
+            else:
+                failed = 1
+                _complain(session, admin, group_id, error)
+    return failed
+
+
+def _reset(args: argparse.Namespace) -> int:
+    session = session_of(args)
+    (group_id,) = args.groups
+    with AdminClient(session.admin_settings) as admin:
+        scope = scope_of(admin, args.topic or (), of_group=group_id if args.all_topics else None)
+        offsets = plan(admin, group_id, scope, scenario_of(args))
+        problems: Mapping[Any, SharemeshError | None] = {}
+        if args.execute and offsets:
+            problems = admin.alter_share_group_offsets(group_id, offsets)
+    rows = [
+        {
+            "group": group_id,
+            "topic": where.topic,
+            "partition": where.partition,
+            "new_offset": offset,
+            "error": None if problems.get(where) is None else str(problems[where]),
+        }
+        for where, offset in offsets.items()
+    ]
+    columns = {
+        "group": "GROUP",
+        "topic": "TOPIC",
+        "partition": "PARTITION",
+        "new_offset": "NEW-OFFSET",
+    }
+    if any(error is not None for error in problems.values()):
+        columns["error"] = "ERROR"
+    session.show(rows, columns, empty="there is nothing to reset")
+    if not args.execute and offsets:
+        session.say("nothing was changed: add --execute")
+    return int(any(error is not None for error in problems.values()))
+
+
+def _delete_offsets(args: argparse.Namespace) -> int:
+    session = session_of(args)
+    with AdminClient(session.admin_settings) as admin:
+        problems = admin.delete_share_group_offsets(args.groups[0], args.topic)
+    rows = [
+        {"topic": topic, "status": "deleted" if error is None else str(error)}
+        for topic, error in problems.items()
+    ]
+    session.show(rows, {"topic": "TOPIC", "status": "STATUS"}, empty="nothing was asked for")
+    return int(any(error is not None for error in problems.values()))

@@ -1,0 +1,139 @@
+"""What every command that talks to a cluster shares: where it is, and how results are shown."""
+
+import argparse
+import difflib
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from sharemesh.cli.failures import CommandError
+from sharemesh.client.config import from_file
+
+DEFAULT_ADDRESS = "127.0.0.1:9400"
+BOOTSTRAP_VARIABLE = "SHAREMESH_BOOTSTRAP"
+DATA_VARIABLE = "SHAREMESH_DATA_DIRECTORY"
+DEFAULT_DATA_DIRECTORY = "sharemesh-data"
+RUN_FILE = "run/cluster.json"
+DEFAULT_TIMEOUT_MS = 30_000
+
+
+def connection_flags() -> argparse.ArgumentParser:
+    """Return the options that commands of a cluster have in common."""
+    parser = argparse.ArgumentParser(add_help=False)
+    group = parser.add_argument_group("connection")
+    group.add_argument(
+        "--bootstrap",
+        metavar="HOST:PORT[,…]",
+        help=f"any processes of the cluster (default: ${BOOTSTRAP_VARIABLE}, else what 'sharemesh "
+        f"up' wrote into {DEFAULT_DATA_DIRECTORY}/{RUN_FILE}, else {DEFAULT_ADDRESS})",
+    )
+    group.add_argument(
+        "--command-config", metavar="FILE", help="file of name=value lines, for example TLS files"
+    )
+    group.add_argument(
+        "--timeout",
+        type=int,
+        default=DEFAULT_TIMEOUT_MS,
+        metavar="MS",
+        help="longest wait for the cluster (default: %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+    return parser
+
+
+def bootstrap_of(given: str | None) -> str:
+    """Return the addresses to connect to: given, environment, running local cluster, default."""
+    if given:
+        return given
+    from_variable = os.environ.get(BOOTSTRAP_VARIABLE)
+    if from_variable:
+        return from_variable
+    directory = Path(os.environ.get(DATA_VARIABLE, DEFAULT_DATA_DIRECTORY))
+    try:
+        found = json.loads((directory / RUN_FILE).read_text(encoding="utf-8"))["bootstrap"]
+    except (OSError, ValueError, KeyError, TypeError):
+        found = []
+    return ",".join(found) if found else DEFAULT_ADDRESS
+
+
+@dataclass(slots=True)
+class Session:
+    """One command's run."""
+
+    settings: dict[str, Any]
+    as_json: bool
+    timeout_ms: int
+    out: Console
+    err: Console
+
+    @property
+    def admin_settings(self) -> dict[str, Any]:
+        """Return the settings of an admin client."""
+        return {**self.settings, "default.api.timeout.ms": self.timeout_ms}
+
+    def show(
+        self, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, empty: str
+    ) -> None:
+        """Print rows as a table with ``columns`` (key to heading), or as JSON."""
+        if self.as_json:
+            self.show_json(rows)
+            return
+        if not rows:
+            self.out.print(empty, highlight=False)
+            return
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for heading in columns.values():
+            table.add_column(heading, overflow="fold")
+        for row in rows:
+            table.add_row(*(_cell(row.get(key)) for key in columns))
+        self.out.print(table, highlight=False)
+
+    def show_json(self, thing: object) -> None:
+        """Print JSON on one line."""
+        print(json.dumps(thing, default=str, ensure_ascii=False))
+
+    def say(self, text: str) -> None:
+        """Print a line for people; programs that read JSON get none."""
+        if not self.as_json:
+            self.out.print(text, highlight=False, markup=False)
+
+
+def _cell(value: object) -> str:
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, list | tuple):
+        return ",".join(str(each) for each in value)
+    return str(value)
+
+
+def session_of(args: argparse.Namespace) -> Session:
+    """Return the session of parsed arguments.
+
+    Raises:
+        ConfigError: The configuration file cannot be used.
+        CommandError: The time-out is not positive.
+    """
+    if args.timeout < 1:
+        raise CommandError(f"--timeout {args.timeout}: must be at least 1 ms", code=2)
+    settings: dict[str, Any] = {}
+    if args.command_config:
+        settings.update(from_file(Path(args.command_config)))
+    if args.bootstrap or "bootstrap.servers" not in settings:
+        settings["bootstrap.servers"] = bootstrap_of(args.bootstrap)
+    width = None if sys.stdout.isatty() else 200
+    return Session(
+        settings, args.json, args.timeout, Console(width=width), Console(stderr=True, width=width)
+    )
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint at the nearest known name, or an empty text."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else ""
