@@ -91,7 +91,8 @@ class Story:
             await scene.prepare()
             self._chapter(
                 "2",
-                f"{self._records:,} flights are produced, four consumers share {PARTITIONS} partitions",
+                f"{self._records:,} flights are produced, four consumers share "
+                f"{PARTITIONS} partitions",
             )
             self._show_consumers()
             finished = await self._under_load()

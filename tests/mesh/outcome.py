@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import TopicId
-from sharemesh.domain.share_state.records import Update
+from sharemesh.domain.share_state.records import Snapshot, Update
 from sharemesh_spark.compact import fold_of_log
 from sharemesh_spark.data_directory import shards
 from sharemesh_spark.source import shard_records
@@ -45,7 +45,7 @@ def durable_state(data: Path, group_id: str, topic: str, topic_id: TopicId) -> D
     archived: set[tuple[str, int]] = set()
     for shard in shards(data):
         for _, _, record in shard_records(data, shard):
-            if not isinstance(record, Update) or record.key.group_id != group_id:
+            if not isinstance(record, Update | Snapshot) or record.key.group_id != group_id:
                 continue
             for batch in record.batches:
                 if batch.delivery_state not in FINAL_STATES:

@@ -18,7 +18,7 @@ from sharemesh.client.errors import SharemeshError
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
 from tests.history.journal import Journal
 
-GREEDY_HOLD_S = 0.25
+GREEDY_HOLD_S = 0.5
 SLOW_RECORDS = 50
 KINDS = {
     AcknowledgeType.ACCEPT: "accept",
