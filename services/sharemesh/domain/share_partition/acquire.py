@@ -9,6 +9,7 @@ from sharemesh.domain.share_partition.effects import AcquiredRange
 from sharemesh.domain.share_partition.events import Acquire, AcquireMode
 from sharemesh.domain.share_partition.in_flight import InFlight
 from sharemesh.domain.share_partition.new_range import acquire_new_range
+from sharemesh.domain.share_partition.start_offset import move_start_offset
 from sharemesh.domain.share_partition.throttle import Lot, is_throttled
 
 
@@ -131,11 +132,15 @@ def _pass_compacted(flight: InFlight, fetch_offset: int, base: int) -> None:
 
     The read began in the gap window but the log goes on only behind the in-flight window, so
     nothing can be acquired now and the next read would be the same: the holes below ``base``
-    leave the window, and a start offset in them moves up to the first cached batch.
+    leave the window, and a start offset in them moves up to the first cached batch and on.
     """
     window = flight.active_window
     if window is None or fetch_offset >= base:
         return
-    window.move(min(base, window.end_offset + 1))
+    if base > window.end_offset:
+        flight.window = None
+    else:
+        window.move(base)
     if flight.floor(flight.start_offset) < 0 and flight.batches:
         flight.start_offset = min(base, flight.keys[0])
+        move_start_offset(flight)
