@@ -177,10 +177,10 @@ async def test_permissions_of_the_group_coordinators_requests():
         ):
             made.rules.denied = {needs}
             assert at(await made.call(method, request)) == error, (method.name, needs)
-        made.rules.denied = {("describe", "cluster", "test"), ("describe", *group)}
+        made.rules.denied = {("describe", "cluster", "kafka-cluster"), ("describe", *group)}
         listing = await made.call(methods.LIST_GROUPS, pb.ListGroupsRequest())
         assert (listing.error_code, list(listing.groups)) == (0, [])
-        for granted in ({("describe", "cluster", "test")}, {("describe", *group)}):
+        for granted in ({("describe", "cluster", "kafka-cluster")}, {("describe", *group)}):
             made.rules.denied = granted
             listing = await made.call(methods.LIST_GROUPS, pb.ListGroupsRequest())
             assert [each.group_id for each in listing.groups] == ["g"]

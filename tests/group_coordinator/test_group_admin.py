@@ -68,7 +68,7 @@ async def test_list_filters_by_state_and_type():
 async def test_list_leaves_out_what_may_not_be_described():
     async with world(foo=1) as made:
         await made.hb("m1", 0, ["foo"])
-        made.rules.denied.add(("describe", "cluster", "test"))
+        made.rules.denied.add(("describe", "cluster", "kafka-cluster"))
         assert await listed(made) == (0, {"g": "Stable"})
         made.rules.denied.add(("describe", "group", "g"))
         assert await listed(made) == (0, {})

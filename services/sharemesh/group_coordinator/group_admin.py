@@ -16,6 +16,8 @@ from sharemesh.ports.network import CallContext
 from sharemesh.v1 import group_coordinator_pb2 as pb
 
 GROUP_TYPE = "share"
+CLUSTER_RESOURCE = "kafka-cluster"
+"""Kafka's name of the one resource of type cluster."""
 OPERATION_BITS = {
     Operation.READ: 3,
     Operation.DELETE: 6,
@@ -77,10 +79,7 @@ class GroupAdmin:
             return response
         surroundings = self._surroundings
         all_of_them = surroundings.may(
-            context.principal,
-            Operation.DESCRIBE,
-            ResourceType.CLUSTER,
-            surroundings.view.cluster_id,
+            context.principal, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_RESOURCE
         )
         for groups in self._served():
             try:

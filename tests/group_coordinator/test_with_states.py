@@ -1,0 +1,95 @@
+"""Both coordinators together: initialization, offsets and deletion, over failovers."""
+
+import asyncio
+
+from sharemesh import methods
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import TopicPartition
+from sharemesh.v1 import group_coordinator_pb2 as pb
+from tests.group_coordinator.with_states import mesh
+from tests.group_coordinator.world import assigned, topic_id
+
+
+async def delete(made, *groups):
+    response = await made.call(methods.DELETE_GROUPS, pb.DeleteGroupsRequest(group_ids=groups))
+    return [each.error_code for each in response.results]
+
+
+async def test_a_held_join_gets_partitions_that_leaders_can_read():
+    async with mesh(foo=3) as both:
+        answer = await both.made.joined("m1", ["foo"])
+        assert assigned(answer) == {topic_id("foo"): [0, 1, 2]}
+        state = await both.read("foo", 2)
+        assert (state.error, state.start_offset, state.state_epoch) == (ErrorCode.NONE, -1, 2)
+
+
+async def test_a_join_waits_for_the_share_coordinator_to_return():
+    async with mesh(foo=1) as both:
+        await both.stop_states()
+        joining = asyncio.create_task(both.made.joined("m1", ["foo"]))
+        await both.made.clock.settle()
+        await both.start_states()
+        for _ in range(100):
+            await both.made.clock.advance(100)
+            if joining.done():
+                break
+            await asyncio.sleep(0.01)
+        assert assigned(await joining) == {topic_id("foo"): [0]}
+
+
+async def test_a_deleted_group_that_returns_is_safe_from_requests_of_its_old_life():
+    async with mesh(foo=1) as both:
+        made = both.made
+        await made.joined("m1", ["foo"])
+        await both.read("foo", 0)
+        assert await both.write("foo", 0, start=10, complete=0, epoch=2) == 0
+        await made.hb("m1", -1)
+        old_epoch = made.service.served[0].group("g").epoch
+        assert await delete(made, "g") == [0]
+        await made.start()
+        await both.start_states()
+        await made.joined("m1", ["foo"])
+        state = await both.read("foo", 0)
+        assert (state.error, state.start_offset) == (ErrorCode.NONE, -1)
+        assert state.state_epoch > old_epoch
+        late = await both.write("foo", 0, start=10, complete=0, epoch=2)
+        assert late == ErrorCode.FENCED_STATE_EPOCH
+        foo = TopicPartition(topic_id("foo"), 0)
+        answers = await made.states.delete("g", old_epoch, [foo])
+        assert answers[foo].error is ErrorCode.FENCED_STATE_EPOCH
+        assert (await both.read("foo", 0)).error is ErrorCode.NONE
+
+
+async def test_another_group_starts_above_the_epochs_that_were_deleted():
+    async with mesh(foo=1) as both:
+        made = both.made
+        for _ in range(5):
+            await made.joined("m1", ["foo"])
+            await made.hb("m1", -1)
+        assert await delete(made, "g") == [0]
+        answer = await made.hb("m1", 0, ["foo"], group="new", max_wait_ms=5_000)
+        assert assigned(answer) == {topic_id("foo"): [0]}
+
+
+async def test_topics_that_return_under_a_new_id_start_anew():
+    async with mesh(foo=1, bar=1) as both:
+        made = both.made
+        await made.joined("m1", ["foo", "bar"])
+        await made.clock.advance(1_000)
+        await made.topics(bar=1)
+        group = made.service.served[0].group("g")
+        await made.until(lambda: topic_id("foo") not in group.initialized)
+        assert await both.offsets() == {("bar", 0): (-1, -1)}
+
+
+async def test_alter_moves_the_start_offset_and_fences_leaders_of_before():
+    async with mesh(foo=1) as both:
+        made = both.made
+        await made.joined("m1", ["foo"])
+        state = await both.read("foo", 0)
+        await made.hb("m1", -1)
+        assert await both.alter("foo", 0, 40) == 0
+        again = await both.read("foo", 0)
+        assert (again.start_offset, again.state_epoch > state.state_epoch) == (40, True)
+        late = await both.write("foo", 0, start=90, complete=0, epoch=state.state_epoch)
+        assert late == ErrorCode.FENCED_STATE_EPOCH
