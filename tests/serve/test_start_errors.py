@@ -1,5 +1,6 @@
 """Each way a start can fail ends in one sentence and its own exit code, in a real process."""
 
+import asyncio
 import json
 import os
 import select
@@ -12,8 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from sharemesh import methods
+from sharemesh.backends.local.clock import SystemClock
+from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.serve.exits import Exit
-from tests.etcd_server import EtcdServer, free_port
+from sharemesh.v1 import admin_pb2
+from tests.etcd_server import EtcdServer, etcd_binary, free_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -28,7 +33,7 @@ def etcd(tmp_path_factory):
 
 def serve(*flags: str, timeout: float = 30) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "sharemesh.serve", *flags]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 
 
 def role(etcd, directory: Path, *flags: str) -> tuple[str, ...]:
@@ -169,3 +174,86 @@ def test_the_child_dies_when_its_parent_is_killed(etcd, tmp_path) -> None:
         assert select.select([descriptor], [], [], 10)[0], "the child outlived its parent"
     finally:
         os.close(descriptor)
+
+
+def members(etcd, cluster_id: str) -> str:
+    """Return the registrations in etcd, as text."""
+    etcdctl = Path(etcd_binary()).parent / "etcdctl"
+    done = subprocess.run(
+        [etcdctl, f"--endpoints={etcd.endpoint}", "get", "--prefix",
+         f"/sharemesh/{cluster_id}/members/"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+def test_guard_revokes_the_lease_of_its_child_and_ends_like_it(etcd, tmp_path) -> None:
+    flags = role(etcd, tmp_path / "d", "--cluster-id=guarded", "--node-id=g", "--guard")
+    command = [sys.executable, "-m", "sharemesh.serve", *flags]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    ready = next(line for line in process.stderr if "event=ready" in line)
+    pid = int(ready.rpartition("pid=")[2])
+    assert pid != process.pid
+    assert '"pid"' in members(etcd, "guarded")
+    os.kill(pid, signal.SIGKILL)
+    _, err = process.communicate(timeout=10)
+    assert process.returncode == 128 + signal.SIGKILL, err
+    assert members(etcd, "guarded") == "", "the lease was left to run out"
+
+
+def test_guard_forwards_sigterm_and_the_child_drains(etcd, tmp_path) -> None:
+    flags = role(etcd, tmp_path / "d", "--cluster-id=guarded2", "--node-id=g", "--guard")
+    command = [sys.executable, "-m", "sharemesh.serve", *flags]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert any("event=ready" in line for line in process.stderr)
+    process.terminate()
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 0, err
+    assert "event=stopped" in err
+
+
+def test_guard_hands_on_the_exit_code_of_a_start_that_failed(etcd, tmp_path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    assert_refused(serve(*role(etcd, file, "--guard")), Exit.DIRECTORY_UNUSABLE, str(file))
+
+
+def test_single_process_serves_all_roles_and_says_what_it_is(tmp_path) -> None:
+    command = [
+        sys.executable, "-m", "sharemesh.serve", f"--data-directory={tmp_path / 'd'}",
+        "--listen-port=0", "--set", "group.share.max.size=7",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    ready = json.loads(process.stdout.readline())
+    asyncio.run(use_everything(f"{ready['host']}:{ready['port']}"))
+    process.terminate()
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 0, err
+    assert "coordination is in memory" in err
+
+
+async def use_everything(address: str) -> None:
+    caller = GrpcCaller(SystemClock())
+    topics = admin_pb2.CreateTopicsRequest(topics=[admin_pb2.NewTopic(name="t", partitions=2)])
+    created = await caller.call(methods.CREATE_TOPICS, topics, to=address)
+    assert [topic.error_code for topic in created.topics] == [0]
+    cluster = await caller.call(
+        methods.DESCRIBE_CLUSTER, admin_pb2.DescribeClusterRequest(), to=address
+    )
+    assert len(cluster.members) == 1
+    assert not cluster.unassigned
+    found = await caller.call(
+        methods.FIND_COORDINATOR, admin_pb2.FindCoordinatorRequest(keys=["g"]), to=address
+    )
+    assert found.coordinators[0].node.port == int(address.rpartition(":")[2])
+    configs = await caller.call(
+        methods.DESCRIBE_CONFIGS,
+        admin_pb2.DescribeConfigsRequest(
+            resources=[admin_pb2.ConfigResource(type=admin_pb2.CONFIG_RESOURCE_TYPE_CLUSTER)]
+        ),
+        to=address,
+    )
+    values = {entry.name: (entry.value, entry.source) for entry in configs.results[0].configs}
+    assert values["group.share.max.size"] == ("7", "cluster")
+    assert values["group.share.session.timeout.ms"] == ("45000", "default")
+    await caller.close()

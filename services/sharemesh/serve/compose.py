@@ -15,7 +15,6 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.backends.local.disk import SystemDisk
-from sharemesh.cluster.bootstrap import ClusterMismatchError, ensure_cluster
 from sharemesh.cluster.membership import Member
 from sharemesh.cluster.view import WatchedView
 from sharemesh.codec.log_layout import DataDirectoryError
@@ -27,7 +26,7 @@ from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.health import READINESS
 from sharemesh.rpc.server import GrpcServer, ListenError
 from sharemesh.rpc.tls import TlsError
-from sharemesh.serve.coordination import connect_etcd, reach
+from sharemesh.serve.coordination import connect_etcd, create_cluster, reach
 from sharemesh.serve.data_lock import make_writable
 from sharemesh.serve.exits import Exit, StartError
 from sharemesh.serve.report import Report, Reporter, ReportKind
@@ -72,8 +71,6 @@ class RoleProcess:
             raise StartError(Exit.PORT_IN_USE, str(error)) from error
         except TlsError as error:
             raise StartError(Exit.SETTINGS, str(error)) from error
-        except ClusterMismatchError as error:
-            raise StartError(Exit.OTHER_CLUSTER, str(error)) from error
         except DataDirectoryError as error:
             raise StartError(
                 Exit.OTHER_CLUSTER, f"{self._settings.data_directory}: {error}"
@@ -97,12 +94,7 @@ class RoleProcess:
         make_writable(settings.data_directory)
         coordination = self._coordination = self._connect()
         await reach(coordination, self._clock, settings.etcd_endpoints, timeout_ms=REACH_TIMEOUT_MS)
-        record = await ensure_cluster(
-            coordination,
-            settings.cluster_id,
-            group_shards=settings.group_shards,
-            state_shards=settings.state_shards,
-        )
+        record = await create_cluster(coordination, settings, self._clock, overwrite=False)
         disk = self._disk = SystemDisk(settings.data_directory, threads=settings.disk_threads)
         await open_data_directory(
             disk,

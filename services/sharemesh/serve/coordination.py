@@ -6,6 +6,11 @@ from random import Random
 
 from sharemesh.backends.etcd.connection import EtcdTls
 from sharemesh.backends.etcd.coordination import EtcdCoordination
+from sharemesh.cluster.bootstrap import ClusterMismatchError, ensure_cluster
+from sharemesh.cluster.config_store import alter_cluster_configs
+from sharemesh.cluster.records import ClusterRecord, decode_configs
+from sharemesh.cluster.view import WatchedView
+from sharemesh.domain.errors import RefusedError
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.serve.exits import Exit, StartError
@@ -55,6 +60,43 @@ async def reach(
             await clock.sleep_ms(_RETRY_MS)
         else:
             return
+
+
+async def create_cluster(
+    coordination: Coordination, settings: ServeSettings, clock: Clock, *, overwrite: bool
+) -> ClusterRecord:
+    """Create the cluster if it is not there, and store the settings that it is to have.
+
+    Args:
+        coordination: The store; it answered.
+        settings: Cluster id, shard counts, and settings by Kafka's names.
+        clock: For the view's bookkeeping.
+        overwrite: Replace settings that differ; else only those never set are stored, so that
+            what was altered at run time survives the restart of a process.
+
+    Raises:
+        StartError: OTHER_CLUSTER, it was created otherwise; SETTINGS, they do not fit together.
+        CoordinationError: The store stopped answering.
+    """
+    try:
+        record = await ensure_cluster(
+            coordination,
+            settings.cluster_id,
+            group_shards=settings.group_shards,
+            state_shards=settings.state_shards,
+        )
+    except ClusterMismatchError as error:
+        raise StartError(Exit.OTHER_CLUSTER, str(error)) from error
+    if settings.configs:
+        view = WatchedView(coordination, settings.cluster_id, clock)
+        stored = await coordination.get(view.keys.cluster_configs)
+        known = decode_configs(stored.value) if stored is not None and not overwrite else {}
+        missing = {name: text for name, text in settings.configs.items() if name not in known}
+        try:
+            await alter_cluster_configs(coordination, view, missing)
+        except RefusedError as error:
+            raise StartError(Exit.SETTINGS, error.message) from error
+    return record
 
 
 def _read(path: Path | None, name: str) -> bytes | None:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import IO
 
 from sharemesh.ports.clock import Clock
 from sharemesh.serve.exits import Exit
@@ -65,17 +66,19 @@ class ProcessPlan:
     Attributes:
         command: Given the status (a restarted process takes its old port again) and the
             descriptor for reports, returns the command line.
-        log: File that standard output and error are appended to.
+        log: File that standard output and error are appended to; None: those of this process.
         environment: Variables over those of this process.
         ready: Waits until a process that sends no reports is ready; None: it reports.
         ended: Called after each end, before a restart (revokes leases).
+        restarts: Whether to start it again when it ends.
     """
 
     command: Callable[[ProcessStatus, int], Sequence[str]]
-    log: Path
+    log: Path | None
     environment: Mapping[str, str] = field(default_factory=dict)
     ready: Callable[[], Awaitable[None]] | None = None
     ended: Callable[[ProcessStatus], Awaitable[None]] | None = None
+    restarts: bool = True
 
 
 class ManagedProcess:
@@ -94,12 +97,11 @@ class ManagedProcess:
         self._on_change = on_change
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
-        self._stopping = False
-        self._wake = asyncio.Event()
+        self._stop = asyncio.Event()
 
     def start(self) -> None:
         """Start the process and the task that keeps it running."""
-        self._stopping = False
+        self._stop.clear()
         self._task = asyncio.create_task(self._keep_running(), name=f"keep {self.status.name}")
 
     def signal(self, number: signal.Signals) -> int:
@@ -116,11 +118,10 @@ class ManagedProcess:
 
     async def stop(self, timeout_ms: int) -> None:
         """End the process: SIGTERM, and SIGKILL after ``timeout_ms``; 0 kills at once."""
-        self._stopping = True
-        self._wake.set()
+        self._stop.set()
         if self._task is None:
             return
-        if self.status.state is not ProcessState.FAILED:
+        if not self._task.done():
             self._change(ProcessState.STOPPING)
         with contextlib.suppress(ProcessLookupError):
             self.signal(signal.SIGTERM if timeout_ms > 0 else signal.SIGKILL)
@@ -132,21 +133,27 @@ class ManagedProcess:
         if late:
             self._task.cancel()
             await asyncio.wait([self._task])
-        self._task.exception() if not self._task.cancelled() else None
 
     def kill(self) -> None:
         """Hurry a stop that is under way."""
-        self._stopping = True
-        self._wake.set()
+        self._stop.set()
         with contextlib.suppress(ProcessLookupError):
             self.signal(signal.SIGKILL)
 
     async def _keep_running(self) -> None:
+        try:
+            await self._run_again_and_again()
+        except Exception as error:  # a fault of the supervisor itself must not pass unseen
+            _log.exception("supervision failed", extra={"child": self.status.name})
+            self.status.message = f"supervision failed: {error!r}"
+            self._change(ProcessState.FAILED)
+
+    async def _run_again_and_again(self) -> None:
         backoff_ms = BACKOFF_FIRST_MS
-        while not self._stopping:
+        while not self._stop.is_set():
             started_ms = self._clock.now_ms()
             code = await self._run_once()
-            if self._stopping:
+            if self._stop.is_set() or not self._plan.restarts:
                 break
             if _is_permanent(code):
                 self._change(ProcessState.FAILED)
@@ -165,7 +172,7 @@ class ManagedProcess:
         status.message = ""
         reading, writing = os.pipe()
         try:
-            with self._plan.log.open("ab") as log:
+            with self._output() as log:
                 self._process = await asyncio.create_subprocess_exec(
                     *self._plan.command(status, writing),
                     stdin=asyncio.subprocess.DEVNULL,
@@ -183,7 +190,7 @@ class ManagedProcess:
             os.close(writing)
         process = self._process
         status.pid = process.pid
-        if self._stopping:
+        if self._stop.is_set():
             process.terminate()
         else:
             self._change(ProcessState.STARTING)
@@ -201,13 +208,16 @@ class ManagedProcess:
             status.pid = 0
             if self._plan.ended is not None:
                 await self._plan.ended(status)
-        _log.info("process ended", extra={"process": status.name, "exit_code": code})
+        _log.debug("process ended", extra={"child": status.name, "exit_code": code})
         return code
+
+    def _output(self) -> contextlib.AbstractContextManager[IO[bytes] | None]:
+        return contextlib.nullcontext() if self._plan.log is None else self._plan.log.open("ab")
 
     async def _wait_ready(self) -> None:
         assert self._plan.ready is not None
         await self._plan.ready()
-        if not self._stopping:
+        if not self._stop.is_set():
             self._change(ProcessState.READY)
 
     async def _read_reports(self, descriptor: int) -> None:
@@ -231,12 +241,12 @@ class ManagedProcess:
             status.message = report.message
         elif report.kind is ReportKind.READY:
             status.host, status.port, status.node_id = report.host, report.port, report.node_id
-            if not self._stopping:
+            if not self._stop.is_set():
                 self._change(ProcessState.READY)
 
     async def _pause(self, duration_ms: int) -> None:
         sleep = asyncio.create_task(self._clock.sleep_ms(duration_ms))
-        wake = asyncio.create_task(self._wake.wait())
+        wake = asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait({sleep, wake}, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -31,6 +31,11 @@ def role_command(
         listen_port=port,
         advertised_host=settings.advertised_host,
     )
+    return child_command(mine, descriptor)
+
+
+def child_command(settings: ServeSettings, descriptor: int) -> Sequence[str]:
+    """Return the command of a child with exactly these settings."""
     return (
         sys.executable,
         "-m",
@@ -39,7 +44,7 @@ def role_command(
         str(os.getpid()),
         "--report-descriptor",
         str(descriptor),
-        *_flags(mine),
+        *_flags(settings),
     )
 
 

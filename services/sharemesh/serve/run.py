@@ -12,6 +12,7 @@ from typing import Any
 from sharemesh.serve import tether
 from sharemesh.serve.compose import RoleProcess
 from sharemesh.serve.exits import Exit, StartError
+from sharemesh.serve.guard import guard
 from sharemesh.serve.report import Report, Reporter, ReportKind
 from sharemesh.serve.settings import (
     ServeSettings,
@@ -34,6 +35,11 @@ def add_serve_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report-descriptor", type=int, default=None, help="tell leases and readiness there"
     )
+    parser.add_argument(
+        "--guard",
+        action="store_true",
+        help="run the role as a child and revoke its lease if it dies (containers)",
+    )
     add_flags(parser, ServeSettings)
 
 
@@ -50,6 +56,8 @@ def serve(flags: argparse.Namespace, environment: Mapping[str, str]) -> int:
             level=settings.log_level,
             origin={"role": settings.role, "node": settings.node_id},
         )
+        if flags.guard:
+            return asyncio.run(guard(settings))
         return run_loop(_serve(settings, reporter))
     except StartError as error:
         reporter.tell(Report(ReportKind.FAILED, exit_code=error.code, message=error.message))

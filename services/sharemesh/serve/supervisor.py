@@ -20,10 +20,11 @@ from sharemesh.ports.cluster import Role
 from sharemesh.ports.coordination import CoordinationError
 from sharemesh.ports.network import CallFailedError
 from sharemesh.rpc.channels import GrpcCaller
-from sharemesh.serve.coordination import connect_etcd, reach
+from sharemesh.serve.coordination import connect_etcd, create_cluster, reach
 from sharemesh.serve.data_lock import DirectoryLock, make_writable
 from sharemesh.serve.etcd_process import EtcdPlace, place_etcd
 from sharemesh.serve.exits import Exit, StartError
+from sharemesh.serve.leases import revoke_leases
 from sharemesh.serve.process import ManagedProcess, ProcessPlan, ProcessState, ProcessStatus
 from sharemesh.serve.role_command import role_command
 from sharemesh.serve.settings import ServeSettings, UpSettings
@@ -38,7 +39,7 @@ STOP_ORDER: tuple[tuple[Role, ...], ...] = (
 )
 """Who writes to whom decides: leaders hand their states to the share coordinators first."""
 
-REVOKE_TIMEOUT_MS = 2_000
+GIVEN_ETCD_TIMEOUT_MS = 5_000
 LED_TIMEOUT_MS = 10_000
 LED_POLL_MS = 50
 RUN_FILE = "run/cluster.json"
@@ -208,7 +209,15 @@ class LocalCluster:
         self._coordination = connect_etcd(
             self._serve, self._endpoints, clock=self._clock, rng=SystemRandom()
         )
-        await self._etcd_answers(self._up.start_timeout_ms if self._etcd else 5_000)
+        await self._etcd_answers(self._up.start_timeout_ms if self._etcd else GIVEN_ETCD_TIMEOUT_MS)
+        await self._create_cluster(self._coordination)
+
+    async def _create_cluster(self, coordination: EtcdCoordination) -> None:
+        """Create the cluster with the file's settings, or bring its settings up to the file."""
+        try:
+            await create_cluster(coordination, self._serve, self._clock, overwrite=True)
+        except CoordinationError as error:
+            raise StartError(Exit.COORDINATION_UNREACHABLE, str(error)) from error
 
     def _etcd_command(self) -> Sequence[str]:
         assert self._etcd is not None
@@ -256,19 +265,8 @@ class LocalCluster:
 
     async def _revoke(self, status: ProcessStatus) -> None:
         """End the leases of a process that died, so that others need not wait for them."""
-        leases, status.lease_ids = status.lease_ids, []
-        coordination = self._coordination
-        if coordination is None:
-            return
-        for lease_id in leases:
-            try:
-                async with asyncio.timeout(REVOKE_TIMEOUT_MS / 1_000):
-                    await coordination.revoke(lease_id)
-            except (CoordinationError, TimeoutError) as error:
-                _log.warning(
-                    "lease not revoked; it runs out by itself",
-                    extra={"process": status.name, "lease_id": f"{lease_id:x}", "error": error},
-                )
+        if self._coordination is not None:
+            await revoke_leases(self._coordination, status)
 
     async def _until_ready(self) -> None:
         ready = await self.wait_for(
