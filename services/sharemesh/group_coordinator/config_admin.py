@@ -47,9 +47,10 @@ class ConfigAdmin:
         """Return each setting in force, with where it is from."""
         response = pb.DescribeGroupConfigsResponse()
         view = self._surroundings.view
-        for group_id in request.group_ids[: self._surroundings.limits.requested_groups]:
+        for index, group_id in enumerate(request.group_ids):
             result = response.results.add(group_id=group_id)
             try:
+                self._surroundings.check_count(index)
                 self._surroundings.check_group(
                     context.principal, Operation.DESCRIBE_CONFIGS, GroupId(group_id)
                 )

@@ -49,8 +49,9 @@ class GroupAdmin:
     ) -> pb.ShareGroupDescribeResponse:
         """Describe each group, or say why not."""
         response = pb.ShareGroupDescribeResponse()
-        for group_id in request.group_ids[: self._surroundings.limits.requested_groups]:
+        for index, group_id in enumerate(request.group_ids):
             try:
+                self._surroundings.check_count(index)
                 described = await self._describe(
                     GroupId(group_id),
                     context.principal,
@@ -105,9 +106,10 @@ class GroupAdmin:
     ) -> pb.DeleteGroupsResponse:
         """Delete empty groups, their share state first."""
         response = pb.DeleteGroupsResponse()
-        for group_id in request.group_ids[: self._surroundings.limits.requested_groups]:
+        for index, group_id in enumerate(request.group_ids):
             result = response.results.add(group_id=group_id)
             try:
+                self._surroundings.check_count(index)
                 self._surroundings.check_group(
                     context.principal, Operation.DELETE, GroupId(group_id)
                 )

@@ -2,14 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, MemberId, TopicPartition
 from sharemesh.domain.share_group.catalog import Catalog
-from sharemesh.domain.share_group.deadlines import SessionDeadlines
 from sharemesh.domain.share_group.epochs import next_review_ms
 from sharemesh.domain.share_group.group import ShareGroup
 from sharemesh.domain.share_group.heartbeat import (
@@ -36,6 +35,7 @@ from sharemesh.group_coordinator.messages import assignment_message
 from sharemesh.group_coordinator.share_state_work import ShareStateWork
 from sharemesh.group_coordinator.states import ShareStates, StateAnswer
 from sharemesh.group_coordinator.surroundings import Surroundings
+from sharemesh.group_coordinator.timers import Timers
 from sharemesh.runtime.shard import Shard
 from sharemesh.runtime.shard_kind import Decision
 
@@ -64,14 +64,11 @@ class ServedGroups:
     ) -> None:
         self.shard = shard
         self._surroundings = surroundings
-        self._clock = surroundings.clock
         self._work = ShareStateWork(self, states)
-        self._deadlines = SessionDeadlines()
+        self._timers = Timers(surroundings.clock)
         self.streams = MemberStreams()
         self._to_review: dict[GroupId, None] = {}
         self._review_wanted = asyncio.Event()
-        self._earlier = asyncio.Event()
-        self._sleeps_until_ms = 0
         self._held: dict[GroupId, set[asyncio.Event]] = {}
 
     def start(self) -> None:
@@ -82,7 +79,7 @@ class ServedGroups:
                 self.restart_session(group.group_id, member_id)
             self.want_review(group.group_id)
         self.shard.start_job("reviews", self._reviews())
-        self.shard.start_job("timers", self._timers())
+        self.shard.start_job("timers", self._timers.run(self._handle_due))
         self._work.resume(groups)
         limits = self._surroundings.limits
         self.shard.every(limits.compact_interval_ms, "compaction", self._compact)
@@ -147,7 +144,7 @@ class ServedGroups:
 
         def make(group: ShareGroup | None, situation: Situation) -> Outcome[None]:
             outcome = leave(group, group_id, member_id, situation.catalog)
-            self._deadlines.forget(group_id, member_id)
+            self._timers.stop(group_id, member_id)
             return outcome
 
         await self.decide(group_id, make)
@@ -182,7 +179,7 @@ class ServedGroups:
             silent = [
                 member_id
                 for member_id in member_ids
-                if self._deadlines.deadline_ms(group_id, member_id) is None
+                if not self._timers.running(group_id, member_id)
             ]
             if group is None:
                 return Outcome((), None)
@@ -193,8 +190,8 @@ class ServedGroups:
         except RefusedError as error:
             _log.warning("group %r: expiry of members: %s", group_id, error)
             for member_id in member_ids:
-                if self._deadlines.deadline_ms(group_id, member_id) is None:
-                    self._wake_at(group_id, member_id, self._clock.now_ms() + RETRY_MS)
+                if not self._timers.running(group_id, member_id):
+                    self._timers.start(group_id, member_id, RETRY_MS)
 
     async def send_initialize(self, plan: InitializePlan) -> Mapping[TopicPartition, StateAnswer]:
         """Initialize what a durable record planned; return the answers."""
@@ -209,7 +206,7 @@ class ServedGroups:
     def restart_session(self, group_id: GroupId, member_id: MemberId) -> None:
         """Give a member its full session time-out from now on (spec GC-21)."""
         timeout_ms = self._surroundings.config(group_id).session_timeout_ms
-        self._wake_at(group_id, member_id, self._clock.now_ms() + timeout_ms)
+        self._timers.start(group_id, member_id, timeout_ms)
 
     def stream_opened(self, stream: MemberStream) -> None:
         """A member speaks on a stream from now on; one it had before is closed."""
@@ -222,9 +219,7 @@ class ServedGroups:
         if not self.streams.remove(stream):
             return
         linger_ms = self._surroundings.settings.stream_linger_ms
-        due_ms = self._clock.now_ms() + linger_ms
-        self._deadlines.shorten(stream.group_id, stream.member_id, due_ms)
-        self._wake_before(due_ms)
+        self._timers.shorten(stream.group_id, stream.member_id, linger_ms)
 
     # ---- reviews --------------------------------------------------------------------------------
 
@@ -234,7 +229,11 @@ class ServedGroups:
         self._review_wanted.set()
 
     def topics_changed(self, before: Catalog, now: Catalog) -> None:
-        """Look at the groups that topics which came, went or grew concern (spec GC-14, GC-30)."""
+        """Look at the groups that topics which came, went or grew concern (spec GC-14, GC-30).
+
+        Only a topic that this process saw counts as deleted at once; for others there is a grace
+        (``drop_unknown``): a view that lags must not cost a group its offsets.
+        """
         changed = set(before.topics) ^ set(now.topics)
         names = {topic.name for topic in changed}
         gone = {
@@ -273,7 +272,7 @@ class ServedGroups:
             await self._announce(group_id)
         except RefusedError as error:
             _log.warning("review of group %r: %s", group_id, error)
-            self._wake_at(group_id, REVIEW, self._clock.now_ms() + RETRY_MS)
+            self._timers.start(group_id, REVIEW, RETRY_MS)
 
     async def _decide_quietly(
         self, group_id: GroupId, make: Callable[[ShareGroup | None, Situation], Outcome[Answer]]
@@ -293,9 +292,9 @@ class ServedGroups:
         if group is not None:
             due_ms = next_review_ms(group, self._surroundings.situation(group_id, 0))
         if due_ms is None:
-            self._deadlines.forget(group_id, REVIEW)
+            self._timers.stop(group_id, REVIEW)
         else:
-            self._wake_at(group_id, REVIEW, due_ms)
+            self._timers.start_at(group_id, REVIEW, due_ms)
 
     async def _announce(self, group_id: GroupId) -> None:
         """Tell held joins, and members with a stream whose partitions changed."""
@@ -337,32 +336,9 @@ class ServedGroups:
         if plan is not None:
             self.shard.start_job("initialize", self._work.initialize(plan))
 
-    # ---- deadlines ------------------------------------------------------------------------------
-
-    def _wake_at(self, group_id: GroupId, member_id: MemberId, due_ms: int) -> None:
-        self._deadlines.restart(group_id, member_id, due_ms)
-        self._wake_before(due_ms)
-
-    def _wake_before(self, due_ms: int) -> None:
-        if due_ms < self._sleeps_until_ms:
-            self._earlier.set()
-
-    async def _timers(self) -> None:
-        idle_ms = 60_000
-        while True:
-            now_ms = self._clock.now_ms()
-            await self._handle_due(now_ms)
-            next_ms = self._deadlines.next_ms()
-            self._sleeps_until_ms = now_ms + idle_ms if next_ms is None else next_ms
-            self._earlier.clear()
-            await _first_of(
-                self._clock.sleep_ms(max(1, self._sleeps_until_ms - self._clock.now_ms())),
-                self._earlier.wait(),
-            )
-
-    async def _handle_due(self, now_ms: int) -> None:
+    def _handle_due(self, due: list[tuple[GroupId, MemberId]]) -> None:
         silent: dict[GroupId, list[MemberId]] = {}
-        for group_id, member_id in self._deadlines.take_due(now_ms):
+        for group_id, member_id in due:
             if member_id == REVIEW:
                 self.want_review(group_id)
             else:
@@ -395,13 +371,3 @@ def _delivered(
     group: ShareGroup | None, member_ids: Iterable[MemberId]
 ) -> Outcome[Mapping[MemberId, HeartbeatAnswer]]:
     return Outcome((), {}) if group is None else deliver(group, member_ids)
-
-
-async def _first_of(*waits: Coroutine[None, None, object]) -> None:
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

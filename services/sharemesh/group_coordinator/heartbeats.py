@@ -1,5 +1,6 @@
 """ShareGroupHeartbeat: one request and one answer, or a stream (spec GC-1 to GC-24)."""
 
+import logging
 from collections.abc import Callable
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
@@ -21,11 +22,13 @@ from sharemesh.group_coordinator.messages import (
 )
 from sharemesh.group_coordinator.surroundings import Surroundings
 from sharemesh.ports.authorizer import Operation
-from sharemesh.ports.network import CallContext
+from sharemesh.ports.network import CallContext, CallFailedError
 from sharemesh.v1.group_coordinator_pb2 import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
+
+_log = logging.getLogger("sharemesh.group_coordinator")
 
 
 class Heartbeats:
@@ -68,6 +71,8 @@ class Heartbeats:
                 await member.send(response)
                 if member.ended:
                     return
+        except CallFailedError as error:
+            _log.debug("heartbeat stream of %s: %s", context.peer, error)
         finally:
             if member is not None and groups is not None:
                 groups.stream_ended(member)

@@ -61,9 +61,13 @@ class OffsetAdmin:
     ) -> pb.DescribeShareGroupOffsetsResponse:
         """Return start offset, leader epoch and lag of share partitions (spec GC-40, GC-41)."""
         response = pb.DescribeShareGroupOffsetsResponse()
-        for asked in request.groups[: self._surroundings.limits.requested_groups]:
+        for index, asked in enumerate(request.groups):
             described = response.groups.add(group_id=asked.group_id)
             try:
+                self._surroundings.check_count(index)
+                self._surroundings.check_partitions(
+                    sum(len(topic.partitions) for topic in asked.topics.topics)
+                )
                 topics = await self._describe_group(asked, context.principal)
                 described.topics.extend(topics)
             except RefusedError as error:
@@ -170,6 +174,9 @@ class OffsetAdmin:
         try:
             self._surroundings.check_feature()
             self._surroundings.check_group(context.principal, Operation.READ, group_id)
+            self._surroundings.check_partitions(
+                sum(len(each.partitions) for each in request.topics)
+            )
             offsets: dict[str, dict[int, int]] = {}
             for topic in request.topics:
                 try:

@@ -33,7 +33,8 @@ class ServiceLimits:
     compact_interval_ms: int = 60_000
     compact_min_records: int = 10_000  # a shorter log is never rewritten
     compact_factor: int = 4  # rewritten once the log holds this many times what is live
-    requested_groups: int = 1_000  # of one describe or delete request
+    requested_groups: int = 1_000  # of one describe or delete request; more are refused
+    requested_partitions: int = 100_000  # of one request on offsets; more are refused
     push_timeout_ms: int = 10_000  # for one message to a slow stream
 
 

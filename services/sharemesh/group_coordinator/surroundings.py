@@ -4,21 +4,19 @@ from collections.abc import Callable
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.group_config import GroupConfig
-from sharemesh.domain.ids import GroupId, NodeId, TopicId
+from sharemesh.domain.ids import GroupId, NodeId
 from sharemesh.domain.share_group.catalog import Catalog, Topic
 from sharemesh.domain.share_group.situation import Situation
 from sharemesh.group_coordinator.settings import GroupSettings, ServiceLimits, settings_from
 from sharemesh.ports.authorizer import Authorizer, Operation, ResourceType
 from sharemesh.ports.clock import Clock
-from sharemesh.ports.cluster import ClusterView
+from sharemesh.ports.cluster import ClusterView, TopicInfo
 
 
 class Surroundings:
     """The watched view, as the group coordinator needs it.
 
-    ``catalog`` is replaced when topics change, and only then. A topic counts as deleted once this
-    process has seen it and it is gone, or after a grace if it was never seen: a view that lags
-    must not cost a group its offsets.
+    ``catalog`` is replaced when topics change, and only then.
     """
 
     def __init__(
@@ -36,7 +34,7 @@ class Surroundings:
         self._authorizer = authorizer
         self.settings: GroupSettings = settings_from(view.cluster_configs())
         self.catalog = Catalog()
-        self._gone: dict[TopicId, Topic] = {}
+        self._topics: tuple[TopicInfo, ...] = ()
         self._read_topics()
         self._on_topics: list[Callable[[Catalog, Catalog], None]] = []
         self._unsubscribe = view.on_change(self._changed)
@@ -65,10 +63,6 @@ class Surroundings:
     def config(self, group_id: GroupId) -> GroupConfig:
         """Return the settings of a group in force now."""
         return self.view.group_config(group_id)
-
-    def deleted_topic(self, topic_id: TopicId) -> Topic | None:
-        """Return a topic that this process saw and that is gone now."""
-        return self._gone.get(topic_id)
 
     # ---- authorization (spec 26) ----------------------------------------------------------------
 
@@ -100,6 +94,24 @@ class Surroundings:
                 f"{principal} may not {operation.value} topic {name!r}; ask for it",
             )
 
+    def check_count(self, index: int) -> None:
+        """Raise INVALID_REQUEST for a group of a request that names too many."""
+        if index >= self.limits.requested_groups:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"more than {self.limits.requested_groups} groups in one request; ask for the "
+                "others in another one",
+            )
+
+    def check_partitions(self, count: int) -> None:
+        """Raise INVALID_REQUEST if a request on offsets names too many partitions."""
+        if count > self.limits.requested_partitions:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"{count} partitions in one request; ask for at most "
+                f"{self.limits.requested_partitions}",
+            )
+
     # ---- following the view ---------------------------------------------------------------------
 
     def _changed(self) -> None:
@@ -110,16 +122,12 @@ class Surroundings:
                 callback(before, self.catalog)
 
     def _read_topics(self) -> bool:
-        topics = tuple(
-            Topic(info.name, info.topic_id, info.partitions) for info in self.view.topics()
-        )
-        if topics == self.catalog.topics:
+        topics = self.view.topics()
+        if topics == self._topics:
             return False
-        before = self.catalog
-        self.catalog = Catalog(topics)
-        for topic in before.topics:
-            if self.catalog.with_id(topic.topic_id) is None:
-                self._gone[topic.topic_id] = topic
-        for topic in topics:
-            self._gone.pop(topic.topic_id, None)
+        self._topics = topics
+        catalog = Catalog(Topic(info.name, info.topic_id, info.partitions) for info in topics)
+        if catalog.topics == self.catalog.topics:
+            return False  # only settings of topics changed
+        self.catalog = catalog
         return True
