@@ -340,5 +340,4 @@ async def test_closing_the_service_ends_streams_and_background_work():
         await w.service.close()
         await w.network.disconnect(LEADER)
         with pytest.raises((CallFailedError, StopAsyncIteration)):
-            while True:
-                await anext(stream)
+            await deliveries(stream, 1)

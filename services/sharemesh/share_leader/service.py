@@ -33,6 +33,7 @@ from sharemesh.share_leader.settings import LeaderSettings
 from sharemesh.share_leader.share_acknowledge import ShareAcknowledge
 from sharemesh.share_leader.share_fetch import ShareFetch
 from sharemesh.share_leader.streams import Streams
+from sharemesh.share_leader.topic_settings import TopicSettings
 
 
 class ShareLeaderService:
@@ -72,7 +73,7 @@ class ShareLeaderService:
         self.book = SessionBook(environment, self.partitions)
         self._streams = Streams()
         self._leadership = Leadership(environment, self.partitions, record_logs, self._streams)
-        self._configs: dict[GroupId, GroupConfig] = {}
+        self._topic_settings = TopicSettings(environment, self.partitions)
         self._share_version = view.share_version()
         self._unsubscribe = view.on_change(self._view_changed)
 
@@ -115,6 +116,7 @@ class ShareLeaderService:
             CorruptLogError: Committed bytes cannot be read.
         """
         await self._leadership.start(partition, leader_epoch)
+        self._topic_settings.apply()
 
     async def stop_partition(self, partition: TopicPartition, *, drain_ms: int = 0) -> None:
         """Stop leading; with ``drain_ms`` holders may still acknowledge for that long."""
@@ -144,6 +146,7 @@ class ShareLeaderService:
         if version < 1 <= self._share_version:
             self.book.clear()
         self._share_version = version
+        self._topic_settings.apply()
         configs: dict[GroupId, GroupConfig] = {}
         for led in self.partitions:
             for group_id, shell in list(led.shares.items()):

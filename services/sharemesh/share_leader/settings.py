@@ -76,6 +76,9 @@ class LeaderSettings:
     empty_group_retry_ms: int = 1_000
     """How often a group without sessions is looked at again while locks of it still run."""
 
+    retention_check_interval_ms: int = 300_000
+    """``log.retention.check.interval.ms``."""
+
     drain_write_ms: int = 5_000
     """How long a drain waits for writes that are under way."""
 
