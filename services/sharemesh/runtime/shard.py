@@ -140,8 +140,6 @@ class Shard(Generic[Machine, Record]):
         """
         self._check_serving()
         try:
-            if not self._log.has_room(_BATCH_OVERHEAD_BYTES):
-                await self._log.refresh_room()
             await self._log.delete_before(offset)
         except LogFullError as error:
             raise RefusedError(
@@ -164,6 +162,7 @@ class Shard(Generic[Machine, Record]):
         )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: job.close())  # cancelled before its first step
 
     def every(self, interval_ms: int, name: str, job: Callable[[], Awaitable[None]]) -> None:
         """Run ``job`` each ``interval_ms`` from now on; a failed run is logged, the period goes on.
