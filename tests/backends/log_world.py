@@ -65,7 +65,7 @@ class Owner:
         assert log is not None
         base = log.committed_end_offset
         end = base + len(values)
-        log.commit(batch(self.epoch, base, *values), end, log.log_start_offset)
+        log.commit([batch(self.epoch, base, *values)], end, log.log_start_offset)
         self.confirmed.update(zip(range(base, end), values, strict=True))
 
     def delete_before(self, offset: int) -> None:
@@ -73,7 +73,7 @@ class Owner:
         assert log is not None
         end = log.committed_end_offset
         marker = encode_log_start(offset, at_offset=end, leader_epoch=self.epoch, timestamp_ms=1)
-        log.commit(marker, end, offset)
+        log.commit([marker], end, offset)
         self.log_start = log.log_start_offset
         log.prune()
 

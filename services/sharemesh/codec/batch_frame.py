@@ -18,6 +18,8 @@ CRC_START = 21  # the attributes: the first byte under the CRC
 MAGIC = 2
 BATCH_BYTES_MAX = 128 * 1024 * 1024  # more is not a length but a broken header
 
+_PLACE = struct.Struct(">q4si")
+
 COMPRESSION_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
@@ -158,6 +160,11 @@ def place_frame(buffer: bytearray, base_offset: int, leader_epoch: int, *, at: i
     """Write offset and leader epoch into the header at ``at``; the CRC does not cover them."""
     struct.pack_into(">q", buffer, at, base_offset)
     struct.pack_into(">i", buffer, at + LENGTH_PREFIX_BYTES, leader_epoch)
+
+
+def placed_header(header: bytes, base_offset: int, leader_epoch: int) -> bytes:
+    """Return a batch's header with offset and leader epoch of its place in the log."""
+    return _PLACE.pack(base_offset, header[8:12], leader_epoch) + header[16:HEADER_BYTES]
 
 
 def find_valid_frame(

@@ -14,8 +14,8 @@ class AppendFile(Protocol):
         """Bytes appended so far, synced or not, plus what the file held when opened."""
         ...
 
-    def append(self, data: bytes | bytearray | memoryview) -> None:
-        """Append all of ``data``.
+    def append(self, *data: bytes | bytearray | memoryview) -> None:
+        """Append all of ``data``, one piece behind the other, as one write.
 
         Raises:
             OSError: Nothing, or only a part, was written (disk full, I/O error); the owner

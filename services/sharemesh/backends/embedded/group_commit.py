@@ -20,9 +20,10 @@ ROOM_AMPLE_BYTES = 256 * MIB  # more than other processes write in that time
 
 
 class Entry(NamedTuple, Generic[Note]):
-    """Bytes that wait for their commit, and what to remember until then."""
+    """Bytes, in pieces, that wait for their commit, and what to remember until then."""
 
-    data: bytes | bytearray
+    data: tuple[bytes | bytearray | memoryview, ...]
+    size_bytes: int
     end_offset: int
     log_start_offset: int  # −1: unchanged
     note: Note
@@ -111,7 +112,7 @@ class GroupCommit(Generic[Note]):
             FencedError, LogFailedError, CorruptLogError: The log cannot be written.
         """
         self.check()
-        size = len(entry.data)
+        size = entry.size_bytes
         moves_log_start = entry.log_start_offset >= 0  # small, and the way to get space back
         if not moves_log_start and not self.has_room(size):
             self._wants_look = True  # which also asks how much is free now
@@ -213,15 +214,15 @@ class GroupCommit(Generic[Note]):
         entries: list[Entry[Note]] = []
         size = 0
         while self._queue:
-            size += len(self._queue[0].data)
+            size += self._queue[0].size_bytes
             if entries and size > self._settings.tick_bytes_max:
                 break
             entries.append(self._queue.popleft())
-            self._queued_bytes -= len(entries[-1].data)
+            self._queued_bytes -= entries[-1].size_bytes
         return entries
 
     def _commit(self, entries: list[Entry[Note]]) -> Place:
-        data = entries[0].data if len(entries) == 1 else b"".join(entry.data for entry in entries)
+        data = [piece for entry in entries for piece in entry.data]
         log_start = max(entry.log_start_offset for entry in entries)
         log_start = max(log_start, self._log.log_start_offset)
         return self._log.commit(data, entries[-1].end_offset, log_start)

@@ -1,5 +1,6 @@
 """A log as its owner writes it: commit, look, roll, prune (DESIGN 5.2, 5.6). All calls block."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -65,11 +66,16 @@ class OwnedLog:
         with suppress(OSError):  # then the last answer stands
             self.free_bytes = self._disk.free_bytes()
 
-    def commit(self, data: bytes | bytearray, end_offset: int, log_start_offset: int) -> Place:
+    def commit(
+        self,
+        data: Sequence[bytes | bytearray | memoryview],
+        end_offset: int,
+        log_start_offset: int,
+    ) -> Place:
         """Append, sync, look, publish (DESIGN 5.2), and return where ``data`` lies.
 
         Args:
-            data: Whole record batches with their offsets and this epoch in place.
+            data: Whole record batches, in pieces, with their offsets and this epoch in place.
             end_offset: The end of the log once they are committed.
             log_start_offset: The log start once they are committed; it never goes back.
 
@@ -81,10 +87,10 @@ class OwnedLog:
         if self._file is None:
             raise self._end(f"is corrupt ({self.corruption}) and takes no writes")
         try:
-            if self._is_full(len(data)):
+            if self._is_full(sum(map(len, data))):
                 self._roll()
             position = self._file.size
-            self._file.append(data)
+            self._file.append(*data)
             if self._settings.fsync:
                 self._file.sync()
         except OSError as error:

@@ -10,7 +10,7 @@ from sharemesh.backends.embedded.record_load import Loaded
 from sharemesh.backends.embedded.record_reader import RecordReader
 from sharemesh.backends.embedded.segments import Segment
 from sharemesh.backends.embedded.settings import LogSettings
-from sharemesh.codec.batch_frame import Frame, frame_of, place_frame
+from sharemesh.codec.batch_frame import HEADER_BYTES, Frame, frame_of, place_frame, placed_header
 from sharemesh.codec.log_marker import encode_log_start
 from sharemesh.codec.produced_batches import check_batches
 from sharemesh.codec.txn_marker import encode_txn_marker
@@ -114,7 +114,8 @@ class EmbeddedPartitionLog:
         offset = self._commits.end_offset
         place_frame(batch, offset, self._log.epoch)
         frame = frame_of(batch, offset)
-        self._queue(Entry(batch, offset + 1, -1, _Note([frame], is_abort=not commit)))
+        note = _Note([frame], is_abort=not commit)
+        self._queue(Entry((batch,), len(batch), offset + 1, -1, note))
         self._producers.note(frame)
         await self._commits.committed(offset + 1)
         return AppendResult(offset, offset, self.log_start_offset)
@@ -200,26 +201,24 @@ class EmbeddedPartitionLog:
     ) -> list[tuple[int, int]]:
         """Queue the new frames, and return (base offset, last offset) of all of them."""
         new = [frame for frame, known in zip(frames, before, strict=True) if known is None]
-        if len(new) == len(frames):
-            data = bytearray(batches)
-        else:
-            view = memoryview(batches)
-            data = bytearray(
-                b"".join(view[frame.position : frame.position + frame.size_bytes] for frame in new)
-            )
+        view = memoryview(batches)
+        pieces: list[bytes | memoryview] = []
         start = offset = self._commits.end_offset
         position, epoch = 0, self._log.epoch
         placed: list[Frame] = []
         for frame in new:
-            place_frame(data, offset, epoch, at=position)
+            at, size = frame.position, frame.size_bytes
+            pieces.append(placed_header(batches[at : at + HEADER_BYTES], offset, epoch))
+            pieces.append(view[at + HEADER_BYTES : at + size])  # not copied: it is opaque
             end = offset + frame.record_count
             placed.append(frame._replace(position=position, base_offset=offset, end_offset=end))
-            offset, position = end, position + frame.size_bytes
+            offset, position = end, position + size
         if placed:
-            self._queue(Entry(data, offset, -1, _Note(placed, is_abort=False)))
+            self._queue(Entry(tuple(pieces), position, offset, -1, _Note(placed, is_abort=False)))
         for frame in placed:
             self._producers.note(frame)
-        spans, next_offset = [], start
+        spans: list[tuple[int, int]] = []
+        next_offset = start
         for frame, known in zip(frames, before, strict=True):
             if known is not None:
                 spans.append((known.base_offset, known.last_offset))
@@ -247,7 +246,7 @@ class EmbeddedPartitionLog:
                 leader_epoch=self._log.epoch,
                 timestamp_ms=self._clock.wall_ms(),
             )
-            self._queue(Entry(marker, offset, target, _Note([], is_abort=False)))
+            self._queue(Entry((marker,), len(marker), offset, target, _Note([], is_abort=False)))
             await self._commits.committed(offset)
         gone: list[Segment] = []
         await self._commits.between_commits(lambda: gone.extend(self._log.prune()))
@@ -267,7 +266,7 @@ class EmbeddedPartitionLog:
                     max_ms=frame.max_timestamp_ms,
                 )
                 self._transactions.note(frame, is_abort=entry.note.is_abort)
-            position += len(entry.data)
+            position += entry.size_bytes
         index.end_position = position
         self._high_watermark = entries[-1].end_offset
         for callback in self._callbacks:

@@ -77,7 +77,7 @@ class EmbeddedShardLog:
         )
         place_frame(batch, base, self._log.epoch)
         end = base + len(records)
-        self._commits.append(Entry(batch, end, -1, None))
+        self._commits.append(Entry((batch,), len(batch), end, -1, None))
         return end - 1
 
     def has_room(self, more_bytes: int) -> bool:
@@ -105,7 +105,7 @@ class EmbeddedShardLog:
                 leader_epoch=self.epoch,
                 timestamp_ms=self._clock.wall_ms(),
             )
-            self._commits.append(Entry(marker, self.end_offset, offset, None))
+            self._commits.append(Entry((marker,), len(marker), self.end_offset, offset, None))
             await self._commits.committed(self.end_offset)
         await self._commits.between_commits(self._prune)
 

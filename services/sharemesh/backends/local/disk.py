@@ -12,6 +12,8 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 _NEW_SUFFIX = ".new"
+_GATHER_FROM_BYTES = 256 * 1024  # below this a copy is cheaper than a vector
+_PIECES_MAX = 1024  # IOV_MAX
 
 
 class _SystemAppendFile:
@@ -23,11 +25,21 @@ class _SystemAppendFile:
     def size(self) -> int:
         return self._size
 
-    def append(self, data: bytes | bytearray | memoryview) -> None:
-        written = os.write(self._descriptor, data)
+    def append(self, *data: bytes | bytearray | memoryview) -> None:
+        size = sum(map(len, data))
+        if len(data) == 1:
+            self._count(os.write(self._descriptor, data[0]), size)
+        elif size < _GATHER_FROM_BYTES:
+            self._count(os.write(self._descriptor, b"".join(data)), size)
+        else:
+            for at in range(0, len(data), _PIECES_MAX):
+                pieces = data[at : at + _PIECES_MAX]
+                self._count(os.writev(self._descriptor, pieces), sum(map(len, pieces)))
+
+    def _count(self, written: int, wanted: int) -> None:
         self._size += written
-        if written != len(data):
-            raise OSError(f"short write: {written} of {len(data)} bytes")
+        if written != wanted:
+            raise OSError(f"short write: {written} of {wanted} bytes")
 
     def sync(self) -> None:
         os.fdatasync(self._descriptor)

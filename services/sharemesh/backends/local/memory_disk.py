@@ -77,9 +77,9 @@ class _MemoryFile:
     def size(self) -> int:
         return len(self._inode.cached)
 
-    def append(self, data: bytes | bytearray | memoryview) -> None:
+    def append(self, *data: bytes | bytearray | memoryview) -> None:
         self._enter("append")
-        self._inode.put(len(self._inode.cached), self._disk.admit(data))
+        self._inode.put(len(self._inode.cached), self._disk.admit(b"".join(data)))
         if self._disk.took_short:
             self._disk.took_short = False
             raise OSError(errno.ENOSPC, "short write", self._path)
