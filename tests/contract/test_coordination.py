@@ -513,3 +513,39 @@ async def test_a_cluster_of_three_goes_on_without_one(tmp_path: Path) -> None:
     finally:
         for member in members:
             member.stop()
+
+
+async def test_a_frozen_member_is_left_for_another_by_calls_session_and_watch(
+    tmp_path: Path,
+) -> None:
+    members = make_cluster(tmp_path)
+    for member in members:
+        member.launch()
+    try:
+        for member in members:
+            await member.ready()
+        c = etcd([member.endpoint for member in members])
+        writer = EtcdCoordination(
+            [members[1].endpoint], clock=LoopClock(), rng=random.Random(SEED + 1)
+        )
+        session = await c.open_session(ttl_ms=10_000)
+        seen = Seen(c, "/t/")
+        await until(lambda: seen.items)
+        members[0].send_signal(signal.SIGSTOP)  # the endpoint in use
+        await until_async(lambda: _written(writer))
+        await until(lambda: seen.state() == {"/t/b": b"2"}, deadline_s=9)
+        assert await value(c, "/t/b") == b"2"
+        assert session.valid
+        await seen.close()
+        await c.close()
+        await writer.close()
+    finally:
+        for member in members:
+            member.stop()
+
+
+async def _written(writer: EtcdCoordination) -> bool:
+    try:
+        return await writer.commit([], [Put("/t/b", b"2")]) is not None
+    except CoordinationError:
+        return False  # a new leader is being elected

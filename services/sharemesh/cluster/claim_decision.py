@@ -21,6 +21,7 @@ class ClaimSettings:
     drain_ms: int = 5_000  # for holders to acknowledge when a partition moves away
     backoff_min_ms: int = 200  # after a failed start, doubling
     backoff_max_ms: int = 30_000
+    parallel_claims: int = 64
     parallel_starts: int = 32
 
 

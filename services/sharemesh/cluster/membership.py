@@ -1,6 +1,7 @@
 """One process as a member: its session and its registration, kept up over losses."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,8 @@ from sharemesh.ports.coordination import (
     Session,
     SessionLostError,
 )
+
+_log = logging.getLogger(__name__)
 
 TTL_MS = 10_000
 RETRY_MS = 250
@@ -107,6 +110,7 @@ class Member:
             assert session is not None
             await self._until_lost(session)
             self._session = None
+            _log.warning("node %s: session lost; stepping down", self._node.node_id)
             stopping = await self._step_down()
             await session.close()  # best effort: lets the next one in before the lease runs out
             await self._stopped(stopping)
@@ -114,6 +118,8 @@ class Member:
                 try:
                     await self._open()
                 except (CoordinationError, SessionLostError) as error:
+                    if not self.last_error:
+                        _log.warning("node %s: not registered: %s", self._node.node_id, error)
                     self.last_error = str(error)
                     await self._clock.sleep_ms(RETRY_MS)
 
@@ -190,6 +196,7 @@ class Member:
             raise
         self._session = session
         self.last_error = ""
+        _log.info("node %s: registered under lease %x", self._node.node_id, session.lease_id)
         for callback in self._on_registered:
             callback()
 

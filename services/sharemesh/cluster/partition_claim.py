@@ -1,11 +1,13 @@
 """One topic-partition's life in one share leader: claim, lead, let go; or free a deleted one."""
 
 import asyncio
+import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sharemesh.cluster import records
 from sharemesh.cluster.claim_decision import ClaimWatch
+from sharemesh.cluster.keys import partition_path
 from sharemesh.cluster.records import Assignment, AssignmentState, Claim, Trouble
 from sharemesh.cluster.shard_term import EPOCH_MAX, FENCE_ATTEMPTS
 from sharemesh.domain.ids import TopicPartition
@@ -21,6 +23,8 @@ from sharemesh.ports.coordination import (
 )
 from sharemesh.ports.shard_log import FencedError
 
+_log = logging.getLogger(__name__)
+
 STALE_VIEW_WAIT_MS = 100  # after a lost race: the view is about to show the winner
 
 
@@ -35,6 +39,14 @@ class _Held:
     generation: int
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimTurns:
+    """How much goes on at once in this process."""
+
+    claims: asyncio.Semaphore
+    starts: asyncio.Semaphore
+
+
 class PartitionClaim:
     """Runs until the partition concerns this process no more; ``stopped`` while not leading."""
 
@@ -44,7 +56,7 @@ class PartitionClaim:
         coordination: Coordination,
         watch: ClaimWatch,
         host: PartitionHost,
-        starts: asyncio.Semaphore,
+        turns: ClaimTurns,
     ) -> None:
         self.partition = partition
         self.epoch = 0
@@ -56,8 +68,9 @@ class PartitionClaim:
         self._coordination = coordination
         self._watch = watch
         self._host = host
-        self._starts = starts
+        self._turns = turns
         self._keys = watch.view.keys
+        self._name = partition_path(partition)
         self._ended = False
         self._noted_trouble = False
         self._backoff_ms = watch.settings.backoff_min_ms
@@ -89,7 +102,8 @@ class PartitionClaim:
 
     async def _take(self, session: Session) -> None:
         try:
-            held = await self._claim(session)
+            async with self._turns.claims:
+                held = await self._claim(session)
             if held is None:
                 await self._wait(STALE_VIEW_WAIT_MS)
             elif self._watch.deleted(self.partition):
@@ -103,6 +117,10 @@ class PartitionClaim:
             await self._wait(STALE_VIEW_WAIT_MS)
         except CoordinationError as error:
             self.last_error = str(error)
+            self._back_off()
+        except Exception as error:  # the host could not stop; what it does is fenced
+            self.last_error = f"{type(error).__name__}: {error}"
+            _log.exception("partition %s: given up", self._name)
             self._back_off()
 
     # ---- the claim -------------------------------------------------------------------------------
@@ -191,7 +209,7 @@ class PartitionClaim:
         self._ended = False
         drain_ms = 0
         try:
-            async with self._starts:
+            async with self._turns.starts:
                 started = await self._start(held)
             failed = not started
             if started:
@@ -211,7 +229,9 @@ class PartitionClaim:
         if not held.session.valid:
             return
         if failed:
-            await self._note_trouble(held, self.last_error or "its epoch ended (fenced, or disk)")
+            why = self.last_error or "its epoch ended (fenced, or disk)"
+            _log.warning("partition %s epoch %d: not led: %s", self._name, self.epoch, why)
+            await self._note_trouble(held, why)
             self._back_off()
         if self._watch.deleted(self.partition):
             await self._free(held)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from sharemesh.cluster.claim_decision import ClaimSettings, ClaimWatch
 from sharemesh.cluster.membership import Member
-from sharemesh.cluster.partition_claim import PartitionClaim
+from sharemesh.cluster.partition_claim import ClaimTurns, PartitionClaim
 from sharemesh.cluster.tables import Changes
 from sharemesh.cluster.view import WatchedView
 from sharemesh.domain.ids import TopicPartition
@@ -37,7 +37,10 @@ class PartitionClaims:
         self._host = host
         self._settings = settings or ClaimSettings()
         self._watch = ClaimWatch(view, member, clock, self._settings)
-        self._starts = asyncio.Semaphore(self._settings.parallel_starts)
+        self._turns = ClaimTurns(
+            claims=asyncio.Semaphore(self._settings.parallel_claims),
+            starts=asyncio.Semaphore(self._settings.parallel_starts),
+        )
         self._claims: dict[TopicPartition, PartitionClaim] = {}
         self._tasks: dict[TopicPartition, asyncio.Task[None]] = {}
         self._unsubscribe: Callable[[], None] | None = None
@@ -103,7 +106,7 @@ class PartitionClaims:
             claim.wake.set()
         elif self._watch.concerns(partition):
             claim = PartitionClaim(
-                partition, self._coordination, self._watch, self._host, self._starts
+                partition, self._coordination, self._watch, self._host, self._turns
             )
             self._claims[partition] = claim
             task = asyncio.create_task(claim.run(), name=f"claim {partition.partition}")

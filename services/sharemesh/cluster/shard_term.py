@@ -1,11 +1,13 @@
 """One shard's life in one process: wait for the turn, campaign, raise the epoch, serve, resign."""
 
 import asyncio
+import logging
 
 from sharemesh.cluster import records
 from sharemesh.cluster.keys import election_name
 from sharemesh.cluster.membership import Member
 from sharemesh.cluster.shard_turns import ShardTurns
+from sharemesh.domain.ids import NodeId
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ShardHost
 from sharemesh.ports.coordination import (
@@ -18,6 +20,8 @@ from sharemesh.ports.coordination import (
     SessionLostError,
 )
 from sharemesh.ports.shard_log import FencedError
+
+_log = logging.getLogger(__name__)
 
 EPOCH_MAX = 2**31 - 1
 FENCE_ATTEMPTS = 20
@@ -50,6 +54,7 @@ class ShardTerm:
         self._host = host
         self._clock = clock
         self._ended = False
+        self._failed_ms: int | None = None
         self._vacant_since_ms: int | None = None
         self._backoff_ms = turns.settings.backoff_min_ms
 
@@ -70,8 +75,12 @@ class ShardTerm:
             except SessionLostError as error:
                 self.last_error = str(error)
                 await self._wait(self._turns.settings.backoff_min_ms)
+            except CoordinationError as error:
+                self.last_error = str(error)
+                await self._back_off()
             except Exception as error:  # the term ended, for whatever reason; another may begin
                 self.last_error = f"{type(error).__name__}: {error}"
+                _log.exception("shard %s: term ended", self.name)
                 await self._back_off()
 
     async def _await_turn(self) -> Session:
@@ -84,9 +93,18 @@ class ShardTerm:
                 self._vacant_since_ms = self._clock.now_ms()
             session = self._member.session
             wait_ms = self._turns.wait_ms(self.shard, self._vacant_since_ms)
+            if leader is not None and wait_ms == 0:
+                wait_ms = self._rest_ms(leader.value)
             if session is not None and wait_ms == 0:
                 return session
             await self._wait(None if session is None else wait_ms)
+
+    def _rest_ms(self, leader: NodeId) -> int:
+        """Return how long a process that failed lately leaves the shard to a working leader."""
+        if self._failed_ms is None or leader == self._member.node.node_id:
+            return 0
+        rested_ms = self._clock.now_ms() - self._failed_ms
+        return max(0, self._turns.settings.failed_rest_ms - rested_ms)
 
     async def _campaign(self, session: Session) -> Leadership | None:
         """Stand for election; withdraw when the turn has passed to another."""
@@ -124,6 +142,8 @@ class ShardTerm:
             if await self._start(leadership, session):
                 self.serving = True
                 self.last_error = ""
+                self._failed_ms = None
+                _log.info("shard %s epoch %d: led", self.name, self.epoch)
                 self._backoff_ms = self._turns.settings.backoff_min_ms
                 await self._serve(session)
                 failed = self._ended
@@ -138,6 +158,8 @@ class ShardTerm:
         if session.valid:
             await self._coordination.resign(leadership)
         if failed:
+            _log.warning("shard %s epoch %d: not led: %s", self.name, self.epoch, self.last_error)
+            self._failed_ms = self._clock.now_ms()
             await self._back_off()
 
     async def _start(self, leadership: Leadership, session: Session) -> bool:

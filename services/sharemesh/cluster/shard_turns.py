@@ -22,6 +22,7 @@ class TermSettings:
     stable_ms: int = 30_000  # a waiting preferred owner gets the shard after this
     backoff_min_ms: int = 200  # after a failed start, doubling
     backoff_max_ms: int = 30_000
+    failed_rest_ms: int = 300_000  # after a failed start, do not ask others to hand over
 
 
 class ShardTurns:

@@ -1,6 +1,7 @@
 """The watched view: one watch over the cluster's keys, answers from memory."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 
@@ -27,6 +28,9 @@ START_TIMEOUT_MS = 30_000
 SNAPSHOT_SLICE_KEYS = 500  # read between two turns of the loop
 GROUP_CONFIG_CACHE_MAX = 10_000
 SHARE_VERSION_DEFAULT = 1
+RESTART_MS = 1_000
+
+_log = logging.getLogger(__name__)
 
 
 class WatchedView:
@@ -43,6 +47,7 @@ class WatchedView:
         self._changes = Changes()
         self._announced = False
         self._group_configs: dict[GroupId, GroupConfig] = {}
+        self.last_error = ""
         self._waiters: set[asyncio.Future[None]] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -59,7 +64,7 @@ class WatchedView:
                 f"no cluster {self.cluster_id!r} in the coordination store; it is created by "
                 "the first process that starts (ensure_cluster); check the cluster id"
             )
-        self._task = asyncio.create_task(self._follow(), name="cluster view")
+        self._task = asyncio.create_task(self._follow_for_ever(), name="cluster view")
         ready = await self.wait_for(lambda: self.generation > 0, timeout_ms=START_TIMEOUT_MS)
         if not ready:
             await self.close()
@@ -265,6 +270,15 @@ class WatchedView:
             return f"it is moving to {leader.node_id}"
         return f"{leader.node_id} is taking it over"
 
+    async def _follow_for_ever(self) -> None:
+        while True:
+            try:
+                await self._follow()
+            except Exception as error:  # a view that stands still unseen would be worse
+                _log.exception("cluster view: reading again in %d ms", RESTART_MS)
+                self.last_error = f"{type(error).__name__}: {error}"
+                await self._clock.sleep_ms(RESTART_MS)
+
     async def _follow(self) -> None:
         async with aclosing(self._coordination.watch(self.keys.prefix)) as items:
             async for item in items:
@@ -301,4 +315,7 @@ class WatchedView:
             if not waiter.done():
                 waiter.set_result(None)
         for callback in tuple(self._subscribers.values()):
-            callback(changes)
+            try:
+                callback(changes)
+            except Exception:  # one subscriber's fault must not keep others in the dark
+                _log.exception("a subscriber of the cluster view failed")

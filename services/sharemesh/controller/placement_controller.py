@@ -1,6 +1,7 @@
 """The elected controller: turns topics and live share leaders into assignments."""
 
 import asyncio
+import logging
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,8 @@ from sharemesh.ports.coordination import (
 )
 
 RETRY_MS = 250
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +86,12 @@ class PlacementController:
                     continue
                 try:
                     await self._campaign_and_lead(session)
+                except (SessionLostError, CoordinationError) as error:
+                    self.last_error = str(error)
+                    await self._clock.sleep_ms(RETRY_MS)
                 except Exception as error:  # whatever ended this term, another one begins
                     self.last_error = f"{type(error).__name__}: {error}"
+                    _log.exception("controller: term ended")
                     await self._clock.sleep_ms(RETRY_MS)
         finally:
             unsubscribe()
@@ -96,6 +103,7 @@ class PlacementController:
             session,
         )
         self.elected = True
+        _log.info("controller: %s elected", self._member.node.node_id)
         try:
             await self._lead(leadership, session)
         finally:
@@ -121,6 +129,12 @@ class PlacementController:
                 )
                 complete = await self._writer.write(leadership, plan)
                 self.moves += plan.voluntary_moves
+                if plan.changes:
+                    _log.info(
+                        "controller: %d assignments written, %d of them to balance",
+                        len(plan.changes),
+                        plan.voluntary_moves,
+                    )
                 wait_ms = plan.again_ms if complete else RETRY_MS
                 await self._wait(wait_ms, lost)
                 await self._clock.sleep_ms(self._settings.gather_ms)

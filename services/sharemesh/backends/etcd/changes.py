@@ -8,7 +8,12 @@ import grpc
 import grpc.aio
 from aetcd import rpc
 
-from sharemesh.backends.etcd.connection import EtcdConnection, EtcdMessage, EtcdRefusedError
+from sharemesh.backends.etcd.connection import (
+    Endpoint,
+    EtcdConnection,
+    EtcdMessage,
+    EtcdRefusedError,
+)
 from sharemesh.ports.coordination import CoordinationError, KeyValue, Snapshot, WatchEvent
 
 PAGE_KEYS = 2_000
@@ -122,7 +127,7 @@ async def follow(
                 backoff.reset()
                 for event in answer.events:
                     yield _to_event(event)
-                answer = await stream.read()
+                answer = await _read_or_leave(stream, endpoint)
         except (TimeoutError, asyncio.InvalidStateError):
             connection.leave(endpoint)
         except grpc.aio.AioRpcError as error:
@@ -132,6 +137,20 @@ async def follow(
                 stream.cancel()
         if not position.lost:
             await backoff.wait()
+
+
+async def _read_or_leave(stream: EtcdMessage, endpoint: Endpoint) -> EtcdMessage:
+    """Return the next answer, or the end of the stream when its endpoint was left."""
+    read = asyncio.ensure_future(stream.read())
+    left = asyncio.ensure_future(endpoint.left.wait())
+    try:
+        await asyncio.wait({read, left}, return_when=asyncio.FIRST_COMPLETED)
+        return read.result() if read.done() else grpc.aio.EOF
+    finally:
+        left.cancel()
+        if not read.done():
+            read.cancel()
+            await asyncio.gather(read, return_exceptions=True)
 
 
 class _Position:

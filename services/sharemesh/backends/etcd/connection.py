@@ -88,6 +88,7 @@ class Endpoint:
         self.lease = rpc.LeaseStub(channel)
         self.watch = rpc.WatchStub(channel)
         self.auth = rpc.AuthStub(channel)
+        self.left = asyncio.Event()
 
 
 class EtcdConnection:
@@ -126,9 +127,16 @@ class EtcdConnection:
         return self._endpoints[self._current]
 
     def leave(self, endpoint: Endpoint) -> None:
-        """Turn to the next endpoint if this one is still in use."""
+        """Turn to the next endpoint if this one is still in use; its watches follow.
+
+        A watch alone would notice only after the HTTP/2 keep-alive that its server is cut off.
+        """
         if self._endpoints and self._endpoints[self._current] is endpoint:
+            if len(self._endpoints) == 1:
+                return
             self._current = (self._current + 1) % len(self._endpoints)
+            self._endpoints[self._current].left.clear()
+            endpoint.left.set()
 
     async def metadata(self) -> tuple[tuple[str, str], ...]:
         """Return what every call and stream carries.
