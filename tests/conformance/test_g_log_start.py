@@ -233,8 +233,7 @@ def test_deleted_records_are_not_delivered():
         world.log.append(1)
 
     def poll() -> int:
-        records = sum(last - first + 1 for first, last, _ in world.fetch().acquired)
-        return records
+        return sum(last - first + 1 for first, last, _ in world.fetch().acquired)
 
     world.move_log_start(5)
     assert poll() == 5
