@@ -160,9 +160,12 @@ class RecordLogs(Protocol):
     async def open(self, partition: TopicPartition, leader_epoch: int) -> PartitionLog:
         """Take the partition over under ``leader_epoch`` (DESIGN 5.1).
 
+        A corrupt log opens too: its high watermark is where the corruption begins, what lies
+        before that is served, and appends are refused with KAFKA_STORAGE_ERROR.
+
         Raises:
             FencedError: A fence at or above ``leader_epoch`` exists.
-            CorruptLogError: Committed bytes cannot be read.
+            LogFailedError: The disk refused; open it again with a new epoch.
         """
         ...
 

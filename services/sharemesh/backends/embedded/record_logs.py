@@ -43,7 +43,7 @@ class EmbeddedRecordLogs:
         await self._disk.run(partial(self._delete, partition))
 
     async def partitions(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions that have a directory."""
+        """Return the partitions that have a directory, or whose deletion has to be finished."""
         return await self._disk.run(self._list)
 
     def _open(self, partition: TopicPartition, leader_epoch: int) -> tuple[OwnedLog, Loaded]:
@@ -76,7 +76,8 @@ class EmbeddedRecordLogs:
         for topic in self._disk.list(RECORDS):
             if len(topic) != _TOPIC_ID_HEX:
                 continue
-            for name in self._disk.list(f"{RECORDS}/{topic}"):
-                if name.isdigit():
-                    found.append(TopicPartition(TopicId(bytes.fromhex(topic)), int(name)))
+            numbers = [int(name) for name in self._disk.list(f"{RECORDS}/{topic}")]
+            # An empty directory is what a deletion left that was cut short: name its partition 0.
+            for number in numbers or [0]:
+                found.append(TopicPartition(TopicId(bytes.fromhex(topic)), number))
         return tuple(found)
