@@ -37,7 +37,7 @@ from sharemesh.share_coordinator.service import ShareCoordinatorService
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_leader.service import ShareLeaderService
 from sharemesh.share_leader.settings import LeaderSettings
-from sharemesh.v1 import record_log_pb2, share_leader_pb2
+from sharemesh.v1 import record_log_pb2, share_coordinator_pb2, share_leader_pb2
 
 TOPIC = TopicId(b"benchbenchbench!")
 GROUP = "bench"
@@ -135,6 +135,10 @@ async def bare(server):
     async def produce(request, _):
         return record_log_pb2.ProduceResponse()
 
+    async def write_state(request, _):
+        return share_coordinator_pb2.WriteShareGroupStateResponse()
+
+    server.offer(methods.WRITE_SHARE_GROUP_STATE, write_state)
     server.offer_stream(methods.CONSUME, stream)
     server.offer(methods.SHARE_FETCH, fetch)
     server.offer(methods.SHARE_ACKNOWLEDGE, acknowledge)

@@ -9,6 +9,7 @@ from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, SharePartitionKey
 from sharemesh.domain.share_state.key_text import format_key, parse_key
 from sharemesh.domain.share_state.records import Snapshot, Tombstone, Update
+from sharemesh.ports.shard_log import LogFullError
 from sharemesh.v1 import share_coordinator_pb2 as pb
 from tests.conformance.scenario import scenario
 from tests.share_coordinator.world import CONTEXT, T1, T2, Client, tuples, world
@@ -373,11 +374,39 @@ async def test_old_leaders_stay_fenced_over_a_new_initialization():
         assert (await s.g.W(9, 4, 0, 0, [(0, 1, 0, 1)])).error_code == 74
 
 
+class FailingDeletes:
+    """The real shard logs, of which the next ``failing`` deletes fail."""
+
+    def __init__(self, logs):
+        self.logs = logs
+        self.failing = 0
+
+    async def open(self, name, shard, epoch):
+        log = await self.logs.open(name, shard, epoch)
+        delete = log.delete_before
+
+        async def delete_before(offset):
+            if self.failing:
+                self.failing -= 1
+                raise LogFullError("no space for the marker")
+            await delete(offset)
+
+        log.delete_before = delete_before
+        return log
+
+
+@asynccontextmanager
+async def deletes_that_fail(w):
+    w.logs = FailingDeletes(w.logs)
+    yield w.logs
+
+
 @scenario("SC-S26")
 async def test_the_pruning_task():
     settings = {"updates_per_snapshot": 0, "cold_snapshot_interval_ms": 10**9}
     async with (
         world(state_shards=2, topics=(T1, T2)) as w,
+        deletes_that_fail(w) as logs,
         w.coordinator(shards=(0, 1), **settings) as service,
     ):
         keys = {}
@@ -404,11 +433,10 @@ async def test_the_pruning_task():
         await w.clock.advance(300_000)
         assert (p0.log_start_offset, p1.log_start_offset) == (20, 0)
         assert len(markers) == 1  # not repeated
-        await write_up_to(30)
-        w.disk.capacity_bytes = 1 << 20  # so little is free that the next delete fails
         await write_up_to(31)
+        logs.failing = 1
         await w.clock.advance(300_000)
         assert (p0.log_start_offset, p1.log_start_offset) == (20, 0)
-        w.disk.capacity_bytes = 1 << 40
+        assert logs.failing == 0
         await w.clock.advance(300_000)
         assert (p0.log_start_offset, p1.log_start_offset) == (30, 0)

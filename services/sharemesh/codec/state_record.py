@@ -5,6 +5,8 @@ itself; the value is a ``sharemesh.v1.ShareStateRecord``, for tombstones too, so
 when and why. An absent value counts as a tombstone that says nothing.
 """
 
+from collections.abc import Sequence
+
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
 from sharemesh.domain.share_state.key_text import format_key, parse_key
@@ -84,6 +86,16 @@ def decode_record(key: bytes, value: bytes | None) -> StateRecord | None:
             f"state record of key {key!r} cannot be read: {error}"
         ) from error
     return decode_message(message)
+
+
+UPDATE_PREFIX = bytes((0x08, ShareStateRecord.KIND_UPDATE))
+"""How the value of an update begins (field 1 is written first): known without parsing it."""
+
+
+def decode_updates(values: Sequence[bytes]) -> list[Update]:
+    """Return the updates among values that begin with ``UPDATE_PREFIX``, in their order."""
+    records = (decode_record(b"", value) for value in values)
+    return [record for record in records if isinstance(record, Update)]
 
 
 def decode_message(message: ShareStateRecord) -> StateRecord | None:

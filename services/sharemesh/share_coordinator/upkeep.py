@@ -15,6 +15,8 @@ from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_coordinator.shard_kind import StateShard
 
 _KEYS_PER_BATCH = 20  # of cold snapshots, so that even large states fit one log batch
+_KEYS_PER_FOLD = 2
+_FOLD_PAUSE_MS = 5
 
 
 class Upkeep:
@@ -37,9 +39,15 @@ class Upkeep:
     def start(self) -> None:
         """Begin: each job runs one interval from now for the first time (spec SC-24, SC-26)."""
         settings = self._settings
+        self._shard.start_job("folding the backlog", self.fold_backlog())
         self._shard.every(settings.cold_snapshot_interval_ms, "cold snapshots", self.snapshot_cold)
         self._shard.every(settings.cold_snapshot_interval_ms, "lost topics", self.sweep_topics)
         self._shard.every(settings.prune_interval_ms, "pruning", self.prune)
+
+    async def fold_backlog(self) -> None:
+        """Fold what the load left, a little at a time between requests."""
+        while self._shard.peek(lambda machine: machine.fold_backlog(_KEYS_PER_FOLD)):
+            await self._clock.sleep_ms(_FOLD_PAUSE_MS)
 
     async def snapshot_cold(self) -> None:
         """Snapshot what was not snapshotted for an interval, so that pruning can go on (SC-24)."""

@@ -7,10 +7,10 @@ from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
 from sharemesh.domain.share_state.answers import WriteRequest
-from sharemesh.domain.share_state.fold import Floors, fold, fold_floors
+from sharemesh.domain.share_state.fold import Floors, fold, fold_floors, fold_updates
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import Snapshot, Tombstone, Update
-from sharemesh.domain.state_batch import StateBatch
+from sharemesh.domain.state_batch import StateBatch, combine
 
 KEYS = [SharePartitionKey(GroupId("g"), TopicId(b"\1" * 16), p) for p in range(3)]
 keys = st.sampled_from(KEYS)
@@ -150,3 +150,41 @@ def test_a_finished_record_stays_finished_within_its_state_epoch(made):
         for offset in final.get(key, ()):
             assert offset in done or offset < state.start_offset
         final[key] = done
+
+
+updates = st.builds(
+    Update,
+    st.just(KEYS[0]),
+    st.just(0),
+    st.just(1),
+    st.integers(-1, 5),
+    offsets,
+    st.integers(-1, 9),
+    st.just(7),
+    st.lists(batches(), max_size=3).map(tuple),
+)
+snapshots = st.builds(
+    Snapshot,
+    st.just(KEYS[0]),
+    st.integers(0, 3),
+    epochs,
+    epochs,
+    epochs,
+    offsets,
+    st.integers(-1, 9),
+    st.just(1),
+    st.just(2),
+    st.lists(batches(), max_size=2).map(lambda new: combine((), new, start_offset=-1)),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.none() | snapshots, st.lists(updates, max_size=8), st.booleans())
+def test_folding_many_updates_at_once_is_folding_them_one_by_one(snapshot, made, rising):
+    if rising:
+        made = sorted(made, key=lambda each: each.start_offset)
+    state = None if snapshot is None else fold(None, snapshot)
+    expected = state
+    for each in made:
+        expected = fold(expected, each)
+    assert fold_updates(state, made) == expected

@@ -1,6 +1,7 @@
 """What records of the share state log add up to: one definition for coordinators and Spark."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from sharemesh.domain.share_state.records import (
     NO_COUNT,
@@ -49,6 +50,26 @@ def fold(state: ShareState | None, record: Snapshot | Update | Tombstone) -> Sha
             return None
 
 
+def fold_updates(state: ShareState | None, updates: Sequence[Update]) -> ShareState | None:
+    """Return what folding the updates one by one would give, combining batches only once.
+
+    That is the same as long as start offsets do not go back, because on each offset the best
+    batch wins whatever the order (CMB-2, CMB-12).
+    """
+    if not updates:
+        return state
+    if state is None or not _start_never_goes_back(state, updates):
+        for each in updates:
+            state = _updated(state, each)
+        return state
+    bare = state
+    for each in updates:
+        bare = _updated(bare, each, combining=False)
+    new = [batch for each in updates for batch in each.batches]
+    batches = combine(state.batches, new, start_offset=bare.start_offset)
+    return replace(bare, batches=batches)
+
+
 def fold_floors(floors: Floors, record: StateRecord) -> Floors:
     """Return the floors of a shard after one more record of it; they only rise."""
     match record:
@@ -78,7 +99,17 @@ def _snapshotted(state: ShareState | None, record: Snapshot) -> ShareState:
     )
 
 
-def _updated(state: ShareState | None, record: Update) -> ShareState:
+def _start_never_goes_back(state: ShareState, updates: Sequence[Update]) -> bool:
+    highest = state.start_offset
+    for each in updates:
+        if each.start_offset != NO_START_OFFSET:
+            if each.start_offset < highest:
+                return False
+            highest = each.start_offset
+    return True
+
+
+def _updated(state: ShareState | None, record: Update, *, combining: bool = True) -> ShareState:
     if state is None:  # only in a log that lost its snapshot; better a part than nothing
         state = ShareState(
             snapshot_epoch=record.snapshot_epoch,
@@ -98,7 +129,7 @@ def _updated(state: ShareState | None, record: Update) -> ShareState:
             count = state.delivery_complete_count
     leader_epoch = record.leader_epoch if record.leader_epoch >= 0 else state.leader_epoch
     batches = state.batches
-    if record.batches or start_offset != state.start_offset:
+    if combining and (record.batches or start_offset != state.start_offset):
         batches = combine(batches, record.batches, start_offset=start_offset)
     return ShareState(
         snapshot_epoch=state.snapshot_epoch,

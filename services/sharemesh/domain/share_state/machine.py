@@ -7,6 +7,7 @@ from sharemesh.domain.delivery_state import Cause
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import SharePartitionKey, TopicId
 from sharemesh.domain.share_state.answers import Answer, Outcome, WriteRequest
+from sharemesh.domain.share_state.backlog import Backlog, DecodeUpdates
 from sharemesh.domain.share_state.checks import (
     check_batches,
     check_epoch,
@@ -14,7 +15,13 @@ from sharemesh.domain.share_state.checks import (
     refused,
     unknown_partition,
 )
-from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors
+from sharemesh.domain.share_state.fold import (
+    Floors,
+    ShareState,
+    fold,
+    fold_floors,
+    fold_updates,
+)
 from sharemesh.domain.share_state.pruning import RedundantOffsets
 from sharemesh.domain.share_state.records import (
     NO_COUNT,
@@ -47,8 +54,15 @@ class ShareStateMachine:
     are milliseconds since the epoch: they go into records and decide what is cold.
     """
 
-    def __init__(self, updates_per_snapshot: int = DEFAULT_UPDATES_PER_SNAPSHOT) -> None:
-        """``updates_per_snapshot`` is from 0 (each write a snapshot) to 500 (CFG-14)."""
+    def __init__(
+        self,
+        updates_per_snapshot: int = DEFAULT_UPDATES_PER_SNAPSHOT,
+        decode_updates: DecodeUpdates = lambda _: (),
+    ) -> None:
+        """``updates_per_snapshot`` is from 0 (each write a snapshot) to 500 (CFG-14).
+
+        ``decode_updates`` reads what a load puts into ``backlog`` instead of applying it.
+        """
         self._updates_per_snapshot = updates_per_snapshot
         self._states: dict[SharePartitionKey, ShareState] = {}
         self._update_counts: dict[SharePartitionKey, int] = {}
@@ -57,6 +71,7 @@ class ShareStateMachine:
         self._floors_offset = -1
         self._floors_written_ms = 0
         self._generation: CommittedGeneration | None = None
+        self.backlog = Backlog(decode_updates)
 
     # ---- records in -----------------------------------------------------------------------------
 
@@ -69,11 +84,12 @@ class ShareStateMachine:
                 self._update_counts[key] = self._update_counts.get(key, 0) + 1
             case Snapshot():
                 key = record.key
+                updates = self._update_counts.get(key, 0) + self.backlog.drop(key)
                 self._states[key] = self._folded(key, record)
-                if self._update_counts.get(key, 0) >= self._updates_per_snapshot:
-                    self._update_counts[key] = 0
+                self._update_counts[key] = 0 if updates >= self._updates_per_snapshot else updates
                 self._redundant.snapshot(key, offset)
             case Tombstone():
+                self.backlog.drop(record.key)
                 self._states.pop(record.key, None)
                 self._update_counts.pop(record.key, None)
                 self._redundant.deleted(record.key, offset)
@@ -95,7 +111,7 @@ class ShareStateMachine:
         self._floors_offset = offset if floors != Floors() else -1
 
     def _folded(self, key: SharePartitionKey, record: Snapshot | Update) -> ShareState:
-        folded = fold(self._states.get(key), record)
+        folded = fold(self.state(key), record)
         assert folded is not None
         return folded
 
@@ -128,7 +144,7 @@ class ShareStateMachine:
         stop = check_key(key) or check_epoch("state", state_epoch)
         if stop is not None:
             return stop
-        state = self._states.get(key)
+        state = self.state(key)
         known = self._floors.state_epoch + 1 if state is None else state.state_epoch
         if state_epoch < known:
             return refused(
@@ -166,7 +182,7 @@ class ShareStateMachine:
         stop = check_key(key) or check_epoch("leader", leader_epoch)
         if stop is not None:
             return stop
-        state = self._states.get(key)
+        state = self.state(key)
         if state is None:
             return refused(
                 ErrorCode.INVALID_REQUEST,
@@ -206,7 +222,7 @@ class ShareStateMachine:
         )
         if stop is not None:
             return stop
-        state = self._states.get(key)
+        state = self.state(key)
         if state is None:
             return refused(
                 ErrorCode.INVALID_REQUEST,
@@ -251,7 +267,7 @@ class ShareStateMachine:
             return stop
         if not in_metadata:
             return unknown_partition(key)
-        state = self._states.get(key)
+        state = self.state(key)
         if state is None:
             return Outcome(Answer())
         if 0 < state_epoch < state.state_epoch:
@@ -270,16 +286,14 @@ class ShareStateMachine:
             return stop
         if not in_metadata:
             return unknown_partition(key)
-        return Outcome(Answer(state=self._states.get(key)))
+        return Outcome(Answer(state=self.state(key)))
 
     def topics_deleted(self, topic_ids: Iterable[TopicId], *, now_ms: int) -> tuple[Tombstone, ...]:
         """Return tombstones for all keys of topics that are gone (spec SC-25)."""
         gone = frozenset(topic_ids)
-        return tuple(
-            _tombstone(key, state, now_ms)
-            for key, state in self._states.items()
-            if key.topic_id in gone
-        )
+        keys = [key for key in self._states if key.topic_id in gone]
+        found = ((key, self.state(key)) for key in keys)
+        return tuple(_tombstone(key, state, now_ms) for key, state in found if state is not None)
 
     # ---- upkeep ---------------------------------------------------------------------------------
 
@@ -298,7 +312,7 @@ class ShareStateMachine:
 
     def cold_snapshot(self, key: SharePartitionKey, *, now_ms: int) -> Snapshot | None:
         """Return a snapshot of what is there, creation time kept; None if the key is gone."""
-        state = self._states.get(key)
+        state = self.state(key)
         if state is None:
             return None
         snapshot = _snapshot(key, state, now_ms, Origin(Cause.SNAPSHOT))
@@ -341,11 +355,25 @@ class ShareStateMachine:
         return self._floors
 
     def state(self, key: SharePartitionKey) -> ShareState | None:
-        """Return the state of one key."""
-        return self._states.get(key)
+        """Return the state of one key, folding first what a load left in the backlog."""
+        state = self._states.get(key)
+        updates = self.backlog.take(key)
+        if updates:
+            state = fold_updates(state, updates)
+            assert state is not None
+            self._states[key] = state
+            self._update_counts[key] = self._update_counts.get(key, 0) + len(updates)
+        return state
+
+    def fold_backlog(self, keys: int) -> int:
+        """Fold the backlog of so many keys; return how many keys are left in it."""
+        for key in self.backlog.keys(keys):
+            self.state(key)
+        return len(self.backlog)
 
     def states(self) -> Iterator[tuple[SharePartitionKey, ShareState]]:
         """Yield every key with its state."""
+        self.fold_backlog(len(self.backlog))
         yield from self._states.items()
 
     def topic_ids(self) -> frozenset[TopicId]:
