@@ -38,6 +38,7 @@ from sharemesh.serve.tls_settings import tls_files
 REACH_TIMEOUT_MS = 5_000
 STOP_GRACE_MS = 500
 CLOSE_TIMEOUT_MS = 10_000
+LED_TIMEOUT_MS = 10_000
 
 _log = logging.getLogger(__name__)
 
@@ -151,6 +152,8 @@ class RoleProcess:
         for role in self._roles:
             await role.start(member)
         await member.start()
+        if settings.in_memory:  # nobody else can lead: ready means led
+            await around.view.wait_for(lambda: _all_led(around.view), timeout_ms=LED_TIMEOUT_MS)
         await self._server.health.set_serving(READINESS, serving=True)
         self._reporter.tell(
             Report(
@@ -193,6 +196,10 @@ class RoleProcess:
             _log.warning("stopping took too long", extra={"timeout_ms": timeout_ms})
         except Exception:
             _log.exception("stopping failed")
+
+
+def _all_led(view: WatchedView) -> bool:
+    return view.controller() is not None and all(shard.node is not None for shard in view.shards())
 
 
 def build_roles(roles: Sequence[Role], around: Surroundings) -> list[RoleService]:
