@@ -44,9 +44,11 @@ class Producer:
         self._engine: ProducerEngine | None = None
         self._closed = False
         self._queue: deque[OutgoingRecord] = deque()
-        self._scheduled = False
-        self._buffered = 0
-        self._room = threading.Condition()
+        self._lock = threading.Lock()
+        self._queued_bytes = 0  # changed by senders, with the lock
+        self._settled_bytes = 0  # changed by the background thread only
+        self._blocked = False
+        self._room = threading.Event()
 
     def send(
         self,
@@ -70,9 +72,9 @@ class Producer:
         size = 0
 
         def done(metadata: RecordMetadata | None, error: Exception | None) -> None:
-            with self._room:
-                self._buffered -= size
-                self._room.notify_all()
+            self._settled_bytes += size
+            if self._blocked:
+                self._room.set()
             if metadata is not None:
                 future.set_result(metadata)
             else:
@@ -85,12 +87,12 @@ class Producer:
 
         record = self._serializing.record(topic, value, key, partition, headers, timestamp_ms, done)
         size = record.size_bytes
-        with self._room:
-            self._wait_for_room(size)
-            self._buffered += size
+        with self._lock:
+            if self._buffered + size > self._limit:
+                self._wait_for_room(size)
+            self._queued_bytes += size
             self._queue.append(record)
-            wake = not self._scheduled
-            self._scheduled = True
+            wake = len(self._queue) == 1
         if wake:
             self._loop.soon(self._drain)
         return future
@@ -141,18 +143,28 @@ class Producer:
     ) -> None:
         self.close()
 
+    @property
+    def _buffered(self) -> int:
+        return self._queued_bytes - self._settled_bytes
+
     def _wait_for_room(self, size: int) -> None:
-        """Wait, holding the condition, until ``size`` bytes fit; one record always does."""
-        if self._buffered + size <= self._limit or not self._buffered:
-            return
+        """Wait, holding the lock, until ``size`` bytes fit; one record alone always does."""
         block_ms = self._config.number("max.block.ms")
-        fits = self._room.wait_for(
-            lambda: not self._buffered or self._buffered + size <= self._limit, block_ms / 1_000
-        )
-        if not fits:
-            raise BufferExhaustedError(
-                f"buffer.memory = {self._limit} bytes stayed full for max.block.ms = {block_ms}"
-            )
+        deadline_ms = self._environment.clock.now_ms() + block_ms
+        self._blocked = True
+        try:
+            while self._buffered and self._buffered + size > self._limit:
+                self._room.clear()
+                if not self._buffered or self._buffered + size <= self._limit:
+                    return
+                left_ms = deadline_ms - self._environment.clock.now_ms()
+                if left_ms <= 0 or not self._room.wait(left_ms / 1_000):
+                    raise BufferExhaustedError(
+                        f"buffer.memory = {self._limit} bytes stayed full for max.block.ms = "
+                        f"{block_ms}"
+                    )
+        finally:
+            self._blocked = False
 
     def _started(self) -> ProducerEngine:
         if self._engine is None:
@@ -162,12 +174,8 @@ class Producer:
 
     def _drain(self) -> None:
         engine = self._started()
-        with self._room:
-            self._scheduled = False
-            records = list(self._queue)
-            self._queue.clear()
-        for record in records:
-            engine.add(record)
+        while self._queue:
+            engine.add(self._queue.popleft())
 
     async def _flush(self) -> None:
         self._drain()
