@@ -107,7 +107,9 @@ class Changes:
         return self._available
 
     def state_batches(self) -> tuple[StateBatch, ...]:
-        """Return what to write, neighbours of equal state, count and cause as one (ACK-17)."""
+        """Return what to write, in order; neighbours of one state, count and cause are one (ACK-17)."""
+        if len(self._batches) > 1:
+            self._batches.sort()
         return tuple([StateBatch(*batch) for batch in self._batches])
 
     def _write(self, first: int, last: int, status: RecordStatus, cause: Cause) -> None:

@@ -168,6 +168,11 @@ class SharePartition:
         return len(self._pending)
 
     @property
+    def write_count(self) -> int:
+        """Write ids used so far; the next operation that may write gets the next one."""
+        return self._write_ids
+
+    @property
     def lock_count(self) -> int:
         """Running locks; one covers all that one step locked."""
         return len(self._flight.locks.running())
