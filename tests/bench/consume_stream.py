@@ -1,11 +1,15 @@
 """Records delivered and acknowledged over Consume, against a bare stream of the same bytes."""
 
 import asyncio
+import sys
 import time
+
+import uvloop
 
 from sharemesh import methods
 from sharemesh.v1 import share_leader_pb2 as pb
 from sharemesh.v1.common_pb2 import TopicPartitions
+from tests.bench.figures import Figure, alternate, write
 from tests.bench.mesh import batch, caller, fill, mesh
 from tests.bench.mesh_node import GROUP, TOPIC
 
@@ -90,28 +94,81 @@ async def bare(address, size_bytes, messages):
     return seconds
 
 
-async def measure(partitions, per_batch, requests, batches_per_request=1, rounds=5):
-    one = batch(per_batch, 1024)
-    with mesh(partitions) as (leader, other):
-        values, baselines = [], []
-        for _ in range(rounds):
-            await fill(leader.address, partitions, one * batches_per_request, requests)
-            records = per_batch * batches_per_request * requests
-            values.append(records / await consume(leader.address, partitions, records))
-            message = len(one) * max(1, 500 // per_batch)
-            count = records // 500 if per_batch > 1 else records
-            size = message if per_batch > 1 else len(one)
-            baselines.append(records / await bare(other.address, size, count))
-        return sorted(values), sorted(baselines)
+async def produced_and_consumed(address, partitions, batches, requests, records):
+    """Fill the partitions (not timed), then return records per second of consuming them."""
+    await fill(address, partitions, batches, requests)
+    return records / await consume(address, partitions, records)
+
+
+async def moved(address, size_bytes, messages, records):
+    """Return records per second of the bare stream."""
+    return records / await bare(address, size_bytes, messages)
+
+
+def batch500(runner):
+    """Batches of 500 over 4 partitions, against a bare stream of the same bytes."""
+    one, requests = batch(500, 1024), 200
+    records = 500 * requests
+    with mesh(4) as (leader, other):
+        medians = alternate(
+            lambda: runner.run(moved(other.address, len(one), requests, records)),
+            lambda: runner.run(produced_and_consumed(leader.address, 4, one, requests, records)),
+        )
+    return Figure(
+        "consume_stream.batch500",
+        medians.measured,
+        "records/s",
+        medians.baseline,
+        medians.ratio,
+        0.35,
+        goal=0.6,
+    )
+
+
+def partitions16(runner):
+    """The same with 16 partitions, against 1 partition."""
+    one, requests = batch(500, 1024), 192
+    records = 500 * requests
+    with mesh(1) as (single, _), mesh(16) as (many, _):
+        medians = alternate(
+            lambda: runner.run(produced_and_consumed(single.address, 1, one, requests, records)),
+            lambda: runner.run(produced_and_consumed(many.address, 16, one, requests, records)),
+        )
+    return Figure(
+        "consume_stream.partitions16",
+        medians.measured,
+        "records/s",
+        medians.baseline,
+        medians.ratio,
+        0.9,
+        goal=1.2,
+    )
+
+
+def record1(runner):
+    """One-record batches, against a bare stream of one-record messages."""
+    one = batch(1, 1024)
+    with mesh(4) as (leader, other):
+        medians = alternate(
+            lambda: runner.run(moved(other.address, len(one), 10_000, 10_000)),
+            lambda: runner.run(produced_and_consumed(leader.address, 4, one * 500, 40, 20_000)),
+        )
+    return Figure(
+        "consume_stream.record1",
+        medians.measured,
+        "records/s",
+        medians.baseline,
+        medians.ratio,
+        0.25,
+        goal=0.5,
+    )
+
+
+def figures():
+    """Return the figures of the Consume stream."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return [batch500(runner), partitions16(runner), record1(runner)]
 
 
 if __name__ == "__main__":
-    import sys
-
-    import uvloop
-
-    partitions, per_batch, requests, batches = map(int, sys.argv[1:5])
-    values, baselines = uvloop.run(measure(partitions, per_batch, requests, batches))
-    mid = len(values) // 2
-    print([round(v) for v in values], [round(v) for v in baselines])
-    print("value", round(values[mid]), "bare", round(baselines[mid]), values[mid] / baselines[mid])
+    sys.exit(write("consume-stream", figures()))

@@ -133,7 +133,11 @@ async def bare(server):
         return share_leader_pb2.ShareAcknowledgeResponse()
 
     async def produce(request, _):
-        return record_log_pb2.ProduceResponse()
+        return record_log_pb2.ProduceResponse(
+            partitions=[
+                record_log_pb2.ProducePartitionResult(topic_id=request.partitions[0].topic_id)
+            ]
+        )
 
     async def write_state(request, _):
         return share_coordinator_pb2.WriteShareGroupStateResponse()
