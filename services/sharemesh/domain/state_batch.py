@@ -53,7 +53,8 @@ def combine(
     high = low
     while high < len(old) and old[high].first_offset <= last + 1:
         high += 1
-    return (*old[:low], *_sweep([*old[low:high], *fresh]), *old[high:])
+    middle = _sweep([*old[low:high], *fresh]) if low < high else _disjoint(fresh)
+    return (*old[:low], *middle, *old[high:])
 
 
 def _clipped(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:

@@ -29,6 +29,7 @@ from sharemesh.share_coordinator.upkeep import Upkeep
 from sharemesh.v1 import share_coordinator_pb2 as pb
 
 _CLUSTER = "kafka-cluster"
+_KNOWN_KEYS_MAX = 100_000  # shards of keys are remembered: the number of shards is fixed
 
 
 class ShareCoordinatorService:
@@ -54,6 +55,7 @@ class ShareCoordinatorService:
         self._authorizer = authorizer
         self._active = False
         self._upkeep: dict[int, Upkeep] = {}
+        self._shards_of: dict[SharePartitionKey, int] = {}
         self.shards = ShardSet(
             state_shard_kind(settings),
             shard_logs,
@@ -197,7 +199,7 @@ class ShareCoordinatorService:
         parts: list[tuple[int, list[Asked]]] = []
         current: dict[int, tuple[list[Asked], set[SharePartitionKey]]] = {}
         for asked in everything:
-            shard = self._view.share_shard(asked.key)
+            shard = self._shard_of(asked.key)
             found = current.get(shard)
             if (
                 found is None
@@ -209,6 +211,14 @@ class ShareCoordinatorService:
             found[0].append(asked)
             found[1].add(asked.key)
         return parts
+
+    def _shard_of(self, key: SharePartitionKey) -> int:
+        shard = self._shards_of.get(key)
+        if shard is None:
+            if len(self._shards_of) >= _KNOWN_KEYS_MAX:
+                self._shards_of.clear()
+            shard = self._shards_of[key] = self._view.share_shard(key)
+        return shard
 
     async def _ask_shard(self, index: int, part: list[Asked], decide: Decide) -> None:
         try:

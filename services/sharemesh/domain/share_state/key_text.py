@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from collections.abc import Sequence
 from operator import mul
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
@@ -9,6 +10,7 @@ from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
 
 _TOPIC_ID_BYTES = 16
 _PARTITION_MAX = 2**31 - 1
+_WEIGHTS = tuple(pow(31, power, 1 << 32) for power in range(512))
 
 
 def format_topic_id(topic_id: TopicId) -> str:
@@ -67,13 +69,18 @@ def parse_key(text: str) -> SharePartitionKey:
 
 def string_hash(text: str) -> int:
     """Return Java's hash of a string as a signed 32-bit number (spec SC-2)."""
-    raw = text.encode("utf-16-be", "surrogatepass")
-    units = memoryview(raw).cast("B")
-    high, low = units[0::2], units[1::2]
-    length = len(high)
-    weights = [pow(31, length - 1 - index, 1 << 32) for index in range(length)]
-    total: int = 256 * sum(map(mul, high, weights)) + sum(map(mul, low, weights))
-    total &= 0xFFFF_FFFF
+    if text.isascii():
+        units: Sequence[int] = text.encode("ascii")
+    else:
+        raw = text.encode("utf-16-be", "surrogatepass")
+        units = [256 * high + low for high, low in zip(raw[0::2], raw[1::2], strict=True)]
+    total: int
+    if len(units) <= len(_WEIGHTS):
+        total = sum(map(mul, reversed(units), _WEIGHTS)) & 0xFFFF_FFFF
+    else:
+        total = 0
+        for unit in units:
+            total = (31 * total + unit) & 0xFFFF_FFFF
     return total - (1 << 32) if total >= 1 << 31 else total
 
 

@@ -249,7 +249,7 @@ class ShareStateMachine:
             start_offset=start_offset,
             delivery_complete_count=count,
             write_timestamp_ms=now_ms,
-            batches=combine((), request.batches, start_offset=start_offset),
+            batches=combine(request.batches, (), start_offset=start_offset),
             origin=request.origin,
         )
         return Outcome(Answer(), record)
