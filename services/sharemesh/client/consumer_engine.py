@@ -136,6 +136,7 @@ class ConsumerEngine:
         self._error: SharemeshError | None = None
         self._passing_errors: deque[SharemeshError] = deque(maxlen=PASSING_ERRORS_MAX)
         self._wakeup = False
+        self._paused = False
         self._something = asyncio.Event()
         self._work = asyncio.Event()
         self._answered = asyncio.Event()
@@ -222,6 +223,9 @@ class ConsumerEngine:
             ServiceError: The membership or a session ended for good.
         """
         self.send(acknowledgements)
+        if self._paused:
+            self._paused = False
+            self._work.set()
         self._grant(wanted - self._buffered())
         deadline_ms = self._clock.now_ms() + timeout_ms
         while True:
@@ -258,6 +262,15 @@ class ConsumerEngine:
         """Send acknowledgements; results go to ``on_outcomes``."""
         self.unanswered += sum(len(each.types) for each in acknowledgements)
         self._send(acknowledgements)
+
+    def pause(self) -> None:
+        """Take no more records until the next fetch; give back what nobody has seen."""
+        self._paused = True
+        for stream in self._streams.values():
+            stream.forget(stream.partitions)
+        buffered, self._buffer = self._buffer, deque()
+        for held in buffered:
+            self._release_unseen(held)
 
     def acquire_at_most(self, records: int) -> None:
         """Ask leaders for no more than there is credit for, in sessions opened from now on."""
@@ -338,6 +351,9 @@ class ConsumerEngine:
         """Buffer records for the next fetch."""
         if len(self._buffer) >= BUFFERED_DELIVERIES_MAX:
             self._fail(ConnectionFailedError("a leader sent more than it had credit for"))
+            return
+        if self._paused:
+            self._release_unseen(delivery)
             return
         self.records_received += delivery.record_count
         self.bytes_received += len(delivery.records)
@@ -480,7 +496,7 @@ class ConsumerEngine:
         await self._refresh()
         wanted: dict[str, list[TopicIdPartition]] = {}
         unplaced = False
-        for key, source in self._assignment.items():
+        for key, source in self._assignment.items() if not self._paused else ():
             leader = self.leaders.leader(*key)
             if leader is None or self._draining.get(key) == leader.node_id:
                 unplaced = True

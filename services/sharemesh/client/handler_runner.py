@@ -275,6 +275,7 @@ class HandlerRunner:
     async def _finish(self, engine: ConsumerEngine) -> None:
         """Release what was not started, wait for what runs, wait for the results."""
         self._stopping = True
+        engine.pause()
         for active in self._waiting:
             self._active.pop((active.source, active.record.offset), None)
             self._say(

@@ -1,0 +1,68 @@
+"""Ranges on the wire (spec CL-27; scenarios CL-S34..36)."""
+
+import random
+
+from sharemesh.client.acknowledgements import encode
+from sharemesh.domain.delivery_state import AcknowledgeType as A
+
+
+def ranges(types):
+    return [
+        (b.first_offset, b.last_offset, [int(t) for t in b.acknowledge_types])
+        for b in encode(types)
+    ]
+
+
+def offsets(text: str) -> dict[int, A]:
+    """``"0-4 ACCEPT; 5 GAP"``"""
+    found = {}
+    for part in text.split(";"):
+        span, name = part.split()
+        first, _, last = span.partition("-")
+        for offset in range(int(first), int(last or first) + 1):
+            found[offset] = A[name]
+    return found
+
+
+def test_one_type_is_one_range_with_one_type():
+    assert ranges(offsets("0-4 ACCEPT")) == [(0, 4, [1])]
+    assert ranges(offsets("7 GAP")) == [(7, 7, [0])]
+    assert ranges(offsets("0-11 GAP")) == [(0, 11, [0])]
+    assert ranges({}) == []
+
+
+def test_mixed_types_are_listed_one_an_offset():
+    assert ranges(offsets("0-2 ACCEPT; 3-4 RELEASE")) == [(0, 4, [1, 1, 1, 2, 2])]
+
+
+def test_more_than_ten_equal_types_are_cut_out():
+    assert ranges(offsets("0-11 ACCEPT; 12-22 REJECT")) == [(0, 11, [1]), (12, 22, [3])]
+    mixed = offsets(
+        "0-9 ACCEPT; 10 REJECT; 11 ACCEPT; 12 RELEASE; 13 GAP; 14-24 ACCEPT; 25 REJECT; 26 RELEASE"
+    )
+    assert ranges(mixed) == [
+        (0, 13, [1] * 10 + [3, 1, 2, 0]),
+        (14, 24, [1]),
+        (25, 26, [3, 2]),
+    ]
+
+
+def test_holes_part_ranges():
+    assert ranges(offsets("0-1 ACCEPT; 3-4 ACCEPT")) == [(0, 1, [1]), (3, 4, [1])]
+
+
+def test_any_types_come_back_as_they_were():
+    seed = 20260101
+    chance = random.Random(seed)
+    for _ in range(300):
+        picked = chance.sample(range(80), chance.randrange(60))
+        types = {offset: chance.choice([A.ACCEPT, A.ACCEPT, A.RELEASE, A.GAP]) for offset in picked}
+        back = {}
+        last = -1
+        for first, end, kinds in ranges(types):
+            assert first > last, seed
+            assert len(kinds) in (1, end - first + 1), seed
+            last = end
+            for position, offset in enumerate(range(first, end + 1)):
+                back[offset] = kinds[position] if len(kinds) > 1 else kinds[0]
+        assert back == {k: int(v) for k, v in types.items()}, seed

@@ -1,0 +1,41 @@
+"""Partitions by key are Kafka's."""
+
+import random
+
+import pytest
+from aiokafka.partitioner import murmur2 as kafkas_murmur2
+
+from sharemesh.client.partitioner import StickyPartition, murmur2, partition_of_key
+
+
+@pytest.mark.parametrize(
+    ("data", "signed"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_murmur2_is_kafkas(data, signed):
+    assert murmur2(data) == signed & 0xFFFFFFFF
+
+
+def test_murmur2_agrees_with_another_client():
+    chance = random.Random(7)
+    for size in range(60):
+        data = chance.randbytes(size)
+        assert murmur2(data) & 0x7FFFFFFF == kafkas_murmur2(data) & 0x7FFFFFFF
+        assert 0 <= partition_of_key(data, 7) < 7
+
+
+def test_without_a_key_one_partition_sticks_until_the_next_batch():
+    sticky = StickyPartition(random.Random(1))
+    first = sticky.of("t", 4)
+    assert [sticky.of("t", 4) for _ in range(5)] == [first] * 5
+    sticky.next_batch("t", 4)
+    assert sticky.of("t", 4) != first
+    sticky.next_batch("t", 1)
+    assert sticky.of("t", 1) == 0
