@@ -33,16 +33,22 @@ def clock():
     return ManualClock()
 
 
-@pytest.fixture
-def logs(disk, clock):
-    return EmbeddedRecordLogs(disk, clock, LogSettings())
+@pytest.fixture(params=[0, 5_000, 32 << 20], ids=["from-disk", "some-in-memory", "in-memory"])
+def recent_bytes_max(request):
+    return request.param
 
 
 @pytest.fixture
-def small_logs(disk):
-    return EmbeddedRecordLogs(
-        disk, ManualClock(), LogSettings(segment_bytes=2_000, index_interval_bytes=200)
+def logs(disk, clock, recent_bytes_max):
+    return EmbeddedRecordLogs(disk, clock, LogSettings(recent_bytes_max=recent_bytes_max))
+
+
+@pytest.fixture
+def small_logs(disk, recent_bytes_max):
+    settings = LogSettings(
+        segment_bytes=2_000, index_interval_bytes=200, recent_bytes_max=recent_bytes_max
     )
+    return EmbeddedRecordLogs(disk, ManualClock(), settings)
 
 
 def batch(count: int = 3, *, time_ms: int = 1_000, value: bytes = b"v", **fields) -> bytes:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from sharemesh.backends.embedded.group_commit import Entry, GroupCommit
 from sharemesh.backends.embedded.owned_log import OwnedLog, Place
 from sharemesh.backends.embedded.producers import Producers, Written
+from sharemesh.backends.embedded.recent_batches import RecentBatches
 from sharemesh.backends.embedded.record_load import Loaded
 from sharemesh.backends.embedded.record_reader import RecordReader
 from sharemesh.backends.embedded.segments import Segment
@@ -32,8 +33,15 @@ class EmbeddedPartitionLog:
     """One topic-partition under one leader epoch (port PartitionLog)."""
 
     def __init__(
-        self, disk: Disk, clock: Clock, settings: LogSettings, log: OwnedLog, loaded: Loaded
+        self,
+        disk: Disk,
+        clock: Clock,
+        settings: LogSettings,
+        log: OwnedLog,
+        loaded: Loaded,
+        recent: RecentBatches,
     ) -> None:
+        self._recent = recent
         self._disk = disk
         self._clock = clock
         self._log = log
@@ -132,6 +140,10 @@ class EmbeddedPartitionLog:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is not in {self.log_start_offset}..{self._high_watermark}",
             )
+        if offset < end:
+            recent = self._recent.read(offset, end, max_bytes)
+            if recent is not None:
+                return recent
         try:
             return await self._reader.read(offset, end, max_bytes)
         except CorruptLogError as error:
@@ -193,6 +205,7 @@ class EmbeddedPartitionLog:
     async def close(self) -> None:
         """Commit what is queued if that is still possible, and release files."""
         await self._commits.close()
+        self._recent.clear()
 
     # ---- writing --------------------------------------------------------------------------
 
@@ -211,7 +224,11 @@ class EmbeddedPartitionLog:
             pieces.append(placed_header(batches[at : at + HEADER_BYTES], offset, epoch))
             pieces.append(view[at + HEADER_BYTES : at + size])  # not copied: it is opaque
             end = offset + frame.record_count
-            placed.append(frame._replace(position=position, base_offset=offset, end_offset=end))
+            placed.append(
+                frame._replace(
+                    position=position, base_offset=offset, end_offset=end, leader_epoch=epoch
+                )
+            )
             offset, position = end, position + size
         if placed:
             self._queue(Entry(tuple(pieces), position, offset, -1, _Note(placed, is_abort=False)))
@@ -266,6 +283,7 @@ class EmbeddedPartitionLog:
                     max_ms=frame.max_timestamp_ms,
                 )
                 self._transactions.note(frame, is_abort=entry.note.is_abort)
+            self._recent.add(entry.note.frames, entry.data, is_abort=entry.note.is_abort)
             position += entry.size_bytes
         index.end_position = position
         self._high_watermark = entries[-1].end_offset

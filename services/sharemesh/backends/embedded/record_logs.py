@@ -4,6 +4,7 @@ from contextlib import suppress
 from functools import partial
 
 from sharemesh.backends.embedded.owned_log import OwnedLog
+from sharemesh.backends.embedded.recent_batches import RecentBatches, RecentPool
 from sharemesh.backends.embedded.record_load import Loaded, load_records
 from sharemesh.backends.embedded.record_log import EmbeddedPartitionLog
 from sharemesh.backends.embedded.settings import LogSettings
@@ -24,6 +25,7 @@ class EmbeddedRecordLogs:
         self._disk = disk
         self._clock = clock
         self._settings = settings
+        self._recent = RecentPool(settings.recent_bytes_max)
 
     async def open(self, partition: TopicPartition, leader_epoch: int) -> EmbeddedPartitionLog:
         """Take the partition over under ``leader_epoch`` (DESIGN 5.1).
@@ -36,7 +38,8 @@ class EmbeddedRecordLogs:
             LogFailedError: The disk refused; open it again with a new epoch.
         """
         log, loaded = await self._disk.run(partial(self._open, partition, leader_epoch))
-        return EmbeddedPartitionLog(self._disk, self._clock, self._settings, log, loaded)
+        recent = RecentBatches(self._recent)
+        return EmbeddedPartitionLog(self._disk, self._clock, self._settings, log, loaded, recent)
 
     async def delete(self, partition: TopicPartition) -> None:
         """Free the directories of a deleted topic's partition; repeating it is fine."""
@@ -76,7 +79,8 @@ class EmbeddedRecordLogs:
         for topic in self._disk.list(RECORDS):
             if len(topic) != _TOPIC_ID_HEX:
                 continue
-            numbers = [int(name) for name in self._disk.list(f"{RECORDS}/{topic}")]
+            names = self._disk.list(f"{RECORDS}/{topic}")
+            numbers = [int(name) for name in names if name.isdigit()]
             # An empty directory is what a deletion left that was cut short: name its partition 0.
             for number in numbers or [0]:
                 found.append(TopicPartition(TopicId(bytes.fromhex(topic)), number))

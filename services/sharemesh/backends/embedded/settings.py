@@ -17,6 +17,7 @@ class LogSettings:
         index_interval_bytes: Bytes of log for each entry of the in-memory index.
         record_reserve_bytes: Record logs refuse to grow when less than this is free.
         shard_reserve_bytes: Shard logs refuse to grow when less than this is free.
+        recent_bytes_max: Committed batches of all record logs that stay in memory for readers.
         fsync: False is ``durability: os``: confirmed records survive a crash of processes only.
     """
 
@@ -27,4 +28,5 @@ class LogSettings:
     index_interval_bytes: int = 16 * 1024
     record_reserve_bytes: int = 16 * MIB
     shard_reserve_bytes: int = 4 * MIB
+    recent_bytes_max: int = 32 * MIB
     fsync: bool = True
