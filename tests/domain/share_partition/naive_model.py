@@ -59,7 +59,9 @@ class NaiveModel:
                     self.must(count == 1, f"new record {offset} has count {count}")
                     rec = self.recs[offset] = Rec(AVAILABLE, 0)
                 self.must(rec.state == AVAILABLE and rec.settled, f"{offset} was {rec}")
-                self.must(rec.count < self.limit, f"{offset} is delivered past the limit")
+                # a release that began under a higher limit may end under a lower one (RS-8)
+                limit = max([self.limit, *self.limits.values()])
+                self.must(rec.count < limit, f"{offset} is delivered past the limit")
                 self.must(rec.count + 1 == count, f"{offset}: count {count} after {rec.count}")
                 rec.state, rec.count, rec.member = ACQUIRED, count, member
                 rec.deadline_ms, rec.fired = now_ms + self.lock_ms, False
@@ -130,14 +132,14 @@ class NaiveModel:
 
     def written(self, write_id: int, *, ok: bool) -> None:
         """Commit or roll back."""
-        for rec in self.recs.values():
+        for offset, rec in self.recs.items():
             if rec.write != write_id:
                 continue
             rec.write = None
             if ok or rec.before is None:
                 rec.deadline_ms = None
             elif rec.fired:
-                over = rec.count >= self.limits[write_id]
+                over = rec.count >= self.limits[write_id] or offset < self.start
                 rec.state, rec.deadline_ms = ARCHIVED if over else AVAILABLE, None
             else:
                 rec.state = ACQUIRED

@@ -175,7 +175,7 @@ class Walk:
             for b in machine.cached_batches()
             if b.first_offset not in known
         ]
-        if batches and not known or (batches and batches[0][0] == self._first_key()):
+        if (batches and not known) or (batches and batches[0][0] == self._first_key()):
             self.model.start = max(self.model.start, batches[0][0])
         self.model.acquired(member, ranges, self.now_ms, batches)
         total = sum(last - first + 1 for first, last, _ in ranges)

@@ -31,7 +31,7 @@ def acknowledge(flight: InFlight, request: Acknowledge, changes: Changes, now_ms
         if batch.last_offset < flight.start_offset:  # ACK-4
             continue
         for entry in _entries(flight, batch):
-            if entry.last_offset >= flight.start_offset:  # ACK-8
+            if entry.last_offset >= max(flight.start_offset, batch.first_offset):  # ACK-8
                 _Piece(flight, request.member_id, changes, now_ms).process(entry, batch, types)
 
 
@@ -96,8 +96,6 @@ class _Piece:
             whole = first == entry.first_offset and last == entry.last_offset
             if not whole or len(types) > 1:
                 self._flight.track_per_offset(entry)
-        if first > last:
-            return
         moves: list[Move] = []
         try:
             for begin, end, old, kind in _typed_runs(entry, first, last, batch, types):

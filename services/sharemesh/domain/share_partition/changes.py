@@ -98,8 +98,33 @@ class Changes:
             Whether anything became available (OFF-4).
         """
         for batch, first, last in reversed(self._touched):
-            self._put(batch, [self._rolled_back(run) for run in batch.runs_between(first, last)])
+            self._put(batch, [self._rolled_back(run) for run in self._cut(batch, first, last)])
         return self._freed()
+
+    def _cut(self, batch: CachedBatch, first: int, last: int) -> list[Run]:
+        """Return the runs of ``first..last``; what lost its lock is cut at the start offset."""
+        start = self._flight.start_offset
+        runs = batch.runs_between(first, last)
+        if not first < start <= last:
+            return runs
+        result: list[Run] = []
+        for begin, end, status in runs:
+            if begin < start <= end and self._lost_lock(status):
+                batch.per_offset = True
+                result += [(begin, start - 1, status), (start, end, status)]
+            else:
+                result.append((begin, end, status))
+        return result
+
+    def _lost_lock(self, status: RecordStatus) -> bool:
+        """Whether the lock fired while this write was outstanding (RS-11)."""
+        saved = status.saved
+        return (
+            status.write_id == self.write_id
+            and saved is not None
+            and saved.lock is not None
+            and saved.lock.fired
+        )
 
     def _freed(self) -> bool:
         if self._available:
@@ -107,7 +132,7 @@ class Changes:
         return self._available
 
     def state_batches(self) -> tuple[StateBatch, ...]:
-        """Return what to write, in order; neighbours of one state, count and cause are one (ACK-17)."""
+        """Return what to write, in order; equal neighbours are one batch (ACK-17)."""
         if len(self._batches) > 1:
             self._batches.sort()
         return tuple([StateBatch(*batch) for batch in self._batches])
@@ -150,10 +175,12 @@ class Changes:
         saved = old.saved
         if saved is None:  # archived meanwhile, for good (RS-14)
             return first, last, old, self._flight.settled.get(old.state, old.delivery_count)
-        if saved.lock is None or not saved.lock.fired:
+        if not self._lost_lock(old):
             return first, last, old, saved
         state = DeliveryState.AVAILABLE
-        if old.delivery_count >= self._limit:
+        # T11 holds here too: left AVAILABLE below the start offset, nobody could ever take it,
+        # and it would keep the start offset from moving.
+        if old.delivery_count >= self._limit or last < self._flight.start_offset:
             state = DeliveryState.ARCHIVED
         else:
             self._available = True
