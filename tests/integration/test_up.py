@@ -220,6 +220,22 @@ def test_ctrl_c_stops_everything_and_leaves_no_process(tmp_path, number) -> None
     assert not any(alive(pid) for pid in pids)
 
 
+def test_a_second_ctrl_c_does_not_wait_for_a_process_that_hangs(tmp_path) -> None:
+    process = subprocess.Popen(up_command(tmp_path), stdout=subprocess.PIPE, text=True)
+    pids = ready_pids(process, tmp_path)
+    run = json.loads((tmp_path / "run" / "cluster.json").read_text())
+    hung = next(each["pid"] for each in run["processes"] if each["role"] == "share-leader")
+    os.kill(hung, signal.SIGSTOP)
+    process.send_signal(signal.SIGINT)
+    assert any(line.startswith("stopping;") for line in process.stdout)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=15)
+    assert time.monotonic() - began < 8
+    assert process.returncode == 0
+    assert not any(alive(pid) for pid in pids)
+
+
 def test_killing_the_supervisor_leaves_no_process(tmp_path) -> None:
     process = subprocess.Popen(up_command(tmp_path), stdout=subprocess.PIPE, text=True)
     pids = ready_pids(process, tmp_path)

@@ -78,6 +78,13 @@ class RoleProcess:
             ) from error
         except CoordinationError as error:
             raise StartError(Exit.COORDINATION_UNREACHABLE, str(error)) from error
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise StartError(
+                Exit.DIRECTORY_UNUSABLE,
+                f"the data directory {self._settings.data_directory} cannot be used: {reason}; "
+                "make room, or correct its owner",
+            ) from error
 
     async def stop(self, *, drain: bool) -> None:
         """Hand over (``drain``), then end: calls, roles, lease, connections, in this order."""

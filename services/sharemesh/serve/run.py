@@ -63,6 +63,11 @@ def serve(flags: argparse.Namespace, environment: Mapping[str, str]) -> int:
         reporter.tell(Report(ReportKind.FAILED, exit_code=error.code, message=error.message))
         print(f"sharemesh: {error.message}", file=sys.stderr)  # noqa: T201 - for a person
         return error.code
+    except Exception as error:
+        _log.exception("ended by an unexpected error")
+        message = f"ended by an unexpected error: {type(error).__name__}: {error}"
+        reporter.tell(Report(ReportKind.FAILED, exit_code=Exit.FAILED, message=message))
+        return Exit.FAILED
 
 
 def run_loop(work: Coroutine[Any, Any, int]) -> int:
