@@ -1,0 +1,269 @@
+"""Bugs that real share-group code shipped, put in one at a time: the checks must see each.
+
+Each mutant patches the product for one test; random histories against the naive model, or
+Kafka's own histories, must then disagree.
+"""
+
+import contextlib
+
+import pytest
+
+from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.share_partition import (
+    acknowledge,
+    acquire,
+    changes,
+    expiry,
+    in_flight,
+    log_start,
+    machine,
+    new_range,
+    recovery,
+    release,
+)
+from sharemesh.domain.share_partition.cached_batch import CachedBatch
+from sharemesh.domain.share_partition.record_status import RecordStatus
+from tests.conformance.traces import first_difference, histories
+from tests.domain.share_partition.random_walk import Walk
+
+SEEDS = 400
+
+
+def caught_by_a_walk() -> bool:
+    for seed in range(SEEDS):
+        try:
+            Walk(seed).run()
+        except Exception:
+            return True
+    return False
+
+
+def caught_by_a_history() -> bool:
+    for history in histories():
+        with contextlib.suppress(AssertionError):
+            if first_difference(history) is None:
+                continue
+        return True
+    return False
+
+
+def start_offset_is_not_guarded(patch):
+    """KAFKA-19859: an acknowledgement after log truncation moves the start offset wrongly."""
+    real = machine.move_start_offset
+
+    def move(flight):
+        old = flight.start_offset
+        moved = real(flight)
+        if moved and flight.batches and flight.keys[0] < old:
+            flight.start_offset = flight.keys[0]
+        return moved
+
+    patch.setattr(machine, "move_start_offset", move)
+
+
+def release_forgets_per_offset_state(patch):
+    """KAFKA-19953: release when state is kept per offset."""
+    real = release._held
+
+    def release_whole_batches(flight, member_id, ours):
+        hidden = [batch for batch in flight.batches if batch.per_offset]
+        patch.setattr(
+            release,
+            "_held",
+            lambda status, member: (
+                real(status, member)
+                and not any(status is each[2] for batch in hidden for each in batch.runs())
+            ),
+        )
+        release.release_member(flight, member_id, ours)
+        patch.setattr(release, "_held", real)
+
+    patch.setattr(machine, "release_member", release_whole_batches)
+
+
+def new_batches_overlap_after_recovery(patch):
+    """KAFKA-19954: overlapping batches after re-initialization."""
+    real = new_range._end_of_log_batch
+
+    def unclamped(log_batches, offset):
+        return real(log_batches, offset) + 1
+
+    patch.setattr(new_range, "_end_of_log_batch", unclamped)
+
+
+def window_is_forgotten(patch):
+    """Records that were acquired before a leader change are never fetched again."""
+    patch.setattr(recovery, "GapWindow", lambda gap_start, end: None)
+
+
+def session_release_lowers_the_count(patch):
+    """KAFKA-19972: the delivery is not counted when the session is released."""
+    real = changes.Changes.start
+
+    def start(self, first, last, old, target, cause):
+        if cause is Cause.SESSION_CLOSE and old.delivery_count > 1:
+            old = RecordStatus(old.state, old.delivery_count - 1, old.member_id, old.lock)
+        return real(self, first, last, old, target, cause)
+
+    patch.setattr(changes.Changes, "start", start)
+
+
+def complete_count_ignores_the_start(patch):
+    """KAFKA-20034: delivery-complete count wrong."""
+    patch.setattr(in_flight.InFlight, "_live", lambda self, first, last: last - first + 1)
+
+
+def complete_count_is_not_rolled_back(patch):
+    """KAFKA-20034: delivery-complete count stays too high after a failed write."""
+    real = changes.Changes.roll_back
+
+    def roll_back(self):
+        before = self._flight.delivery_complete_count
+        result = real(self)
+        self._flight.delivery_complete_count = before
+        return result
+
+    patch.setattr(changes.Changes, "roll_back", roll_back)
+
+
+def log_start_keeps_the_count(patch):
+    """KAFKA-20034: the count is not lowered when the log start moves."""
+    real = log_start.move_log_start
+
+    def move(flight, offset):
+        before = flight.delivery_complete_count
+        moved = real(flight, offset)
+        flight.delivery_complete_count = before
+        return moved
+
+    patch.setattr(machine, "move_log_start", move)
+
+
+def anyone_may_acknowledge(patch):
+    """Two holders: the owner of a lock is not looked at."""
+
+    def check(self, status, first, last):
+        if status.state is not DeliveryState.ACQUIRED:
+            raise acknowledge.RefusedError(ErrorCode.INVALID_RECORD_STATE, "not acquired")
+
+    patch.setattr(acknowledge._Piece, "_check", check)
+
+
+def half_of_a_refused_request_stays(patch):
+    """A refused acknowledgement is not rolled back."""
+    patch.setattr(changes.Changes, "roll_back", lambda self: False)
+
+
+def records_in_transition_are_delivered(patch):
+    """A release is visible before its write is over (RS-9)."""
+    real = changes.RecordStatus
+
+    def available_at_once(*args):
+        status = real(*args)
+        status.acquirable = status.state is DeliveryState.AVAILABLE
+        return status
+
+    patch.setattr(changes, "RecordStatus", available_at_once)
+
+
+def release_ignores_the_limit(patch):
+    """A poison record is delivered for ever (RS-7)."""
+    patch.setattr(changes, "limited", lambda target, cause, count, limit: (target, cause))
+
+
+def roll_back_ignores_a_fired_lock(patch):
+    """A record stays ACQUIRED without a lock after a failed write (RS-11): stuck for ever."""
+    patch.setattr(changes.Changes, "_lost_lock", lambda self, status: False)
+
+
+def expiry_skips_parts(patch):
+    """Locks of single offsets never expire."""
+    real = expiry.Expiry._units
+
+    def units(self, batch, lock):
+        return iter(()) if batch.per_offset else real(self, batch, lock)
+
+    patch.setattr(expiry.Expiry, "_units", units)
+
+
+def expiry_below_the_start_gives_back(patch):
+    """A record below the log start becomes available again (T11)."""
+    patch.setattr(expiry, "cut_at_start", lambda start, first, last: [(first, last, False)])
+
+
+def reject_is_forgotten(patch):
+    """REJECT makes the record available."""
+    mapping = {**acknowledge.ACKNOWLEDGED_AS, AcknowledgeType.REJECT: DeliveryState.AVAILABLE}
+    patch.setattr(acknowledge, "ACKNOWLEDGED_AS", mapping)
+
+
+def released_records_are_never_found(patch):
+    """What became available is not looked for (OFF-4): delivery stalls."""
+    patch.setattr(changes.Changes, "_freed", lambda self: self._available)
+
+
+def commit_forgets_a_part(patch):
+    """The first run of each commit stays in transition: the start offset never moves."""
+    real = CachedBatch.runs_between
+
+    def commit(self):
+        patch.setattr(
+            CachedBatch,
+            "runs_between",
+            lambda batch, first, last: real(batch, first, last)[-1:],
+        )
+        self._touched = [
+            (batch, batch.runs_between(first, last)[0][0], last)
+            for batch, first, last in self._touched
+        ]
+        patch.setattr(CachedBatch, "runs_between", real)
+        return real_commit(self)
+
+    real_commit = changes.Changes.commit
+    patch.setattr(changes.Changes, "commit", commit)
+
+
+def stale_records_stay(patch):
+    """Compacted records stay available (ACQ-3): the next offset points at nothing for ever."""
+    patch.setattr(acquire, "archive_available", lambda flight, first, last: False)
+
+
+def throttling_is_off(patch):
+    """Suspicious records go out with all others (THR-3)."""
+    patch.setattr(acquire, "is_throttled", lambda config, runs: False)
+
+
+MUTANTS = (
+    start_offset_is_not_guarded,
+    release_forgets_per_offset_state,
+    new_batches_overlap_after_recovery,
+    window_is_forgotten,
+    session_release_lowers_the_count,
+    complete_count_ignores_the_start,
+    complete_count_is_not_rolled_back,
+    log_start_keeps_the_count,
+    anyone_may_acknowledge,
+    half_of_a_refused_request_stays,
+    records_in_transition_are_delivered,
+    release_ignores_the_limit,
+    roll_back_ignores_a_fired_lock,
+    expiry_skips_parts,
+    expiry_below_the_start_gives_back,
+    reject_is_forgotten,
+    released_records_are_never_found,
+    commit_forgets_a_part,
+    stale_records_stay,
+    throttling_is_off,
+)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_mutant_is_caught(mutant, monkeypatch):
+    mutant(monkeypatch)
+    assert caught_by_a_walk() or caught_by_a_history(), mutant.__doc__
+
+
+def test_without_a_mutant_nothing_is_caught():
+    for seed in range(20):
+        Walk(seed).run()
