@@ -21,6 +21,7 @@ from sharemesh.serve.process import ProcessState
 from sharemesh.serve.settings import ServeSettings, UpSettings
 from sharemesh.serve.supervisor import LocalCluster
 from sharemesh.v1 import admin_pb2
+from tests.etcd_server import EtcdServer, free_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -245,3 +246,39 @@ def test_killing_the_supervisor_leaves_no_process(tmp_path) -> None:
     while any(alive(pid) for pid in pids):
         assert time.monotonic() < deadline, "children outlived their parent"
         time.sleep(0.05)
+
+
+async def test_given_etcd_is_used_and_none_is_started(tmp_path) -> None:
+    etcd = EtcdServer(tmp_path / "etcd")
+    await etcd.start()
+    serve = ServeSettings(
+        data_directory=tmp_path / "data",
+        etcd_endpoints=(etcd.endpoint,),
+        configs={"group.share.max.size": "7"},
+    )
+    cluster = LocalCluster(serve, UpSettings(base_port=0), clock=SystemClock())
+    await cluster.start()
+    assert cluster.etcd_endpoints == (etcd.endpoint,)
+    assert "etcd" not in {status.role for status in cluster.processes}
+    caller = GrpcCaller(SystemClock())
+    resource = admin_pb2.ConfigResource(type=admin_pb2.CONFIG_RESOURCE_TYPE_CLUSTER)
+    answer = await caller.call(
+        methods.DESCRIBE_CONFIGS,
+        admin_pb2.DescribeConfigsRequest(resources=[resource]),
+        to=cluster.bootstrap[0],
+    )
+    values = {entry.name: entry.value for entry in answer.results[0].configs}
+    assert values["group.share.max.size"] == "7"
+    await caller.close()
+    await cluster.stop()
+    etcd.stop()
+
+
+async def test_given_etcd_that_does_not_answer_ends_the_start(tmp_path) -> None:
+    endpoint = f"127.0.0.1:{free_port()}"
+    serve = ServeSettings(data_directory=tmp_path, etcd_endpoints=(endpoint,))
+    cluster = LocalCluster(serve, UpSettings(base_port=0), clock=SystemClock())
+    with pytest.raises(StartError, match=f"{endpoint} does not answer") as caught:
+        await cluster.start()
+    assert caught.value.code is Exit.COORDINATION_UNREACHABLE
+    assert not cluster.processes

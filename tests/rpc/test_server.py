@@ -195,6 +195,33 @@ async def test_half_closed_stream_that_the_server_keeps_is_ended(monkeypatch) ->
     await server.stop(0)
 
 
+async def test_channels_are_bounded_and_busy_ones_stay(server, monkeypatch) -> None:
+    async def hold(stream, context):
+        async for _ in stream:
+            pass
+
+    monkeypatch.setattr("sharemesh.rpc.channels.MAX_CHANNELS", 2)
+    other = GrpcServer()
+    other.offer_stream(HOLD_SESSION, hold)
+    other.offer(API_VERSIONS, who)
+    port = await other.start("127.0.0.1", 0)
+    caller = GrpcCaller(SystemClock())
+    request = admin_pb2.ApiVersionsRequest()
+    busy = await caller.stream(HOLD_SESSION, to=f"127.0.0.1:{port}")
+    for host in ("127.0.0.1", "localhost", "127.0.0.1", "localhost"):
+        await caller.call(API_VERSIONS, request, to=f"{host}:{server.bound}")
+    await busy.send(share_leader_pb2.HoldSessionRequest(group_id="still here"))
+    second = await caller.stream(HOLD_SESSION, to=f"localhost:{port}")
+    with pytest.raises(CallFailedError, match="2 connections are open and busy"):
+        await caller.call(API_VERSIONS, request, to=f"127.0.0.1:{server.bound}")
+    for stream in (busy, second):
+        await stream.close()
+        assert [message async for message in stream] == []
+    await caller.call(API_VERSIONS, request, to=f"127.0.0.1:{server.bound}")
+    await caller.close()
+    await other.stop(0)
+
+
 def certificate(authority: trustme.CA, directory, name: str, subject: str) -> None:
     issued = authority.issue_cert("localhost", "127.0.0.1", common_name=subject)
     issued.private_key_pem.write_to_path(directory / f"{name}.key")

@@ -11,7 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grpc
 import pytest
+from grpc_health.v1 import health_pb2
 
 from sharemesh import methods
 from sharemesh.backends.local.clock import SystemClock
@@ -77,6 +79,42 @@ def test_ready_is_told_as_json_and_sigterm_ends_in_order(running) -> None:
     _, err = process.communicate(timeout=20)
     assert process.returncode == 0, err
     assert "event=stopped" in err
+
+
+async def health(address: str, service: str) -> int:
+    async with grpc.aio.insecure_channel(address) as channel:
+        check = channel.unary_unary(
+            "/grpc.health.v1.Health/Check",
+            request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+            response_deserializer=health_pb2.HealthCheckResponse.FromString,
+        )
+        return (await check(health_pb2.HealthCheckRequest(service=service), timeout=5)).status
+
+
+def test_probe_port_tells_readiness_and_follows_the_session(etcd, tmp_path) -> None:
+    flags = role(etcd, tmp_path / "d", "--cluster-id=probed", "--node-id=p", "--health-port=0")
+    command = [sys.executable, "-m", "sharemesh.serve", *flags, "--session-ttl-ms=2000"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    ready = json.loads(process.stdout.readline())
+    address = f"{ready['host']}:{ready['health_port']}"
+    serving = health_pb2.HealthCheckResponse.SERVING
+
+    async def until(wanted: bool) -> None:
+        async with asyncio.timeout(15):
+            while (await health(address, "readiness") == serving) != wanted:
+                await asyncio.sleep(0.05)
+        assert await health(address, "liveness") == serving
+
+    try:
+        asyncio.run(until(True))
+        etcd.send_signal(signal.SIGSTOP)
+        asyncio.run(until(False))
+        etcd.send_signal(signal.SIGCONT)
+        asyncio.run(until(True))
+    finally:
+        etcd.send_signal(signal.SIGCONT)
+        process.kill()
+        process.communicate()
 
 
 def test_port_in_use(etcd, tmp_path) -> None:

@@ -23,12 +23,12 @@ from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import NodeInfo, Role
 from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.rpc.channels import GrpcCaller
-from sharemesh.rpc.health import READINESS
 from sharemesh.rpc.server import GrpcServer, ListenError
 from sharemesh.rpc.tls import TlsError
 from sharemesh.serve.coordination import connect_etcd, create_cluster, reach
 from sharemesh.serve.data_lock import make_writable
 from sharemesh.serve.exits import Exit, StartError
+from sharemesh.serve.readiness import Readiness
 from sharemesh.serve.report import Report, Reporter, ReportKind
 from sharemesh.serve.roles.every import EveryRole
 from sharemesh.serve.settings import ServeSettings
@@ -52,6 +52,7 @@ class RoleProcess:
         self._clock: Clock = SystemClock()
         self._rng: Random = SystemRandom()
         self._server = GrpcServer(tls=tls_files(settings), reflection=settings.reflection)
+        self._readiness = Readiness(self._server.health)
         self._coordination: Coordination | None = None
         self._caller: GrpcCaller | None = None
         self._disk: SystemDisk | None = None
@@ -156,12 +157,12 @@ class RoleProcess:
         member.on_lease(
             lambda lease_id: self._reporter.tell(Report(ReportKind.LEASE, lease_id=lease_id))
         )
+        self._readiness.follow(member)
         for role in self._roles:
             await role.start(member)
         await member.start()
         if settings.in_memory:  # nobody else can lead: ready means led
             await around.view.wait_for(lambda: _all_led(around.view), timeout_ms=LED_TIMEOUT_MS)
-        await self._server.health.set_serving(READINESS, serving=True)
         self._reporter.tell(
             Report(
                 ReportKind.READY,
@@ -191,6 +192,7 @@ class RoleProcess:
     async def _close(self) -> None:
         for role in reversed(self._roles):
             await role.close()
+        await self._readiness.close()
         for part in (self._member, self._view, self._caller, self._coordination):
             if part is not None:
                 await part.close()
