@@ -52,7 +52,7 @@ async def test_what_was_answered_is_there_after_a_power_cut(seed):
 
 
 async def test_a_long_log_is_rewritten_and_loads_the_same():
-    limits = ServiceLimits(compact_min_records=50, compact_interval_ms=60_000)
+    limits = ServiceLimits(look_interval_ms=0, compact_min_records=50, compact_interval_ms=60_000)
     async with world(foo=4, limits=limits) as made:
         for turn in range(20):
             await made.hb(f"m{turn % 3}", 0, ["foo"], max_wait_ms=5_000 if turn == 0 else 0)

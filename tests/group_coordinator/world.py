@@ -29,6 +29,7 @@ from tests.clocks import ManualClock
 
 ADDRESS = "coordinator:1"
 LEADER = "leader:1"
+LIMITS = ServiceLimits(look_interval_ms=0)  # the clock stands still
 
 
 def topic_id(name: str) -> TopicId:
@@ -266,7 +267,7 @@ async def world(*, group_shards=1, started=True, limits=None, **topics):
     await ensure_cluster(coordination, "test", group_shards=group_shards, state_shards=1)
     view = WatchedView(coordination, "test", clock)
     await view.start()
-    made = World(clock, coordination, view, limits or ServiceLimits())
+    made = World(clock, coordination, view, limits or LIMITS)
     await made.topics(**topics)
     try:
         if started:

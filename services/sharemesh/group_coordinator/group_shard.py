@@ -19,6 +19,7 @@ from sharemesh.domain.share_group.heartbeat import (
     leave,
     remove_members,
     review,
+    settled_answer,
     waits_for_assignment,
 )
 from sharemesh.domain.share_group.limits import MAX_GROUPS
@@ -30,6 +31,7 @@ from sharemesh.domain.share_group.situation import (
     Outcome,
     Situation,
 )
+from sharemesh.group_coordinator.looks import Looks
 from sharemesh.group_coordinator.member_stream import MemberStream, MemberStreams
 from sharemesh.group_coordinator.messages import assignment_message
 from sharemesh.group_coordinator.share_state_work import ShareStateWork
@@ -66,6 +68,7 @@ class ServedGroups:
         self._surroundings = surroundings
         self._work = ShareStateWork(self, states)
         self._timers = Timers(surroundings.clock)
+        self._looks = Looks(shard, surroundings.clock, surroundings.limits.look_interval_ms)
         self.streams = MemberStreams()
         self._to_review: dict[GroupId, None] = {}
         self._review_wanted = asyncio.Event()
@@ -78,6 +81,7 @@ class ServedGroups:
             for member_id in group.members:
                 self.restart_session(group.group_id, member_id)
             self.want_review(group.group_id)
+        self.shard.start_job("looks", self._looks.run())
         self.shard.start_job("reviews", self._reviews())
         self.shard.start_job("timers", self._timers.run(self._handle_due))
         self._work.resume(groups)
@@ -126,11 +130,21 @@ class ServedGroups:
         self, request: Heartbeat, stream: MemberStream | None = None
     ) -> HeartbeatAnswer:
         """Decide a heartbeat with epoch 0 or higher (spec GC-7 to GC-22)."""
+        under_way = stream is not None and stream.knows(request.member_epoch)
+        settled = settled_answer(
+            self.group(request.group_id),
+            request,
+            self._surroundings.situation(request.group_id, 0),
+        )
+        if settled is not None:
+            self.restart_session(request.group_id, request.member_id)
+            await self._looks.confirmed()
+            return settled
 
         def make(group: ShareGroup | None, situation: Situation) -> Outcome[HeartbeatAnswer]:
             asked = request
             member = None if group is None else group.members.get(request.member_id)
-            if member is not None and stream is not None and stream.knows(request.member_epoch):
+            if member is not None and under_way:
                 asked = replace(request, member_epoch=member.member_epoch)
             outcome = heartbeat(group, asked, situation)
             self.restart_session(request.group_id, request.member_id)

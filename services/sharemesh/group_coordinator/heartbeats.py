@@ -63,10 +63,9 @@ class Heartbeats:
                         heartbeat_from(request, context).member_id,
                     )
                 response = await self._stream_answer(request, context, member)
-                if response.error_code == ErrorCode.NONE and request.member_epoch != LEAVE_EPOCH:
-                    served = self._serving(member.group_id)
-                    if served is not None and served is not groups:
-                        groups = served
+                if groups is None and response.member_epoch > 0:
+                    groups = self._serving(member.group_id)
+                    if groups is not None:
                         groups.stream_opened(member)
                 await member.send(response)
                 if member.ended:

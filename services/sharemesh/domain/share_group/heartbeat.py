@@ -107,6 +107,16 @@ def heartbeat(
     )
 
 
+def settled_answer(
+    group: ShareGroup | None, request: Heartbeat, situation: Situation
+) -> HeartbeatAnswer | None:
+    """Return the answer to a heartbeat that changes nothing, or None if it must be decided."""
+    member = None if group is None else group.members.get(request.member_id)
+    if group is None or member is None or not _is_settled(group, member, request, situation):
+        return None
+    return HeartbeatAnswer(member.member_epoch)
+
+
 def leave(
     group: ShareGroup | None, group_id: GroupId, member_id: MemberId, catalog: Catalog
 ) -> Outcome[None]:
