@@ -176,9 +176,15 @@ class SharePartitionShell:
     def _wake(self) -> None:
         self._wake_planned = False
         for waiter in tuple(self._waiters):
-            if self._fetch_lock is not None:
-                return  # its holder wakes the others
+            if self._fetch_lock is not None or not self._worth_a_try():
+                return  # who holds the lock, or brings records, wakes the others
             waiter.poke()
+
+    def _worth_a_try(self) -> bool:
+        """Whether a waiter could get something, or must hear that this is the end."""
+        if self.phase is not Phase.ACTIVE:
+            return self.phase is Phase.ENDED
+        return self._open and self._machine.can_acquire() and self.available_offsets() > 0
 
     # ---- what members do ------------------------------------------------------------------------
 

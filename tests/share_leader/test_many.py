@@ -1,0 +1,80 @@
+"""Many members, many locks: one timer, no herd."""
+
+import asyncio
+import time
+
+import pytest
+
+from sharemesh.share_leader.alarms import Alarms
+from tests.clocks import ManualClock
+from tests.share_leader.world import FOO, TopicPartition, acquired, until, world
+
+P0 = TopicPartition(FOO, 0)
+MEMBERS = 5_000
+
+
+@pytest.mark.slow
+async def test_5000_members_wait_and_each_batch_wakes_one_of_them():
+    async with world(max_share_sessions=MEMBERS) as w:
+        await w.lead(P0)
+        clients = [w.client(f"m{n}") for n in range(MEMBERS)]
+        waiting = [asyncio.create_task(c.fetch(P0, max_wait_ms=20_000)) for c in clients]
+        await until(
+            lambda: w.shell(P0) is not None and len(w.shell(P0)._waiters) == MEMBERS, timeout_s=30
+        )
+        pokes = 0
+        real = type(next(iter(w.shell(P0)._waiters))).poke
+
+        def counted(wait):
+            nonlocal pokes
+            pokes += 1
+            real(wait)
+
+        kind = type(next(iter(w.shell(P0)._waiters)))
+        kind.poke = counted
+        try:
+            for number in range(10):
+                await w.produce(P0, 1)
+                await until(lambda n=number: sum(t.done() for t in waiting) == n + 1)
+        finally:
+            kind.poke = real
+        assert pokes < 10 * 10, "only those that can go on are woken"
+        got = [acquired(t.result(), P0) for t in waiting if t.done()]
+        assert sorted(got) == [[(n, n, 1)] for n in range(10)]
+        await w.clock.advance(20_000)
+        assert all(t.done() for t in waiting)
+
+
+async def test_a_million_alarms_cost_one_task_and_little_time():
+    clock = ManualClock()
+    alarms, fired = Alarms(clock), []
+    before = len(asyncio.all_tasks())
+    started = time.perf_counter()
+    set_alarms = [
+        alarms.at(clock.now_ms() + 30_000 + n // 100, fired.clear) for n in range(200_000)
+    ]
+    for alarm in set_alarms:
+        alarm.cancel()
+    alarms.at(clock.now_ms() + 10, lambda: fired.append(clock.now_ms()))
+    assert time.perf_counter() - started < 10
+    await clock.advance(9)
+    assert len(asyncio.all_tasks()) <= before + 1
+    assert fired == []
+    await clock.advance(1)
+    assert fired == [clock.now_ms()]
+    await alarms.close()
+
+
+async def test_alarms_fire_in_order_and_earlier_ones_replace_the_sleep():
+    clock = ManualClock()
+    alarms, fired = Alarms(clock), []
+    for deadline in (50, 20, 80, 20):
+        alarms.at(clock.now_ms() + deadline, lambda d=deadline: fired.append(d))
+    cancelled = alarms.at(clock.now_ms() + 30, lambda: fired.append(30))
+    cancelled.cancel()
+    await clock.advance(100)
+    assert fired == [20, 20, 50, 80]
+    alarms.at(clock.now_ms() - 5, lambda: fired.append(0))
+    await clock.advance(1)
+    assert fired[-1] == 0
+    await alarms.close()

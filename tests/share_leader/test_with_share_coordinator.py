@@ -1,0 +1,88 @@
+"""The leader with the real persister and a real share coordinator, in one process."""
+
+import random
+from contextlib import asynccontextmanager
+
+from sharemesh.backends.embedded.settings import LogSettings
+from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
+from sharemesh.cluster import records
+from sharemesh.cluster.keys import election_name
+from sharemesh.domain.ids import GroupId, NodeId, SharePartitionKey
+from sharemesh.persister.persister import Persister
+from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
+from sharemesh.ports.coordination import Put
+from sharemesh.share_coordinator.service import ShareCoordinatorService
+from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
+from tests.share_leader.world import FOO, TopicPartition, ack, acquired, parts, world
+
+P0, P1 = TopicPartition(FOO, 0), TopicPartition(FOO, 1)
+
+
+@asynccontextmanager
+async def mesh():
+    async with world(started=False, manual=False) as w:
+        node = NodeInfo(NodeId("sc"), "sc", 1, (Role.SHARE_COORDINATOR,))
+        keys = w.view.keys
+        election = keys.election(election_name(ShardKind.STATE, 0))
+        await w.put(
+            Put(keys.member(node.node_id), records.encode_member(node)),
+            Put(f"{election}/sc", records.encode_candidate(node.node_id)),
+            until=lambda: w.view.share_coordinator(0) == node,
+        )
+        logs = EmbeddedShardLogs(w.disk, w.clock, LogSettings())
+        coordinator = ShareCoordinatorService(w.view, w.clock, logs, ShareCoordinatorSettings())
+        coordinator.offer(w.network.listener("sc:1"))
+        coordinator.start()
+        await coordinator.shards.start_shard(0, 1)
+        persister = Persister(w.network.caller(), w.view, w.clock, random.Random(1))
+        for partition in (P0, P1):
+            key = SharePartitionKey(GroupId("g"), partition.topic_id, partition.partition)
+            assert not (await persister.initialize_state(key, 1, 0)).error
+        try:
+            w.start(persister=persister)
+            yield w
+        finally:
+            await w.service.close()
+            await persister.close()
+            await coordinator.close()
+
+
+async def test_acknowledged_records_stay_so_over_a_change_of_the_leader():
+    async with mesh() as w:
+        await w.lead(P0, epoch=1)
+        m1 = w.client()
+        await w.produce(P0, 5, 5, 5)
+        await m1.join(P0)
+        assert acquired(await m1.fetch(), P0) == [(0, 14, 1)]
+        answer = await m1.acknowledge(ack(P0, 0, 4, 1), ack(P0, 5, 9, 2))
+        assert parts(answer)[P0].error_code == 0
+        await w.service.stop_partition(P0)
+        await w.lead(P0, epoch=2)
+        m2 = w.client("m2")
+        await m2.join(P0)
+        got = acquired(await m2.fetch(), P0)
+        assert got == [(5, 9, 2), (10, 14, 1)], "released ones count, unacknowledged ones do not"
+
+
+async def test_an_older_leader_is_fenced_at_the_share_coordinator():
+    async with mesh() as w:
+        await w.lead(P0, epoch=3)
+        m1 = w.client()
+        await w.produce(P0, 5)
+        await m1.join(P0)
+        await m1.fetch()
+        newer = Persister(w.network.caller(), w.view, w.clock, random.Random(2))
+        key = SharePartitionKey(GroupId("g"), FOO, 0)
+        assert not (await newer.read_state(key, 4)).error
+        answer = await m1.acknowledge(ack(P0, 0, 4, 1))
+        assert parts(answer)[P0].error_code == 6
+        await newer.close()
+
+
+async def test_a_group_that_was_never_initialized_gets_an_error_for_the_partition():
+    async with mesh() as w:
+        await w.lead(P0)
+        stranger = w.client("m1", "never")
+        response = await stranger.fetch(P0, max_wait_ms=5_000)
+        assert (response.error_code, parts(response)[P0].error_code) == (0, -1)
+        assert "uninitialized" in parts(response)[P0].error_message
