@@ -82,6 +82,7 @@ def walk_frames(
     view = memoryview(window)
     length_of_window = len(view)
     unpack = HEADER.unpack_from
+    new = tuple.__new__  # half the cost of Frame(...)
     problem = None
     while (relative := position - start) + HEADER_BYTES <= length_of_window:
         (
@@ -108,9 +109,12 @@ def walk_frames(
                 break
         expected = offset + last_delta + 1
         frames.append(
-            Frame(
-                position, size, offset, expected, epoch, attributes,
-                first_ms, max_ms, producer_id, producer_epoch, sequence, count,
+            new(
+                Frame,
+                (
+                    position, size, offset, expected, epoch, attributes,
+                    first_ms, max_ms, producer_id, producer_epoch, sequence, count,
+                ),
             )
         )  # fmt: skip
         position += size

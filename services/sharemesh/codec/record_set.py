@@ -1,7 +1,7 @@
 """Building and opening record batches: keys and values in, RecordBatch v2 bytes out, and back."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
@@ -9,6 +9,8 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from sharemesh.codec.batch_frame import MAGIC
 
 COMPRESSION = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+PlainRecord = TypeVar("PlainRecord", bound=tuple[Any, ...])
+
 _BUILDER_BYTES_MAX = 2**31 - 1
 
 
@@ -63,6 +65,21 @@ def build_batch(
     return built if isinstance(built, bytearray) else bytearray(built)
 
 
+def build_plain_batch(records: Sequence[tuple[bytes | None, bytes | None, int]]) -> bytearray:
+    """Return one record batch with base offset 0, of records without headers, for shard logs.
+
+    Args:
+        records: (key, value, timestamp in ms) of each, at least one.
+    """
+    builder = DefaultRecordBatchBuilder(MAGIC, 0, 0, -1, -1, -1, _BUILDER_BYTES_MAX)
+    append = builder.append
+    headers: list[tuple[str, bytes | None]] = []
+    for index, (key, value, timestamp_ms) in enumerate(records):
+        append(index, timestamp_ms, key, value, headers)
+    built = builder.build()
+    return built if isinstance(built, bytearray) else bytearray(built)
+
+
 def decode_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:
     """Yield the records of one whole batch, its checksum already checked.
 
@@ -72,6 +89,30 @@ def decode_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:
     try:
         for record in DefaultRecordBatch(batch):
             yield Record(record.offset, record.timestamp, record.key, record.value, record.headers)
+    except (CorruptRecordException, UnsupportedCodecError, ValueError, IndexError) as error:
+        raise RecordSetError(f"records of the batch cannot be decoded: {error}") from error
+
+
+def decode_records_as(
+    batch: bytes | bytearray | memoryview, record_type: type[PlainRecord]
+) -> list[PlainRecord]:
+    """Return every record of one whole batch as ``record_type``.
+
+    The fastest way, for replays: a named tuple's own constructor would cost twice as much.
+
+    Args:
+        batch: A whole record batch, its checksum already checked.
+        record_type: A named tuple with the fields key, value, offset and timestamp in ms.
+
+    Raises:
+        RecordSetError: The records do not parse.
+    """
+    new = tuple.__new__
+    try:
+        return [
+            new(record_type, (record.key, record.value, record.offset, record.timestamp))
+            for record in DefaultRecordBatch(batch)
+        ]
     except (CorruptRecordException, UnsupportedCodecError, ValueError, IndexError) as error:
         raise RecordSetError(f"records of the batch cannot be decoded: {error}") from error
 

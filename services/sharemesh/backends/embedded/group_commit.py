@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
@@ -19,10 +19,13 @@ ROOM_AGE_MS_MAX = 1_000
 ROOM_AMPLE_BYTES = 256 * MIB  # more than other processes write in that time
 
 
+Piece = bytes | bytearray | memoryview
+
+
 class Entry(NamedTuple, Generic[Note]):
     """Bytes, in pieces, that wait for their commit, and what to remember until then."""
 
-    data: tuple[bytes | bytearray | memoryview, ...]
+    data: tuple[Piece, ...]
     size_bytes: int
     end_offset: int
     log_start_offset: int  # −1: unchanged
@@ -32,6 +35,10 @@ class Entry(NamedTuple, Generic[Note]):
 class _Waiter(NamedTuple):
     end_offset: int
     future: asyncio.Future[None]
+
+
+def _joined(entries: list[Entry[Note]]) -> Sequence[Piece]:
+    return [piece for entry in entries for piece in entry.data]
 
 
 class GroupCommit(Generic[Note]):
@@ -45,6 +52,7 @@ class GroupCommit(Generic[Note]):
         reserve_bytes: Appends are refused while less than this would stay free.
         on_committed: Called on the loop with the entries of each job and where its bytes lie,
             before anyone waiting is told.
+        encode: Called in the pool: the bytes of the entries of one job, if not simply theirs.
     """
 
     def __init__(
@@ -55,6 +63,7 @@ class GroupCommit(Generic[Note]):
         settings: LogSettings,
         reserve_bytes: int,
         on_committed: Callable[[list[Entry[Note]], Place], None],
+        encode: Callable[[list[Entry[Note]]], Sequence[Piece]] | None = None,
     ) -> None:
         self._disk = disk
         self._clock = clock
@@ -62,6 +71,7 @@ class GroupCommit(Generic[Note]):
         self._settings = settings
         self._reserve_bytes = reserve_bytes
         self._on_committed = on_committed
+        self._encode = encode or _joined
         self._queue: deque[Entry[Note]] = deque()
         self._queued_bytes = 0
         self._waiters: list[_Waiter] = []
@@ -222,7 +232,7 @@ class GroupCommit(Generic[Note]):
         return entries
 
     def _commit(self, entries: list[Entry[Note]]) -> Place:
-        data = [piece for entry in entries for piece in entry.data]
+        data = self._encode(entries)
         log_start = max(entry.log_start_offset for entry in entries)
         log_start = max(log_start, self._log.log_start_offset)
         return self._log.commit(data, entries[-1].end_offset, log_start)

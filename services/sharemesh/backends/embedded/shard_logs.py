@@ -2,22 +2,33 @@
 
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
-from sharemesh.backends.embedded.group_commit import Entry, GroupCommit
+from sharemesh.backends.embedded.group_commit import Entry, GroupCommit, Piece
 from sharemesh.backends.embedded.owned_log import OwnedLog, Place
 from sharemesh.backends.embedded.segment_scan import corrupt, read_whole_frames
 from sharemesh.backends.embedded.segments import Segment
 from sharemesh.backends.embedded.settings import LogSettings
-from sharemesh.codec.batch_frame import place_frame
+from sharemesh.codec.batch_frame import HEADER_BYTES, place_frame
 from sharemesh.codec.log_layout import shard_log_path
 from sharemesh.codec.log_marker import encode_log_start
-from sharemesh.codec.record_set import RecordSetError, build_batch, decode_plain_records
+from sharemesh.codec.record_set import RecordSetError, build_plain_batch, decode_records_as
 from sharemesh.codec.segment import SEGMENT_HEADER_BYTES
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.shard_log import LogRecord
 
 REPLAY_WINDOW_BYTES = 1 << 20
+MERGED_BYTES_MAX = 128 * 1024  # of appends that become one batch; one alone may be larger
+RECORD_OVERHEAD_BYTES = 21  # at most: length, attributes, deltas, lengths of key and value
+
+
+class _Queued(NamedTuple):
+    """The records of one append, which become part of a batch when their tick begins."""
+
+    base_offset: int
+    timestamp_ms: int
+    records: tuple[LogRecord, ...]
 
 
 class EmbeddedShardLog:
@@ -27,8 +38,14 @@ class EmbeddedShardLog:
         self._disk = disk
         self._clock = clock
         self._log = log
-        self._commits: GroupCommit[None] = GroupCommit(
-            disk, clock, log, settings, settings.shard_reserve_bytes, self._on_committed
+        self._commits: GroupCommit[_Queued | None] = GroupCommit(
+            disk,
+            clock,
+            log,
+            settings,
+            settings.shard_reserve_bytes,
+            self._on_committed,
+            self._encode,
         )
 
     @property
@@ -70,14 +87,13 @@ class EmbeddedShardLog:
         """Queue records as one atomic batch and return the offset of the last one."""
         if not records:
             raise ValueError("an append needs at least one record")
+        size = HEADER_BYTES + RECORD_OVERHEAD_BYTES * len(records)
+        for record in records:
+            size += len(record.key) + (0 if record.value is None else len(record.value))
         base = self._commits.end_offset
-        batch = build_batch(
-            [(record.key, record.value, ()) for record in records],
-            timestamp_ms=self._clock.wall_ms(),
-        )
-        place_frame(batch, base, self._log.epoch)
         end = base + len(records)
-        self._commits.append(Entry((batch,), len(batch), end, -1, None))
+        queued = _Queued(base, self._clock.wall_ms(), tuple(records))
+        self._commits.append(Entry((), size, end, -1, queued))
         return end - 1
 
     def has_room(self, more_bytes: int) -> bool:
@@ -116,7 +132,36 @@ class EmbeddedShardLog:
     def _prune(self) -> None:
         self._log.prune()
 
-    def _on_committed(self, entries: list[Entry[None]], place: Place) -> None:
+    def _encode(self, entries: list[Entry[_Queued | None]]) -> list[Piece]:
+        """Make one batch of all records that lie together: fewer headers to read at a replay."""
+        pieces: list[Piece] = []
+        together: list[_Queued] = []
+        size = 0
+        for entry in entries:
+            size += entry.size_bytes
+            if together and (entry.note is None or size > MERGED_BYTES_MAX):
+                pieces.append(self._batch(together))
+                together, size = [], entry.size_bytes
+            if entry.note is None:
+                pieces.extend(entry.data)
+            else:
+                together.append(entry.note)
+        if together:
+            pieces.append(self._batch(together))
+        return pieces
+
+    def _batch(self, together: list[_Queued]) -> bytearray:
+        batch = build_plain_batch(
+            [
+                (record.key, record.value, queued.timestamp_ms)
+                for queued in together
+                for record in queued.records
+            ]
+        )
+        place_frame(batch, together[0].base_offset, self._log.epoch)
+        return batch
+
+    def _on_committed(self, entries: list[Entry[_Queued | None]], place: Place) -> None:
         """Nothing to index: shard logs are only read from one end to the other."""
 
     def _read_chunk(
@@ -132,16 +177,15 @@ class EmbeddedShardLog:
             window_bytes=REPLAY_WINDOW_BYTES,
         )
         records: list[LogRecord] = []
-        make = LogRecord._make
         for frame in walk.frames:
             if frame.is_marker:
                 continue
             begin = frame.position - position
             try:
-                found = decode_plain_records(view[begin : begin + frame.size_bytes])
+                batch = view[begin : begin + frame.size_bytes]
+                records += decode_records_as(batch, LogRecord)
             except RecordSetError as error:
                 raise corrupt(file, frame.position, frame.base_offset, str(error)) from error
-            records.extend(map(make, found))
         return records, walk.position, walk.end_offset
 
 
