@@ -49,6 +49,11 @@ class Taken:
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
 
+    @property
+    def delivered(self) -> int:
+        """Offsets in the ranges: what the member sees, and what a credit pays for."""
+        return sum(one.last_offset - one.first_offset + 1 for one in self.ranges)
+
 
 class Acquisition:
     """Fetches from share partitions whose fetch locks the caller holds."""
@@ -63,8 +68,8 @@ class Acquisition:
         """Acquire from the share partitions in order and unlock them all (spec DF-7, DF-8).
 
         The record budget is shared in order (spec ROT-5), the byte budget divided (ROT-4);
-        partitions that get no records and have no error are left out. Returns only after a
-        look that began after this call (DESIGN 5.2).
+        partitions that get nothing and have no error are left out. Returns only after a look
+        that began after this call (DESIGN 5.2).
         """
         try:
             return await self._take(shells, order)
@@ -174,8 +179,10 @@ class Acquisition:
                 error=ErrorCode.UNKNOWN_SERVER_ERROR,
                 message=f"records could not be acquired: {error}",
             )
-        if not acquired.ranges:
+        if not acquired.count:
             return None
+        if not acquired.ranges:  # all of it was aborted (spec ISO-3): the next fetch goes on
+            return Taken(partition, shell.leader_epoch, count=acquired.count)
         records = overlapping(result[1], acquired)
         self._environment.counters.bytes_delivered += len(records)
         return Taken(partition, shell.leader_epoch, records, acquired.ranges, acquired.count)

@@ -255,8 +255,9 @@ class ConsumeStream:
         taken = await self._services.acquisition.take(kept, wait, order)
         response = FetchResponse(environment.view, self._terms.record_format)
         for one in taken:
-            response.add_taken(one)
-            self._credit_records -= one.count
+            if one.ranges or one.error:
+                response.add_taken(one)
+            self._credit_records -= one.delivered
             if self._credit_bytes is not None:
                 self._credit_bytes -= len(one.records)
         failed = {one.partition: (one.error, one.message) for one in taken if one.error}

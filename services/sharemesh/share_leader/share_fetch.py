@@ -153,6 +153,7 @@ class ShareFetch:
             wait_ms = 0 if refused else self._wait_ms(request)
             kept = await self._wait(wait, wait_ms)
             taken = await self._acquisition.take(kept, wait, order)
+        taken = [one for one in taken if one.ranges or one.error]
         for one in taken:
             response.add_taken(one)
         failed = {
