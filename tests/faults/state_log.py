@@ -1,0 +1,269 @@
+"""Faults of the share coordinator's storage: state_kill and two_writers."""
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from sharemesh import methods
+from sharemesh.backends.embedded.settings import LogSettings
+from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
+from sharemesh.backends.local.clock import SystemClock
+from sharemesh.backends.local.disk import SystemDisk
+from sharemesh.codec.state_record import decode_record
+from sharemesh.domain.share_state.fold import fold
+from sharemesh.domain.share_state.records import Snapshot, Tombstone, Update
+from sharemesh.ports.network import CallFailedError
+from sharemesh.rpc.channels import GrpcCaller
+from sharemesh.v1 import common_pb2
+from sharemesh.v1 import share_coordinator_pb2 as pb
+from tests.bench.mesh_node import GROUP, TOPIC
+from tests.faults.trials import ROOT, Outcome
+
+PARTITIONS = 8
+STEP = 100  # offsets between two writes of one partition
+"""Each write has two batches, ``first..+4`` and ``first + 10..+14``: both are there or neither."""
+
+
+class Violations:
+    """What was seen that must never be."""
+
+    def __init__(self):
+        self.seen = []
+
+    def unless(self, holds, what):
+        if not holds:
+            self.seen.append(what)
+
+    @property
+    def found(self):
+        return tuple(self.seen)
+
+
+class StateNode:
+    """One process; ``kill`` is a SIGKILL."""
+
+    @classmethod
+    async def start(cls, directory, epoch):
+        node = cls()
+        node.process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.faults.state_node",
+            str(directory),
+            str(epoch),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            cwd=ROOT,
+        )
+        line = await asyncio.wait_for(node.process.stdout.readline(), 30)
+        assert line, f"the share coordinator of epoch {epoch} did not start"
+        node.address = f"127.0.0.1:{int(line)}"
+        return node
+
+    def send(self, number):
+        os.kill(self.process.pid, number)
+
+    async def kill(self):
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+
+
+class Writer:
+    """Writes to one partition, one after the other, and remembers what was confirmed."""
+
+    def __init__(self, client, partition):
+        self.client = client
+        self.partition = partition
+        self.tried = 0
+        self.confirmed = 0
+
+    async def write(self, address):
+        """Write once; return the error, or None if the call itself failed."""
+        first = self.tried * STEP
+        self.tried += 1
+        batches = [
+            common_pb2.StateBatch(
+                first_offset=first + gap,
+                last_offset=first + gap + 4,
+                delivery_state=2,
+                delivery_count=1,
+            )
+            for gap in (0, 10)
+        ]
+        item = pb.WritePartitionState(
+            partition=self.partition,
+            state_epoch=1,
+            leader_epoch=0,
+            start_offset=max(0, first - 5 * STEP),
+            state_batches=batches,
+        )
+        topic = pb.WriteTopicState(topic_id=TOPIC, partitions=[item])
+        request = pb.WriteShareGroupStateRequest(group_id=GROUP, topics=[topic])
+        try:
+            response = await self.client.call(
+                methods.WRITE_SHARE_GROUP_STATE, request, to=address, timeout_ms=3_000
+            )
+        except CallFailedError:
+            return None
+        error = response.results[0].partitions[0].error_code
+        if error == 0:
+            self.confirmed = self.tried
+        return error
+
+    async def run(self, address):
+        """Write until a call fails."""
+        while await self.write(address) == 0:
+            pass
+
+
+async def initialize(client, address):
+    items = [
+        pb.InitializePartitionState(partition=p, state_epoch=1, start_offset=0)
+        for p in range(PARTITIONS)
+    ]
+    request = pb.InitializeShareGroupStateRequest(
+        group_id=GROUP, topics=[pb.InitializeTopicState(topic_id=TOPIC, partitions=items)]
+    )
+    await client.call(methods.INITIALIZE_SHARE_GROUP_STATE, request, to=address)
+
+
+async def served(client, address):
+    """Return what is served: partition -> (state epoch, start offset, batches)."""
+    items = [pb.ReadPartitionState(partition=p, leader_epoch=0) for p in range(PARTITIONS)]
+    request = pb.ReadShareGroupStateRequest(
+        group_id=GROUP, topics=[pb.ReadTopicState(topic_id=TOPIC, partitions=items)]
+    )
+    response = await client.call(methods.READ_SHARE_GROUP_STATE, request, to=address)
+    return {
+        each.partition: (
+            each.state_epoch,
+            each.start_offset,
+            [(b.first_offset, b.last_offset, b.delivery_state) for b in each.state_batches],
+        )
+        for each in response.results[0].partitions
+    }
+
+
+async def folded(directory, epoch):
+    """Return the same, folded from the log."""
+    logs = EmbeddedShardLogs(SystemDisk(Path(directory)), SystemClock(), LogSettings())
+    log = await logs.open("state", 0, epoch)
+    states = {}
+    async for chunk in log.replay():
+        for stored in chunk:
+            record = decode_record(stored.key, stored.value)
+            if isinstance(record, Snapshot | Update | Tombstone):
+                states[record.key.partition] = fold(states.get(record.key.partition), record)
+    await log.close()
+    return {
+        partition: (
+            state.state_epoch,
+            state.start_offset,
+            [(b.first_offset, b.last_offset, int(b.delivery_state)) for b in state.batches],
+        )
+        for partition, state in states.items()
+    }
+
+
+def check(writers, seen, before, violations):
+    """Compare what is served with what was confirmed and what was served before."""
+    for writer in writers:
+        epoch, start, batches = seen[writer.partition]
+        name = f"partition {writer.partition}"
+        old_epoch, old_start, _ = before.get(writer.partition, (0, 0, []))
+        violations.unless(epoch >= old_epoch, f"{name}: state epoch {old_epoch} became {epoch}")
+        violations.unless(start >= old_start, f"{name}: start {old_start} became {start}")
+        present = set(batches)
+        for number in range(writer.tried):
+            first = number * STEP
+            if first < start:
+                continue
+            halves = [(first + gap, first + gap + 4, 2) in present for gap in (0, 10)]
+            violations.unless(halves[0] == halves[1], f"{name}: write {number} is half there")
+            if number < writer.confirmed:
+                violations.unless(all(halves), f"{name}: confirmed write {number} is lost")
+        if writer.confirmed:
+            wanted = max(0, (writer.confirmed - 1 - 5) * STEP)
+            violations.unless(start >= wanted, f"{name}: start {start}, confirmed {wanted}")
+
+
+@asynccontextmanager
+async def place():
+    (ROOT / "build").mkdir(exist_ok=True)
+    client = GrpcCaller(SystemClock())
+    with tempfile.TemporaryDirectory(dir=ROOT / "build") as directory:
+        try:
+            yield directory, client
+        finally:
+            await client.close()
+
+
+async def state_kill(trial, seed):
+    """SIGKILL in the middle of writes: what was confirmed is there, and nothing is half there."""
+    rng = random.Random(seed)
+    violations = Violations()
+    async with place() as (directory, client):
+        node = await StateNode.start(directory, 1)
+        try:
+            await initialize(client, node.address)
+            writers = [Writer(client, p) for p in range(PARTITIONS)]
+            running = [asyncio.ensure_future(writer.run(node.address)) for writer in writers]
+            await asyncio.sleep(rng.uniform(0.02, 0.5))
+            await node.kill()
+            began = time.monotonic()
+            await asyncio.gather(*running)
+            node = await StateNode.start(directory, 2)
+            seen = await served(client, node.address)
+            recovery_ms = (time.monotonic() - began) * 1_000
+            check(writers, seen, {}, violations)
+            await node.kill()
+            violations.unless(await folded(directory, 3) == seen, "the fold is not what is served")
+        finally:
+            await node.kill()
+    confirmed = sum(writer.confirmed for writer in writers)
+    return Outcome(violations.found, (recovery_ms,), f"{confirmed} writes confirmed")
+
+
+async def two_writers(trial, seed):
+    """SIGSTOP, take-over by another, SIGCONT: the old one confirms nothing that is not there."""
+    rng = random.Random(seed)
+    violations = Violations()
+    async with place() as (directory, client):
+        old = await StateNode.start(directory, 1)
+        new = None
+        try:
+            await initialize(client, old.address)
+            writers = [Writer(client, p) for p in range(PARTITIONS)]
+            running = [asyncio.ensure_future(writer.run(old.address)) for writer in writers]
+            await asyncio.sleep(rng.uniform(0.02, 0.3))
+            old.send(signal.SIGSTOP)
+            began = time.monotonic()
+            new = await StateNode.start(directory, 2)
+            seen = await served(client, new.address)
+            recovery_ms = (time.monotonic() - began) * 1_000
+            check(writers, seen, {}, violations)
+            old.send(signal.SIGCONT)
+            await asyncio.gather(*running)
+            for writer in writers:
+                error = await writer.write(old.address)
+                violations.unless(error != 0, "the old writer confirmed a write")
+            # An answer that was on its way when it was stopped may still arrive, but only for a
+            # write that the new owner has: what is confirmed must be in what it took over.
+            check(writers, seen, {}, violations)
+            violations.unless(
+                await served(client, new.address) == seen, "what is served has changed"
+            )
+            await new.kill()
+            violations.unless(await folded(directory, 3) == seen, "the old writer is in the log")
+        finally:
+            await old.kill()
+            if new is not None:
+                await new.kill()
+    return Outcome(violations.found, (recovery_ms,))
