@@ -4,18 +4,27 @@ import argparse
 import os
 from typing import Any
 
+from sharemesh.cli.failures import CommandError
+from sharemesh.serve.flags import add_serve_flags
+
 
 def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     """Add the command to the command line."""
-    from sharemesh.serve.run import add_serve_flags
-
     parser = subparsers.add_parser("serve", help="run one role process of a cluster")
     add_serve_flags(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until told to stop; return the exit code."""
-    from sharemesh.serve.run import serve
+    """Serve until told to stop; return the exit code.
 
+    Raises:
+        CommandError: The packages of the server are not installed.
+    """
+    try:
+        from sharemesh.serve.run import serve
+    except ImportError as missing:
+        raise CommandError(
+            f"'sharemesh serve' needs more: pip install 'sharemesh[server]' ({missing})"
+        ) from missing
     return serve(args, os.environ)

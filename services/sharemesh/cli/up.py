@@ -5,18 +5,22 @@ import asyncio
 import os
 import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from sharemesh.cli.failures import CommandError
 from sharemesh.serve.exits import Exit, StartError
+from sharemesh.serve.flags import add_config_flags, add_flags
 from sharemesh.serve.settings import (
     ServeSettings,
     UpSettings,
-    add_config_flags,
-    add_flags,
     read_file,
     serve_settings,
     up_settings,
 )
+
+if TYPE_CHECKING:
+    from sharemesh.cli.up_display import PlainDisplay
+    from sharemesh.serve.supervisor import LocalCluster
 
 
 def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
@@ -34,27 +38,36 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the cluster until Ctrl-C; return the exit code."""
+    """Run the cluster until Ctrl-C; return the exit code.
+
+    Raises:
+        CommandError: The packages of the server are not installed.
+    """
+    try:
+        from sharemesh.backends.local.clock import SystemClock
+        from sharemesh.cli.up_display import PlainDisplay, TableDisplay
+        from sharemesh.serve.supervisor import LocalCluster
+    except ImportError as missing:
+        raise CommandError(
+            f"'sharemesh up' needs more: pip install 'sharemesh[local]' ({missing})"
+        ) from missing
     try:
         file = read_file(args.config)
         given = {name: value for name, value in vars(args).items() if value is not None}
         given["role"] = "all"  # each process gets its own; etcd may still have to be started
         serve = serve_settings(given, os.environ, file)
         up = up_settings(given, file)
+        plain = args.plain or not sys.stdout.isatty()
+        display = PlainDisplay() if plain else TableDisplay()
+        cluster = LocalCluster(serve, up, clock=SystemClock(), on_change=display.changed)
         # The standard loop: it starts children by vfork, which no library hooks into.
-        return asyncio.run(_up(serve, up, plain=args.plain or not sys.stdout.isatty()))
+        return asyncio.run(_up(cluster, display))
     except StartError as error:
         print(f"sharemesh: {error.message}", file=sys.stderr)
         return error.code
 
 
-async def _up(serve: ServeSettings, up: UpSettings, *, plain: bool) -> int:
-    from sharemesh.backends.local.clock import SystemClock
-    from sharemesh.cli.up_display import PlainDisplay, TableDisplay
-    from sharemesh.serve.supervisor import LocalCluster
-
-    display = PlainDisplay() if plain else TableDisplay()
-    cluster = LocalCluster(serve, up, clock=SystemClock(), on_change=display.changed)
+async def _up(cluster: "LocalCluster", display: "PlainDisplay") -> int:
     stop = asyncio.Event()
 
     def told_to_stop() -> None:

@@ -94,8 +94,9 @@ class TableDisplay(PlainDisplay):
     def _drawn(self) -> Group:
         assert self._cluster is not None
         table = Table(title=f"Sharemesh, data in {self._cluster.directory}", title_justify="left")
-        for column in ("process", "state", "pid", "address", "restarts", "last message"):
-            table.add_column(column)
+        for column in ("process", "state", "pid", "address", "restarts"):
+            table.add_column(column, no_wrap=True)
+        messages = []
         for status in self._cluster.processes:
             table.add_row(
                 status.name,
@@ -103,6 +104,7 @@ class TableDisplay(PlainDisplay):
                 str(status.pid or "-"),
                 status.address or "-",
                 str(status.restarts),
-                status.message,
             )
-        return Group(table, Text(self._line))
+            if status.message:
+                messages.append(Text(f"{status.name}: {status.message}", style="yellow"))
+        return Group(table, *messages, Text(self._line))

@@ -4,7 +4,8 @@ import argparse
 import os
 import sys
 
-from sharemesh.serve.run import add_serve_flags, serve
+from sharemesh.serve.flags import add_serve_flags
+from sharemesh.serve.run import serve
 
 
 def main() -> int:

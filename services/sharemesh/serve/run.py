@@ -14,33 +14,10 @@ from sharemesh.serve.compose import RoleProcess
 from sharemesh.serve.exits import Exit, StartError
 from sharemesh.serve.guard import guard
 from sharemesh.serve.report import Report, Reporter, ReportKind
-from sharemesh.serve.settings import (
-    ServeSettings,
-    add_config_flags,
-    add_flags,
-    read_file,
-    serve_settings,
-)
+from sharemesh.serve.settings import ServeSettings, read_file, serve_settings
 from sharemesh.telemetry.logs import set_up_logs
 
 _log = logging.getLogger(__name__)
-
-
-def add_serve_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of ``serve`` to a parser."""
-    add_config_flags(parser)
-    parser.add_argument(
-        "--parent-pid", type=int, default=None, help="end when this process ends (supervisors)"
-    )
-    parser.add_argument(
-        "--report-descriptor", type=int, default=None, help="tell leases and readiness there"
-    )
-    parser.add_argument(
-        "--guard",
-        action="store_true",
-        help="run the role as a child and revoke its lease if it dies (containers)",
-    )
-    add_flags(parser, ServeSettings)
 
 
 def serve(flags: argparse.Namespace, environment: Mapping[str, str]) -> int:

@@ -1,11 +1,9 @@
 """What a process needs to know: flags over environment over the configuration file."""
 
-import argparse
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.group_config.evaluate import check_cluster_configs
@@ -200,34 +198,6 @@ class ConfigFile:
     up: Mapping[str, object] = field(default_factory=dict)
     configs: Mapping[str, str] = field(default_factory=dict)
     name: str = "the configuration file"
-
-
-def add_flags(parser: argparse.ArgumentParser, record: type[Any], *, leave_out: str = "") -> None:
-    """Add a flag for each setting of a record class but those in ``leave_out`` (commas)."""
-    for each in record.__dataclass_fields__.values():
-        if each.name not in names_of(record) or each.name in leave_out.split(","):
-            continue
-        shown = "" if each.default in (None, "", ()) else f" (default: {each.default})"
-        parser.add_argument(
-            "--" + each.name.replace("_", "-"),
-            dest=each.name,
-            default=None,
-            metavar="VALUE",
-            help=each.metadata["documentation"] + shown,
-        )
-
-
-def add_config_flags(parser: argparse.ArgumentParser) -> None:
-    """Add ``--config FILE`` and ``--set NAME=VALUE``."""
-    parser.add_argument("--config", type=Path, default=None, help="TOML or YAML file")
-    parser.add_argument(
-        "--set",
-        dest="configs",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="setting of the cluster by Kafka's name, for example group.share.max.size=100",
-    )
 
 
 def read_file(path: Path | None) -> ConfigFile:
