@@ -1,12 +1,123 @@
 """Section R, what the server answers: lag from the states that are stored."""
 
+import random
+from contextlib import asynccontextmanager
+
+from sharemesh.admin.service import AdminService
+from sharemesh.backends.local.authorizer import AllowAll
+from sharemesh.client.async_admin import AsyncAdminClient
+from sharemesh.client.environment import Environment
 from sharemesh.domain.ids import TopicPartition
+from tests.clocks import LoopClock
 from tests.conformance.scenario import scenario
 from tests.group_coordinator.with_states import mesh
-from tests.group_coordinator.world import topic_id
+from tests.group_coordinator.world import ADDRESS, topic_id
+from tests.share_leader.world import World as LeaderWorld
+from tests.share_leader.world import ack, acquired, parts
 
 FOO = TopicPartition(topic_id("foo"), 0)
 ACKNOWLEDGED = 2
+ACCEPT, RELEASE, REJECT = 1, 2, 3
+
+
+@asynccontextmanager
+async def led():
+    """Both coordinators, and a real leader of foo-0: yields (mesh, leader's world)."""
+    async with mesh(foo=1) as both:
+        made = both.made
+        leader = LeaderWorld(made.clock, made.disk, made.coordination, made.view)
+        leader.network = made.network
+        leader.start(persister=both.persister)
+        try:
+            await leader.lead(FOO)
+            yield both, leader
+        finally:
+            await leader.service.close()
+
+
+async def member(both, leader, name):
+    """A member of the group with a share session on foo-0."""
+    await both.made.joined(name, ["foo"])
+    client = leader.client(name)
+    await client.join(FOO)
+    return client
+
+
+async def lag(both):
+    return (await both.offsets())["foo", 0][1]
+
+
+async def fetched(client, *ranges):
+    """Fetch one record; the acquired ranges must be these (first, last, delivery count)."""
+    response = await client.fetch(FOO, max_records=1, batch_size=1)
+    assert acquired(response, FOO) == list(ranges)
+
+
+async def acknowledged(client, offset, kind):
+    response = await client.acknowledge(ack(FOO, offset, offset, kind))
+    assert [each.error_code for each in parts(response).values()] == [0]
+
+
+@scenario("ADM-S01")
+async def test_lag_of_one_consumer():
+    async with led() as (both, leader):
+        client = await member(both, leader, "m1")
+        await leader.produce(FOO, 1)
+        await fetched(client, (0, 0, 1))
+        await acknowledged(client, 0, ACCEPT)
+        assert await lag(both) == 0
+        await leader.produce(FOO, 1)
+        assert await lag(both) == 1
+
+
+@scenario("ADM-S02")
+async def test_lag_after_release_and_reject():
+    async with led() as (both, leader):
+        client = await member(both, leader, "m1")
+        await leader.produce(FOO, 1)
+        await fetched(client, (0, 0, 1))
+        await acknowledged(client, 0, RELEASE)
+        assert await lag(both) == 1
+        await fetched(client, (0, 0, 2))
+        await acknowledged(client, 0, ACCEPT)
+        assert await lag(both) == 0
+        await leader.produce(FOO, 1)
+        await fetched(client, (1, 1, 1))
+        await acknowledged(client, 1, REJECT)
+        assert await lag(both) == 0
+
+
+@scenario("ADM-S03")
+async def test_lag_of_two_consumers_counts_what_is_in_flight():
+    async with led() as (both, leader):
+        first = await member(both, leader, "m1")
+        second = await member(both, leader, "m2")
+        await leader.produce(FOO, 1, 1, 1)
+        await fetched(first, (0, 0, 1))
+        await fetched(second, (1, 1, 1))
+        await acknowledged(first, 0, ACCEPT)
+        await acknowledged(second, 1, ACCEPT)
+        await fetched(first, (2, 2, 1))
+        assert await lag(both) == 1
+
+
+@scenario("ADM-S07")
+async def test_a_partition_that_never_started_is_absent_from_the_admin_result():
+    async with mesh(foo=2) as both:
+        made = both.made
+        await made.joined("m1", ["foo"])
+        await made.hb("m1", -1)
+        assert await both.alter("foo", 1, 7) == 0
+        assert (await both.offsets())["foo", 0] == (-1, -1)
+        await made.elect("coordinator")
+        AdminService(made.coordination, made.view, AllowAll(), random.Random(1)).offer(
+            made.network.listener(ADDRESS)
+        )
+        environment = Environment(made.network.caller, LoopClock(), random.Random(2), str)
+        config = {"bootstrap.servers": ADDRESS}
+        async with AsyncAdminClient(config, environment=environment) as admin:
+            found = await admin.list_share_group_offsets("g")
+        assert {(str(key.topic), key.partition) for key in found} == {("foo", 1)}
 
 
 async def finished(both, count):

@@ -11,6 +11,7 @@ from sharemesh.domain.group_config.evaluate import (
 )
 from sharemesh.v1 import group_coordinator_pb2 as pb
 from tests.conformance.scenario import scenario
+from tests.conformance.scene import Scene
 from tests.group_coordinator.world import world
 
 
@@ -70,6 +71,22 @@ def test_stored_values_outside_the_range_are_clamped():
         for stored, used in (low, high):
             config = effective_group_config({f"share.{name}": str(stored)}, {})
             assert getattr(config, field) == used
+
+
+@scenario("CFG-S05")
+def test_the_in_flight_limit_of_a_group_changes_without_restart():
+    def limit(text):
+        entries = check_group_configs({"share.partition.max.record.locks": text}, {}, {})
+        return effective_group_config(entries, {}).partition_max_record_locks
+
+    assert effective_group_config({}, {}).partition_max_record_locks == 2_000
+    scene = Scene(max_in_flight=limit("100"))
+    scene.acquired(*(f"{offset}-{offset}" for offset in range(99)))
+    assert scene.machine.can_acquire()
+    scene.acquired("99-99")
+    assert not scene.machine.can_acquire()
+    scene.configure(partition_max_record_locks=limit("500"))
+    assert scene.machine.can_acquire()
 
 
 def describe_offsets(group="g"):
