@@ -179,10 +179,10 @@ class Acquisition:
                 error=ErrorCode.UNKNOWN_SERVER_ERROR,
                 message=f"records could not be acquired: {error}",
             )
-        if not acquired.count:
-            return None
-        if not acquired.ranges:  # all of it was aborted (spec ISO-3): the next fetch goes on
-            return Taken(partition, shell.leader_epoch, count=acquired.count)
+        if not acquired.ranges:
+            # All of it was aborted (spec ISO-3), or nothing came of it; the former is progress.
+            moved = shell.next_fetch_offset != result[0]
+            return Taken(partition, shell.leader_epoch) if moved else None
         records = overlapping(result[1], acquired)
         self._environment.counters.bytes_delivered += len(records)
         return Taken(partition, shell.leader_epoch, records, acquired.ranges, acquired.count)

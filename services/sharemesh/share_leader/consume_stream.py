@@ -329,6 +329,9 @@ class ConsumeStream:
 
     async def _send(self) -> None:
         while (message := await self._outbox.take()) is not None:
+            if message.acknowledged and not message.acquisition_lock_timeout_ms:
+                config = self._services.environment.view.group_config(self._session.key.group_id)
+                message.acquisition_lock_timeout_ms = config.record_lock_duration_ms
             await self._stream.send(message)
 
 
