@@ -1,6 +1,8 @@
 """A small cluster's bookkeeping in one loop: members, elections, claims, controller."""
 
+import asyncio
 import random
+from collections.abc import Coroutine
 from typing import Any
 
 from sharemesh.backends.local.coordination import LocalCoordination
@@ -15,6 +17,7 @@ from sharemesh.domain.ids import NodeId
 from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
 from tests.clocks import ManualClock
 from tests.cluster.hosts import FakePartitionHost, FakeShardHost, Fences
+from tests.cluster.lagging import LaggingCoordination
 
 CLUSTER = "test"
 SHARDS = 8
@@ -72,16 +75,19 @@ class Node:
 
 
 class Mesh:
-    def __init__(self) -> None:
+    def __init__(self, lag_ms: int = 0) -> None:
+        self.lag_ms = lag_ms
         self.clock = ManualClock()
         self.store = LocalStore(self.clock)
         self.fences = Fences()
-        self.parent = self.connect()
+        self.parent = LocalCoordination(self.store)
         self.nodes: dict[str, Node] = {}
         self.frozen: list[Node] = []
         self.rng = random.Random(7)
 
     def connect(self) -> LocalCoordination:
+        if self.lag_ms:
+            return LaggingCoordination(self.store, self.rng, self.lag_ms)
         return LocalCoordination(self.store)
 
     async def begin(self) -> None:
@@ -90,13 +96,23 @@ class Mesh:
     async def add(self, name: str, *roles: Role, rack: str = "") -> Node:
         node = Node(self, name, roles, rack)
         self.nodes[name] = node
-        await node.start()
+        await self.run(node.start())
         return node
+
+    async def run(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Let time pass until the work is done."""
+        task = asyncio.create_task(work)
+        for _ in range(10_000):
+            await asyncio.sleep(0)
+            if task.done():
+                break
+            await self.clock.advance(5)
+        await task
 
     async def settle(self, duration_ms: int = 0) -> None:
         await self.clock.advance(duration_ms)
 
     async def close(self) -> None:
         for node in self.nodes.values():
-            await node.stop()
+            await self.run(node.stop())
         await self.store.close()

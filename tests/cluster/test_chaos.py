@@ -34,11 +34,17 @@ class Chaos:
         ]
 
     def check(self) -> None:
-        """Never two that serve one thing; the epochs of each only grow."""
+        """Never two that serve one thing; the epochs of each only grow.
+
+        Over a slow network a revoked or deleted lease is heard of late: then only the one with
+        the highest epoch counts, the others are fenced.
+        """
         for host in ("partitions", "shards"):
             served = {}
             for node in self.mesh.nodes.values():
-                for what in getattr(node, host).serving:
+                for what, epoch in getattr(node, host).serving.items():
+                    if self.mesh.lag_ms and epoch < self.mesh.fences.epochs[what]:
+                        continue
                     assert what not in served, (what, served[what], node.info.node_id, self.log)
                     served[what] = node.info.node_id
         last = {}
@@ -99,7 +105,7 @@ class Chaos:
         node = self.rng.choice(self.live(SL))
         if not node.coordination.cut_off and node.member.session is not None:
             self.log.append(("drain", node.info.node_id))
-            await node.member.draining(not node.member.node.draining)
+            await self.mesh.run(node.member.draining(not node.member.node.draining))
 
     async def topic(self) -> None:
         view = self.any_view()
@@ -145,7 +151,8 @@ class Chaos:
 @pytest.mark.parametrize("seed", range(6))
 async def test_one_leader_each_and_everything_heals(seed):
     print("seed", seed)
-    mesh = Mesh()
+    mesh = Mesh(lag_ms=(0, 100, 400)[seed % 3])
+    mesh.rng.seed(seed)
     await mesh.begin()
     chaos = Chaos(mesh, random.Random(seed))
     for role in (SL, SL, SL, C, C, GC, GC):
@@ -159,7 +166,7 @@ async def test_one_leader_each_and_everything_heals(seed):
     await mesh.settle(2_000)
     for node in chaos.live(SL):
         if node.member.node.draining:
-            await node.member.draining(False)
+            await mesh.run(node.member.draining(False))
     for _ in range(HEAL_MS // 2_000):
         await mesh.settle(2_000)
         chaos.check()
@@ -173,5 +180,5 @@ async def test_one_leader_each_and_everything_heals(seed):
     assert len([key for key in keys if "/assign/" in key]) == len(wanted)
     for node in (*mesh.nodes.values(), *chaos.dead):
         node.coordination.cut_off = False
-        await node.stop()
+        await mesh.run(node.stop())
     await mesh.store.close()
