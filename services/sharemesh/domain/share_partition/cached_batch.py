@@ -1,7 +1,6 @@
 """One entry of the in-flight cache: contiguous offsets as runs of equal status."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
 
 from sharemesh.domain.share_partition.record_status import RecordStatus
 
@@ -62,10 +61,19 @@ class CachedBatch:
         result.append((begin, last, statuses[high - 1]))
         return result
 
-    def run_end(self, offset: int) -> int:
-        """Return the last offset of the run that holds ``offset``."""
-        index = bisect_right(self._starts, offset)
-        return self.last_offset if index == len(self._starts) else self._starts[index] - 1
+    def done_end(self, offset: int) -> int:
+        """Return the last offset of the done records that begin at ``offset``, or the one before.
+
+        The cost follows the runs that are passed.
+        """
+        starts, statuses = self._starts, self._statuses
+        index = bisect_right(starts, offset) - 1
+        if not statuses[index].done:
+            return offset - 1
+        count = len(starts)
+        while index < count and statuses[index].done:
+            index += 1
+        return self.last_offset if index == count else starts[index] - 1
 
     def replace(self, first: int, last: int, status: RecordStatus) -> None:
         """Give all of ``first..last`` one status."""
@@ -109,16 +117,3 @@ class CachedBatch:
             and all(statuses[i] is not statuses[i + 1] for i in range(len(starts) - 1))
             and (self.per_offset or len(starts) == 1)
         )
-
-
-def merged(runs: Sequence[tuple[int, RecordStatus]]) -> tuple[list[int], list[RecordStatus]]:
-    """Return starts and statuses of runs given as (first offset, status), equal ones as one."""
-    starts: list[int] = []
-    statuses: list[RecordStatus] = []
-    previous = None
-    for start, status in runs:
-        if status is not previous:
-            starts.append(start)
-            statuses.append(status)
-            previous = status
-    return starts, statuses

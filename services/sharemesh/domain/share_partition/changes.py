@@ -78,8 +78,10 @@ class Changes:
     @property
     def cause(self) -> Cause:
         """The cause of all batches, or UNSPECIFIED if they differ: then each says its own."""
-        causes = {batch[4] for batch in self._batches}
-        return causes.pop() if len(causes) == 1 else Cause.UNSPECIFIED
+        cause = self._batches[0][4]
+        if len(self._batches) > 1 and any(batch[4] is not cause for batch in self._batches):
+            return Cause.UNSPECIFIED
+        return cause
 
     def commit(self) -> bool:
         """The write succeeded: transitions end, locks with them (RS-12).
@@ -87,8 +89,22 @@ class Changes:
         Returns:
             Whether anything became available (OFF-4).
         """
+        ended: dict[RecordStatus, RecordStatus] = {}
         for batch, first, last in self._touched:
-            self._put(batch, [self._committed(run) for run in batch.runs_between(first, last)])
+            runs = batch.runs_between(first, last)
+            if len(runs) == 1:
+                only = runs[0][2]
+                done = self._ended(only)
+                if done is not only:
+                    self._flight.put(batch, first, last, only, done)
+                continue
+            moves: list[Move] = []
+            for begin, end, old in runs:
+                new = ended.get(old)
+                if new is None:
+                    new = ended[old] = self._ended(old)
+                moves.append((begin, end, old, new))
+            self._put(batch, moves)
         return self._freed()
 
     def roll_back(self) -> bool:
@@ -160,13 +176,12 @@ class Changes:
         else:
             flight.put_runs(batch, moves[0][0], moves[-1][1], moves)
 
-    def _committed(self, run: Run) -> Move:
-        first, last, old = run
+    def _ended(self, old: RecordStatus) -> RecordStatus:
         if old.write_id != self.write_id:
-            return first, last, old, old
+            return old
         if old.state is DeliveryState.AVAILABLE:
             self._available = True
-        return first, last, old, self._flight.settled.get(old.state, old.delivery_count)
+        return self._flight.settled.get(old.state, old.delivery_count)
 
     def _rolled_back(self, run: Run) -> Move:
         first, last, old = run

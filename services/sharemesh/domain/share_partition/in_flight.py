@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.share_partition.available import AvailableOffsets
-from sharemesh.domain.share_partition.cached_batch import CachedBatch, merged
+from sharemesh.domain.share_partition.cached_batch import CachedBatch
 from sharemesh.domain.share_partition.gap_window import GapWindow
 from sharemesh.domain.share_partition.locks import Lock, LockIndex
 from sharemesh.domain.share_partition.record_status import RecordStatus, SettledStatuses
@@ -114,8 +114,10 @@ class InFlight:
     ) -> None:
         """Change one run, or a part of it, from ``old`` to ``new``."""
         batch.replace(first, last, new)
-        self._account(first, last, old, new)
-        if old.acquirable:
+        self._account(old, new, last - first + 1, self._live(first, last))
+        if new.acquirable:
+            self.available.add(first)
+        elif old.acquirable:
             self._still_available(batch, last + 1)
 
     def put_runs(
@@ -126,12 +128,28 @@ class InFlight:
         runs: Iterable[tuple[int, int, RecordStatus, RecordStatus]],
     ) -> None:
         """Change ``first..last``, given whole as (first, last, old, new), in order."""
-        segments = []
+        starts: list[int] = []
+        statuses: list[RecordStatus] = []
+        counts: dict[tuple[RecordStatus, RecordStatus], int] = {}
+        previous = None
+        whole = first >= self.start_offset
+        available = self.available
         for begin, end, old, new in runs:
-            segments.append((begin, new))
-            if old is not new:
-                self._account(begin, end, old, new)
-        starts, statuses = merged(segments)
+            if new is not previous:
+                starts.append(begin)
+                statuses.append(new)
+                previous = new
+            if old is new:
+                continue
+            if whole:
+                pair = (old, new)
+                counts[pair] = counts.get(pair, 0) + end - begin + 1
+            else:
+                self._account(old, new, end - begin + 1, self._live(begin, end))
+            if new.acquirable:
+                available.add(begin)
+        for (old, new), count in counts.items():
+            self._account(old, new, count, count)
         batch.splice(first, last, starts, statuses)
         self._still_available(batch, last + 1)
 
@@ -170,17 +188,17 @@ class InFlight:
         elif status.acquirable:
             self.available.add(first)
 
-    def _account(self, first: int, last: int, old: RecordStatus, new: RecordStatus) -> None:
+    def _account(
+        self, old: RecordStatus, new: RecordStatus, record_count: int, live_count: int
+    ) -> None:
+        """Count records that change; ``live_count`` of them at or above the start offset."""
         if old.lock is not new.lock:
             if new.lock is not None:
-                new.lock.held += last - first + 1
+                new.lock.held += record_count
             if old.lock is not None:
-                self.locks.leave(old.lock, last - first + 1)
+                self.locks.leave(old.lock, record_count)
         if old.terminal is not new.terminal:
-            live = self._live(first, last)
-            self.delivery_complete_count += live if new.terminal else -live
-        if new.acquirable:
-            self.available.add(first)
+            self.delivery_complete_count += live_count if new.terminal else -live_count
 
     def _still_available(self, batch: CachedBatch, offset: int) -> None:
         """Remember the rest of a run of which a lower part is no longer available."""
@@ -189,4 +207,7 @@ class InFlight:
 
     def _live(self, first: int, last: int) -> int:
         """Return how many of the offsets are at or above the start offset (spec VOC-13)."""
-        return max(0, last - max(first, self.start_offset) + 1)
+        start = self.start_offset
+        if first >= start:
+            return last - first + 1
+        return last - start + 1 if last >= start else 0

@@ -49,6 +49,8 @@ from sharemesh.domain.share_partition.start_offset import move_start_offset
 from sharemesh.domain.share_partition.view import BatchView, RecordView, batch_views, record_views
 from sharemesh.domain.state_batch import NO_START_OFFSET
 
+_IN_USE = frozenset({Lifecycle.EMPTY, Lifecycle.INITIALIZING, Lifecycle.ACTIVE})
+
 
 class SharePartition:
     """One (group, topic-partition) under one leader epoch; single-threaded.
@@ -271,9 +273,8 @@ class SharePartition:
         return [Acquired(event.request_id, ranges, count)]
 
     def _acknowledge(self, event: Acknowledge, now_ms: int) -> list[Effect]:
-        refusal = self._refusal()
-        if refusal is not None:
-            return [Answered(event.request_id, refusal, f"the share partition {self._is()}")]
+        if self._state not in _IN_USE:
+            return [self._turned_away(event.request_id)]
         changes = self._changes()
         try:
             acknowledge(self._flight, event, changes, now_ms)
@@ -283,9 +284,8 @@ class SharePartition:
         return self._written(changes, event.request_id, event.member_id, None)
 
     def _release_member(self, event: ReleaseMember, _: int) -> list[Effect]:
-        refusal = self._refusal()
-        if refusal is not None:
-            return [Answered(event.request_id, refusal, f"the share partition {self._is()}")]
+        if self._state not in _IN_USE:
+            return [self._turned_away(event.request_id)]
         changes = self._changes()
         release_member(self._flight, event.member_id, changes)
         return self._written(changes, event.request_id, event.member_id, Cause.SESSION_CLOSE)
@@ -371,23 +371,21 @@ class SharePartition:
     def _write(self, changes: Changes, member_id: MemberId, cause: Cause | None) -> WriteState:
         """Return the write of changes, with the start offset of before (PER-1, PER-2)."""
         flight = self._flight
-        batches = changes.state_batches()
         return WriteState(
-            write_id=changes.write_id,
-            state_epoch=self._state_epoch,
-            leader_epoch=self.leader_epoch,
-            start_offset=flight.start_offset,
-            delivery_complete_count=flight.delivery_complete_count,
-            batches=batches,
-            cause=changes.cause if cause is None else cause,
-            member_id=member_id,
+            changes.write_id,
+            self._state_epoch,
+            self.leader_epoch,
+            flight.start_offset,
+            flight.delivery_complete_count,
+            changes.state_batches(),
+            changes.cause if cause is None else cause,
+            member_id,
         )
 
-    def _refusal(self) -> ErrorCode | None:
-        """Return what a member hears of a share partition that is not in use."""
-        if self._state is Lifecycle.FENCED or self._state is Lifecycle.FAILED:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return None
+    def _turned_away(self, request_id: int) -> Answered:
+        """Return what a member hears of a share partition that is not in use any more."""
+        message = f"the share partition {self._is()}"
+        return Answered(request_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
 
     def _is(self) -> str:
         return f"is {self._state.value}: fetch again from the current leader"

@@ -7,7 +7,9 @@ from sharemesh.domain.share_partition.in_flight import InFlight
 
 def move_start_offset(flight: InFlight) -> bool:
     """Advance the start offset as far as records are done; return whether anything moved."""
-    last_done = _last_done(flight) if _may_move(flight) else None
+    if not _may_move(flight):
+        return False
+    last_done = _last_done(flight)
     if last_done is None:
         return False
     old_start = flight.start_offset
@@ -28,9 +30,14 @@ def move_start_offset(flight: InFlight) -> bool:
         if window is not None:
             new_start = min(new_start, window.gap_start)
     if new_start > old_start:  # OFF-12: it never goes back
-        flight.delivery_complete_count -= _cached_between(flight, old_start, last_done)
+        if batch.first_offset <= old_start <= last_done:
+            passed = last_done - old_start + 1
+        else:
+            passed = _cached_between(flight, old_start, last_done)
+        flight.delivery_complete_count -= passed
         flight.start_offset = new_start
-    flight.drop_front(gone)
+    if gone:
+        flight.drop_front(gone)
     return new_start > old_start or gone > 0
 
 
@@ -61,11 +68,11 @@ def _last_done(flight: InFlight) -> int | None:
         flight.done_through = flight.keys[0] - 1
     for index in range(flight.index_from(flight.done_through + 1), stop):
         batch = batches[index]
-        first = max(batch.first_offset, flight.done_through + 1)
-        for _, end, status in batch.runs_between(first, batch.last_offset):
-            if not status.done:
-                return _prefix_end(flight, stop)
-            flight.done_through = end
+        end = batch.done_end(max(batch.first_offset, flight.done_through + 1))
+        if end >= batch.first_offset:
+            flight.done_through = max(flight.done_through, end)
+        if end < batch.last_offset:
+            break
     return _prefix_end(flight, stop)
 
 
@@ -78,6 +85,8 @@ def _prefix_end(flight: InFlight, stop: int) -> int | None:
 
 def _cached_between(flight: InFlight, first: int, last: int) -> int:
     """Return how many offsets of ``first..last`` the cache holds."""
+    if first > last:
+        return 0
     low, high = flight.index_from(first), bisect_left(flight.keys, last + 1)
     return sum(
         min(batch.last_offset, last) - max(batch.first_offset, first) + 1
