@@ -39,12 +39,14 @@ class Node:
 
 
 @contextmanager
-def mesh(partitions):
+def mesh(partitions, more_groups=()):
     """Yield (leader, bare): the leader with its share coordinator, each a process of its own."""
     with tempfile.TemporaryDirectory(dir=ROOT / "build") as directory:
         nodes = [Node("coordinator", f"{directory}/state")]
         try:
-            nodes.append(Node("leader", f"{directory}/records", partitions, nodes[0].port))
+            nodes.append(
+                Node("leader", f"{directory}/records", partitions, nodes[0].port, *more_groups)
+            )
             nodes.append(Node("bare"))
             assert len({node.process.pid for node in nodes}) == 3
             yield nodes[1], nodes[2]

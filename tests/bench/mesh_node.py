@@ -1,7 +1,7 @@
 """One process of the little mesh that the leader's figures are measured on.
 
     python -m tests.bench.mesh_node coordinator DIRECTORY
-    python -m tests.bench.mesh_node leader DIRECTORY PARTITIONS COORDINATOR_PORT
+    python -m tests.bench.mesh_node leader DIRECTORY PARTITIONS COORDINATOR_PORT [GROUP ...]
     python -m tests.bench.mesh_node bare
 
 Prints its port, serves until its standard input ends. Views are fixed: no etcd is measured.
@@ -89,7 +89,7 @@ async def coordinator(server, directory):
     await service.shards.start_shard(0, 1)
 
 
-async def leader(server, directory, partitions, coordinator_port):
+async def leader(server, directory, partitions, coordinator_port, *more_groups):
     clock = SystemClock()
     view = await fixed_view(clock, int(coordinator_port))
     persister = Persister(GrpcCaller(clock), view, clock, random.Random(1))
@@ -104,9 +104,10 @@ async def leader(server, directory, partitions, coordinator_port):
         settings=LeaderSettings(),
     )
     for number in range(int(partitions)):
-        key = SharePartitionKey(GROUP, TOPIC, number)
-        result = await persister.initialize_state(key, 1, 0)
-        assert not result.error, result
+        for group in (GROUP, *more_groups):
+            key = SharePartitionKey(group, TOPIC, number)
+            result = await persister.initialize_state(key, 1, 0)
+            assert not result.error, result
         await service.start_partition(TopicPartition(TOPIC, number), 1)
     service.offer_on(server)
 
