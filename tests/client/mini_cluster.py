@@ -225,7 +225,7 @@ class MiniCluster:
         while at < len(each.records):
             size = struct.unpack_from(">i", each.records, at + 8)[0] + 12
             data = each.records[at : at + size]
-            producer, epoch, sequence = struct.unpack_from(">qhi", data, 43)
+            producer, _, sequence = struct.unpack_from(">qhi", data, 43)
             count = struct.unpack_from(">i", data, 57)[0]
             key = (producer, each.partition)
             expected = self.producer_sequences.get(key, 0)
@@ -346,9 +346,7 @@ class _Session:
             self.told |= new
             await self.stream.send(
                 share_leader_pb2.ConsumeResponse(
-                    draining=[
-                        common_pb2.TopicPartitions(topic_id=TOPIC_ID, partitions=sorted(new))
-                    ]
+                    draining=[common_pb2.TopicPartitions(topic_id=TOPIC_ID, partitions=sorted(new))]
                 )
             )
         for number in list(self.partitions):

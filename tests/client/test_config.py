@@ -28,7 +28,7 @@ def test_a_group_id_is_needed(group_id):
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():
-    with pytest.raises(ConfigError, match="did you mean 'max.poll.records'"):
+    with pytest.raises(ConfigError, match=r"did you mean 'max\.poll\.records'"):
         consumer_config({**GROUP, "max.poll.record": 3})
 
 
@@ -57,7 +57,7 @@ def test_defaults_are_kafkas():
 
 
 def test_delivery_timeout_must_cover_linger_and_request():
-    with pytest.raises(ConfigError, match="delivery.timeout.ms"):
+    with pytest.raises(ConfigError, match=r"delivery\.timeout\.ms"):
         producer_config({"delivery.timeout.ms": 10})
 
 

@@ -107,7 +107,7 @@ async def test_delivery_timeout_fails_what_cannot_be_sent():
     async with producer_of(cluster, delivery_timeout_ms=100, request_timeout_ms=50) as producer:
         await producer.send_and_wait("t", b"1")
         cluster.produce_errors = [6] * 1_000
-        with pytest.raises(RequestTimedOutError, match="delivery.timeout.ms"):
+        with pytest.raises(RequestTimedOutError, match=r"delivery\.timeout\.ms"):
             await producer.send_and_wait("t", b"2")
         cluster.produce_errors = []
         assert (await producer.send_and_wait("t", b"3")).offset == 1

@@ -93,7 +93,8 @@ CONSUMER_SETTINGS = (
     Setting(
         "prefetch.records",
         -1,
-        "records one leader may send ahead of poll; -1: as many as max.poll.records",
+        "records one leader may send ahead of poll; -1: as many as max.poll.records in implicit "
+        "mode, none in explicit mode",
         least=-1,
         most=INT32_MAX,
     ),

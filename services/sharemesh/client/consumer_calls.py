@@ -72,9 +72,10 @@ class ConsumerCalls:
         self._whole = self.config.text("share.acquire.mode") == "batch_optimized"
         self._wanted = self.config.number("max.poll.records")
         ahead = self.config.number("prefetch.records")
-        self._ahead = self._wanted if ahead < 0 else ahead
+        explicit = self.config.text("share.acknowledgement.mode") == "explicit"
+        self._ahead = ahead if ahead >= 0 else 0 if explicit else self._wanted
         self.state = ConsumerState(
-            explicit=self.config.text("share.acknowledgement.mode") == "explicit",
+            explicit=explicit,
             key_deserializer=self.config.function("key.deserializer"),
             value_deserializer=self.config.function("value.deserializer"),
             check_crcs=self.config.flag("check.crcs"),

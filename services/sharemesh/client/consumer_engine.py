@@ -137,6 +137,7 @@ class ConsumerEngine:
         self._passing_errors: deque[SharemeshError] = deque(maxlen=PASSING_ERRORS_MAX)
         self._wakeup = False
         self._paused = False
+        self._giving_back = False
         self._something = asyncio.Event()
         self._work = asyncio.Event()
         self._answered = asyncio.Event()
@@ -223,7 +224,8 @@ class ConsumerEngine:
             ServiceError: The membership or a session ended for good.
         """
         self.send(acknowledgements)
-        if self._paused:
+        self._giving_back = False
+        if self._paused and not self._buffer:
             self._paused = False
             self._work.set()
         self._grant(wanted - self._buffered())
@@ -233,7 +235,10 @@ class ConsumerEngine:
             found = self._take(wanted)
             left_ms = deadline_ms - self._clock.now_ms()
             if found or left_ms <= 0:
-                self._grant(ahead - self._buffered())
+                if ahead:
+                    self._grant(ahead - self._buffered())
+                elif found:
+                    self._hold_back()
                 return found
             self._something.clear()
             with contextlib.suppress(TimeoutError):
@@ -263,11 +268,16 @@ class ConsumerEngine:
         self.unanswered += sum(len(each.types) for each in acknowledgements)
         self._send(acknowledgements)
 
-    def pause(self) -> None:
-        """Take no more records until the next fetch; give back what nobody has seen."""
+    def _hold_back(self) -> None:
+        """Let no leader deliver before the next fetch, whatever credit it still has."""
         self._paused = True
         for stream in self._streams.values():
             stream.forget(stream.partitions)
+
+    def pause(self) -> None:
+        """Take no more records until the next fetch; give back what nobody has seen."""
+        self._hold_back()
+        self._giving_back = True
         buffered, self._buffer = self._buffer, deque()
         for held in buffered:
             self._release_unseen(held)
@@ -352,7 +362,7 @@ class ConsumerEngine:
         if len(self._buffer) >= BUFFERED_DELIVERIES_MAX:
             self._fail(ConnectionFailedError("a leader sent more than it had credit for"))
             return
-        if self._paused:
+        if self._giving_back:
             self._release_unseen(delivery)
             return
         self.records_received += delivery.record_count

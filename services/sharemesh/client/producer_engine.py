@@ -71,6 +71,7 @@ class ProducerEngine:
         self._homeless: dict[str, list[tuple[OutgoingRecord, int]]] = {}
         self._stale: set[str] = set()
         self._refresh_at_ms = 0
+        self._refreshing: asyncio.Task[None] | None = None
         self._identity: tuple[int, int] | None = None
         self._work = asyncio.Event()
         self._requests: set[asyncio.Task[None]] = set()
@@ -127,7 +128,8 @@ class ProducerEngine:
                 await self.flush()
         except TimeoutError:
             pass
-        tasks = [*self._requests, *([self._task] if self._task else [])]
+        owned = [task for task in (self._task, self._refreshing) if task is not None]
+        tasks = [*self._requests, *owned]
         for task in tasks:
             task.cancel()
         for task in tasks:
@@ -215,7 +217,7 @@ class ProducerEngine:
         """Send what is due; return ms until the next look."""
         now_ms = self._clock.now_ms()
         self._expire(now_ms)
-        await self._refresh(now_ms)
+        self._refresh_if_due(now_ms)
         wait_ms = _IDLE_WAIT_MS
         if self._stale:
             wait_ms = max(min(wait_ms, self._refresh_at_ms - now_ms), 1)
@@ -245,14 +247,22 @@ class ProducerEngine:
             self._back_off(queue)
         return address
 
-    async def _refresh(self, now_ms: int) -> None:
-        if not self._stale or now_ms < self._refresh_at_ms:
-            return
-        names = sorted(self._stale)
-        self._refresh_at_ms = now_ms + self._first_wait_ms
-        with contextlib.suppress(SharemeshError):
+    def _refresh_if_due(self, now_ms: int) -> None:
+        """Read metadata beside the sending: one lost leader does not hold up the others."""
+        running = self._refreshing is not None and not self._refreshing.done()
+        if self._stale and not running and now_ms >= self._refresh_at_ms:
+            self._refresh_at_ms = now_ms + self._first_wait_ms
+            self._refreshing = asyncio.ensure_future(self._refresh(sorted(self._stale)))
+            self._refreshing.add_done_callback(self._ended)
+
+    async def _refresh(self, names: Sequence[str]) -> None:
+        try:
             await self.leaders.refresh(names, timeout_ms=_REFRESH_TIMEOUT_MS)
-            self._stale.difference_update(names)
+        except SharemeshError:
+            return
+        finally:
+            self._work.set()
+        self._stale.difference_update(names)
         for name in names:
             topic = self.leaders.topic(name)
             if topic is None:
@@ -261,6 +271,7 @@ class ProducerEngine:
                 continue
             for record, _ in self._homeless.pop(name, ()):
                 self._place(record, topic)
+        self._work.set()
 
     async def _identified(self) -> bool:
         """Get a producer id if idempotence wants one; False: not now, tried again soon."""

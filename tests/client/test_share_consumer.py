@@ -1,0 +1,103 @@
+"""ShareConsumer: thread rules, over real sockets to a small cluster of its own thread."""
+
+import asyncio
+import random
+import threading
+import time
+import uuid
+
+import pytest
+
+from sharemesh.backends.local.clock import SystemClock
+from sharemesh.client import Producer, ShareConsumer
+from sharemesh.client.environment import Environment
+from sharemesh.client.errors import (
+    ConcurrentModificationError,
+    IllegalArgumentError,
+    IllegalStateError,
+    WakeupError,
+)
+from sharemesh.rpc.channels import GrpcCaller
+
+
+def environment() -> Environment:
+    clock = SystemClock()
+    return Environment(
+        lambda: GrpcCaller(clock), clock, random.Random(1), lambda: str(uuid.uuid4())
+    )
+
+
+def consumer_to_nowhere(**config) -> ShareConsumer:
+    return ShareConsumer(
+        {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", **config}, environment=environment()
+    )
+
+
+def test_a_second_thread_is_refused_and_wakeup_is_not():
+    consumer = consumer_to_nowhere()
+    consumer.subscribe(["t"])
+    raised = []
+
+    def poll():
+        try:
+            consumer.poll(30_000)
+        except WakeupError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    deadline = time.monotonic() + 5
+    refused = False
+    while not refused and time.monotonic() < deadline:
+        try:
+            consumer.poll(0)
+        except ConcurrentModificationError:
+            refused = True
+    assert refused
+    consumer.wakeup()
+    thread.join(5)
+    assert len(raised) == 1
+    consumer.close(500)
+
+
+def test_close_keeps_its_timeout_with_the_cluster_dead():
+    for timeout_ms in (0, 300):
+        consumer = consumer_to_nowhere()
+        consumer.subscribe(["t"])
+        consumer.poll(50)
+        began = time.monotonic()
+        consumer.close(timeout_ms)
+        assert time.monotonic() - began < (timeout_ms + 100) / 1_000
+
+
+def test_a_closed_consumer_refuses_and_close_may_be_repeated():
+    consumer = consumer_to_nowhere()
+    with pytest.raises(IllegalArgumentError):
+        consumer.close(-1)
+    consumer.close()
+    consumer.close()
+    with pytest.raises(IllegalStateError, match="closed"):
+        consumer.poll(0)
+
+
+def test_a_wakeup_before_the_first_use_is_kept():
+    consumer = consumer_to_nowhere()
+    consumer.wakeup()
+    consumer.subscribe(["t"])
+    with pytest.raises(WakeupError):
+        consumer.poll(1_000)
+    consumer.close(200)
+
+
+def test_background_threads_end_with_close():
+    before = threading.active_count()
+    consumer = consumer_to_nowhere()
+    consumer.subscribe(["t"])
+    producer = Producer({"bootstrap.servers": "127.0.0.1:1"}, environment=environment())
+    assert threading.active_count() == before + 2
+    consumer.close(100)
+    producer.close(100)
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before:
+        assert time.monotonic() < deadline
+        asyncio.run(asyncio.sleep(0.01))
