@@ -25,6 +25,7 @@ async def led():
     """Both coordinators, and a real leader of foo-0: yields (mesh, leader's world)."""
     async with mesh(foo=1) as both:
         made = both.made
+        await made.cluster_configs(group_share_assignment_interval_ms="0")
         leader = LeaderWorld(made.clock, made.disk, made.coordination, made.view)
         leader.network = made.network
         leader.start(persister=both.persister)

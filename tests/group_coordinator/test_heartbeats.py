@@ -4,6 +4,7 @@ import asyncio
 
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicPartition
+from sharemesh.group_coordinator.settings import ServiceLimits
 from sharemesh.group_coordinator.states import StateAnswer
 from tests.group_coordinator.world import assigned, heartbeat_request, topic_id, world
 
@@ -293,3 +294,28 @@ async def test_a_refused_initialization_is_repeated_above_the_epoch_that_was_kno
         await made.until(lambda: len(made.states.initialized) == 2)
         made.states.refuse = None
         assert made.states.initialized[1][1] == {TopicPartition(FOO, 0): (42, -1)}
+
+
+async def test_heartbeats_that_change_nothing_share_a_look_at_the_log():
+    async with world(foo=2, limits=ServiceLimits(look_interval_ms=20)) as made:
+        answer = await made.joined("m1", ["foo"])
+        settled = made.service.served[0].group("g")
+        await made.until(lambda: not settled.stale)
+        await made.clock.advance(1_000)
+        assert (await made.hb("m1", answer.member_epoch)).error_code == 0
+        reads = []
+        shard = made.service.served[0].shard
+        read = shard.read
+
+        async def counted(look):
+            reads.append(look)
+            return await read(look)
+
+        shard.read = counted
+        waiting = [asyncio.create_task(made.hb("m1", answer.member_epoch)) for _ in range(50)]
+        await made.clock.advance(19)
+        assert not any(each.done() for each in waiting)
+        await made.clock.advance(1)
+        answers = await asyncio.gather(*waiting)
+        assert {each.error_code for each in answers} == {0}
+        assert len(reads) == 1

@@ -8,6 +8,7 @@ from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, NodeId
 from sharemesh.domain.share_group.catalog import Catalog
+from sharemesh.domain.share_group.limits import MAX_GROUP_ID_CHARS
 from sharemesh.domain.share_group.records import GroupLogRecord
 from sharemesh.domain.share_group.shard import GroupShard
 from sharemesh.group_coordinator.config_admin import ConfigAdmin
@@ -102,9 +103,15 @@ class GroupCoordinatorService:
         """Return who serves a group.
 
         Raises:
-            RefusedError: COORDINATOR_LOAD_IN_PROGRESS while the shard loads, NOT_COORDINATOR if
-                another node has it, COORDINATOR_NOT_AVAILABLE if none has (spec GC-4).
+            RefusedError: INVALID_GROUP_ID; COORDINATOR_LOAD_IN_PROGRESS while the shard loads,
+                NOT_COORDINATOR if another node has it, COORDINATOR_NOT_AVAILABLE if none has
+                (spec GC-4).
         """
+        if len(group_id) > MAX_GROUP_ID_CHARS:
+            raise RefusedError(
+                ErrorCode.INVALID_GROUP_ID,
+                f"group id of {len(group_id)} characters; the most is {MAX_GROUP_ID_CHARS}",
+            )
         index = self._ports.view.group_shard(group_id)
         served = self._served.get(index)
         if served is not None:

@@ -70,19 +70,17 @@ class ShareStateWork:
         await self._groups.shard.read(lambda _: None)
         answers = await self.send_initialize(plan)
         failed: dict[TopicId, set[int]] = {}
-        known_epoch = 0
+        known_epoch, reason = 0, ""
         for partition, answer in answers.items():
             if answer.error is not ErrorCode.NONE:
                 failed.setdefault(partition.topic_id, set()).add(partition.partition)
                 known_epoch = max(known_epoch, answer.known_state_epoch)
-                _log.warning(
-                    "group %r: initialize %s-%d: %s %s",
-                    plan.group_id,
-                    partition.topic_id.hex(),
-                    partition.partition,
-                    answer.error.name,
-                    answer.message,
-                )
+                reason = f"{answer.error.name} {answer.message}"
+        if failed and known_epoch == 0:
+            count = sum(map(len, failed.values()))
+            _log.warning(
+                "group %r: %d share partitions not initialized: %s", plan.group_id, count, reason
+            )
         refused = {topic_id: frozenset(numbers) for topic_id, numbers in failed.items()}
 
         def make(group: ShareGroup | None, situation: Situation) -> Outcome[None]:
