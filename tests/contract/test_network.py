@@ -349,8 +349,10 @@ async def test_lost_connection_fails_both_sides(side) -> None:
             raise
 
     async def never(request, context):
+        asked.set()
         await asyncio.Event().wait()
 
+    asked = asyncio.Event()
     side.listener.offer_stream(HOLD_SESSION, hold)
     side.listener.offer(API_VERSIONS, never)
     address = await side.start()
@@ -360,7 +362,7 @@ async def test_lost_connection_fails_both_sides(side) -> None:
     call = asyncio.ensure_future(
         caller.call(API_VERSIONS, admin_pb2.ApiVersionsRequest(), to=address)
     )
-    await asyncio.sleep(0.05)
+    await asyncio.wait_for(asked.wait(), WAIT_S)
     await side.lose()
     with pytest.raises(CallFailedError) as caught:
         await asyncio.wait_for(anext(stream), WAIT_S)

@@ -165,7 +165,16 @@ async def test_stop_lets_open_calls_end_within_the_grace() -> None:
     )
     await asyncio.wait_for(started.wait(), 5)
     stopping = asyncio.ensure_future(server.stop(5_000))
-    await asyncio.sleep(0.05)
+    refused = False
+    while not refused:  # the server has begun to stop
+        other = GrpcCaller(SystemClock())
+        try:
+            await other.call(
+                API_VERSIONS, admin_pb2.ApiVersionsRequest(), to=address, timeout_ms=50
+            )
+        except CallFailedError as error:
+            refused = error.failure is Failure.UNAVAILABLE
+        await other.close()
     go.set()
     assert (await call).server_version == "done"
     await asyncio.wait_for(stopping, 5)

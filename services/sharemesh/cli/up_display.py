@@ -23,8 +23,8 @@ _REFRESH_PER_SECOND = 4
 class PlainDisplay:
     """One line for each change."""
 
-    def __init__(self) -> None:
-        self._console = Console(highlight=False, soft_wrap=True)
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False, soft_wrap=True)
 
     @contextmanager
     def shown(self, cluster: LocalCluster) -> Iterator[None]:
@@ -59,8 +59,8 @@ class PlainDisplay:
 class TableDisplay(PlainDisplay):
     """A table that is drawn anew after each change."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, console: Console | None = None) -> None:
+        super().__init__(console)
         self._cluster: LocalCluster | None = None
         self._live: Live | None = None
         self._line = "starting"

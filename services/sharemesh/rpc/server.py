@@ -173,7 +173,8 @@ async def _abort(context: Any, method: str, error: Exception) -> None:  # noqa: 
 def _bind(
     server: grpc.aio.Server, host: str, port: int, credentials: grpc.ServerCredentials | None
 ) -> int:
-    address = f"{host}:{port}"
+    literal = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    address = f"{literal}:{port}"
     _check_free(host, port)
     try:
         if credentials is None:

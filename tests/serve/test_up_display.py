@@ -1,0 +1,51 @@
+"""What `sharemesh up` shows on a terminal: every process, and why one failed."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from sharemesh.backends.local.clock import SystemClock
+from sharemesh.cli.up_display import PlainDisplay, TableDisplay
+from sharemesh.serve.process import ProcessState, ProcessStatus
+from sharemesh.serve.settings import ServeSettings, UpSettings
+from sharemesh.serve.supervisor import LocalCluster
+
+
+@pytest.fixture
+def cluster(tmp_path) -> LocalCluster:
+    return LocalCluster(
+        ServeSettings(data_directory=tmp_path), UpSettings(base_port=0), clock=SystemClock()
+    )
+
+
+def failed() -> ProcessStatus:
+    return ProcessStatus(
+        "share-leader-0", "share-leader", 0, state=ProcessState.FAILED, message="no room"
+    )
+
+
+def test_table_ends_with_what_was_said_last(cluster) -> None:
+    output = io.StringIO()
+    display = TableDisplay(Console(file=output, width=100))
+    with display.shown(cluster):
+        display.changed(failed())
+    shown = output.getvalue()
+    assert "process" in shown
+    assert "restarts" in shown
+    assert "share-leader-0 failed: no room" in shown
+
+
+def test_lines_name_process_state_and_reason(cluster) -> None:
+    output = io.StringIO()
+    display = PlainDisplay(Console(file=output, highlight=False, soft_wrap=True))
+    with display.shown(cluster):
+        display.changed(failed())
+        display.changed(
+            ProcessStatus("a", "r", 0, state=ProcessState.READY, pid=7, host="h", port=1)
+        )
+    lines = output.getvalue().splitlines()
+    assert lines[1:] == [
+        "share-leader-0 failed exit_code=None restarts=0 no room",
+        "a ready pid=7 address=h:1",
+    ]
