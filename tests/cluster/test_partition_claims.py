@@ -258,3 +258,19 @@ async def test_a_second_process_with_the_same_id_is_refused(mesh):
     with pytest.raises(CoordinationError, match=r"node id 'a' is taken by 127\.0\.0\.1:1"):
         await starting
     await twin.view.close()
+
+
+async def test_over_a_slow_network_each_partition_is_claimed_once(mesh):
+    slow = Mesh(lag_ms=800)
+    await slow.begin()
+    for name in ("a", "b", "c"):
+        await slow.add(name, SL)
+    await slow.add("ctl", C)
+    await slow.settle(5_000)
+    view = slow.nodes["a"].view
+    topic = await create_topic(slow.parent, view, "orders", PARTITIONS, {}, rng=slow.rng)
+    await slow.settle(20_000)
+    nodes = [slow.nodes[name] for name in ("a", "b", "c")]
+    assert set(led(topic, *nodes)) == all_partitions(topic)
+    assert [epoch for _, epoch, _ in slow.fences.history] == [1] * PARTITIONS
+    await slow.close()
