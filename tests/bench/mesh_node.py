@@ -33,6 +33,7 @@ from sharemesh.ports.cluster import NodeInfo, Role, ShardKind, TopicInfo
 from sharemesh.ports.coordination import Put
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.server import GrpcServer
+from sharemesh.serve.run import THREAD_SWITCH_S
 from sharemesh.share_coordinator.service import ShareCoordinatorService
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_leader.service import ShareLeaderService
@@ -151,6 +152,7 @@ async def bare(server):
 
 
 async def main(role, *arguments):
+    sys.setswitchinterval(THREAD_SWITCH_S)  # as every process of the product does
     server = GrpcServer(reflection=False)
     await {"coordinator": coordinator, "leader": leader, "bare": bare}[role](server, *arguments)
     print(await server.start("127.0.0.1", 0), flush=True)
