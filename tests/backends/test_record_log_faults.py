@@ -161,3 +161,18 @@ async def test_the_last_log_start_holds_after_a_power_cut_before_the_files_went(
     assert int(names[1].split("-")[0]) > 30 or int(names[0].split("-")[0]) <= 30
     assert int(names[1].split("-")[0]) >= 28  # segments wholly below it went at the take-over
     await again.close()
+
+
+async def test_asking_an_ended_epoch_again_and_again_costs_no_memory():
+    disk = MemoryDisk(random.Random(1))
+    logs = logs_on(disk)
+    log = await logs.open(PARTITION, 1)
+    new = await logs.open(PARTITION, 2)
+    depths = []
+    for _ in range(20):
+        with pytest.raises(FencedError) as fenced:
+            await log.look()
+        depths.append(len(fenced.traceback))
+    assert max(depths[2:]) == min(depths[2:])
+    await log.close()
+    await new.close()

@@ -133,9 +133,12 @@ def test_a_look_that_fails_counts_as_fenced():
         owner.commit("e")
 
 
-def test_an_owner_whose_own_fence_is_missing_is_fenced():
+@pytest.mark.parametrize("lower", [False, True])
+def test_an_owner_whose_own_fence_is_missing_is_fenced(lower):
     disk, owner = disk_with_log()
     disk.delete("state/00000/fences/0000000001")
+    if lower:
+        disk.create("state/00000/fences/0000000000")
     with pytest.raises(FencedError, match="missing"):
         owner.commit("d")
 

@@ -91,9 +91,9 @@ class GroupCommit(Generic[Note]):
             FencedError, LogFailedError, CorruptLogError: Why not.
         """
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)  # else each raise makes it longer
         if self._log.corruption is not None:
-            raise self._log.corruption
+            raise self._log.corruption.with_traceback(None)
 
     def has_room(self, more_bytes: int) -> bool:
         """Whether ``more_bytes`` fit on the volume, as far as the last job saw it."""
@@ -148,7 +148,7 @@ class GroupCommit(Generic[Note]):
             FencedError, LogFailedError: It never will be.
         """
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)  # else each raise makes it longer
         if end_offset > self.end_offset:
             raise ValueError(
                 f"log {self._log.path}: offset {end_offset} is past the end {self.end_offset}"

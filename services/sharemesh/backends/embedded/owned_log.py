@@ -180,7 +180,7 @@ class OwnedLog:
 
     def _go_on(self) -> None:
         if self._ended is not None:
-            raise self._ended
+            raise self._ended.with_traceback(None)
 
     def _end(self, why: str) -> LogFailedError:
         self._ended = LogFailedError(f"log {self.path}, epoch {self.epoch}: {why}")

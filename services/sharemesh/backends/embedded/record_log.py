@@ -247,7 +247,7 @@ class EmbeddedPartitionLog:
     def _queue(self, entry: Entry[_Note]) -> None:
         try:
             if self._corruption is not None:
-                raise self._corruption
+                raise self._corruption.with_traceback(None)
             self._commits.append(entry)
         except (LogFullError, CorruptLogError) as error:
             raise self._storage_error(error) from error
