@@ -51,9 +51,9 @@ class World:
         await self.coordination.commit([], [Delete(self.view.keys.topic(name))])
         assert await self.view.wait_for(lambda: self.view.topic(topic_id) is None, timeout_ms=5_000)
 
-    async def register(self, node_id, *, leads=()):
-        """Make a node known at ``node_id:1``, and the leader of these state shards."""
-        node = NodeInfo(NodeId(node_id), node_id, 1, (Role.SHARE_COORDINATOR,))
+    async def register(self, node_id, *, leads=(), host=None, port=1):
+        """Make a node known (at ``node_id:1``), and the leader of these state shards."""
+        node = NodeInfo(NodeId(node_id), host or node_id, port, (Role.SHARE_COORDINATOR,))
         keys = self.view.keys
         puts = [Put(keys.member(node.node_id), records.encode_member(node))]
         for shard in leads:
