@@ -79,7 +79,7 @@ def in_flight_mib(runner):
 
 def churn(runner):
     """Memory after 5 million records were acquired and acknowledged, over that after 10 %."""
-    one, rounds = batch(CHURN_BATCH, 16), 10
+    one, rounds = batch(CHURN_BATCH, 100), 10
     requests = CHURN // CHURN_BATCH // rounds
     measured = []
     with mesh(4) as (leader, _):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sharemesh.ports.clock import Clock
+from sharemesh.share_leader.owned_tasks import OwnedTasks
 
 
 @dataclass(order=True, slots=True)
@@ -43,6 +44,7 @@ class Alarms:
         self._heap: list[Alarm] = []
         self._order = 0
         self._cancelled_bound = 64
+        self._tasks = OwnedTasks("the alarms")
         self._sleeper: asyncio.Task[None] | None = None
         self._wakes_at_ms = 0
         self._closed = False
@@ -62,10 +64,7 @@ class Alarms:
         """Forget all alarms."""
         self._closed = True
         self._heap.clear()
-        sleeper, self._sleeper = self._sleeper, None
-        if sleeper is not None:
-            sleeper.cancel()
-            await asyncio.gather(sleeper, return_exceptions=True)
+        await self._tasks.close()
 
     def _compact(self) -> None:
         """Drop cancelled alarms once they may be half of the heap."""
@@ -77,7 +76,7 @@ class Alarms:
         if self._sleeper is not None:
             self._sleeper.cancel()
         self._wakes_at_ms = self._heap[0].deadline_ms
-        self._sleeper = asyncio.get_running_loop().create_task(self._run())
+        self._sleeper = self._tasks.spawn(self._run())
 
     async def _run(self) -> None:
         while self._heap:
