@@ -5,6 +5,7 @@ import asyncio
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicPartition
+from sharemesh.domain.share_group.records import InitializingPartition
 from sharemesh.v1 import group_coordinator_pb2 as pb
 from tests.group_coordinator.with_states import mesh
 from tests.group_coordinator.world import assigned, topic_id
@@ -93,3 +94,17 @@ async def test_alter_moves_the_start_offset_and_fences_leaders_of_before():
         assert (again.start_offset, again.state_epoch > state.state_epoch) == (40, True)
         late = await both.write("foo", 0, start=90, complete=0, epoch=state.state_epoch)
         assert late == ErrorCode.FENCED_STATE_EPOCH
+
+
+async def test_a_join_goes_above_the_state_epochs_that_other_groups_left_behind():
+    async with mesh(foo=1) as both:
+        made = both.made
+        foo = TopicPartition(topic_id("foo"), 0)
+        await made.states.initialize("x", {foo: InitializingPartition(0, 50)})
+        answers = await made.states.delete("x", 50, [foo])
+        assert answers[foo].error is ErrorCode.NONE
+        answer = await made.joined("m1", ["foo"])
+        assert assigned(answer) == {topic_id("foo"): [0]}
+        state = await both.read("foo", 0)
+        assert (state.error, state.start_offset) == (ErrorCode.NONE, -1)
+        assert state.state_epoch > 50
