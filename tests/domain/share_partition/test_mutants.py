@@ -147,7 +147,7 @@ def anyone_may_acknowledge(patch):
         if status.state is not DeliveryState.ACQUIRED:
             raise acknowledge.RefusedError(ErrorCode.INVALID_RECORD_STATE, "not acquired")
 
-    patch.setattr(acknowledge._Piece, "_check", check)
+    patch.setattr(acknowledge._Acknowledger, "_check", check)
 
 
 def half_of_a_refused_request_stays(patch):

@@ -2,10 +2,10 @@
 
 from sharemesh.domain.delivery_state import AcknowledgeType, DeliveryState
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.share_partition.cached_batch import CachedBatch
-from sharemesh.domain.share_partition.changes import Changes, Move
+from sharemesh.domain.share_partition.cached_batch import CachedBatch, Run
+from sharemesh.domain.share_partition.changes import Changes
 from sharemesh.domain.share_partition.events import Acknowledge, AcknowledgementBatch
-from sharemesh.domain.share_partition.in_flight import InFlight
+from sharemesh.domain.share_partition.in_flight import InFlight, Move
 from sharemesh.domain.share_partition.locks import Lock
 from sharemesh.domain.share_partition.record_status import RecordStatus
 from sharemesh.domain.share_partition.transitions import ACKNOWLEDGED_AS, CAUSES
@@ -95,9 +95,7 @@ class _Acknowledger:
         first = max(batch.first_offset, entry.first_offset, self._flight.start_offset)
         last = min(batch.last_offset, entry.last_offset)
         if not entry.per_offset:
-            status = entry.status
-            if status.state is not _ACQUIRED or status.member_id != self._member_id:
-                raise self._refusal(status, entry.first_offset, entry.last_offset)
+            self._check(entry.status, entry.first_offset, entry.last_offset)
             if first != entry.first_offset or last != entry.last_offset or len(types) > 1:
                 self._flight.track_per_offset(entry)
         runs = entry.runs_between(first, last)
@@ -115,49 +113,52 @@ class _Acknowledger:
     def _move(
         self,
         entry: CachedBatch,
-        runs: list[tuple[int, int, RecordStatus]],
+        runs: list[Run],
         kind: AcknowledgeType,
         moves: list[Move],
     ) -> None:
         """Move whole runs."""
-        member_id = self._member_id
         for first, last, old in runs:
-            if old.state is not _ACQUIRED or old.member_id != member_id:
-                raise self._refusal(old, first, last)
-            if kind is _RENEW:
-                new = self._renewed(entry, old)
-            else:
-                new = self._changes.start(first, last, old, ACKNOWLEDGED_AS[kind], CAUSES[kind])
-            moves.append((first, last, old, new))
+            self._check(old, first, last)
+            moves.append((first, last, old, self._moved(entry, first, last, old, kind)))
 
     def _move_each(
         self,
         entry: CachedBatch,
-        runs: list[tuple[int, int, RecordStatus]],
+        runs: list[Run],
         types: list[AcknowledgeType],
         shift: int,
         moves: list[Move],
     ) -> None:
-        """Move runs, cut where the acknowledge type changes; ``shift`` is the first type's."""
+        """Move runs, cut where the type changes; ``shift`` is the offset of the first type."""
         for first, last, old in runs:
-            begin = first
-            kind = types[begin - shift]
-            for offset, following in enumerate(
-                types[first - shift + 1 : last - shift + 1], first + 1
-            ):
+            self._check(old, first, last)
+            begin, kind = first, types[first - shift]
+            for offset in range(first + 1, last + 1):
+                following = types[offset - shift]
                 if following is not kind:
-                    self._move(entry, [(begin, offset - 1, old)], kind, moves)
+                    new = self._moved(entry, begin, offset - 1, old, kind)
+                    moves.append((begin, offset - 1, old, new))
                     begin, kind = offset, following
-            self._move(entry, [(begin, last, old)], kind, moves)
+            moves.append((begin, last, old, self._moved(entry, begin, last, old, kind)))
 
-    def _refusal(self, status: RecordStatus, first: int, last: int) -> RefusedError:
+    def _moved(
+        self, entry: CachedBatch, first: int, last: int, old: RecordStatus, kind: AcknowledgeType
+    ) -> RecordStatus:
+        if kind is _RENEW:
+            return self._renewed(entry, old)
+        return self._changes.start(first, last, old, ACKNOWLEDGED_AS[kind], CAUSES[kind])
+
+    def _check(self, status: RecordStatus, first: int, last: int) -> None:
         """Only the owner may acknowledge, only what it holds, only once (ACK-10, ACK-11)."""
-        if status.state is _ACQUIRED:
+        if status.state is not _ACQUIRED:
+            reason = "is in transition" if status.write_id is not None else "is not acquired"
+        elif status.member_id != self._member_id:
             reason = "is held by another member"
         else:
-            reason = "is in transition" if status.write_id is not None else "is not acquired"
+            return
         message = f"record {first} of {first}-{last} {reason}: {status.state.name.lower()}"
-        return RefusedError(ErrorCode.INVALID_RECORD_STATE, message)
+        raise RefusedError(ErrorCode.INVALID_RECORD_STATE, message)
 
     def _renewed(self, entry: CachedBatch, old: RecordStatus) -> RecordStatus:
         """Restart the lock with the duration in force now; nothing is written (ACK-14, T8)."""

@@ -61,6 +61,12 @@ class CachedBatch:
         result.append((begin, last, statuses[high - 1]))
         return result
 
+    def done_from(self, offset: int) -> bool:
+        """Return whether all from ``offset``, at or behind the first, to the end is done."""
+        if not self._statuses[-1].done:
+            return False
+        return offset > self.last_offset or self.done_end(offset) == self.last_offset
+
     def done_end(self, offset: int) -> int:
         """Return the last offset of the done records that begin at ``offset``, or the one before.
 

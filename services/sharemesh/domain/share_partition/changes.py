@@ -2,12 +2,10 @@
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.share_partition.cached_batch import CachedBatch, Run
-from sharemesh.domain.share_partition.in_flight import InFlight
+from sharemesh.domain.share_partition.in_flight import InFlight, Move
 from sharemesh.domain.share_partition.record_status import NO_MEMBER, RecordStatus
 from sharemesh.domain.share_partition.transitions import limited
 from sharemesh.domain.state_batch import StateBatch
-
-Move = tuple[int, int, RecordStatus, RecordStatus]
 
 
 class Changes:
@@ -33,9 +31,7 @@ class Changes:
         self._limit = flight.config.delivery_count_limit
         self._batches: list[tuple[int, int, DeliveryState, int, Cause]] = []
         self._touched: list[tuple[CachedBatch, int, int]] = []
-        self._started: dict[
-            tuple[RecordStatus, DeliveryState, Cause], tuple[RecordStatus, Cause]
-        ] = {}
+        self._started: dict[tuple[RecordStatus, Cause], tuple[RecordStatus, Cause]] = {}
 
     def start(
         self, first: int, last: int, old: RecordStatus, target: DeliveryState, cause: Cause
@@ -44,13 +40,12 @@ class Changes:
 
         A record at the delivery limit is archived instead of released (RS-7).
         """
-        key = (old, target, cause)
-        started = self._started.get(key)
+        started = self._started.get((old, cause))
         if started is None:
             count = old.delivery_count
             state, why = limited(target, cause, count, self._limit)
             status = RecordStatus(state, count, NO_MEMBER, old.lock, self.write_id, old)
-            started = self._started[key] = (status, why)
+            started = self._started[old, cause] = (status, why)
         status, why = started
         self._write(first, last, status, why)
         return status
@@ -149,6 +144,8 @@ class Changes:
 
     def state_batches(self) -> tuple[StateBatch, ...]:
         """Return what to write, in order; equal neighbours are one batch (ACK-17)."""
+        if len(self._batches) == 1:
+            return (StateBatch(*self._batches[0]),)
         if len(self._batches) > 1:
             self._batches.sort()
         return tuple([StateBatch(*batch) for batch in self._batches])
@@ -174,7 +171,7 @@ class Changes:
             if old is not new:
                 flight.put(batch, first, last, old, new)
         else:
-            flight.put_runs(batch, moves[0][0], moves[-1][1], moves)
+            flight.put_runs(batch, moves)
 
     def _ended(self, old: RecordStatus) -> RecordStatus:
         if old.write_id != self.write_id:

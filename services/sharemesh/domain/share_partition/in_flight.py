@@ -1,7 +1,7 @@
 """The in-flight cache of a share partition and the numbers that must stay true with it."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.share_partition.available import AvailableOffsets
@@ -9,6 +9,8 @@ from sharemesh.domain.share_partition.cached_batch import CachedBatch
 from sharemesh.domain.share_partition.gap_window import GapWindow
 from sharemesh.domain.share_partition.locks import Lock, LockIndex
 from sharemesh.domain.share_partition.record_status import RecordStatus, SettledStatuses
+
+Move = tuple[int, int, RecordStatus, RecordStatus]  # first, last, from, to
 
 
 class InFlight:
@@ -114,44 +116,56 @@ class InFlight:
     ) -> None:
         """Change one run, or a part of it, from ``old`` to ``new``."""
         batch.replace(first, last, new)
-        self._account(old, new, last - first + 1, self._live(first, last))
+        if old.terminal is not new.terminal:
+            live = self._live(first, last)
+            self.delivery_complete_count += live if new.terminal else -live
+        if old.lock is not new.lock:
+            if new.lock is not None:
+                new.lock.held += last - first + 1
+            if old.lock is not None:
+                self.locks.leave(old.lock, last - first + 1)
         if new.acquirable:
             self.available.add(first)
         elif old.acquirable:
             self._still_available(batch, last + 1)
 
-    def put_runs(
-        self,
-        batch: CachedBatch,
-        first: int,
-        last: int,
-        runs: Iterable[tuple[int, int, RecordStatus, RecordStatus]],
-    ) -> None:
-        """Change ``first..last``, given whole as (first, last, old, new), in order."""
+    def put_runs(self, batch: CachedBatch, moves: Sequence[Move]) -> None:
+        """Change a part of a batch, given whole as (first, last, old, new), in order."""
         starts: list[int] = []
         statuses: list[RecordStatus] = []
-        counts: dict[tuple[RecordStatus, RecordStatus], int] = {}
-        previous = None
-        whole = first >= self.start_offset
         available = self.available
-        for begin, end, old, new in runs:
+        previous = None
+        for begin, _, old, new in moves:
             if new is not previous:
                 starts.append(begin)
                 statuses.append(new)
                 previous = new
-            if old is new:
-                continue
-            if whole:
-                pair = (old, new)
-                counts[pair] = counts.get(pair, 0) + end - begin + 1
-            else:
-                self._account(old, new, end - begin + 1, self._live(begin, end))
-            if new.acquirable:
+            if new.acquirable and old is not new:
                 available.add(begin)
-        for (old, new), count in counts.items():
-            self._account(old, new, count, count)
-        batch.splice(first, last, starts, statuses)
+        self._tally(moves)
+        last = moves[-1][1]
+        batch.splice(moves[0][0], last, starts, statuses)
         self._still_available(batch, last + 1)
+
+    def _tally(self, moves: Sequence[Move]) -> None:
+        """Count what changes, runs that leave the same lock together."""
+        lock: Lock | None = None
+        left = 0
+        for begin, end, old, new in moves:
+            if old.terminal is not new.terminal:
+                live = self._live(begin, end)
+                self.delivery_complete_count += live if new.terminal else -live
+            if old.lock is new.lock:
+                continue
+            if new.lock is not None:
+                new.lock.held += end - begin + 1
+            if old.lock is not lock:
+                if lock is not None:
+                    self.locks.leave(lock, left)
+                lock, left = old.lock, 0
+            left += end - begin + 1
+        if lock is not None:
+            self.locks.leave(lock, left)
 
     def track_per_offset(self, batch: CachedBatch) -> None:
         """From now on each offset of the batch has its own lock (spec IFB-2, IFB-3).
@@ -187,18 +201,6 @@ class InFlight:
             self.delivery_complete_count += self._live(first, last)
         elif status.acquirable:
             self.available.add(first)
-
-    def _account(
-        self, old: RecordStatus, new: RecordStatus, record_count: int, live_count: int
-    ) -> None:
-        """Count records that change; ``live_count`` of them at or above the start offset."""
-        if old.lock is not new.lock:
-            if new.lock is not None:
-                new.lock.held += record_count
-            if old.lock is not None:
-                self.locks.leave(old.lock, record_count)
-        if old.terminal is not new.terminal:
-            self.delivery_complete_count += live_count if new.terminal else -live_count
 
     def _still_available(self, batch: CachedBatch, offset: int) -> None:
         """Remember the rest of a run of which a lower part is no longer available."""

@@ -3,8 +3,8 @@
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import MemberId
 from sharemesh.domain.share_partition.cached_batch import Run
-from sharemesh.domain.share_partition.changes import Changes, Move
-from sharemesh.domain.share_partition.in_flight import InFlight
+from sharemesh.domain.share_partition.changes import Changes
+from sharemesh.domain.share_partition.in_flight import InFlight, Move
 from sharemesh.domain.share_partition.record_status import RecordStatus
 
 

@@ -7,6 +7,8 @@ from sharemesh.domain.share_partition.in_flight import InFlight
 
 def move_start_offset(flight: InFlight) -> bool:
     """Advance the start offset as far as records are done; return whether anything moved."""
+    if flight.window is None and _is_plain(flight):
+        return _move_inside_first(flight)
     if not _may_move(flight):
         return False
     last_done = _last_done(flight)
@@ -39,6 +41,29 @@ def move_start_offset(flight: InFlight) -> bool:
     if gone:
         flight.drop_front(gone)
     return new_start > old_start or gone > 0
+
+
+def _is_plain(flight: InFlight) -> bool:
+    """Whether the start offset lies in the first batch and all before it is done."""
+    start, batches = flight.start_offset, flight.batches
+    return (
+        bool(batches)
+        and batches[0].first_offset <= start
+        and flight.done_through >= start - 1
+        and not batches[0].done_from(start)
+    )
+
+
+def _move_inside_first(flight: InFlight) -> bool:
+    """Advance inside the first batch, which is not done to its end (OFF-11)."""
+    start = flight.start_offset
+    end = flight.batches[0].done_end(start)
+    if end < start:
+        return False
+    flight.done_through = max(flight.done_through, end)
+    flight.delivery_complete_count -= end - start + 1
+    flight.start_offset = end + 1
+    return True
 
 
 def _may_move(flight: InFlight) -> bool:
