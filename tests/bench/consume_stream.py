@@ -170,5 +170,10 @@ def figures():
         return [batch500(runner), partitions16(runner), record1(runner)]
 
 
+def main():
+    """Measure, write build/bench/consume-stream.json, return the exit code."""
+    return write("consume-stream", figures())
+
+
 if __name__ == "__main__":
-    sys.exit(write("consume-stream", figures()))
+    sys.exit(main())

@@ -116,5 +116,10 @@ def figures():
     ]
 
 
+def main():
+    """Measure, write build/bench/consume-unary.json, return the exit code."""
+    return write("consume-unary", figures())
+
+
 if __name__ == "__main__":
-    sys.exit(write("consume-unary", figures()))
+    sys.exit(main())

@@ -106,5 +106,10 @@ def figures():
         return [in_flight_mib(runner), churn(runner)]
 
 
+def main():
+    """Measure, write build/bench/memory.json, return the exit code."""
+    return write("memory", figures())
+
+
 if __name__ == "__main__":
-    sys.exit(write("memory", figures()))
+    sys.exit(main())

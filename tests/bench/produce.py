@@ -97,5 +97,10 @@ def figures():
     ]
 
 
+def main():
+    """Measure, write build/bench/produce.json, return the exit code."""
+    return write("produce", figures())
+
+
 if __name__ == "__main__":
-    sys.exit(write("produce", figures()))
+    sys.exit(main())
