@@ -200,6 +200,22 @@ def up_command(directory: Path) -> list[str]:
     ]  # fmt: skip
 
 
+@pytest.fixture
+def launch():
+    """Start ``up`` in a process that does not outlive the test; its children die with it."""
+    launched = []
+
+    def start(directory: Path) -> subprocess.Popen[str]:
+        command = up_command(directory)
+        launched.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        return launched[-1]
+
+    yield start
+    for process in launched:
+        process.kill()
+        process.communicate()
+
+
 def ready_pids(process: subprocess.Popen[str], directory: Path) -> list[int]:
     for line in process.stdout:
         if line.startswith("ready "):
@@ -209,8 +225,8 @@ def ready_pids(process: subprocess.Popen[str], directory: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_stops_everything_and_leaves_no_process(tmp_path, number) -> None:
-    process = subprocess.Popen(up_command(tmp_path), stdout=subprocess.PIPE, text=True)
+def test_ctrl_c_stops_everything_and_leaves_no_process(tmp_path, number, launch) -> None:
+    process = launch(tmp_path)
     pids = ready_pids(process, tmp_path)
     assert len(pids) == 9
     assert all(alive(pid) for pid in pids)
@@ -221,8 +237,8 @@ def test_ctrl_c_stops_everything_and_leaves_no_process(tmp_path, number) -> None
     assert not any(alive(pid) for pid in pids)
 
 
-def test_a_second_ctrl_c_does_not_wait_for_a_process_that_hangs(tmp_path) -> None:
-    process = subprocess.Popen(up_command(tmp_path), stdout=subprocess.PIPE, text=True)
+def test_a_second_ctrl_c_does_not_wait_for_a_process_that_hangs(tmp_path, launch) -> None:
+    process = launch(tmp_path)
     pids = ready_pids(process, tmp_path)
     run = json.loads((tmp_path / "run" / "cluster.json").read_text())
     hung = next(each["pid"] for each in run["processes"] if each["role"] == "share-leader")
@@ -237,8 +253,8 @@ def test_a_second_ctrl_c_does_not_wait_for_a_process_that_hangs(tmp_path) -> Non
     assert not any(alive(pid) for pid in pids)
 
 
-def test_killing_the_supervisor_leaves_no_process(tmp_path) -> None:
-    process = subprocess.Popen(up_command(tmp_path), stdout=subprocess.PIPE, text=True)
+def test_killing_the_supervisor_leaves_no_process(tmp_path, launch) -> None:
+    process = launch(tmp_path)
     pids = ready_pids(process, tmp_path)
     process.kill()
     process.communicate()

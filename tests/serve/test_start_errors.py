@@ -58,6 +58,21 @@ def assert_refused(done: subprocess.CompletedProcess[str], code: Exit, *words: s
 
 
 @pytest.fixture
+def launch():
+    """Start a process that does not outlive the test."""
+    launched = []
+
+    def start(command: list[str], **streams: int) -> subprocess.Popen[str]:
+        launched.append(subprocess.Popen(command, text=True, **streams))
+        return launched[-1]
+
+    yield start
+    for process in launched:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
 def running(etcd, tmp_path):
     """A process that was started well, with its directory."""
     command = [sys.executable, "-m", "sharemesh.serve", *role(etcd, tmp_path / "data")]
@@ -225,10 +240,10 @@ def members(etcd, cluster_id: str) -> str:
     return done.stdout
 
 
-def test_guard_revokes_the_lease_of_its_child_and_ends_like_it(etcd, tmp_path) -> None:
+def test_guard_revokes_the_lease_of_its_child_and_ends_like_it(etcd, tmp_path, launch) -> None:
     flags = role(etcd, tmp_path / "d", "--cluster-id=guarded", "--node-id=g", "--guard")
     command = [sys.executable, "-m", "sharemesh.serve", *flags]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = launch(command, stderr=subprocess.PIPE)
     ready = next(line for line in process.stderr if "event=ready" in line)
     pid = int(ready.rpartition("pid=")[2])
     assert pid != process.pid
@@ -239,10 +254,10 @@ def test_guard_revokes_the_lease_of_its_child_and_ends_like_it(etcd, tmp_path) -
     assert members(etcd, "guarded") == "", "the lease was left to run out"
 
 
-def test_guard_forwards_sigterm_and_the_child_drains(etcd, tmp_path) -> None:
+def test_guard_forwards_sigterm_and_the_child_drains(etcd, tmp_path, launch) -> None:
     flags = role(etcd, tmp_path / "d", "--cluster-id=guarded2", "--node-id=g", "--guard")
     command = [sys.executable, "-m", "sharemesh.serve", *flags]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = launch(command, stderr=subprocess.PIPE)
     assert any("event=ready" in line for line in process.stderr)
     process.terminate()
     _, err = process.communicate(timeout=20)
@@ -256,12 +271,12 @@ def test_guard_hands_on_the_exit_code_of_a_start_that_failed(etcd, tmp_path) -> 
     assert_refused(serve(*role(etcd, file, "--guard")), Exit.DIRECTORY_UNUSABLE, str(file))
 
 
-def test_single_process_serves_all_roles_and_says_what_it_is(tmp_path) -> None:
+def test_single_process_serves_all_roles_and_says_what_it_is(tmp_path, launch) -> None:
     command = [
         sys.executable, "-m", "sharemesh.serve", f"--data-directory={tmp_path / 'd'}",
         "--listen-port=0", "--set", "group.share.max.size=7",
     ]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = launch(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     ready = json.loads(process.stdout.readline())
     asyncio.run(use_everything(f"{ready['host']}:{ready['port']}"))
     process.terminate()
