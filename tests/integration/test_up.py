@@ -213,7 +213,8 @@ def launch():
     yield start
     for process in launched:
         process.kill()
-        process.communicate()
+        with process:  # closes its streams and waits
+            pass
 
 
 def ready_pids(process: subprocess.Popen[str], directory: Path) -> list[int]:

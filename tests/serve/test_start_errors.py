@@ -69,7 +69,8 @@ def launch():
     yield start
     for process in launched:
         process.kill()
-        process.communicate()
+        with process:  # closes its streams and waits
+            pass
 
 
 @pytest.fixture
