@@ -93,8 +93,11 @@ class Mesh:
     async def begin(self) -> None:
         await ensure_cluster(self.parent, CLUSTER, group_shards=SHARDS, state_shards=SHARDS)
 
-    async def add(self, name: str, *roles: Role, rack: str = "") -> Node:
+    async def add(
+        self, name: str, *roles: Role, rack: str = "", fail_with: Exception | None = None
+    ) -> Node:
         node = Node(self, name, roles, rack)
+        node.shards.fail_with = node.partitions.fail_with = fail_with
         self.nodes[name] = node
         await self.run(node.start())
         return node

@@ -69,8 +69,8 @@ async def test_a_fence_above_raises_the_epoch_above_it(mesh):
 
 
 async def test_a_start_that_fails_is_resigned_and_another_takes_over(mesh):
-    a, b = await mesh.add("a", GC), await mesh.add("b", GC)
-    a.shards.fail_with = OSError("no space left on device")
+    a = await mesh.add("a", GC, fail_with=OSError("no space left on device"))
+    b = await mesh.add("b", GC)
     await mesh.settle(5_000)
     assert serving(b) == list(range(SHARDS))
     assert "no space left" in next(iter(a.elections.errors.values()))

@@ -140,6 +140,6 @@ class ClaimWatch:
         if leader is None or leader.draining:
             return wait_ms
         trouble = self.view.tables.troubles.get(partition)
-        if trouble is not None and trouble.node_id == assignment.leader:
+        if trouble is not None and trouble.value.node_id == assignment.leader:
             return wait_ms + self.settings.leader_trouble_ms
         return wait_ms + self.settings.leader_alive_ms

@@ -61,7 +61,7 @@ class ClusterTables:
         self.assignments: dict[TopicPartition, Stored[Assignment]] = {}
         self.claims: dict[TopicPartition, Stored[Claim]] = {}
         self.deletions: dict[TopicId, Stored[Deletion]] = {}
-        self.troubles: dict[TopicPartition, Trouble] = {}
+        self.troubles: dict[TopicPartition, Stored[Trouble]] = {}
         self.cluster_configs: dict[str, str] = {}
         self.group_configs: dict[GroupId, dict[str, str]] = {}
         self.share_version: int | None = None
@@ -165,7 +165,7 @@ class ClusterTables:
         if current is None:
             self.troubles.pop(partition, None)
             return
-        self.troubles[partition] = records.decode_trouble(current.value)
+        self.troubles[partition] = _stored(records.decode_trouble(current.value), current)
 
     def _deletion(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
         try:

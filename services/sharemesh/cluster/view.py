@@ -265,7 +265,7 @@ class WatchedView:
             return f"its leader {assignment.value.leader} is gone; a standby will claim it"
         trouble = self.tables.troubles.get(partition)
         if trouble is not None:
-            return f"{trouble.node_id} cannot lead it: {trouble.why}"
+            return f"{trouble.value.node_id} cannot lead it: {trouble.value.why}"
         if assignment.value.state is AssignmentState.MOVING:
             return f"it is moving to {leader.node_id}"
         return f"{leader.node_id} is taking it over"

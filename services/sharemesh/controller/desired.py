@@ -20,6 +20,7 @@ class PlacementLimits:
 
     moves_per_round: int = 10
     round_ms: int = 10_000
+    trouble_ms: int = 300_000  # none for so long after a node could not lead something
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class DesiredPlacement:
         self._members_since_ms = clock.now_ms()
         self._next_round_ms = 0
         self._seen: set[NodeId] = set()
+        self._noted_ms: dict[tuple[TopicPartition, int], int] = {}
 
     def begin(self) -> None:
         """Forget who was seen: a new term as controller begins."""
@@ -147,7 +149,7 @@ class DesiredPlacement:
 
     def _moves_allowed(self, members: tuple[NodeInfo, ...], now_ms: int, settle_ms: int) -> int:
         """Return how many voluntary moves there may be: none in a rollout, few at a time."""
-        if self._view.tables.troubles:
+        if self._troubled(now_ms):
             return 0  # a node that cannot lead looks idle: filling it up would undo the fail-over
         rollout = len({node.version for node in members}) > 1
         draining = any(node.draining for node in members)
@@ -156,12 +158,22 @@ class DesiredPlacement:
             return 0
         return self._limits.moves_per_round
 
+    def _troubled(self, now_ms: int) -> bool:
+        """Return whether some node said lately that it cannot lead something.
+
+        The note of a node that was relieved stays until its lease ends; it counts for a while.
+        """
+        notes = {(p, note.mod_revision) for p, note in self._view.tables.troubles.items()}
+        self._noted_ms = {note: self._noted_ms.get(note, now_ms) for note in notes}
+        limit_ms = self._limits.trouble_ms
+        return any(now_ms - noted_ms < limit_ms for noted_ms in self._noted_ms.values())
+
     def _again_ms(self, members: tuple[NodeInfo, ...], now_ms: int, settle_ms: int) -> int | None:
         """Return when balancing may go on, or None if only a change matters."""
         if not members or any(node.draining for node in members):
             return None
-        if self._view.tables.troubles:
-            return settle_ms  # look again whether they are over
+        if self._troubled(now_ms):
+            return settle_ms  # look again whether it is over
         settled_ms = self._members_since_ms + settle_ms
         due_ms = max(settled_ms, self._next_round_ms)
         return due_ms - now_ms if due_ms > now_ms else None
