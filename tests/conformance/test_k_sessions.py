@@ -268,6 +268,7 @@ async def test_switching_the_feature_off_clears_everything():
             Put(w.view.keys.share_version, records.encode_number(0)),
             until=lambda: w.view.share_version() == 0,
         )
+        await w.clock.advance(50)
         await until(lambda: len(w.service.book.sessions) == 0)
         assert {shell.machine.state.name for shell in shells} == {"FENCED"}
         assert [w.shell(p) for p in (FOO0, FOO1, BAR0, BAR1)] == [None] * 4

@@ -235,6 +235,7 @@ async def test_settings_of_the_group_hold_from_the_moment_they_change():
         m1 = w.client()
         await m1.join(P0)
         await w.configure("g", record_lock_duration_ms=20_000)
+        await w.clock.advance(50)
         response = await m1.fetch()
         assert response.acquisition_lock_timeout_ms == 20_000
         assert w.shell(P0).machine.next_deadline_ms == w.clock.now_ms() + 20_000

@@ -75,6 +75,8 @@ class ShareLeaderService:
         self._leadership = Leadership(environment, self.partitions, record_logs, self._streams)
         self._topic_settings = TopicSettings(environment, self.partitions)
         self._share_version = view.share_version()
+        self._next_apply_ms = 0
+        self._apply_planned = False
         self._unsubscribe = view.on_change(self._view_changed)
 
     def offer_on(self, listener: Listener) -> None:
@@ -141,7 +143,22 @@ class ShareLeaderService:
     # ---- watched settings -----------------------------------------------------------------------
 
     def _view_changed(self) -> None:
-        """Apply group settings that changed, and the feature level (RS-8, SES-14)."""
+        """Look at settings now, or soon if that was done a moment ago: changes come in crowds."""
+        now_ms = self._environment.clock.now_ms()
+        if self._apply_planned:
+            return
+        if now_ms >= self._next_apply_ms:
+            self._apply_settings()
+        else:
+            self._apply_planned = True
+            self._alarms.at(self._next_apply_ms, self._apply_settings)
+
+    def _apply_settings(self) -> None:
+        """Apply group and topic settings that changed, and the feature level (RS-8, SES-14)."""
+        environment = self._environment
+        self._apply_planned = False
+        pause_ms = environment.settings.settings_pause_ms
+        self._next_apply_ms = environment.clock.now_ms() + pause_ms
         version = self._view.share_version()
         if version < 1 <= self._share_version:
             self.book.clear()

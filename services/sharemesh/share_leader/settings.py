@@ -76,6 +76,9 @@ class LeaderSettings:
     empty_group_retry_ms: int = 1_000
     """How often a group without sessions is looked at again while locks of it still run."""
 
+    settings_pause_ms: int = 50
+    """After a change of the view was looked at, the next ones wait at most so long."""
+
     retention_check_interval_ms: int = 300_000
     """``log.retention.check.interval.ms``."""
 
