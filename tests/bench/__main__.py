@@ -1,0 +1,34 @@
+"""`make bench [PART=p]`: measures a part against its baseline and exits 1 when a floor is missed."""
+
+import argparse
+import importlib
+import sys
+
+PARTS = (
+    "core",
+    "produce",
+    "consume-stream",
+    "consume-unary",
+    "ack",
+    "coordinators",
+    "memory",
+)
+
+
+def main() -> int:
+    """Run the parts that were asked for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench")
+    parser.add_argument("part", nargs="?", choices=PARTS, help="default: all parts")
+    args = parser.parse_args()
+    missed = []
+    for part in [args.part] if args.part else PARTS:
+        print(f"== {part}", flush=True)
+        if importlib.import_module(f"tests.bench.{part.replace('-', '_')}").main():
+            missed.append(part)
+    if missed:
+        print(f"floors missed in: {', '.join(missed)}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
