@@ -1,4 +1,4 @@
-"""`make bench [PART=p]`: measures a part against its baseline and exits 1 when a floor is missed."""
+"""`make bench [PART=p]`: measures parts against their baselines; exits 1 when a floor is missed."""
 
 import argparse
 import importlib
