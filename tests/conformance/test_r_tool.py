@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from sharemesh.client import AcknowledgeType
-from sharemesh.client.async_admin import group_states
+from sharemesh.client.admin_answers import group_states
 from sharemesh.client.errors import IllegalArgumentError
 from tests.cli.local_up import local_up
 from tests.conformance.client_world import ClientWorld

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from sharemesh.client.admin_answers import Problem
 from sharemesh.client.admin_results import (
     ClusterDescription,
     ConfigValue,
@@ -16,7 +17,7 @@ from sharemesh.client.admin_results import (
     TopicDescription,
     TopicPartition,
 )
-from sharemesh.client.async_admin import AsyncAdminClient, Problem
+from sharemesh.client.async_admin import AsyncAdminClient
 from sharemesh.client.background_loop import BackgroundLoop
 from sharemesh.client.environment import Environment
 from sharemesh.client.errors import SharemeshError

@@ -1,10 +1,25 @@
 """AsyncAdminClient: topics, groups, offsets, configs and the cluster, for asyncio."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from sharemesh import methods
+from sharemesh.client.admin_answers import (
+    Problem,
+    caught,
+    check,
+    config_resource,
+    configs_of,
+    group_of,
+    group_states,
+    node_of,
+    offset_partitions,
+    raise_problem,
+    topic_codes,
+    topic_of,
+    topic_problems,
+)
 from sharemesh.client.admin_calls import AdminCalls
 from sharemesh.client.admin_results import (
     ClusterDescription,
@@ -14,10 +29,7 @@ from sharemesh.client.admin_results import (
     GroupListing,
     GroupOffset,
     LogOffset,
-    MemberDescription,
-    MemberNode,
     NewTopic,
-    PartitionDescription,
     Shard,
     TopicDescription,
     TopicPartition,
@@ -25,25 +37,19 @@ from sharemesh.client.admin_results import (
 from sharemesh.client.config import admin_config
 from sharemesh.client.environment import Environment
 from sharemesh.client.errors import (
-    IllegalArgumentError,
-    ServiceError,
     SharemeshError,
     error_for,
     optional_error,
 )
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.v1 import admin_pb2, common_pb2, group_coordinator_pb2, record_log_pb2
+from sharemesh.v1 import admin_pb2, group_coordinator_pb2, record_log_pb2
 from sharemesh.v1.share_leader_pb2 import ExplainRequest
-
-Problem = SharemeshError | None
-T = TypeVar("T")
 
 EARLIEST = -2
 LATEST = -1
 LAST_STABLE = -4
 """Timestamps of ``list_offsets`` with a meaning of their own."""
 
-VALID_STATES = ("Empty", "Stable", "Dead")
 _G = group_coordinator_pb2
 
 
@@ -112,9 +118,9 @@ class AsyncAdminClient:
                 ],
                 validate_only=validate_only,
             ),
-            _topic_codes,
+            topic_codes,
         )
-        return _topic_problems(response.topics)
+        return topic_problems(response.topics)
 
     async def create_topic(
         self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
@@ -125,14 +131,16 @@ class AsyncAdminClient:
             TopicAlreadyExistsError: It exists.
             ServiceError: It was refused for another reason.
         """
-        _raise((await self.create_topics([NewTopic(name, partitions, configs or {})])).get(name))
+        raise_problem(
+            (await self.create_topics([NewTopic(name, partitions, configs or {})])).get(name)
+        )
 
     async def delete_topics(self, names: Sequence[str]) -> dict[str, Problem]:
         """Delete topics with their records."""
         response = await self._calls.controller(
-            methods.DELETE_TOPICS, admin_pb2.DeleteTopicsRequest(names=names), _topic_codes
+            methods.DELETE_TOPICS, admin_pb2.DeleteTopicsRequest(names=names), topic_codes
         )
-        return _topic_problems(response.topics)
+        return topic_problems(response.topics)
 
     async def add_partitions(self, name: str, total: int) -> None:
         """Raise the number of partitions of a topic to ``total``.
@@ -146,9 +154,9 @@ class AsyncAdminClient:
             admin_pb2.CreatePartitionsRequest(
                 topics=[admin_pb2.NewPartitions(name=name, total=total)]
             ),
-            _topic_codes,
+            topic_codes,
         )
-        _raise(_topic_problems(response.topics).get(name))
+        raise_problem(topic_problems(response.topics).get(name))
 
     async def list_topics(self) -> list[str]:
         """Return the names of all topics, sorted."""
@@ -168,7 +176,7 @@ class AsyncAdminClient:
             each.name: optional_error(
                 each.error_code, each.error_message, about=f"topic {each.name}"
             )
-            or _topic(each)
+            or topic_of(each)
             for each in response.topics
         }
 
@@ -178,7 +186,7 @@ class AsyncAdminClient:
         return ClusterDescription(
             found.cluster_id,
             found.controller_id,
-            tuple(_node(each) for each in found.members),
+            tuple(node_of(each) for each in found.members),
             tuple(Shard(each.election, each.leader_id, each.epoch) for each in found.shards),
             tuple(
                 (TopicPartition(each.topic_name, each.partition), each.reason)
@@ -226,10 +234,10 @@ class AsyncAdminClient:
             if not response.groups:
                 raise error_for(ErrorCode.GROUP_ID_NOT_FOUND, about=f"group {group_id}")
             found = response.groups[0]
-            _check(found.error_code, found.error_message, f"group {group_id}")
-            return _group(found)
+            check(found.error_code, found.error_message, f"group {group_id}")
+            return group_of(found)
 
-        return {group_id: await _caught(one, group_id) for group_id in group_ids}
+        return {group_id: await caught(one, group_id) for group_id in group_ids}
 
     async def delete_groups(self, group_ids: Sequence[str]) -> dict[str, Problem]:
         """Delete empty groups with their offsets."""
@@ -242,9 +250,9 @@ class AsyncAdminClient:
                 lambda answer: answer.results[0].error_code if answer.results else 0,
             )
             for each in response.results:
-                _check(each.error_code, each.error_message, f"group {group_id}")
+                check(each.error_code, each.error_message, f"group {group_id}")
 
-        return {group_id: await _caught(one, group_id) for group_id in group_ids}
+        return {group_id: await caught(one, group_id) for group_id in group_ids}
 
     # ---- offsets of groups ----------------------------------------------------------------------
 
@@ -277,8 +285,8 @@ class AsyncAdminClient:
         )
         found: dict[TopicPartition, GroupOffset | SharemeshError] = {}
         for group in response.groups:
-            _check(group.error_code, group.error_message, f"group {group_id}")
-            for topic, each in _partitions_of(group.topics):
+            check(group.error_code, group.error_message, f"group {group_id}")
+            for topic, each in offset_partitions(group.topics):
                 where = TopicPartition(topic.topic_name, each.partition)
                 code = each.error_code or topic.error_code
                 if code != ErrorCode.NONE:
@@ -306,14 +314,14 @@ class AsyncAdminClient:
             _G.AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics.values()),
             lambda answer: answer.error_code,
         )
-        _check(response.error_code, response.error_message, f"group {group_id}")
+        check(response.error_code, response.error_message, f"group {group_id}")
         return {
             TopicPartition(topic.topic_name, each.partition): optional_error(
                 each.error_code or topic.error_code,
                 each.error_message or topic.error_message,
                 about=f"{topic.topic_name}/{each.partition}",
             )
-            for topic, each in _partitions_of(response.topics)
+            for topic, each in offset_partitions(response.topics)
         }
 
     async def delete_share_group_offsets(
@@ -331,7 +339,7 @@ class AsyncAdminClient:
             _G.DeleteShareGroupOffsetsRequest(group_id=group_id, topic_names=topics),
             lambda answer: answer.error_code,
         )
-        _check(response.error_code, response.error_message, f"group {group_id}")
+        check(response.error_code, response.error_message, f"group {group_id}")
         return {
             each.topic_name: optional_error(
                 each.error_code, each.error_message, about=f"topic {each.topic_name}"
@@ -354,8 +362,8 @@ class AsyncAdminClient:
             lambda answer: answer.results[0].error_code if answer.results else 0,
         )
         for each in response.results:
-            _check(each.error_code, each.error_message, f"group {group_id}")
-            return _configs(each.configs)
+            check(each.error_code, each.error_message, f"group {group_id}")
+            return configs_of(each.configs)
         return []
 
     async def alter_group_configs(
@@ -376,7 +384,7 @@ class AsyncAdminClient:
             ),
             lambda answer: answer.error_code,
         )
-        _check(response.error_code, response.error_message, f"group {group_id}")
+        check(response.error_code, response.error_message, f"group {group_id}")
 
     async def describe_configs(self, topic: str | None = None) -> list[ConfigValue]:
         """Return the configs of a topic, or of the cluster.
@@ -384,13 +392,13 @@ class AsyncAdminClient:
         Raises:
             ServiceError: It may not be described.
         """
-        resource, about = _resource(topic)
+        resource, about = config_resource(topic)
         response = await self._calls.any(
             methods.DESCRIBE_CONFIGS, admin_pb2.DescribeConfigsRequest(resources=[resource])
         )
         for each in response.results:
-            _check(each.error_code, each.error_message, about)
-            return _configs(each.configs)
+            check(each.error_code, each.error_message, about)
+            return configs_of(each.configs)
         return []
 
     async def alter_configs(
@@ -405,7 +413,7 @@ class AsyncAdminClient:
         Raises:
             InvalidConfigError: A name or value is not allowed; nothing was changed.
         """
-        resource, about = _resource(topic)
+        resource, about = config_resource(topic)
         response = await self._calls.controller(
             methods.ALTER_CONFIGS,
             admin_pb2.AlterConfigsRequest(
@@ -415,7 +423,7 @@ class AsyncAdminClient:
             ),
             lambda answer: (answer.error_code,),
         )
-        _check(response.error_code, response.error_message, about)
+        check(response.error_code, response.error_message, about)
 
     # ---- records --------------------------------------------------------------------------------
 
@@ -438,10 +446,10 @@ class AsyncAdminClient:
                 lambda answer: answer.partitions[0].error_code,
             )
             found = response.partitions[0]
-            _check(found.error_code, found.error_message, str(where))
+            check(found.error_code, found.error_message, str(where))
             return LogOffset(found.offset, found.timestamp, found.leader_epoch)
 
-        return {where: await _caught(one, where) for where in wanted}
+        return {where: await caught(one, where) for where in wanted}
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
@@ -462,10 +470,10 @@ class AsyncAdminClient:
                 lambda answer: answer.partitions[0].error_code,
             )
             found = response.partitions[0]
-            _check(found.error_code, found.error_message, str(where))
+            check(found.error_code, found.error_message, str(where))
             return int(found.low_watermark)
 
-        return {where: await _caught(one, where) for where in before}
+        return {where: await caught(one, where) for where in before}
 
     async def explain(self, group_id: str, topic: str, partition: int, offset: int) -> Explanation:
         """Return why a record is, or is not, being delivered to a group.
@@ -481,7 +489,7 @@ class AsyncAdminClient:
             ),
             lambda answer: answer.error_code,
         )
-        _check(found.error_code, found.error_message, f"{topic}/{partition}@{offset}")
+        check(found.error_code, found.error_message, f"{topic}/{partition}@{offset}")
         return Explanation(
             **{name: getattr(found, name) for name in Explanation.__dataclass_fields__}
         )
@@ -490,126 +498,3 @@ class AsyncAdminClient:
         await self._calls.leaders.refresh(topics, timeout_ms=methods.METADATA.deadline_ms)
         found = {name: self._calls.leaders.topic(name) for name in topics}
         return {name: topic.partitions if topic else 0 for name, topic in found.items()}
-
-
-def group_states(states: Iterable[str]) -> list[str]:
-    """Return state names in their proper spelling (spec ADM-2).
-
-    Raises:
-        IllegalArgumentError: One is not Empty, Stable or Dead.
-    """
-    proper = {state.lower(): state for state in VALID_STATES}
-    given = [state.strip() for state in states]
-    if any(state.lower() not in proper for state in given):
-        raise IllegalArgumentError(
-            f"Invalid state list '{','.join(given)}'. Valid states are: {', '.join(VALID_STATES)}"
-        )
-    return [proper[state.lower()] for state in given]
-
-
-async def _caught(one: Callable[[Any], Any], about: Any) -> Any:  # noqa: ANN401
-    """Return the result, or the error of this one thing; no answer at all is raised."""
-    try:
-        return await one(about)
-    except ServiceError as error:
-        return error
-
-
-def _raise(problem: Problem) -> None:
-    if problem is not None:
-        raise problem
-
-
-def _check(code: int, message: str, about: str) -> None:
-    _raise(optional_error(code, message, about=about))
-
-
-def _topic_codes(response: Any) -> Iterable[int]:  # noqa: ANN401
-    return [each.error_code for each in response.topics]
-
-
-def _topic_problems(results: Iterable[admin_pb2.TopicResult]) -> dict[str, Problem]:
-    return {
-        each.name: optional_error(each.error_code, each.error_message, about=f"topic {each.name}")
-        for each in results
-    }
-
-
-def _topic(found: admin_pb2.DescribedTopic) -> TopicDescription:
-    return TopicDescription(
-        found.name,
-        found.topic_id.hex(),
-        tuple(
-            PartitionDescription(
-                each.partition, each.leader_id, each.leader_epoch, tuple(each.standbys)
-            )
-            for each in found.partitions
-        ),
-        dict(found.configs),
-    )
-
-
-def _node(found: admin_pb2.ClusterMember) -> MemberNode:
-    node = found.node
-    return MemberNode(
-        node.node_id,
-        f"{node.host}:{node.port}",
-        node.role,
-        node.rack,
-        found.version,
-        found.draining,
-        found.led_partitions,
-        found.pid,
-    )
-
-
-def _group(found: _G.DescribedShareGroup) -> GroupDescription:
-    return GroupDescription(
-        found.group_id,
-        found.group_state,
-        found.group_epoch,
-        found.assignment_epoch,
-        found.assignor_name,
-        found.coordinator_id,
-        tuple(
-            MemberDescription(
-                each.member_id,
-                each.client_id,
-                each.client_host,
-                each.rack_id,
-                each.member_epoch,
-                tuple(each.subscribed_topic_names),
-                {
-                    topic.topic_name: tuple(topic.partitions)
-                    for topic in each.assignment.topic_partitions
-                },
-            )
-            for each in found.members
-        ),
-    )
-
-
-def _configs(entries: Iterable[common_pb2.ConfigEntry]) -> list[ConfigValue]:
-    return [
-        ConfigValue(
-            each.name,
-            each.value if each.HasField("value") else None,
-            each.source,
-            each.documentation,
-        )
-        for each in entries
-    ]
-
-
-def _resource(topic: str | None) -> tuple[admin_pb2.ConfigResource, str]:
-    if topic is None:
-        kind = admin_pb2.CONFIG_RESOURCE_TYPE_CLUSTER
-        return admin_pb2.ConfigResource(type=kind, name=""), "cluster"
-    kind = admin_pb2.CONFIG_RESOURCE_TYPE_TOPIC
-    return admin_pb2.ConfigResource(type=kind, name=topic), f"topic {topic}"
-
-
-def _partitions_of(
-    topics: Iterable[_G.OffsetTopicResult],
-) -> Iterable[tuple[_G.OffsetTopicResult, _G.OffsetPartition]]:
-    return [(topic, each) for topic in topics for each in topic.partitions]

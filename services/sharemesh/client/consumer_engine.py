@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from sharemesh.client.backoff import Backoff
 from sharemesh.client.config import ClientConfig
 from sharemesh.client.deliveries import Delivery, Outcome, PartitionAcknowledgements, Route
 from sharemesh.client.environment import Environment
@@ -19,6 +18,7 @@ from sharemesh.client.errors import (
     error_for,
 )
 from sharemesh.client.heartbeats import Heartbeats, Member
+from sharemesh.client.leader_sessions import LeaderSessions, cancelled
 from sharemesh.client.leader_stream import REDELIVERED, LeaderStream
 from sharemesh.client.leaders import Leaders
 from sharemesh.client.records import TopicIdPartition
@@ -41,7 +41,6 @@ STREAMS_SHARE_OF_CLOSE = 0.75
 PASSING_ERRORS_MAX = 100
 """Errors of partitions kept for the application; the oldest go first."""
 
-_REFRESH_TIMEOUT_MS = 10_000
 _RECORD_LIMIT = 1
 
 _MOVED = frozenset(
@@ -107,7 +106,6 @@ class ConsumerEngine:
             min_bytes=config.number("fetch.min.bytes"),
             max_wait_ms=config.number("fetch.max.wait.ms"),
         )
-        self._bytes_ahead = max(config.number("fetch.max.bytes"), 1)
         self.heartbeats = Heartbeats(
             Member(
                 config.text("group.id"),
@@ -121,25 +119,21 @@ class ConsumerEngine:
             self._assigned,
             self._fail,
         )
-        self._assignment: dict[tuple[bytes, int], TopicIdPartition] = {}
-        self._streams: dict[str, LeaderStream] = {}
-        self._stream_tasks: dict[LeaderStream, asyncio.Task[None]] = {}
+        self._sessions = LeaderSessions(
+            self.leaders,
+            self._caller,
+            environment.clock,
+            self._start,
+            max(config.number("fetch.max.bytes"), 1),
+            self,
+        )
         self._retries: set[asyncio.Task[None]] = set()
-        self._draining: dict[tuple[bytes, int], str] = {}
-        self._stale: set[tuple[bytes, int]] = set()
-        self._retry_at_ms: dict[str, int] = {}
-        self._backoffs: dict[str, Backoff] = {}
-        self._refresh_backoff = self.leaders.backoff()
-        self._refresh_at_ms = 0
         self._buffer: deque[Delivery] = deque()
-        self._credit = 0
         self._error: SharemeshError | None = None
         self._passing_errors: deque[SharemeshError] = deque(maxlen=PASSING_ERRORS_MAX)
         self._wakeup = False
-        self._paused = False
         self._giving_back = False
         self._something = asyncio.Event()
-        self._work = asyncio.Event()
         self._answered = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.unanswered = 0
@@ -156,18 +150,16 @@ class ConsumerEngine:
         if not self._tasks:
             self._tasks = [
                 asyncio.ensure_future(self.heartbeats.run()),
-                asyncio.ensure_future(self._maintain()),
+                asyncio.ensure_future(self._sessions.run()),
             ]
 
     async def unsubscribe(self, *, timeout_ms: int) -> None:
         """Send what is to be acknowledged, close the sessions, leave the group (spec CL-5)."""
         deadline_ms = self._clock.now_ms() + timeout_ms
-        await self._cancel(self._tasks)
+        await cancelled(self._tasks)
         self._tasks = []
-        self._assignment.clear()
-        self._draining.clear()
         self._buffer.clear()
-        await self._close_streams(timeout_ms=int(timeout_ms * STREAMS_SHARE_OF_CLOSE))
+        await self._sessions.close(timeout_ms=int(timeout_ms * STREAMS_SHARE_OF_CLOSE))
         with contextlib.suppress(SharemeshError):
             await self.heartbeats.leave(timeout_ms=max(deadline_ms - self._clock.now_ms(), 0))
         self._error = None
@@ -180,23 +172,9 @@ class ConsumerEngine:
         except TimeoutError:
             pass
         finally:
-            await self._cancel([*self._tasks, *self._stream_tasks.values(), *self._retries])
+            await cancelled([*self._tasks, *self._retries])
+            await self._sessions.drop()
             await self._caller.close()
-
-    async def _close_streams(self, *, timeout_ms: int) -> None:
-        for stream in self._streams.values():
-            stream.close()
-        tasks = list(self._stream_tasks.values())
-        if tasks:
-            await asyncio.wait(tasks, timeout=timeout_ms / 1_000)
-        await self._cancel(tasks)
-
-    async def _cancel(self, tasks: Iterable["asyncio.Task[None]"]) -> None:
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
     # ---- what the application asks --------------------------------------------------------------
 
@@ -225,10 +203,9 @@ class ConsumerEngine:
         """
         self.send(acknowledgements)
         self._giving_back = False
-        if self._paused and not self._buffer:
-            self._paused = False
-            self._work.set()
-        self._grant(wanted - self._buffered())
+        if not self._buffer:
+            self._sessions.resume()
+        self._sessions.grant(wanted - self._buffered())
         deadline_ms = self._clock.now_ms() + timeout_ms
         while True:
             self.raise_errors()
@@ -236,9 +213,9 @@ class ConsumerEngine:
             left_ms = deadline_ms - self._clock.now_ms()
             if found or left_ms <= 0:
                 if ahead:
-                    self._grant(ahead - self._buffered())
+                    self._sessions.grant(ahead - self._buffered())
                 elif found:
-                    self._hold_back()
+                    self._sessions.hold_back()
                 return found
             self._something.clear()
             with contextlib.suppress(TimeoutError):
@@ -268,15 +245,9 @@ class ConsumerEngine:
         self.unanswered += sum(len(each.types) for each in acknowledgements)
         self._send(acknowledgements)
 
-    def _hold_back(self) -> None:
-        """Let no leader deliver before the next fetch, whatever credit it still has."""
-        self._paused = True
-        for stream in self._streams.values():
-            stream.forget(stream.partitions)
-
     def pause(self) -> None:
         """Take no more records until the next fetch; give back what nobody has seen."""
-        self._hold_back()
+        self._sessions.hold_back()
         self._giving_back = True
         buffered, self._buffer = self._buffer, deque()
         for held in buffered:
@@ -338,12 +309,6 @@ class ConsumerEngine:
         kept = {offset: kind for offset, kind in asked.types.items() if offset not in gone}
         return replace(asked, types=kept)
 
-    def _grant(self, records: int) -> None:
-        self._credit = max(records, 0)
-        if records > 0:
-            for stream in self._streams.values():
-                stream.grant(records, self._bytes_ahead)
-
     def _take(self, wanted: int) -> list[Delivery]:
         found: list[Delivery] = []
         count = 0
@@ -368,7 +333,7 @@ class ConsumerEngine:
         self.records_received += delivery.record_count
         self.bytes_received += len(delivery.records)
         assert isinstance(delivery.route, LeaderStream)
-        self._backoffs.pop(delivery.route.node_id, None)
+        self._sessions.worked(delivery.route.node_id)
         self._buffer.append(delivery)
         self._something.set()
 
@@ -408,10 +373,10 @@ class ConsumerEngine:
         """Look for the leader anew, or tell the application."""
         if answer.error_code in _MOVED:
             stream.forget([source])
-            self._look_again(source, stream.node_id)
+            self._sessions.look_again(source, stream.node_id)
         else:
             stream.forget([source])
-            self._look_again(source, stream.node_id)
+            self._sessions.look_again(source, stream.node_id)
             self._passing_errors.append(
                 error_for(answer.error_code, answer.error_message, about=str(source))
             )
@@ -428,29 +393,17 @@ class ConsumerEngine:
     def draining(self, stream: LeaderStream, sources: Sequence[TopicIdPartition]) -> None:
         """Follow partitions to their next leader; what is held here is acknowledged here."""
         for source in sources:
-            self._look_again(source, stream.node_id)
+            self._sessions.look_again(source, stream.node_id)
 
     def ended(self, stream: LeaderStream) -> None:
         """Open a new session later; what it delivered and nobody has seen is dropped."""
         self._buffer = deque(held for held in self._buffer if held.route is not stream)
-        if self._streams.get(stream.node_id) is not stream:
+        if not self._sessions.ended(stream):
             return
-        del self._streams[stream.node_id]
-        for source in stream.partitions:
-            self._stale.add((source.topic_id, source.partition))
         if stream.error_code in _FATAL_TO_STREAM:
             self._fail(error_for(stream.error_code, stream.error_message))
         elif stream.failure is not None and stream.failure.failure is Failure.UNAUTHENTICATED:
             self._fail(error_for(ErrorCode.GROUP_AUTHORIZATION_FAILED, stream.failure.message))
-        backoff = self._backoffs.setdefault(stream.node_id, self.leaders.backoff())
-        self._retry_at_ms[stream.node_id] = self._clock.now_ms() + backoff.next_ms()
-        self._work.set()
-
-    def _look_again(self, source: TopicIdPartition, node_id: str) -> None:
-        key = (source.topic_id, source.partition)
-        self._draining[key] = node_id
-        self._stale.add(key)
-        self._work.set()
 
     def _fail(self, error: SharemeshError) -> None:
         self._error = error
@@ -460,21 +413,20 @@ class ConsumerEngine:
     # ---- assignment to sessions -----------------------------------------------------------------
 
     def _assigned(self, assigned: Sequence[TopicPartitions]) -> None:
-        self._assignment = {
-            (topic.topic_id, number): TopicIdPartition(topic.topic_name, number, topic.topic_id)
-            for topic in assigned
-            for number in topic.partitions
-        }
-        for key in [key for key in self._draining if key not in self._assignment]:
-            del self._draining[key]
-        self._stale &= self._assignment.keys()
+        self._sessions.assign(
+            {
+                (topic.topic_id, number): TopicIdPartition(topic.topic_name, number, topic.topic_id)
+                for topic in assigned
+                for number in topic.partitions
+            }
+        )
+        assignment = self._sessions.assignment
         buffered, self._buffer = self._buffer, deque()
         for held in buffered:
-            if (held.source.topic_id, held.source.partition) in self._assignment:
+            if (held.source.topic_id, held.source.partition) in assignment:
                 self._buffer.append(held)
             else:
                 self._release_unseen(held)
-        self._work.set()
 
     def _release_unseen(self, held: Delivery) -> None:
         """Give back what was never handed out (spec CL-23), so that nobody waits for its locks."""
@@ -491,102 +443,6 @@ class ConsumerEngine:
                     )
                 ]
             )
-
-    async def _maintain(self) -> None:
-        """Keep one session with each leader of an assigned partition."""
-        while True:
-            self._work.clear()
-            wait_ms = await self._reconcile()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if wait_ms is None else wait_ms / 1_000):
-                    await self._work.wait()
-
-    async def _reconcile(self) -> int | None:
-        """Refresh, forget, add, open; return ms until something is to be tried again."""
-        await self._refresh()
-        wanted: dict[str, list[TopicIdPartition]] = {}
-        unplaced = False
-        for key, source in self._assignment.items() if not self._paused else ():
-            leader = self.leaders.leader(*key)
-            if leader is None or self._draining.get(key) == leader.node_id:
-                unplaced = True
-                continue
-            self._draining.pop(key, None)
-            wanted.setdefault(leader.node_id, []).append(source)
-        self._forget_lost(wanted)
-        waits = [self._serve(node_id, sources) for node_id, sources in wanted.items()]
-        if unplaced or self._stale:
-            waits.append(max(self._refresh_at_ms - self._clock.now_ms(), 0))
-        due = [wait for wait in waits if wait is not None]
-        return min(due) if due else None
-
-    async def _refresh(self) -> None:
-        """Read metadata if a leader is unknown or said to have moved."""
-        unknown = [key for key in self._assignment if self.leaders.leader(*key) is None]
-        now_ms = self._clock.now_ms()
-        if not unknown and not self._stale:
-            self._refresh_backoff.reset()
-            return
-        if now_ms < self._refresh_at_ms:
-            return
-        names = sorted({source.topic for source in self._assignment.values()})
-        stale, self._stale = self._stale, set()
-        self._refresh_at_ms = now_ms + self._refresh_backoff.next_ms()
-        try:
-            await self.leaders.refresh(names, timeout_ms=_REFRESH_TIMEOUT_MS)
-        except SharemeshError:
-            self._stale |= stale
-            return
-        for key in stale:
-            leader = self.leaders.leader(*key)
-            if leader is not None and self._draining.get(key) == leader.node_id:
-                self._retry_on_same_leader(key, leader.node_id)
-
-    def _retry_on_same_leader(self, key: tuple[bytes, int], node_id: str) -> None:
-        """A partition that failed here and is still led here: ask again, unless it drains."""
-        stream = self._streams.get(node_id)
-        source = self._assignment.get(key)
-        if source is None:
-            return
-        if stream is not None and source in stream.partitions:
-            self._stale.add(key)  # draining: wait until it has moved
-        else:
-            del self._draining[key]
-
-    def _forget_lost(self, wanted: dict[str, list[TopicIdPartition]]) -> None:
-        for node_id, stream in list(self._streams.items()):
-            keep = set(wanted.get(node_id, ()))
-            stream.forget(
-                source
-                for source in stream.partitions
-                if source not in keep and (source.topic_id, source.partition) not in self._draining
-            )
-
-    def _serve(self, node_id: str, sources: Sequence[TopicIdPartition]) -> int | None:
-        """Consume ``sources`` from a node; return ms to wait before its session may be opened."""
-        stream = self._streams.get(node_id)
-        if stream is None:
-            wait_ms = self._retry_at_ms.get(node_id, 0) - self._clock.now_ms()
-            if wait_ms > 0:
-                return wait_ms
-            address = self.leaders.address(node_id)
-            if address is None:
-                self._stale.update((each.topic_id, each.partition) for each in sources)
-                return None
-            stream = self._open(node_id, address)
-        have = set(stream.partitions)
-        stream.add(source for source in sources if source not in have)
-        return None
-
-    def _open(self, node_id: str, address: str) -> LeaderStream:
-        stream = LeaderStream(node_id, address, self._start, self._caller, self._clock, self)
-        self._streams[node_id] = stream
-        task = asyncio.ensure_future(stream.run())
-        self._stream_tasks[stream] = task
-        task.add_done_callback(lambda _: self._stream_tasks.pop(stream, None))
-        if self._credit:
-            stream.grant(self._credit, self._bytes_ahead)
-        return stream
 
 
 def _rounds(
