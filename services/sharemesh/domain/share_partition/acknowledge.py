@@ -49,6 +49,8 @@ def _types(batch: AcknowledgementBatch) -> list[AcknowledgeType]:
         )
         raise RefusedError(ErrorCode.INVALID_REQUEST, message)
     try:
+        if len(given) == 1:
+            return [_TYPES[given[0]]]
         return [_TYPES[each] for each in given]
     except KeyError as unknown:  # ACK-3
         message = f"acknowledge type {unknown.args[0]} of offsets {first}-{last}: send 0 to 4"
@@ -86,7 +88,7 @@ class _Acknowledger:
         self._member_id = request.member_id
         self._changes = changes
         self._now_ms = now_ms
-        self._renewals: dict[RecordStatus, RecordStatus] = {}  # of one entry
+        self._renewals: dict[RecordStatus, RecordStatus] | None = None  # of one entry
 
     def process(
         self, entry: CachedBatch, batch: AcknowledgementBatch, types: list[AcknowledgeType]
@@ -100,7 +102,7 @@ class _Acknowledger:
                 self._flight.track_per_offset(entry)
         runs = entry.runs_between(first, last)
         moves: list[Move] = []
-        self._renewals.clear()
+        self._renewals = None
         try:
             if len(types) == 1:
                 self._move(entry, runs, types[0], moves)
@@ -166,6 +168,8 @@ class _Acknowledger:
         if not config.renew_acknowledge_enable:
             message = f"renewing is off for this group: set {RENEW_SETTING}"
             raise RefusedError(ErrorCode.INVALID_RECORD_STATE, message)
+        if self._renewals is None:
+            self._renewals = {}
         renewed = self._renewals.get(old)
         if renewed is None:
             deadline_ms = self._now_ms + config.record_lock_duration_ms

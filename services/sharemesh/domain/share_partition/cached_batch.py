@@ -51,6 +51,8 @@ class CachedBatch:
         if len(starts) == 1:
             return [(first, last, statuses[0])]
         low = bisect_right(starts, first) - 1
+        if first == last:
+            return [(first, last, statuses[low])]
         high = bisect_right(starts, last, low)
         result = []
         begin = first

@@ -84,7 +84,6 @@ class Changes:
         Returns:
             Whether anything became available (OFF-4).
         """
-        ended: dict[RecordStatus, RecordStatus] = {}
         for batch, first, last in self._touched:
             runs = batch.runs_between(first, last)
             if len(runs) == 1:
@@ -94,6 +93,7 @@ class Changes:
                     self._flight.put(batch, first, last, only, done)
                 continue
             moves: list[Move] = []
+            ended: dict[RecordStatus, RecordStatus] = {}
             for begin, end, old in runs:
                 new = ended.get(old)
                 if new is None:

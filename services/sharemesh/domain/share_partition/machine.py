@@ -334,19 +334,33 @@ class SharePartition:
         return [WakeWaiters()] if moved else []
 
     def _state_written(self, event: StateWritten, _: int) -> list[Effect]:
-        changes, request_id = self._pending.pop(event.write_id, (None, None))
-        if changes is None:  # of an earlier life, or told twice
+        pending = self._pending.pop(event.write_id, None)
+        if pending is None:  # of an earlier life, or told twice
             return []
-        error = seen_by_client(event.error)
-        flight = self._flight
+        changes, request_id = pending
+        if event.error is not ErrorCode.NONE:
+            return self._write_failed(changes, request_id, event)
+        available = changes.commit()  # ACK-18; nothing to do for expired locks (LK-6)
         effects: list[Effect] = []
-        # ACK-18, or ACK-19 and REL-5; neither does anything for expired locks (LK-6)
-        available = changes.commit() if error is ErrorCode.NONE else changes.roll_back()
         if request_id is not None:
-            message = "" if error is ErrorCode.NONE else event.message or event.error.name.lower()
+            effects.append(Answered(request_id, ErrorCode.NONE))
+        if move_start_offset(self._flight) or available:
+            effects.append(WakeWaiters())
+        return effects
+
+    def _write_failed(
+        self, changes: Changes, request_id: int | None, event: StateWritten
+    ) -> list[Effect]:
+        """Roll back (ACK-19, REL-5), or only move on if locks had expired (LK-6, LK-7)."""
+        error = seen_by_client(event.error)
+        effects: list[Effect] = []
+        wake = changes.roll_back()
+        if request_id is None:
+            wake = move_start_offset(self._flight) or wake
+        else:
+            message = event.message or event.error.name.lower()
             effects.append(Answered(request_id, error, message))
-        moved = (error is ErrorCode.NONE or request_id is None) and move_start_offset(flight)
-        if moved or available:
+        if wake:
             effects.append(WakeWaiters())
         if drops_partition(error) and self._state is not Lifecycle.FENCED:  # PER-9
             effects.append(Dropped(error))
