@@ -1,5 +1,6 @@
 """Section Q: the share consumer, over a cluster of real processes."""
 
+import json
 import os
 import signal
 import threading
@@ -538,6 +539,35 @@ def test_added_partitions_of_a_known_topic_start_at_zero(world):
 def _assigned(world, group) -> int:
     members = getattr(world.admin.describe_groups([group])[group], "members", ())
     return sum(len(parts) for each in members for parts in each.assignment.values())
+
+
+@pytest.mark.scenario("CL-S45")
+@pytest.mark.timeout(120)
+def test_a_restarted_leader_loses_nothing(tmp_path_factory):
+    with local_up(tmp_path_factory.mktemp("q45") / "data", "--set", MINE) as up:
+        own = ClientWorld(up.bootstrap)
+        topic, group = own.topic(), own.group(share_record_lock_duration_ms=1_000)
+        own.produce(topic, 10, batched=True)
+        consumer = own.explicit(topic, group)
+        records = own.poll(consumer, 10)
+        leader = own.admin.describe_topics([topic])[topic].partitions[0].leader_id
+        running = json.loads((up.directory / "run" / "cluster.json").read_text())
+        (pid,) = [each["pid"] for each in running["processes"] if each["node_id"] == leader]
+        os.kill(pid, signal.SIGKILL)
+        for record in records:
+            consumer.acknowledge(record)
+        ((where, error),) = consumer.commit_sync(10_000).items()
+        assert where.topic == topic
+        seen = set() if error is not None else set(range(10))
+        deadline = time.monotonic() + 60
+        while len(seen) < 10:
+            assert time.monotonic() < deadline, seen
+            for record in consumer.poll(500):
+                seen.add(record.offset)
+                consumer.acknowledge(record)
+        consumer.commit_sync(10_000)
+        own.until(lambda: own.lag(group, topic) == 0)
+        own.close()
 
 
 @pytest.mark.scenario("CL-S46")

@@ -152,6 +152,14 @@ class ConsumerEngine:
                 asyncio.ensure_future(self.heartbeats.run()),
                 asyncio.ensure_future(self._sessions.run()),
             ]
+            for task in self._tasks:
+                task.add_done_callback(self._broke_down)
+
+    def _broke_down(self, task: "asyncio.Task[None]") -> None:
+        """Nobody polls for nothing if a background task failed."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._fail(SharemeshError(f"the consumer broke down: {error!r}"))
 
     async def unsubscribe(self, *, timeout_ms: int) -> None:
         """Send what is to be acknowledged, close the sessions, leave the group (spec CL-5)."""
