@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from sharemesh.codec.batch_frame import CONTROL, walk_frames
 from sharemesh.codec.committed_end import CommittedEnd, decode_committed_end
 from sharemesh.codec.log_chain import (
     ChainCorruptError,
+    ReadablePart,
     StartOverError,
     readable_parts,
     resolve_chain,
@@ -26,7 +26,7 @@ from sharemesh.codec.log_layout import (
     decode_cluster_file,
     shard_log_path,
 )
-from sharemesh.codec.record_set import RecordSetError, decode_plain_records
+from sharemesh.codec.log_read import LogBytesError, part_records
 from sharemesh.codec.segment import (
     SEGMENT_HEADER_BYTES,
     SegmentFormatError,
@@ -50,9 +50,8 @@ class UnreadableLogError(Exception):
 class LogPart:
     """Bytes of one segment that were read below the committed end."""
 
-    file: str
-    base_offset: int
-    end_offset: int
+    folder: Path
+    place: ReadablePart
     data: bytes
 
 
@@ -121,36 +120,18 @@ def records(image: ShardImage) -> Iterator[RawRecord]:
         UnreadableLogError: A batch is not what its place in the log says, with file and position.
     """
     for part in image.parts:
-        walked = walk_frames(
-            part.data,
-            start=SEGMENT_HEADER_BYTES,
-            limit=SEGMENT_HEADER_BYTES + len(part.data),
-            base_offset=part.base_offset,
-            leader_epoch=None,
-            check_crc=True,
-        )
-        for frame in walked.frames:
-            if frame.base_offset >= part.end_offset:
-                break
-            if frame.is_marker or frame.attributes & CONTROL:
-                continue
-            at = frame.position - SEGMENT_HEADER_BYTES
-            yield from _batch_records(part, part.data[at : at + frame.size_bytes], image)
-        if walked.problem is not None and walked.end_offset < part.end_offset:
-            raise UnreadableLogError(
-                f"{part.file}, position {walked.position}, offset {walked.end_offset}: "
-                f"{walked.problem}; restore the file from a backup"
-            )
+        try:
+            for batch in part_records(part.place, part.data):
+                for key, value, offset, timestamp_ms in batch:
+                    if image.start_offset <= offset < image.end_offset:
+                        yield RawRecord(offset, timestamp_ms, key or b"", value)
+        except LogBytesError as error:
+            raise unreadable(part, error) from error
 
 
-def _batch_records(part: LogPart, data: bytes, image: ShardImage) -> Iterator[RawRecord]:
-    try:
-        decoded = decode_plain_records(data)
-    except RecordSetError as error:
-        raise UnreadableLogError(f"{part.file}: {error}; restore the file") from error
-    for key, value, offset, timestamp_ms in decoded:
-        if image.start_offset <= offset < image.end_offset:
-            yield RawRecord(offset, timestamp_ms, key or b"", value)
+def unreadable(part: LogPart, error: LogBytesError) -> UnreadableLogError:
+    """Return the error with the whole path and what to do."""
+    return UnreadableLogError(f"{part.folder / str(error)}; restore the file from a backup")
 
 
 def _starting_over(read: Callable[[], Result], folder: Path) -> Result:
@@ -182,7 +163,7 @@ def _read_once(folder: Path, shard: int) -> ShardImage:
             file.seek(part.start_position)
             room = None if part.end_position is None else part.end_position - part.start_position
             data = file.read() if room is None else file.read(room)
-        parts.append(LogPart(str(path), part.base_offset, part.end_offset, data))
+        parts.append(LogPart(folder, part, data))
     return ShardImage(shard, end.epoch, start, end.end_offset, tuple(parts))
 
 

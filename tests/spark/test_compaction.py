@@ -10,6 +10,7 @@ from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.backends.local.disk import SystemDisk
+from sharemesh.codec.batch_frame import walk_frames
 from sharemesh.codec.state_record import encode_key, encode_value
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
@@ -180,3 +181,26 @@ async def test_reading_starts_over_and_states_come_back_from_parquet(spark, tmp_
     ]
     states, _ = states_of(rows)
     assert states == fold_of_log(tmp_path, 1, 10**9).states
+
+
+async def test_a_file_that_ends_between_two_batches_is_reported(tmp_path):
+    await write_log(tmp_path, 7, takeovers=1)
+    segment = max((tmp_path / "state/00000").glob("*.log"), key=lambda path: path.name)
+    data = segment.read_bytes()
+    walk = walk_frames(
+        data[64:], start=64, limit=len(data), base_offset=None, leader_epoch=None, check_crc=True
+    )
+    last = [frame for frame in walk.frames if not frame.is_marker][-1]
+    segment.write_bytes(data[: last.position])
+    with pytest.raises(UnreadableLogError, match=rf"{segment.name}.*is committed"):
+        fold_of_log(tmp_path, 0, 10**9)
+
+
+async def test_a_batch_of_another_epoch_is_reported(tmp_path):
+    await write_log(tmp_path, 8, takeovers=1)
+    segment = max((tmp_path / "state/00000").glob("*.log"), key=lambda path: path.stat().st_size)
+    data = bytearray(segment.read_bytes())
+    data[64 + 12 : 64 + 16] = (77).to_bytes(4)  # the epoch lies before what the CRC covers
+    segment.write_bytes(data)
+    with pytest.raises(UnreadableLogError, match="leader epoch 77"):
+        fold_of_log(tmp_path, 0, 10**9)
