@@ -5,14 +5,16 @@ import asyncio
 import pytest
 
 from sharemesh import methods
+from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicPartition
+from sharemesh.domain.share_partition import machine
 from sharemesh.domain.share_partition.events import Acquire
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.domain.share_partition.persister_errors import seen_by_client
 from sharemesh.v1 import share_coordinator_pb2 as pb
 from tests.conformance.scenario import scenario
 from tests.persister.test_persister import KEY, meshed, write
-from tests.share_leader.world import FOO, ack, acquired, parts, world
+from tests.share_leader.world import FOO, ack, acquired, parts, until, world
 
 TP0, TP1 = TopicPartition(FOO, 0), TopicPartition(FOO, 1)
 ACCEPT, RENEW = 1, 4
@@ -74,10 +76,10 @@ async def test_partitions_of_one_fetch_share_the_record_budget(monkeypatch):
     budgets = []
     real = SharePartition.step
 
-    def watched(machine, event, *, now_ms):
+    def watched(partition, event, *, now_ms):
         if isinstance(event, Acquire):
-            budgets.append((machine.key.partition, event.max_fetch_records))
-        return real(machine, event, now_ms=now_ms)
+            budgets.append((partition.key.partition, event.max_fetch_records))
+        return real(partition, event, now_ms=now_ms)
 
     async with world() as w:
         m1 = await holder(w, TP0, TP1)
@@ -124,3 +126,39 @@ async def test_the_persister_tries_five_times(error, failures, monkeypatch):
             assert (len(answers), int(result.error)) == (3, 0)
         if error == 16:
             assert len(look_ups) >= len(answers)  # looked up again for each attempt
+
+
+@scenario("INI-S16")
+async def test_failed_initializations_are_errors_of_the_partition(monkeypatch):
+    async with world() as w:
+        await w.configure("g", auto_offset_reset="earliest")
+        await w.lead(TP0)
+        counters = w.service.counters
+        # another initialization is under way: internally LEADER_NOT_AVAILABLE, not for the client
+        w.keeper.open.clear()
+        m1 = w.client()
+        waiting = asyncio.ensure_future(m1.fetch(TP0, max_wait_ms=50))
+        await until(lambda: w.keeper.reads)
+        for _ in range(200):
+            if waiting.done():
+                break
+            await w.clock.advance(10)
+        response = await waiting
+        assert response.error_code == 0
+        assert all(entry.error_code == 0 for entry in parts(response).values())
+        first = w.shell(TP0)
+        assert first.machine.state == "INITIALIZING"
+        seen = []
+        w.keeper.read_error = ErrorCode.UNKNOWN_SERVER_ERROR
+        for error in (-1, 15, 42, 124, 6, -1):
+            monkeypatch.setattr(machine, "seen_by_client", lambda _, e=error: ErrorCode(e))
+            failing = w.shell(TP0)
+            w.keeper.open.set()
+            response = await m1.fetch(TP0, max_wait_ms=2_000)
+            seen.append(parts(response)[TP0].error_code)
+            assert w.shell(TP0) is None
+            if failing is not None:
+                assert failing.machine.state == "FENCED"
+        assert seen == [-1, 15, 42, 124, 6, -1]
+        assert sum(counters.failed_fetch_requests.values()) == 6
+        assert sum(counters.fetch_requests.values()) == 7
