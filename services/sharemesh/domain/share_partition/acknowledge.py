@@ -19,7 +19,9 @@ _TYPES = {int(each): each for each in AcknowledgeType}
 def acknowledge(flight: InFlight, request: Acknowledge, changes: Changes, now_ms: int) -> None:
     """Start all transitions that the request asks for.
 
-    Batches are processed in order, each seeing the effect of earlier ones (ACK-13).
+    Batches are processed in order, each seeing the effect of earlier ones (ACK-13); one may span
+    several cached batches (ACK-12). No order of delivery is asked for (ACK-22), nor a session that
+    lists the partition (ACK-20).
 
     Raises:
         RefusedError: INVALID_REQUEST or INVALID_RECORD_STATE; the caller rolls ``changes`` back,
@@ -58,7 +60,7 @@ def _types(batch: AcknowledgementBatch) -> list[AcknowledgeType]:
 
 
 def _entries(flight: InFlight, first: int, last: int) -> list[CachedBatch]:
-    """Return the cached batches that the acknowledgement reaches (ACK-5..7)."""
+    """Return the cached batches that the acknowledgement reaches (ACK-5, ACK-6, ACK-7)."""
     low = flight.floor(first)
     if low < 0 and first < flight.start_offset:
         low = flight.floor(flight.start_offset)
@@ -152,7 +154,10 @@ class _Acknowledger:
         return self._changes.start(first, last, old, ACKNOWLEDGED_AS[kind], CAUSES[kind])
 
     def _check(self, status: RecordStatus, first: int, last: int) -> None:
-        """Only the owner may acknowledge, only what it holds, only once (ACK-10, ACK-11)."""
+        """Only the owner may acknowledge, only what it holds, only once.
+
+        ACK-10, ACK-11; a record in transition (RS-13) or with an ended lock (LK-8) is not held.
+        """
         if status.state is not _ACQUIRED:
             reason = "is in transition" if status.write_id is not None else "is not acquired"
         elif status.member_id != self._member_id:

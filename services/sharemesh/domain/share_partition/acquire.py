@@ -68,7 +68,10 @@ def _position(flight: InFlight, base: int) -> int:
 
 
 def _walk(taken: Acquisition, position: int, base: int, last: int) -> None:
-    """Go through the cached batches that the read data meets, in order (ACQ-5..11)."""
+    """Go through the cached batches that the read data meets, in order (ACQ-5 to ACQ-11).
+
+    What lies between the first and the last offset counts even if its log batch is gone (ACQ-6).
+    """
     flight = taken.flight
     low, high = flight.floor(position - 1) + 1, flight.floor(last) + 1
     batches = flight.batches[low:high]
@@ -109,7 +112,7 @@ def _take(taken: Acquisition, batch: CachedBatch, first: int, last: int) -> bool
         limit = taken.remaining  # ACQ-10
     whole = first == batch.first_offset and last == batch.last_offset
     if not whole or throttled or (limit is not None and len(batch) > limit):
-        taken.flight.track_per_offset(batch)  # ACQ-8, ACQ-9, IFB-2
+        taken.flight.track_per_offset(batch)  # ACQ-8, ACQ-9, IFB-2, IFB-4
     before = taken.count
     _take_lot(taken, batch, Lot(config, len(batch), limit), runs)
     return not (throttled and taken.count > before)  # THR-4

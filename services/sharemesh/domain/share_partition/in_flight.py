@@ -17,7 +17,8 @@ class InFlight:
     """Cached batches in order, start and end offset, locks and counts (spec section 3).
 
     Every change of a record's status goes through ``put`` or ``put_runs``, which keep the
-    delivery-complete count, the locks and the index of available offsets true.
+    delivery-complete count (as soon as a transition starts, ACK-21), the locks and the index of
+    available offsets true.
 
     Attributes:
         end_offset: Last cached offset; equal to ``start_offset`` while the cache is empty (VOC-4).

@@ -53,7 +53,7 @@ _IN_USE = frozenset({Lifecycle.EMPTY, Lifecycle.INITIALIZING, Lifecycle.ACTIVE})
 
 
 class SharePartition:
-    """One (group, topic-partition) under one leader epoch; single-threaded.
+    """One (group, topic-partition) under one leader epoch; single-threaded (IFB-7).
 
     ``step`` is the only door (house rule 1). Effects come in the order in which they must be
     carried out: writes first. Operations whose write is outstanding are remembered by write id
@@ -227,6 +227,7 @@ class SharePartition:
             return []
         if self._state is Lifecycle.ACTIVE:
             return [Initialized(ErrorCode.NONE)]
+        # INI-15
         return [Initialized(ErrorCode.LEADER_NOT_AVAILABLE, f"the share partition {self._is()}")]
 
     def _state_read(self, event: StateRead, _: int) -> list[Effect]:
@@ -253,7 +254,7 @@ class SharePartition:
             return []
         if event.error is not ErrorCode.NONE:
             return self._failed(event.error, "the start offset could not be looked up in the log")
-        load(self._flight, event.start_offset, ())
+        load(self._flight, event.start_offset, ())  # not written before the next write (INI-5)
         return self._activated()
 
     def _activated(self) -> list[Effect]:
@@ -383,7 +384,10 @@ class SharePartition:
         return Changes(self._flight, self._write_ids)
 
     def _write(self, changes: Changes, member_id: MemberId, cause: Cause | None) -> WriteState:
-        """Return the write of changes, with the start offset of before (PER-1, PER-2)."""
+        """Return the write of changes, with the start offset of before (PER-1, PER-2).
+
+        Only acknowledgements, releases and expiries write (PER-4).
+        """
         flight = self._flight
         return WriteState(
             changes.write_id,

@@ -13,7 +13,10 @@ _BASE_OFFSET = attrgetter("base_offset")
 
 
 def acquire_new_range(taken: Acquisition, first: int, last: int) -> None:
-    """Acquire ``first..last``, or as much as the budget allows, as new batches (rule T1)."""
+    """Acquire ``first..last``, or as much as the budget allows, as new batches (rule T1).
+
+    A log batch is acquired whole (ACQ-15), with holes of the log inside the range (ACQ-16).
+    """
     flight = taken.flight
     if not flight.batches and flight.end_offset > first:  # ACQ-13
         first = flight.end_offset

@@ -19,7 +19,7 @@ class RecordStatus:
         write_id: The write that a transition waits for, or None (spec RS-9).
         saved: What the record returns to if that write fails (RS-10); None with a ``write_id``
             means that it was archived meanwhile and stays so (RS-14).
-        acquirable: AVAILABLE and not in transition.
+        acquirable: AVAILABLE and not in transition (OFF-5).
         done: Terminal and not in transition, so that the start offset may pass (OFF-7).
         terminal: ACKNOWLEDGED or ARCHIVED, in transition or not (VOC-13).
     """

@@ -6,7 +6,11 @@ from sharemesh.domain.share_partition.in_flight import InFlight
 
 
 def move_start_offset(flight: InFlight) -> bool:
-    """Advance the start offset as far as records are done; return whether anything moved."""
+    """Advance the start offset as far as records are done; return whether anything moved.
+
+    Tried after initialization, so that a start offset that lags in storage catches up (PER-3), and
+    after each write that may have finished something (OFF-13).
+    """
     if flight.window is None and _is_plain(flight):
         return _move_inside_first(flight)
     if not _may_move(flight):

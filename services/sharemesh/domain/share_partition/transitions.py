@@ -31,7 +31,7 @@ class Transition:
     written: Written
 
 
-TRANSITION_TABLE = (  # spec RS-5; T16 belongs to the dead-letter queue, which is left out
+TRANSITION_TABLE = (  # spec RS-5; T16 and RS-16 belong to the dead-letter queue, left out
     Transition("T1", None, "first acquire of a range", _ACQUIRED, 1, Written.NO),
     Transition("T2", _AVAILABLE, "acquire", _ACQUIRED, 1, Written.NO),
     Transition("T3", _ACQUIRED, AcknowledgeType.ACCEPT, _ACKNOWLEDGED, 0, Written.BEFORE),
