@@ -35,8 +35,8 @@ def combine(
     On an offset that several batches cover, the higher delivery count wins, then the higher
     delivery state; age does not matter (CMB-2). Examples: CMB-5 equal ones, CMB-6 a newer one that
     loses, CMB-7 a split, CMB-8 one swallowed, CMB-9 a tail, CMB-10 a clip, CMB-11 mixed.
-    Neither list needs to be sorted or free of overlap (CMB-4). The cost beyond one look at each batch follows the part of ``stored`` that
-    ``new`` touches.
+    Neither list needs to be sorted or free of overlap (CMB-4). The cost beyond one look at each
+    batch follows the part of ``stored`` that ``new`` touches.
 
     Args:
         stored: What is held already; None counts as empty.
