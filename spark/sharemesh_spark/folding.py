@@ -38,6 +38,7 @@ GENERATION_ARROW = pa.schema(
         ("create_timestamp_ms", pa.int64()),
         ("write_timestamp_ms", pa.int64()),
         ("batches", pa.list_(_BATCH)),
+        ("initial_start_offset", pa.int64()),
         ("end_offset", pa.int64()),  # of the shard, exclusive; on the row of the floors
         ("records", pa.int64()),
     ]
@@ -46,7 +47,8 @@ GENERATION_SCHEMA = (
     "shard int, kind string, group_id string, topic_id binary, partition int, snapshot_epoch int, "
     "state_epoch int, leader_epoch int, leader_epoch_max int, start_offset bigint, "
     "delivery_complete_count int, create_timestamp_ms bigint, write_timestamp_ms bigint, "
-    "batches array<struct<first:bigint,last:bigint,state:int,count:int>>, end_offset bigint, "
+    "batches array<struct<first:bigint,last:bigint,state:int,count:int>>, "
+    "initial_start_offset bigint, end_offset bigint, "
     "records bigint"
 )
 
@@ -113,6 +115,7 @@ def generation_rows(shard: int, folded: ShardFold) -> list[dict[str, Any]]:
                 }
                 for batch in state.batches
             ],
+            "initial_start_offset": state.initial_start_offset,
         }
         for key, state in sorted(folded.states.items())
     ]
@@ -167,6 +170,7 @@ def record_of(row: dict[str, Any]) -> StateRecord:
         row["create_timestamp_ms"],
         row["write_timestamp_ms"],
         batches,
+        initial_start_offset=row["initial_start_offset"],
     )
 
 
@@ -191,6 +195,7 @@ def states_of(rows: Iterable[dict[str, Any]]) -> tuple[States, Floors]:
                 StateBatch(b["first"], b["last"], DeliveryState(b["state"]), b["count"])
                 for b in row["batches"]
             ),
+            row["initial_start_offset"],
         )
     return states, floors
 

@@ -29,11 +29,11 @@ class GroupLine:
 def state_changes(spark: SparkSession, data: Path) -> DataFrame:
     """Return one row a state change: the range, its new state, delivery count, cause and member.
 
-    Snapshots are left out: they repeat what updates said.
+    Of a snapshot that a write became, only what that write changed.
     """
     spark.dataSource.register(StateLogSource)
     rows = spark.read.format(FORMAT).option("path", str(data)).load()
-    changes = rows.where(f.col("kind") == "update").select(
+    changes = rows.where(f.col("kind").isin("update", "snapshot")).select(
         "shard",
         "offset",
         "group_id",
@@ -42,7 +42,7 @@ def state_changes(spark: SparkSession, data: Path) -> DataFrame:
         "member_id",
         "write_timestamp_ms",
         f.col("cause").alias("write_cause"),
-        f.explode("batches").alias("batch"),
+        f.explode("changed").alias("batch"),
     )
     cause = f.when(f.col("batch.cause") != 0, f.col("batch.cause")).otherwise(f.col("write_cause"))
     return changes.select(

@@ -22,6 +22,7 @@ from sharemesh.domain.share_state.records import (
     Tombstone,
     Update,
 )
+from sharemesh.domain.state_batch import StateBatch
 from sharemesh_spark.data_directory import UnreadableLogError, read_shard, records, shards
 
 FORMAT = "sharemesh-state-log"
@@ -32,7 +33,8 @@ SCHEMA = (
     "topic_id binary, partition int, snapshot_epoch int, state_epoch int, leader_epoch int, "
     "leader_epoch_max int, start_offset bigint, delivery_complete_count int, "
     "create_timestamp_ms bigint, write_timestamp_ms bigint, cause int, member_id string, "
-    f"trace_id binary, span_id binary, batches {BATCHES_TYPE}"
+    f"trace_id binary, span_id binary, batches {BATCHES_TYPE}, changed {BATCHES_TYPE}, "
+    "initial_start_offset bigint"
 )
 _BATCH_ARROW = pa.struct(
     [
@@ -65,6 +67,8 @@ ARROW_SCHEMA = pa.schema(
         ("trace_id", pa.binary()),
         ("span_id", pa.binary()),
         ("batches", pa.list_(_BATCH_ARROW)),
+        ("changed", pa.list_(_BATCH_ARROW)),
+        ("initial_start_offset", pa.int64()),
     ]
 )
 
@@ -157,25 +161,31 @@ def row_of(shard: int, offset: int, timestamp_ms: int, record: StateRecord) -> d
             "leader_epoch": record.leader_epoch,
             "start_offset": record.start_offset,
             "delivery_complete_count": record.delivery_complete_count,
-            "batches": [
-                {
-                    "first": batch.first_offset,
-                    "last": batch.last_offset,
-                    "state": int(batch.delivery_state),
-                    "count": batch.delivery_count,
-                    "cause": int(batch.cause),
-                }
-                for batch in record.batches
-            ],
+            "batches": _batches(record.batches),
+            "changed": _batches(record.batches if isinstance(record, Update) else record.changed),
         }
     if isinstance(record, Snapshot):
         row |= {
             "leader_epoch_max": record.leader_epoch_max,
             "create_timestamp_ms": record.create_timestamp_ms,
+            "initial_start_offset": record.initial_start_offset,
         }
     if isinstance(record, Tombstone):
         row |= {"leader_epoch_max": record.leader_epoch_max}
     return row
+
+
+def _batches(batches: tuple[StateBatch, ...]) -> list[dict[str, int]]:
+    return [
+        {
+            "first": batch.first_offset,
+            "last": batch.last_offset,
+            "state": int(batch.delivery_state),
+            "count": batch.delivery_count,
+            "cause": int(batch.cause),
+        }
+        for batch in batches
+    ]
 
 
 def _put_key_and_origin(row: dict[str, Any], record: Snapshot | Update | Tombstone) -> None:

@@ -13,6 +13,7 @@ from sharemesh.codec.state_record import (
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
 from sharemesh.domain.share_state.records import (
+    UNKNOWN_START_OFFSET,
     EpochFloor,
     Generation,
     Origin,
@@ -46,7 +47,20 @@ origins = st.builds(
 )
 records = st.one_of(
     st.builds(
-        Snapshot, keys, int32, int32, int32, int32, int64, int32, int64, int64, batches, origins
+        Snapshot,
+        keys,
+        int32,
+        int32,
+        int32,
+        int32,
+        int64,
+        int32,
+        int64,
+        int64,
+        batches,
+        origins,
+        batches,
+        st.one_of(st.just(UNKNOWN_START_OFFSET), int64),
     ),
     st.builds(Update, keys, int32, int32, int32, int64, int32, int64, batches, origins),
     st.builds(Tombstone, keys, int32, int32, int64, origins),
@@ -92,3 +106,10 @@ def test_bytes_that_are_no_record_are_named():
         decode_record(b"g:x:1", b"\xff\xff\xff")
     with pytest.raises(UnreadableRecordError, match="nokey"):
         decode_record(b"nokey", None)
+
+
+def test_a_snapshot_of_an_older_version_has_no_changes_and_no_initial_offset():
+    message = ShareStateRecord(kind=1, group_id="g", topic_id=b"t" * 16, start_offset=5)
+    record = decode_record(b"", message.SerializeToString())
+    assert record.changed == ()
+    assert record.initial_start_offset == UNKNOWN_START_OFFSET

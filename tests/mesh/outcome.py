@@ -47,7 +47,11 @@ def durable_state(data: Path, group_id: str, topic: str, topic_id: TopicId) -> D
         for _, _, record in shard_records(data, shard):
             if not isinstance(record, Update | Snapshot) or record.key.group_id != group_id:
                 continue
-            for batch in record.batches:
+            # A snapshot of a version before this note says no more than the whole state.
+            changed = record.batches
+            if isinstance(record, Snapshot):
+                changed = record.changed or record.batches
+            for batch in changed:
                 if batch.delivery_state not in FINAL_STATES:
                     continue
                 ended = archived if batch.delivery_state is DeliveryState.ARCHIVED else acknowledged

@@ -207,3 +207,34 @@ async def test_a_topic_deleted_while_nobody_watched_is_swept_after_a_whole_inter
             assert topics() == {T1}
             await w.clock.advance(300_001)
             assert topics() == set()
+
+
+async def test_a_late_repeat_of_an_initialization_does_not_reset_progress():
+    async with world() as w:
+        async with w.coordinator(updates_per_snapshot=1) as service:
+            g = Client(service)
+            await g.I(3, 10)
+            for start in (12, 14, 16):
+                assert (await g.W(3, 0, start, 0, [(start, start + 5, 2, 1)])).error_code == 0
+            assert (await g.I(3, 10)).error_code == 0
+            assert (await g.R(0)).start_offset == 16
+        async with w.coordinator(updates_per_snapshot=1) as service:
+            g = Client(service)
+            assert (await g.I(3, 10)).error_code == 0
+            assert (await g.R(0)).start_offset == 16
+            assert (await g.I(3, 11)).error_code == 0  # not a repeat: SC-9
+            assert (await g.R(0)).start_offset == 11
+            assert (await g.I(4, 10)).error_code == 0
+            assert (await g.R(0)).start_offset == 10
+
+
+async def test_a_write_that_becomes_a_snapshot_still_says_what_it_changed():
+    async with world() as w:
+        async with w.coordinator(updates_per_snapshot=1) as service:
+            g = Client(service)
+            await g.I(0, 0)
+            await g.W(0, 0, 0, 0, [(0, 4, 2, 1)])
+            await g.W(0, 0, 5, 0, [(3, 9, 2, 1)])
+        made = [r for _, r in await w.log() if isinstance(r, Snapshot)][-1]
+        assert tuples(made.batches) == [(5, 9, 2, 1)]
+        assert tuples(made.changed) == [(3, 9, 2, 1)]

@@ -39,7 +39,8 @@ def spark(tmp_path_factory):
 
 
 def snapshot(key: SharePartitionKey, epoch: int) -> Snapshot:
-    return Snapshot(key, epoch, epoch, 0, 3, 0, 0, 1_000, 1_000, (), Origin(Cause.INITIALIZE))
+    origin = Origin(Cause.INITIALIZE)
+    return Snapshot(key, epoch, epoch, 0, 3, 0, 0, 1_000, 1_000, (), origin, (), 0)
 
 
 def random_record(rng: random.Random, key: SharePartitionKey, seen: set[SharePartitionKey]):

@@ -11,6 +11,7 @@ from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
 from sharemesh.domain.share_state.key_text import format_key, parse_key
 from sharemesh.domain.share_state.records import (
+    UNKNOWN_START_OFFSET,
     EpochFloor,
     Generation,
     Origin,
@@ -183,7 +184,10 @@ def _snapshot(record: Snapshot) -> ShareStateRecord:
         create_timestamp_ms=record.create_timestamp_ms,
         write_timestamp_ms=record.write_timestamp_ms,
         state_batches=encode_batches(record.batches),
+        changed_batches=encode_batches(record.changed),
     )
+    if record.initial_start_offset != UNKNOWN_START_OFFSET:
+        message.initial_start_offset = record.initial_start_offset
     _set_key(message, record.key)
     _set_origin(message, record.origin)
     return message
@@ -232,6 +236,12 @@ def _decoded_snapshot(message: ShareStateRecord) -> Snapshot:
         write_timestamp_ms=message.write_timestamp_ms,
         batches=tuple(map(decode_batch, message.state_batches)),
         origin=_origin(message),
+        changed=tuple(map(decode_batch, message.changed_batches)),
+        initial_start_offset=(
+            message.initial_start_offset
+            if message.HasField("initial_start_offset")
+            else UNKNOWN_START_OFFSET
+        ),
     )
 
 

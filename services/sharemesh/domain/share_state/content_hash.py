@@ -8,7 +8,7 @@ from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_state.fold import Floors, ShareState
 from sharemesh.domain.share_state.key_text import format_key
 
-_STATE = struct.Struct(">iiiiqiqqi")
+_STATE = struct.Struct(">iiiiqiqqqi")
 _BATCH = struct.Struct(">qqii")
 _FLOORS = struct.Struct(">ii")
 
@@ -31,6 +31,7 @@ def content_hash(states: Mapping[SharePartitionKey, ShareState], floors: Floors)
                 state.delivery_complete_count,
                 state.create_timestamp_ms,
                 state.write_timestamp_ms,
+                state.initial_start_offset,
                 len(state.batches),
             )
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from sharemesh.domain.share_state.records import (
     NO_COUNT,
     NO_START_OFFSET,
+    UNKNOWN_START_OFFSET,
     EpochFloor,
     Generation,
     Snapshot,
@@ -29,6 +30,7 @@ class ShareState:
     create_timestamp_ms: int
     write_timestamp_ms: int
     batches: tuple[StateBatch, ...] = ()
+    initial_start_offset: int = UNKNOWN_START_OFFSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ def _snapshotted(state: ShareState | None, record: Snapshot) -> ShareState:
         create_timestamp_ms=record.create_timestamp_ms,
         write_timestamp_ms=record.write_timestamp_ms,
         batches=record.batches,
+        initial_start_offset=record.initial_start_offset,
     )
 
 
@@ -141,4 +144,5 @@ def _updated(state: ShareState | None, record: Update, *, combining: bool = True
         create_timestamp_ms=state.create_timestamp_ms,
         write_timestamp_ms=state.write_timestamp_ms,
         batches=batches,
+        initial_start_offset=state.initial_start_offset,
     )

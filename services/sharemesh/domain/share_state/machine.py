@@ -140,6 +140,8 @@ class ShareStateMachine:
         """Begin a state epoch: a new snapshot without batches (spec SC-9).
 
         A key without state must start above the highest epoch deleted in this shard (DESIGN 5).
+        A repeat of the request that began the present state epoch, late perhaps, changes nothing,
+        however far the start offset has come since.
         """
         stop = check_key(key) or check_epoch("state", state_epoch)
         if stop is not None:
@@ -154,12 +156,13 @@ class ShareStateMachine:
             )
         if not in_metadata:
             return unknown_partition(key)
-        if state is not None and (state.state_epoch, state.start_offset) == (
-            state_epoch,
-            start_offset,
+        start_offset = max(start_offset, NO_START_OFFSET)
+        if (
+            state is not None
+            and state.state_epoch == state_epoch
+            and start_offset in (state.start_offset, state.initial_start_offset)
         ):
             return Outcome(Answer(state=state))
-        start_offset = max(start_offset, NO_START_OFFSET)
         record = Snapshot(
             key=key,
             snapshot_epoch=0 if state is None else state.snapshot_epoch + 1,
@@ -172,6 +175,7 @@ class ShareStateMachine:
             write_timestamp_ms=now_ms,
             batches=(),
             origin=Origin(Cause.INITIALIZE),
+            initial_start_offset=start_offset,
         )
         return Outcome(Answer(), record)
 
@@ -240,7 +244,9 @@ class ShareStateMachine:
                 delivery_complete_count=count,
                 batches=combine(state.batches, request.batches, start_offset=start_offset),
             )
-            return Outcome(Answer(), _snapshot(key, merged, now_ms, request.origin))
+            snapshot = _snapshot(key, merged, now_ms, request.origin)
+            changed = combine(request.batches, (), start_offset=NO_START_OFFSET)
+            return Outcome(Answer(), replace(snapshot, changed=changed))
         record = Update(
             key=key,
             snapshot_epoch=state.snapshot_epoch,
@@ -433,6 +439,7 @@ def _snapshot(key: SharePartitionKey, state: ShareState, now_ms: int, origin: Or
         write_timestamp_ms=now_ms,
         batches=state.batches,
         origin=origin,
+        initial_start_offset=state.initial_start_offset,
     )
 
 

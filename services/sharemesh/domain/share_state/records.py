@@ -12,6 +12,7 @@ from sharemesh.domain.state_batch import StateBatch
 
 NO_START_OFFSET = -1
 NO_COUNT = -1
+UNKNOWN_START_OFFSET = -2
 NO_MEMBER = MemberId("")
 
 
@@ -34,6 +35,10 @@ class Snapshot:
 
     ``leader_epoch_max`` is the highest leader epoch ever seen; unlike ``leader_epoch`` it survives
     a new initialization, so that old leaders stay fenced after pruning (stricter than SC-27).
+
+    ``changed`` is what the write that became this snapshot said, as an update would have carried
+    it; it is for readers of the log and no part of the state. ``initial_start_offset`` is what the
+    state epoch was initialized with, ``UNKNOWN_START_OFFSET`` in records of older versions.
     """
 
     key: SharePartitionKey
@@ -47,6 +52,8 @@ class Snapshot:
     write_timestamp_ms: int
     batches: tuple[StateBatch, ...]
     origin: Origin = NO_ORIGIN
+    changed: tuple[StateBatch, ...] = ()
+    initial_start_offset: int = UNKNOWN_START_OFFSET
 
 
 @dataclass(frozen=True, slots=True)
