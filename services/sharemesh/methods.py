@@ -302,6 +302,27 @@ DESCRIBE_CLUSTER = Method(
     deadline_ms=10_000,
     idempotent=True,
 )
+CREATE_ACLS = Method(
+    "Admin/CreateAcls",
+    _A.CreateAclsRequest,
+    _A.CreateAclsResponse,
+    deadline_ms=15_000,
+    idempotent=True,
+)
+DELETE_ACLS = Method(
+    "Admin/DeleteAcls",
+    _A.DeleteAclsRequest,
+    _A.DeleteAclsResponse,
+    deadline_ms=15_000,
+    idempotent=True,
+)
+DESCRIBE_ACLS = Method(
+    "Admin/DescribeAcls",
+    _A.DescribeAclsRequest,
+    _A.DescribeAclsResponse,
+    deadline_ms=10_000,
+    idempotent=True,
+)
 
 METHODS: tuple[Method[Message, Message], ...] = tuple(
     value for value in list(globals().values()) if isinstance(value, Method)

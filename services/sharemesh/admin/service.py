@@ -4,6 +4,7 @@ from random import Random
 
 from sharemesh import methods
 from sharemesh.admin.access import AdminAccess
+from sharemesh.admin.acls import AclAdmin
 from sharemesh.admin.configs import ConfigAdmin
 from sharemesh.admin.finding import Finding
 from sharemesh.admin.topics import TopicAdmin
@@ -19,14 +20,21 @@ class AdminService:
     """Reads come from the watched view; writes go to the coordination store, guarded."""
 
     def __init__(
-        self, coordination: Coordination, view: ClusterView, authorizer: Authorizer, rng: Random
+        self,
+        coordination: Coordination,
+        view: ClusterView,
+        authorizer: Authorizer,
+        rng: Random,
+        *,
+        acls_enabled: bool = False,
     ) -> None:
-        """``rng`` makes topic ids."""
+        """``rng`` makes topic ids; ``acls_enabled``: the authorizer looks at stored rules."""
         self._view = view
         access = AdminAccess(authorizer)
         self._finding = Finding(view, access)
         self._topics = TopicAdmin(coordination, view, access, rng)
         self._configs = ConfigAdmin(coordination, view, access)
+        self._acls = AclAdmin(coordination, view, access, enabled=acls_enabled)
 
     def offer(self, listener: Listener) -> None:
         """Offer the methods of ``Admin``."""
@@ -40,6 +48,9 @@ class AdminService:
         listener.offer(methods.DELETE_TOPICS, self._topics.delete)
         listener.offer(methods.DESCRIBE_CONFIGS, self._configs.describe)
         listener.offer(methods.ALTER_CONFIGS, self._configs.alter)
+        listener.offer(methods.CREATE_ACLS, self._acls.create)
+        listener.offer(methods.DELETE_ACLS, self._acls.delete)
+        listener.offer(methods.DESCRIBE_ACLS, self._acls.describe)
 
     async def api_versions(
         self, _request: pb.ApiVersionsRequest, _context: CallContext

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import sharemesh
-from sharemesh.cli import cluster, configs, consume, groups, produce, state_log, topics
+from sharemesh.cli import acls, cluster, configs, consume, groups, produce, state_log, topics
 from sharemesh.cli.failures import CommandError
 from sharemesh.client.errors import SharemeshError
 
@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module, text, extra) in _PROCESS_COMMANDS.items():
         _register_process_command(subparsers, name, module, text, extra)
-    for each in (topics, produce, consume, groups, configs, cluster, state_log):
+    for each in (topics, produce, consume, groups, configs, acls, cluster, state_log):
         each.register(subparsers)
     return parser
 

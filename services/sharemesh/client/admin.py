@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from sharemesh.client.acls import AclBinding, AclBindingFilter
 from sharemesh.client.admin_answers import Problem
 from sharemesh.client.admin_results import (
     ClusterDescription,
@@ -163,3 +164,15 @@ class AdminClient:
     def explain(self, group_id: str, topic: str, partition: int, offset: int) -> Explanation:
         """Return why a record is, or is not, being delivered to a group."""
         return self._loop.run(self._admin.explain(group_id, topic, partition, offset))
+
+    def create_acls(self, bindings: Sequence[AclBinding]) -> dict[AclBinding, Problem]:
+        """Add access rules; those that are there already stay."""
+        return self._loop.run(self._admin.create_acls(bindings))
+
+    def delete_acls(self, wanted: AclBindingFilter) -> list[AclBinding]:
+        """Remove the access rules that fit and return them."""
+        return self._loop.run(self._admin.delete_acls(wanted))
+
+    def describe_acls(self, wanted: AclBindingFilter | None = None) -> list[AclBinding]:
+        """Return the access rules that fit; None: all."""
+        return self._loop.run(self._admin.describe_acls(wanted))

@@ -65,7 +65,12 @@ _COMMON = (
     Setting("ssl.ca.location", "", "file with the certificates that servers are checked against"),
     Setting("ssl.certificate.location", "", "file with this client's certificate"),
     Setting("ssl.key.location", "", "file with this client's private key"),
-    Setting("sasl.token", "", "bearer token sent with each call"),
+    Setting("sasl.token", "", "bearer token sent with each call, for a proxy that checks it"),
+    Setting(
+        "request.headers",
+        "",
+        "name=value,… sent with each call, for example the principal header of the cluster",
+    ),
 )
 
 CONSUMER_SETTINGS = (

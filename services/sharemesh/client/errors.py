@@ -229,6 +229,12 @@ class ClusterAuthorizationFailedError(ServiceError):
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
+class SecurityDisabledError(ServiceError):
+    """The cluster has no access rules."""
+
+    code = ErrorCode.SECURITY_DISABLED
+
+
 class InvalidTimestampError(ServiceError):
     """A timestamp is out of the allowed range."""
 
@@ -420,6 +426,7 @@ _BY_CODE: dict[int, type[ServiceError]] = {
         TopicAuthorizationFailedError,
         GroupAuthorizationFailedError,
         ClusterAuthorizationFailedError,
+        SecurityDisabledError,
         InvalidTimestampError,
         UnsupportedVersionError,
         TopicAlreadyExistsError,

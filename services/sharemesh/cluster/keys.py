@@ -15,7 +15,7 @@
     configs/group/<group id>        settings of a group
     features/share_version          feature level
     producer-ids                    the next free producer id
-    acls/…                          the authorizer's table
+    acls/<rule id>                  one access rule each: the authorizer's table
 """
 
 from sharemesh.domain.errors import RefusedError
@@ -50,6 +50,7 @@ class Keys:
         self.group_configs = f"{self.prefix}configs/group/"
         self.share_version = f"{self.prefix}features/share_version"
         self.producer_ids = f"{self.prefix}producer-ids"
+        self.acls = f"{self.prefix}acls/"
 
     def member(self, node_id: NodeId) -> str:
         """Return the registration of a node."""
@@ -82,6 +83,10 @@ class Keys:
     def deletion(self, topic_id: TopicId) -> str:
         """Return the note that a topic's directories are still to be freed."""
         return f"{self.deletions}{format_topic_id(topic_id)}"
+
+    def acl(self, rule_id: str) -> str:
+        """Return an access rule."""
+        return f"{self.acls}{rule_id}"
 
     def group_config(self, group_id: GroupId) -> str:
         """Return the settings of a group; its id may hold any character."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from sharemesh.cluster import records
+from sharemesh.cluster.acl_rules import AclRule, decode_rule
 from sharemesh.cluster.keys import Keys, parse_partition_path
 from sharemesh.cluster.records import (
     Assignment,
@@ -41,6 +42,7 @@ class Changes:
     members: bool = False
     topics: bool = False
     configs: bool = False
+    acls: bool = False
     elections: set[str] = field(default_factory=set)
     partitions: set[TopicPartition] = field(default_factory=set)
     deletions: bool = False
@@ -65,6 +67,7 @@ class ClusterTables:
         self.cluster_configs: dict[str, str] = {}
         self.group_configs: dict[GroupId, dict[str, str]] = {}
         self.share_version: int | None = None
+        self.acls: dict[str, AclRule] = {}
         self.unreadable: dict[str, str] = {}
         self._rooms: dict[str, Callable[[str, KeyValue | None, Changes], None]] = {
             "cluster": self._cluster,
@@ -78,6 +81,7 @@ class ClusterTables:
             "deleted": self._deletion,
             "configs": self._configs,
             "features": self._feature,
+            "acls": self._acl,
         }
 
     def apply(self, key: str, current: KeyValue | None, changes: Changes) -> None:
@@ -194,6 +198,12 @@ class ClusterTables:
         if rest == "share_version":
             self.share_version = records.decode_number(current.value) if current else None
             changes.configs = True
+
+    def _acl(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+        changes.acls = True
+        self.acls.pop(rest, None)
+        if current is not None:
+            self.acls[rest] = decode_rule(current.value)
 
 
 def _stored(value: Value, key_value: KeyValue) -> Stored[Value]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,8 +45,11 @@ class GrpcCaller:
         *,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
         tls: TlsFiles | None = None,
+        headers: Sequence[tuple[str, str]] = (),
     ) -> None:
+        """``headers`` go with every call."""
         self._clock = clock
+        self._headers = tuple(headers)
         self._arguments = channel_arguments(max_message_bytes)
         self._credentials = client_credentials(tls) if tls is not None else None
         self._peers: OrderedDict[str, _Peer] = OrderedDict()
@@ -75,7 +78,9 @@ class GrpcCaller:
         deadline_ms = method.deadline_ms if timeout_ms is None else timeout_ms
         peer.open_calls += 1
         try:
-            response: Response = await invoke(request, timeout=deadline_ms / 1_000)
+            response: Response = await invoke(
+                request, timeout=deadline_ms / 1_000, metadata=self._headers
+            )
         except grpc.aio.AioRpcError as error:
             raise failure_of(error, method.name, to) from error
         except asyncio.CancelledError as error:
@@ -105,7 +110,9 @@ class GrpcCaller:
             self._streams.discard(stream)
 
         peer.open_calls += 1
-        stream = GrpcClientStream[Request, Response](invoke(), method.name, to, ended, self._clock)
+        stream = GrpcClientStream[Request, Response](
+            invoke(metadata=self._headers), method.name, to, ended, self._clock
+        )
         self._streams.add(stream)
         try:
             await stream.connected()

@@ -13,10 +13,11 @@ from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import CallContext, CallFailedError, Failure, Stream
 from sharemesh.rpc.health import Health
 from sharemesh.rpc.limits import ServerLimits, server_arguments
+from sharemesh.rpc.principals import SECRET_HEADER, Principals
 from sharemesh.rpc.reflection import reflection_handlers
 from sharemesh.rpc.server_stream import GrpcServerStream
 from sharemesh.rpc.status import code_of
-from sharemesh.rpc.tls import TlsFiles, principal_of, server_credentials
+from sharemesh.rpc.tls import TlsFiles, server_credentials
 
 PACKAGE = "sharemesh.v1"
 
@@ -40,10 +41,12 @@ class GrpcServer:
         limits: ServerLimits | None = None,
         tls: TlsFiles | None = None,
         reflection: bool = True,
+        principals: Principals | None = None,
     ) -> None:
         self._limits = limits or ServerLimits()
         self._tls = tls
         self._reflection = reflection
+        self._principals = principals or Principals()
         self._handlers: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
         self._servers: list[grpc.aio.Server] = []
         self.health = Health()
@@ -64,7 +67,7 @@ class GrpcServer:
                     grpc.StatusCode.INVALID_ARGUMENT, f"the request is not a {full_name}"
                 )
             try:
-                return await handler(request, call_context(context))
+                return await handler(request, call_context(context, self._principals))
             except Exception as error:
                 await _abort(context, method.name, error)
             return None
@@ -88,7 +91,7 @@ class GrpcServer:
             await context.send_initial_metadata(())
             pump = asyncio.ensure_future(stream.read_ahead())
             try:
-                await handler(stream, call_context(context))
+                await handler(stream, call_context(context, self._principals))
             except Exception as error:
                 await _abort(context, method.name, error)
             finally:
@@ -152,15 +155,16 @@ class GrpcServer:
         methods[name] = handler
 
 
-def call_context(context: Any) -> CallContext:  # noqa: ANN401 - grpc's context is untyped
+def call_context(context: Any, principals: Principals) -> CallContext:  # noqa: ANN401 - untyped
     """Return who calls, of a servicer context. ``peer`` is unique per connection."""
-    identity = context.auth_context()
     metadata = tuple(
         (key, value)
         for key, value in context.invocation_metadata() or ()
         if isinstance(value, str) and not key.startswith(("grpc-", "user-agent"))
     )
-    return CallContext(context.peer(), principal_of(identity), metadata)
+    principal = principals.of(context.auth_context(), metadata)
+    kept = tuple(pair for pair in metadata if pair[0] != SECRET_HEADER)
+    return CallContext(context.peer(), principal, kept)
 
 
 async def _abort(context: Any, method: str, error: Exception) -> None:  # noqa: ANN401

@@ -10,7 +10,6 @@ from typing import Any
 
 import sharemesh
 from sharemesh.backends.embedded.data_directory import open_data_directory
-from sharemesh.backends.local.authorizer import AllowAll
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
@@ -28,6 +27,7 @@ from sharemesh.rpc.tls import TlsError
 from sharemesh.serve.coordination import connect_etcd, create_cluster, reach
 from sharemesh.serve.data_lock import make_writable
 from sharemesh.serve.exits import Exit, StartError
+from sharemesh.serve.identity import Identity
 from sharemesh.serve.readiness import Readiness
 from sharemesh.serve.report import Report, Reporter, ReportKind
 from sharemesh.serve.roles.every import EveryRole
@@ -51,7 +51,12 @@ class RoleProcess:
         self._reporter = reporter
         self._clock: Clock = SystemClock()
         self._rng: Random = SystemRandom()
-        self._server = GrpcServer(tls=tls_files(settings), reflection=settings.reflection)
+        self._identity = Identity(settings, self._rng)
+        self._server = GrpcServer(
+            tls=tls_files(settings),
+            reflection=settings.reflection,
+            principals=self._identity.principals,
+        )
         self._readiness = Readiness(self._server.health)
         self._coordination: Coordination | None = None
         self._caller: GrpcCaller | None = None
@@ -113,7 +118,9 @@ class RoleProcess:
         )
         view = self._view = WatchedView(coordination, settings.cluster_id, self._clock)
         await view.start()
-        caller = self._caller = GrpcCaller(self._clock, tls=tls_files(settings))
+        caller = self._caller = GrpcCaller(
+            self._clock, tls=tls_files(settings), headers=self._identity.headers
+        )
         around = Surroundings(
             settings=settings,
             node_id=NodeId(settings.node_id or f"{settings.role}-{socket.gethostname()}"),
@@ -123,7 +130,7 @@ class RoleProcess:
             view=view,
             disk=disk,
             caller=caller,
-            authorizer=AllowAll(),
+            authorizer=self._identity.authorizer(view),
         )
         return await self._serve(around)
 

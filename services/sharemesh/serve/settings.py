@@ -119,6 +119,27 @@ class ServeSettings:
     tls_authority: Path | None = field(
         default=None, metadata=about("PEM file: whose client certificates are taken")
     )
+    authorizer: str = field(
+        default="allow-all",
+        metadata=about(
+            "acl: only what access rules allow; the same for all processes of a cluster",
+            choices=("allow-all", "acl"),
+        ),
+    )
+    super_users: tuple[str, ...] = field(
+        default=(),
+        metadata=about("principals that access rules do not bind, User:<name>, comma separated"),
+    )
+    cluster_secret_file: Path | None = field(
+        default=None,
+        metadata=about("file with a secret by which the cluster's processes know each other"),
+    )
+    principal_header: str = field(
+        default="",
+        metadata=about(
+            "metadata key that names the user of callers without certificate; only behind a proxy"
+        ),
+    )
     reflection: bool = field(default=True, metadata=about("whether gRPC reflection answers"))
     log_format: str = field(
         default="text", metadata=about("form of log lines", choices=("text", "json"))
@@ -286,6 +307,11 @@ def _check_together(settings: ServeSettings) -> None:
     if settings.tls_authority is not None and settings.tls_certificate is None:
         raise StartError(
             Exit.SETTINGS, "setting tls_authority needs tls_certificate and tls_key as well"
+        )
+    wrong = [name for name in settings.super_users if not name.startswith("User:")]
+    if wrong:
+        raise StartError(
+            Exit.SETTINGS, f"setting super_users: {wrong[0]!r} is not of the form User:<name>"
         )
     if settings.listen_host in {"0.0.0.0", "::"} and not settings.advertised_host:  # noqa: S104
         raise StartError(

@@ -24,6 +24,7 @@ from sharemesh.serve.coordination import connect_etcd, create_cluster, reach
 from sharemesh.serve.data_lock import DirectoryLock, make_writable
 from sharemesh.serve.etcd_process import EtcdPlace, place_etcd
 from sharemesh.serve.exits import Exit, StartError
+from sharemesh.serve.identity import Identity, with_secret
 from sharemesh.serve.leases import revoke_leases
 from sharemesh.serve.process import ManagedProcess, ProcessPlan, ProcessState, ProcessStatus
 from sharemesh.serve.role_command import role_command
@@ -131,6 +132,7 @@ class LocalCluster:
             await self._claim_directory()
             for name in ("run", "logs"):
                 (self._directory / name).mkdir(exist_ok=True)
+            self._serve = with_secret(self._serve, self._directory, SystemRandom())
             await self._start_etcd()
             await self._start_roles()
             await self._until_ready()
@@ -292,7 +294,8 @@ class LocalCluster:
 
     async def _until_led(self) -> None:
         """Wait, bounded, until every shard has a coordinator and a controller is elected."""
-        caller = GrpcCaller(self._clock, tls=tls_files(self._serve))
+        headers = Identity(self._serve, SystemRandom()).headers
+        caller = GrpcCaller(self._clock, tls=tls_files(self._serve), headers=headers)
         deadline_ms = self._clock.now_ms() + LED_TIMEOUT_MS
         try:
             while self._clock.now_ms() < deadline_ms:

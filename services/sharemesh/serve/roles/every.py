@@ -10,7 +10,13 @@ class EveryRole:
     """Fills ``RoleService`` for what all roles share."""
 
     def __init__(self, around: Surroundings) -> None:
-        self._admin = AdminService(around.coordination, around.view, around.authorizer, around.rng)
+        self._admin = AdminService(
+            around.coordination,
+            around.view,
+            around.authorizer,
+            around.rng,
+            acls_enabled=around.settings.authorizer == "acl",
+        )
 
     def offer(self, listener: Listener) -> None:
         """Offer ``Admin``."""

@@ -1,0 +1,177 @@
+"""Access rules as values, and what a set of them allows (spec section 26, Kafka's rules)."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sharemesh.cluster.records import RecordFormatError, decode, encode, text
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.ports.authorizer import Operation, ResourceType
+
+ANY_NAME = "*"
+"""As a literal resource name: every resource of the type."""
+
+ANY_USER = "User:*"
+CLUSTER_NAME = "kafka-cluster"
+NAME_CHARS_MAX = 255
+PRINCIPAL_CHARS_MAX = 1_000
+ALL = "all"
+
+_CONFIGS = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+OPERATIONS: Mapping[ResourceType, tuple[Operation, ...]] = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        *_CONFIGS,
+    ),
+    ResourceType.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE, *_CONFIGS),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        *_CONFIGS,
+    ),
+}
+"""What may be allowed or denied on each type of resource."""
+
+_IMPLIED_BY: Mapping[Operation, frozenset[Operation]] = {
+    Operation.DESCRIBE: frozenset(
+        {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
+    ),
+    Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
+}
+"""An allowed operation allows these as well; a denied one denies itself only."""
+
+
+class Pattern(StrEnum):
+    """How a rule's resource name is meant."""
+
+    LITERAL = "literal"
+    PREFIXED = "prefixed"
+
+
+class Permission(StrEnum):
+    """What a rule says; a DENY that fits wins over every ALLOW."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AclRule:
+    """One rule; ``operation`` None is every operation."""
+
+    principal: str
+    permission: Permission
+    operation: Operation | None
+    resource: ResourceType
+    name: str
+    pattern: Pattern = Pattern.LITERAL
+
+    @property
+    def rule_id(self) -> str:
+        """The same text for the same rule: adding it twice stores it once."""
+        return hashlib.sha256(encode_rule(self)).hexdigest()[:32]
+
+    def fits(self, principal: str, resource: ResourceType, name: str) -> bool:
+        """Return whether the rule is about this principal and resource."""
+        if self.resource is not resource or self.principal not in (principal, ANY_USER):
+            return False
+        if self.pattern is Pattern.PREFIXED:
+            return name.startswith(self.name)
+        return self.name in (name, ANY_NAME)
+
+
+def check_rule(rule: AclRule) -> AclRule:
+    """Return the rule if it may be stored.
+
+    Raises:
+        RefusedError: INVALID_REQUEST, with what to write instead.
+    """
+    kind, colon, user = rule.principal.partition(":")
+    if kind != "User" or not colon or not user or len(rule.principal) > PRINCIPAL_CHARS_MAX:
+        raise _invalid(
+            f"principal {rule.principal[:100]!r}: write User:<name>, or {ANY_USER} for everybody"
+        )
+    if not 0 < len(rule.name) <= NAME_CHARS_MAX:
+        raise _invalid(
+            f"resource name of {len(rule.name)} characters; give 1 to {NAME_CHARS_MAX}, or "
+            f"{ANY_NAME} for all"
+        )
+    if rule.resource is ResourceType.CLUSTER and (
+        rule.name != CLUSTER_NAME or rule.pattern is not Pattern.LITERAL
+    ):
+        raise _invalid(f"cluster {rule.name[:100]!r}: its only name is {CLUSTER_NAME}, literal")
+    allowed = OPERATIONS[rule.resource]
+    if rule.operation is not None and rule.operation not in allowed:
+        names = ", ".join(each.value for each in allowed)
+        raise _invalid(
+            f"nobody can {rule.operation.value} a {rule.resource.value}; use one of {names}, {ALL}"
+        )
+    return rule
+
+
+def allowed(
+    rules: Iterable[AclRule],
+    principal: str,
+    operation: Operation,
+    resource: ResourceType,
+    name: str,
+) -> bool:
+    """Return whether some rule allows it and none denies it; without a rule it is refused."""
+    found = False
+    granting = _IMPLIED_BY.get(operation, frozenset()) | {operation}
+    for rule in rules:
+        if not rule.fits(principal, resource, name):
+            continue
+        if rule.permission is Permission.DENY:
+            if rule.operation in (None, operation):
+                return False
+        elif rule.operation is None or rule.operation in granting:
+            found = True
+    return found
+
+
+def encode_rule(rule: AclRule) -> bytes:
+    """Return the value of ``acls/<rule id>``."""
+    return encode(
+        {
+            "principal": rule.principal,
+            "permission": str(rule.permission),
+            "operation": ALL if rule.operation is None else rule.operation.value,
+            "resource": rule.resource.value,
+            "name": rule.name,
+            "pattern": str(rule.pattern),
+        }
+    )
+
+
+def decode_rule(value: bytes) -> AclRule:
+    """Return a stored rule.
+
+    Raises:
+        RecordFormatError: It is not one that this build understands.
+    """
+    fields = decode(value)
+    operation = text(fields, "operation")
+    try:
+        return AclRule(
+            text(fields, "principal"),
+            Permission(text(fields, "permission")),
+            None if operation == ALL else Operation(operation),
+            ResourceType(text(fields, "resource")),
+            text(fields, "name"),
+            Pattern(text(fields, "pattern")),
+        )
+    except ValueError as error:
+        raise RecordFormatError(str(error)) from None
+
+
+def _invalid(message: str) -> RefusedError:
+    return RefusedError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,93 @@
+"""Who may do what in a process, and how its cluster's processes know each other."""
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+from sharemesh.backends.local.authorizer import AllowAll
+from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable
+from sharemesh.cluster.view import WatchedView
+from sharemesh.ports.authorizer import Authorizer
+from sharemesh.rpc.principals import SECRET_HEADER, Principals
+from sharemesh.serve.exits import Exit, StartError
+from sharemesh.serve.settings import ServeSettings
+
+SECRET_CHARS_MIN = 16
+_SECRET_BITS = 256
+
+
+class Identity:
+    """The cluster's secret of one process, read once at its start.
+
+    Raises:
+        StartError: SETTINGS; the secret file cannot be used, or with access rules the processes
+            of the cluster would have no way to be told from clients.
+    """
+
+    def __init__(self, settings: ServeSettings, rng: Random) -> None:
+        self._settings = settings
+        self._secret = ""
+        if settings.cluster_secret_file is not None:
+            self._secret = _read_secret(settings.cluster_secret_file)
+        elif settings.authorizer == "acl" and settings.in_memory:
+            self._secret = new_secret(rng)  # this process calls nobody but itself
+        elif settings.authorizer == "acl" and settings.tls_authority is None:
+            raise StartError(
+                Exit.SETTINGS,
+                "authorizer acl: the cluster's processes must know each other; set "
+                "cluster_secret_file, or tls_authority and name their certificates in super_users",
+            )
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """What goes with each call to another process of the cluster."""
+        return ((SECRET_HEADER, self._secret),) if self._secret else ()
+
+    @property
+    def principals(self) -> Principals:
+        """How callers of this process are known."""
+        return Principals(
+            secret=self._secret, node=NODE_PRINCIPAL, header=self._settings.principal_header.lower()
+        )
+
+    def authorizer(self, view: WatchedView) -> Authorizer:
+        """Return what the settings choose; the view has started."""
+        if self._settings.authorizer == "acl":
+            return AclTable(view, super_users=self._settings.super_users)
+        return AllowAll()
+
+
+def new_secret(rng: Random) -> str:
+    """Return a secret that nobody can guess, if ``rng`` is the operating system's."""
+    return f"{rng.getrandbits(_SECRET_BITS):064x}"
+
+
+def with_secret(settings: ServeSettings, directory: Path, rng: Random) -> ServeSettings:
+    """Return the settings with a secret of its own, if a local cluster with access rules has none.
+
+    The file stays in the data directory, readable by its owner only.
+    """
+    given = settings.cluster_secret_file is not None or settings.tls_authority is not None
+    if settings.authorizer != "acl" or given:
+        return settings
+    path = directory / "run" / "cluster-secret"
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_text(new_secret(rng) + "\n", encoding="ascii")
+    return replace(settings, cluster_secret_file=path)
+
+
+def _read_secret(path: Path) -> str:
+    try:
+        secret = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartError(
+            Exit.SETTINGS, f"setting cluster_secret_file: cannot read {path}: {error}"
+        ) from error
+    if len(secret) < SECRET_CHARS_MIN or not secret.isascii() or not secret.isprintable():
+        raise StartError(
+            Exit.SETTINGS,
+            f"setting cluster_secret_file: {path} needs one line of at least {SECRET_CHARS_MIN} "
+            "printable ASCII characters",
+        )
+    return secret

@@ -1,0 +1,144 @@
+"""Access rules: what they allow (spec section 26, Kafka's rules), and the table in the store."""
+
+import pytest
+
+from sharemesh.cluster.acl_rules import (
+    CLUSTER_NAME,
+    AclRule,
+    Pattern,
+    Permission,
+    allowed,
+    check_rule,
+    decode_rule,
+    encode_rule,
+)
+from sharemesh.cluster.acl_store import add_rules, find_rules, remove_rules
+from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.ports.authorizer import Operation, ResourceType
+from sharemesh.ports.cluster import Role
+from sharemesh.ports.coordination import Delete, Put
+from tests.cluster.mesh import Mesh
+
+READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
+TOPIC, GROUP, KAFKA = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+
+
+def allow(operation, resource=TOPIC, name="orders", principal="User:ann", **more):
+    return AclRule(principal, Permission.ALLOW, operation, resource, name, **more)
+
+
+def deny(operation, resource=TOPIC, name="orders", principal="User:ann", **more):
+    return AclRule(principal, Permission.DENY, operation, resource, name, **more)
+
+
+@pytest.mark.parametrize(
+    ("rules", "asked", "answer"),
+    [
+        ([], (READ, TOPIC, "orders"), False),
+        ([allow(READ)], (READ, TOPIC, "orders"), True),
+        ([allow(READ)], (READ, TOPIC, "order"), False),
+        ([allow(READ)], (READ, GROUP, "orders"), False),
+        ([allow(READ, principal="User:bob")], (READ, TOPIC, "orders"), False),
+        ([allow(READ, principal="User:*")], (READ, TOPIC, "orders"), True),
+        ([allow(READ, name="*")], (READ, TOPIC, "anything"), True),
+        ([allow(READ, name="or", pattern=Pattern.PREFIXED)], (READ, TOPIC, "orders"), True),
+        ([allow(READ, name="or")], (READ, TOPIC, "orders"), False),
+        ([allow(None)], (Operation.ALTER_CONFIGS, TOPIC, "orders"), True),
+        ([allow(READ)], (WRITE, TOPIC, "orders"), False),
+        # READ, WRITE, DELETE and ALTER imply DESCRIBE; ALTER_CONFIGS implies DESCRIBE_CONFIGS.
+        ([allow(WRITE)], (DESCRIBE, TOPIC, "orders"), True),
+        (
+            [allow(Operation.ALTER_CONFIGS)],
+            (Operation.DESCRIBE_CONFIGS, TOPIC, "orders"),
+            True,
+        ),
+        ([allow(DESCRIBE)], (READ, TOPIC, "orders"), False),
+        # A deny wins wherever it stands, and implies nothing.
+        ([allow(READ), deny(READ)], (READ, TOPIC, "orders"), False),
+        ([deny(READ, principal="User:*"), allow(None)], (READ, TOPIC, "orders"), False),
+        ([deny(None, name="*"), allow(READ)], (READ, TOPIC, "orders"), False),
+        ([deny(READ), allow(DESCRIBE)], (DESCRIBE, TOPIC, "orders"), True),
+    ],
+)
+def test_rules_allow_what_kafka_allows(rules, asked, answer):
+    assert allowed(rules, "User:ann", *asked) is answer
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        allow(READ, principal="ann"),
+        allow(READ, principal="User:"),
+        allow(READ, principal="Node:sharemesh"),
+        allow(READ, name=""),
+        allow(READ, name="x" * 256),
+        allow(WRITE, resource=GROUP),
+        allow(READ, resource=KAFKA, name=CLUSTER_NAME),
+        allow(DESCRIBE, resource=KAFKA, name="other"),
+        allow(DESCRIBE, resource=KAFKA, name=CLUSTER_NAME, pattern=Pattern.PREFIXED),
+    ],
+)
+def test_what_could_never_apply_is_refused(rule):
+    with pytest.raises(RefusedError) as refused:
+        check_rule(rule)
+    assert refused.value.error is ErrorCode.INVALID_REQUEST
+
+
+def test_rules_survive_their_stored_form_and_have_one_id():
+    for rule in (allow(None), deny(READ, GROUP, "g", pattern=Pattern.PREFIXED)):
+        assert decode_rule(encode_rule(rule)) == rule
+        assert decode_rule(encode_rule(rule)).rule_id == rule.rule_id
+    assert allow(READ).rule_id != deny(READ).rule_id
+
+
+@pytest.fixture
+async def mesh():
+    mesh = Mesh()
+    await mesh.begin()
+    yield mesh
+    await mesh.close()
+
+
+@pytest.fixture
+async def view(mesh):
+    return (await mesh.add("c", Role.CONTROLLER)).view
+
+
+async def test_the_table_follows_the_store(mesh, view):
+    table = AclTable(view, super_users=["User:root"])
+    assert not table.allows("User:ann", READ, TOPIC, "orders")
+    assert table.allows("User:root", READ, TOPIC, "orders")
+    assert table.allows(NODE_PRINCIPAL, Operation.CLUSTER_ACTION, KAFKA, CLUSTER_NAME)
+    await add_rules(mesh.parent, view, [allow(READ), allow(READ), allow(None, GROUP, "*")])
+    await mesh.settle()
+    assert table.allows("User:ann", READ, TOPIC, "orders")
+    assert table.allows("User:ann", READ, GROUP, "g")
+    await add_rules(mesh.parent, view, [allow(READ)])
+    assert len(await find_rules(mesh.parent, view, lambda _: True)) == 2
+    removed = await remove_rules(mesh.parent, view, lambda rule: rule.resource is TOPIC)
+    await mesh.settle()
+    assert removed == [allow(READ)]
+    assert not table.allows("User:ann", READ, TOPIC, "orders")
+    assert table.allows("User:ann", READ, GROUP, "g")
+
+
+async def test_while_a_rule_cannot_be_read_only_super_users_pass(mesh, view):
+    table = AclTable(view, super_users=["User:root"])
+    await add_rules(mesh.parent, view, [allow(READ)])
+    await mesh.settle()
+    assert table.allows("User:ann", READ, TOPIC, "orders")
+    key = view.keys.acl("0" * 32)
+    await mesh.parent.commit([], [Put(key, b'{"v":99}')])
+    await mesh.settle()
+    assert not table.allows("User:ann", READ, TOPIC, "orders")
+    assert table.allows("User:root", READ, TOPIC, "orders")
+    await mesh.parent.commit([], [Delete(key)])
+    await mesh.settle()
+    assert table.allows("User:ann", READ, TOPIC, "orders")
+
+
+async def test_a_refused_rule_stores_nothing(mesh, view):
+    with pytest.raises(RefusedError):
+        await add_rules(mesh.parent, view, [allow(READ), allow(READ, name="")])
+    assert await find_rules(mesh.parent, view, lambda _: True) == []
