@@ -7,7 +7,7 @@ import sys
 
 from tests.faults.trials import run_part
 
-PARTS = ("mesh", "storage")
+PARTS = ("mesh", "storage", "failover")
 
 
 def main() -> int:
@@ -17,12 +17,14 @@ def main() -> int:
     parser.add_argument(
         "--trials", type=int, help="trials of each fault instead of the full number"
     )
+    parser.add_argument("--fault", help="only the faults whose names contain this")
     parser.add_argument("--seed", type=int, default=1, help="of the first trial")
     args = parser.parse_args()
     violations = 0
     for part in [args.part] if args.part else PARTS:
         faults = importlib.import_module(f"tests.faults.{part}").FAULTS
-        violations += asyncio.run(run_part(part, list(faults), trials=args.trials, seed=args.seed))
+        faults = [fault for fault in faults if (args.fault or "") in fault.name]
+        violations += asyncio.run(run_part(part, faults, trials=args.trials, seed=args.seed))
     return 1 if violations else 0
 
 

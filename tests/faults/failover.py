@@ -1,0 +1,236 @@
+"""Part failover of `make faults`: who dies, freezes, drains or is cut off, and how soon it heals.
+
+Each time is the worst over all partitions concerned: from the fault until the last of them
+delivers again, under a new leader epoch where the leader changed.
+"""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from functools import partial
+from random import SystemRandom
+
+from sharemesh.backends.etcd.coordination import EtcdCoordination
+from sharemesh.backends.local.clock import SystemClock
+from sharemesh.client.errors import SharemeshError
+from tests.faults.cut_off import leader_cut_off
+from tests.faults.draining import drain, rolling_restart
+from tests.faults.steady import Size, SteadyLoad, steady_load
+from tests.faults.trials import Fault, Outcome, Series
+from tests.history.journal import now_ms
+from tests.mesh.scene import Scene
+
+RECOVERY_TIMEOUT_S = 30
+PROBE_S = 0.05
+PROBE_TIMEOUT_S = 5
+FROZEN_UNDER_LOAD_S = 1.0
+Trial = Callable[[SteadyLoad], Awaitable[tuple[float, str]]]
+
+
+async def series(trial: Trial, count: int, seed: int, *, size: Size | None = None) -> Outcome:
+    """Run a fault ``count`` times on one mesh under load; judge the history of all of it."""
+    times: list[float] = []
+    notes: list[str] = []
+    load: SteadyLoad | None = None
+    async with steady_load(size or Size(), seed) as load:
+        for _ in range(count):
+            await load.flowing()
+            took_ms, note = await trial(load)
+            times.append(took_ms)
+            notes.append(note)
+        await load.flowing()
+    return Outcome(tuple(load.violations), tuple(times), "; ".join(notes), trials=count)
+
+
+async def until_delivered_above(
+    load: SteadyLoad, partitions: set[str], at_ms: float, epochs: dict[str, int]
+) -> float:
+    """Wait until each partition delivered under a higher epoch; return ms since the fault."""
+
+    def first(name: str) -> float | None:
+        return load.tail.first_delivery_ms(name, at_ms, above=epochs[name])
+
+    await load.until(
+        lambda: all(first(name) is not None for name in partitions),
+        RECOVERY_TIMEOUT_S,
+        "partitions deliver under a new leader epoch",
+    )
+    return max((first(name) or float("inf")) - at_ms for name in partitions)
+
+
+def check_held(load: SteadyLoad, partitions: set[str], at_ms: float) -> int:
+    """Return locks held at the fault; too few make it a violation: nothing was tried."""
+    load.tail.read()
+    held = load.locks(partitions, at_ms)
+    if held < load.size.held_min:
+        load.violations.append(f"only {held} locks were held at the fault")
+    return held
+
+
+async def leader_kill(load: SteadyLoad) -> tuple[float, str]:
+    """SIGKILL of the share leader that leads most partitions."""
+    index, partitions = await load.busiest_leader()
+    load.tail.read()
+    epochs = load.tail.epochs()
+    at_ms = load.scene.kill_role("share-leader", index)
+    held = check_held(load, partitions, at_ms)
+    took_ms = await until_delivered_above(load, partitions, at_ms, epochs)
+    return took_ms, f"{len(partitions)} partitions, {held} locks"
+
+
+async def lease_revoked(load: SteadyLoad) -> tuple[float, str]:
+    """The lease of a live leader is revoked by hand."""
+    index, partitions = await load.busiest_leader()
+    load.tail.read()
+    epochs = load.tail.epochs()
+    lease_id = load.scene.cluster.status("share-leader", index).lease_ids[-1]
+    store = EtcdCoordination(
+        load.scene.cluster.etcd_endpoints, clock=SystemClock(), rng=SystemRandom()
+    )
+    try:
+        at_ms = now_ms()
+        await store.revoke(lease_id)
+    finally:
+        await store.close()
+    held = check_held(load, partitions, at_ms)
+    took_ms = await until_delivered_above(load, partitions, at_ms, epochs)
+    return took_ms, f"{len(partitions)} partitions, {held} locks"
+
+
+async def leader_frozen(load: SteadyLoad) -> tuple[float, str]:
+    """SIGSTOP of a leader past its lease, then SIGCONT under load."""
+    index, partitions = await load.busiest_leader()
+    load.tail.read()
+    epochs = load.tail.epochs()
+    at_ms = now_ms()
+    load.scene.cluster.kill("share-leader", index, signal.SIGSTOP)
+    try:
+        held = check_held(load, partitions, at_ms)
+        took_ms = await until_delivered_above(load, partitions, at_ms, epochs)
+        await asyncio.sleep(FROZEN_UNDER_LOAD_S)
+    finally:
+        load.scene.cluster.kill("share-leader", index, signal.SIGCONT)
+    await asyncio.sleep(FROZEN_UNDER_LOAD_S)
+    return took_ms, f"{len(partitions)} partitions, {held} locks"
+
+
+async def share_coordinator_kill(load: SteadyLoad) -> tuple[float, str]:
+    """SIGKILL of a share coordinator: until each partition has delivered and had acks confirmed."""
+    index = load.rng.randrange(load.scene.load.up.share_coordinators)
+    at_ms = load.scene.kill_role("share-coordinator", index)
+    held = check_held(load, load.names, at_ms)
+    await asyncio.sleep(GRACE_S)  # answers that were on their way
+
+    def done_ms(name: str) -> float | None:
+        confirmed = [t for t in load.tail.partitions[name].confirmed_ms if t > at_ms + GRACE_MS]
+        delivered = load.tail.first_delivery_ms(name, at_ms)
+        return max(min(confirmed), delivered) if confirmed and delivered is not None else None
+
+    await load.until(
+        lambda: all(done_ms(name) is not None for name in load.names),
+        RECOVERY_TIMEOUT_S,
+        "partitions deliver and acknowledgements are confirmed",
+    )
+    took_ms = max((done_ms(name) or float("inf")) - at_ms for name in load.names)
+    return took_ms, f"coordinator {index}, {held} locks"
+
+
+GRACE_MS = 20
+GRACE_S = GRACE_MS / 1_000
+
+
+async def group_coordinator_kill(load: SteadyLoad) -> tuple[float, str]:
+    """SIGKILL of the group's coordinator: until it is described again and all is delivered."""
+    group = load.scene.load.group
+    described = (await load.scene.admin.describe_cluster()).shards
+    leader = await _group_leader(load.scene, group)
+    index = int(leader.rsplit("-", 1)[1])
+    at_ms = load.scene.kill_role("group-coordinator", index)
+    held = check_held(load, load.names, at_ms)
+    answered_ms = await _described_ms(load) - at_ms
+    await load.until(
+        lambda: all(load.tail.first_delivery_ms(n, at_ms) is not None for n in load.names),
+        RECOVERY_TIMEOUT_S,
+        "every partition delivers",
+    )
+    delivered_ms = max(
+        (load.tail.first_delivery_ms(name, at_ms) or float("inf")) - at_ms for name in load.names
+    )
+    note = f"of {len(described)} shards, {held} locks, delivered after {delivered_ms:.0f} ms"
+    return max(answered_ms, delivered_ms), note
+
+
+async def _group_leader(scene: Scene, group: str) -> str:
+    return (await scene.admin.describe_share_groups([group]))[group].coordinator.node_id
+
+
+async def _described_ms(load: SteadyLoad) -> float:
+    group = load.scene.load.group
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + RECOVERY_TIMEOUT_S
+    while loop.time() < deadline:
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                found = (await load.scene.admin.describe_share_groups([group]))[group]
+        except (SharemeshError, TimeoutError):
+            await asyncio.sleep(PROBE_S)
+            continue
+        if not isinstance(found, SharemeshError) and len(found.members) == load.size.workers:
+            return now_ms()
+        await asyncio.sleep(PROBE_S)
+    load.violations.append(f"the group was not described within {RECOVERY_TIMEOUT_S} s")
+    return float("inf")
+
+
+async def consumer_kill(load: SteadyLoad) -> tuple[float, str]:
+    """SIGKILL of a consumer: until all its partitions deliver to others."""
+    load.tail.read()
+    recent_ms = now_ms() - 1_000
+    latest = {
+        name: max(tail.deliveries, key=lambda seen: seen.time_ms)
+        for name, tail in load.tail.partitions.items()
+        if tail.deliveries
+    }
+    victim = load.rng.choice(sorted({seen.who for seen in latest.values()}))
+    partitions = {
+        name for name, seen in latest.items() if seen.who == victim and seen.time_ms > recent_ms
+    }
+    at_ms = load.scene.kill_worker(victim)
+    check_held(load, load.names, at_ms)
+
+    def first(name: str) -> float | None:
+        return load.tail.first_delivery_ms(name, at_ms, other_than=victim)
+
+    await load.until(
+        lambda: all(first(name) is not None for name in partitions),
+        RECOVERY_TIMEOUT_S,
+        "the partitions of a dead consumer deliver to others",
+    )
+    took_ms = max((first(name) or float("inf")) - at_ms for name in partitions)
+    load.start_worker()
+    return took_ms, f"{len(partitions)} partitions"
+
+
+FAULTS: tuple[Fault | Series, ...] = (
+    Series("leader_kill", 20, partial(series, leader_kill), at_once=10, goal_ms=5_000),
+    Series(
+        "group_coordinator_kill",
+        20,
+        partial(series, group_coordinator_kill),
+        at_once=10,
+        goal_ms=5_000,
+    ),
+    Series(
+        "share_coordinator_kill",
+        20,
+        partial(series, share_coordinator_kill),
+        at_once=10,
+        goal_ms=5_000,
+    ),
+    Series("consumer_kill", 20, partial(series, consumer_kill), at_once=10, goal_ms=6_000),
+    Series("lease_revoked", 20, partial(series, lease_revoked), at_once=10, goal_ms=5_000),
+    Series("leader_frozen", 10, partial(series, leader_frozen), at_once=5, goal_ms=13_000),
+    Fault("leader_cut_off", 10, leader_cut_off, goal_ms=13_000),
+    Series("drain", 20, partial(series, drain), at_once=10, goal_ms=500),
+    Series("rolling_restart", 20, partial(series, rolling_restart), at_once=5, goal_ms=500),
+)

@@ -1,0 +1,187 @@
+"""Steady load on a whole mesh, over several faults: 64 partitions, 2,000 records/s, 8 consumers.
+
+Consumers hold each record for two seconds, so that a fault finds thousands of locks and writes
+under way. The history of the whole series is judged once, at its end.
+"""
+
+import asyncio
+import random
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sharemesh.serve.settings import ServeSettings, UpSettings
+from tests.faults.tail import Tail
+from tests.history.journal import now_ms
+from tests.mesh.scene import Load, Scene
+
+FIELDS = 4
+POLL_S = 0.05
+SETTLE_TIMEOUT_S = 60
+FINISH_TIMEOUT_S = 90
+KEEP_MS = 60_000
+BAD_SHARE = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much load: the shipped figures, or less for `make test`."""
+
+    partitions: int = 64
+    per_second: int = 2_000
+    workers: int = 8
+    hold_ms: int = 2_000
+    held_min: int = 500
+    drain_held_min: int = 1_000
+
+
+SMALL = Size(
+    partitions=12, per_second=500, workers=3, hold_ms=1_000, held_min=80, drain_held_min=100
+)
+
+
+@dataclass(slots=True)
+class SteadyLoad:
+    """A scene with running producer and consumers; ``violations`` collects what must not be."""
+
+    scene: Scene
+    size: Size
+    rng: random.Random
+    tail: Tail
+    violations: list[str] = field(default_factory=list)
+    producing: "asyncio.Task[None] | None" = None
+    _stop: bool = False
+    _workers: int = 0
+
+    @property
+    def names(self) -> set[str]:
+        """All partitions."""
+        topic = self.scene.load.topic
+        return {f"{topic}/{number}" for number in range(self.size.partitions)}
+
+    def rows(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield rows until the load ends; a few have a field too many and are to be rejected."""
+        number = 0
+        while not self._stop:
+            fields = [b"%08d" % number, b"x" * 60, b"y", b"z"]
+            if self.rng.random() < BAD_SHARE:
+                fields.append(b"bad")
+            yield b"%d" % number, b",".join(fields)
+            number += 1
+
+    def start_worker(self) -> str:
+        """Start one more consumer and return its name."""
+        self._workers += 1
+        name = f"worker-{self._workers}"
+        self.scene.start_worker(name, "holder")
+        return name
+
+    async def start(self) -> None:
+        """Create topic and group, start consumers and producer, wait until everything flows."""
+        await self.scene.prepare()
+        for _ in range(self.size.workers):
+            self.start_worker()
+        self.producing = asyncio.create_task(
+            self.scene.produce(self.rows(), per_second=self.size.per_second, spread=True)
+        )
+        await self.flowing()
+
+    async def until(self, condition: Callable[[], bool], timeout_s: float, what: str) -> bool:
+        """Poll the journals until a condition holds; one that never does is a violation."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while True:
+            self.tail.read()
+            if condition():
+                return True
+            if self.producing is not None and self.producing.done():
+                self.producing.result()
+            if loop.time() > deadline:
+                self.violations.append(f"not within {timeout_s:.0f} s: {what}")
+                return False
+            await asyncio.sleep(POLL_S)
+
+    async def flowing(self) -> None:
+        """Wait until all processes are ready and every partition delivers and holds enough."""
+        if not await self.scene.all_ready():
+            self.violations.append("not every process was ready again within 60 s")
+        since_ms = now_ms()
+        self.tail.forget_before(since_ms - KEEP_MS)
+
+        def all_deliver() -> bool:
+            return all(
+                self.tail.first_delivery_ms(name, since_ms) is not None for name in self.names
+            )
+
+        await self.until(all_deliver, SETTLE_TIMEOUT_S, "every partition delivers")
+        await asyncio.sleep(self.size.hold_ms / 1_000)  # then as many locks are held as will be
+
+    async def busiest_leader(self) -> tuple[int, set[str]]:
+        """Return (index, partitions) of the share leader that leads most."""
+        led = {
+            index: await self.scene.partitions_led_by(f"share-leader-{index}")
+            for index in range(self.scene.load.up.share_leaders)
+        }
+        index = max(led, key=lambda each: len(led[each]))
+        return index, led[index]
+
+    def locks(self, partitions: set[str], at_ms: float) -> int:
+        """Return how many locks are held on partitions at a time just gone by."""
+        return sum(map(len, self.tail.held(partitions, at_ms).values()))
+
+    async def end(self) -> None:
+        """Stop producing, let everything finish, judge the history of the series."""
+        self._stop = True
+        assert self.producing is not None
+        await self.producing
+        scene = self.scene
+        if not await scene.finished(FINISH_TIMEOUT_S):
+            self.violations.append(f"lag is {await scene.lag()} after {FINISH_TIMEOUT_S} s: stuck")
+        await scene.stop_workers()
+        state = await asyncio.to_thread(scene.state)
+        report = await asyncio.to_thread(scene.verdict, state)
+        self.violations += report.violations
+        ended = len(state.acknowledged | state.archived)
+        if ended != report.produced:
+            self.violations.append(f"{ended} of {report.produced} records ended")
+
+
+@asynccontextmanager
+async def steady_load(
+    size: Size,
+    seed: int,
+    *,
+    serve: ServeSettings | None = None,
+    up: UpSettings | None = None,
+    extra: Callable[[Scene], AbstractAsyncContextManager[None]] | None = None,
+) -> AsyncIterator[SteadyLoad]:
+    """Run a mesh under load; leaving it judges the history, an error drops everything.
+
+    ``extra`` adds to the cluster before the load begins.
+    """
+    with tempfile.TemporaryDirectory(prefix="sharemesh-faults-") as folder:
+        work = Path(folder)
+        settings = serve or ServeSettings(data_directory=work / "data", cluster_id="faults")
+        load = Load(
+            topic="orders",
+            group="billing",
+            partitions=size.partitions,
+            fields=FIELDS,
+            hold_ms=size.hold_ms,
+            settings=settings,
+            up=up or UpSettings(base_port=0),
+        )
+        async with Scene(work, load) as scene, AsyncExitStack() as stack:
+            if extra is not None:
+                await stack.enter_async_context(extra(scene))
+            running = SteadyLoad(scene, size, random.Random(seed), Tail(scene.journals))
+            try:
+                await running.start()
+                yield running
+                await running.end()
+            finally:
+                if running.producing is not None:
+                    running.producing.cancel()
+                    await asyncio.gather(running.producing, return_exceptions=True)
