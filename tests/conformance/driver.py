@@ -9,6 +9,22 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import IsolationLevel
 from sharemesh.domain.share_partition.events import AcquireMode, Fence
 from sharemesh.domain.share_partition.lifecycle import Lifecycle
+from tests.conformance.fields import (
+    LARGEST_SETTING,
+    LARGEST_STEP,
+    LONGEST_JUMP_MS,
+    BadRequestError,
+    Json,
+    choice,
+    flag,
+    given,
+    integer,
+    name_of,
+    parsed,
+    rows,
+    shown,
+    whole,
+)
 from tests.conformance.memory_persister import MemoryPersister
 from tests.conformance.world import PartitionWorld, persisted
 
@@ -27,11 +43,12 @@ MODES = {
     "batch_optimized": AcquireMode.BATCH_OPTIMIZED,
     "record_limit": AcquireMode.RECORD_LIMIT,
 }
-Json = dict[str, Any]
-
-
-class BadRequestError(Exception):
-    """The request cannot be understood; nothing was changed."""
+RESETS = {"earliest": "earliest", "latest": "latest"}
+WRITE_MODES = {mode: mode for mode in ("ok", "fail", "hold")}
+OUTCOMES = {"ok": True, "fail": False}
+WRITE_ERRORS = {error.name: error for error in ErrorCode if error is not ErrorCode.NONE}
+STATES = {int(state) for state in STATE_NAMES}
+LISTED_OFFSETS = 2 * LARGEST_STEP  # more are not listed one by one
 
 
 class Driver:
@@ -46,7 +63,7 @@ class Driver:
         """Answer one request line; never raises."""
         request: Any = None
         try:
-            request = json.loads(line)
+            request = parsed(line)
             response = self._dispatch(request)
         except Exception as error:  # the driver goes on, whatever happened
             response = {"exception": f"{type(error).__name__}: {error}"}
@@ -57,10 +74,11 @@ class Driver:
     def _dispatch(self, request: Any) -> Json:
         if not isinstance(request, dict):
             raise BadRequestError(f"a request is an object, not {type(request).__name__}")
-        operation = request.get("op")
+        operation = given(request, "op")
         handler = getattr(self, f"_op_{operation}", None) if isinstance(operation, str) else None
         if handler is None:
-            raise BadRequestError(f"unknown op {operation!r}")
+            raise BadRequestError(f"unknown op {shown(operation)}")
+        dump, batches_view = flag(request, "dump", True), flag(request, "batches_view", False)
         writes = len(self._world.persister.log)
         response = handler(request)
         made = self._world.persister.log[writes:] if operation not in {"reset", "init"} else []
@@ -74,8 +92,8 @@ class Driver:
                 }
                 for write in made
             ]
-        if request.get("dump", True) and self._world.machine is not None:
-            response["state"] = self._state(batches_view=request.get("batches_view", False))
+        if dump and self._world.machine is not None:
+            response["state"] = self._state(batches_view=batches_view)
         return response
 
     # ---- operations
@@ -90,16 +108,9 @@ class Driver:
 
     def _op_init(self, request: Json) -> Json:
         settings = _settings(request)
-        held = request.get("persisted")
         world = self._world
-        persister = MemoryPersister(mode=world.persister.mode, error=world.persister.error)
-        if held is not None:
-            persister.start = _integer(held, "start")
-            persister.state_epoch = _integer(held, "state_epoch", 0)
-            persister.batches = tuple(
-                persisted(*_integers(row, 4)) for row in held.get("batches", [])
-            )
-        log_start = _integer(request, "log_start", world.log.start)
+        persister = _persister(request, world.persister)
+        log_start = integer(request, "log_start", world.log.start)
         world.persister = persister
         world.log.start = log_start
         world.log.end = max(world.log.end, log_start)
@@ -109,40 +120,41 @@ class Driver:
 
     def _op_restart(self, request: Json) -> Json:
         self._world.partition  # noqa: B018
-        fenced = bool(request.get("mark_fenced", False))
+        fenced = flag(request, "mark_fenced", False)
         return {"error": self._initialized(self._world.restart(mark_fenced=fenced))}
 
     def _op_append(self, request: Json) -> Json:
-        counts = request["batches"]
-        producer = _integer(request, "producer_id", -1)
-        if not all(isinstance(count, int) and count > 0 for count in counts):
-            raise BadRequestError(f"batches {counts!r}: numbers of records above 0")
+        counts = given(request, "batches")
+        if not isinstance(counts, list):
+            raise BadRequestError(f"batches {shown(counts)}: a list of numbers is needed")
+        for count in counts:
+            whole(count, "records of a batch", 1, LARGEST_STEP)
+        whole(sum(counts), "records of all batches", 0, LARGEST_STEP)
+        producer = integer(request, "producer_id", -1, low=-1)
         batches = [self._world.log.append(count, producer) for count in counts]
         return {"appended": [[batch.base_offset, batch.last_offset] for batch in batches]}
 
     def _op_gap(self, request: Json) -> Json:
-        self._world.log.gap(_integer(request, "n"))
+        self._world.log.gap(integer(request, "n", high=LARGEST_STEP))
         return {}
 
     def _op_compact(self, request: Json) -> Json:
-        removed = self._world.log.compact(_integer(request, "first"), _integer(request, "last"))
+        removed = self._world.log.compact(integer(request, "first"), integer(request, "last"))
         return {"removed": [[batch.base_offset, batch.last_offset] for batch in removed]}
 
     def _op_end_txn(self, request: Json) -> Json:
-        producer = _integer(request, "producer_id")
-        return {"offset": self._world.log.end_transaction(producer, commit=bool(request["commit"]))}
+        producer, commit = integer(request, "producer_id"), flag(request, "commit")
+        return {"offset": self._world.log.end_transaction(producer, commit=commit)}
 
     def _op_fetch(self, request: Json) -> Json:
-        offset = request.get("fetch_offset")
-        most = request.get("max_batches")
         fetched = self._world.fetch(
-            _member(request),
-            max_records=_integer(request, "max_records", 500),
-            batch_size=_integer(request, "batch_size", 500),
-            mode=_choice(MODES, request, "mode", "batch_optimized"),
-            fetch_offset=None if offset is None else _integer(request, "fetch_offset"),
-            max_batches=None if most is None else _integer(request, "max_batches"),
-            force=bool(request.get("force", False)),
+            name_of(request, "member"),
+            max_records=integer(request, "max_records", 500),
+            batch_size=integer(request, "batch_size", 500, low=1),
+            mode=choice(MODES, request, "mode", "batch_optimized"),
+            fetch_offset=_optional(request, "fetch_offset"),
+            max_batches=_optional(request, "max_batches"),
+            force=flag(request, "force", False),
         )
         response: Json = {
             "fetch_offset": fetched.fetch_offset,
@@ -156,42 +168,40 @@ class Driver:
 
     def _op_ack(self, request: Json) -> Json:
         batches = []
-        for first, last, types in request["batches"]:
-            listed = types if isinstance(types, list) else [types]
-            batches.append((*_integers([first, last], 2), tuple(_integers(listed, len(listed)))))
+        for row in rows(request, "batches", 3):
+            listed = row[2] if isinstance(row[2], list) else [row[2]]
+            # what a range or a type may be is the machine's own rule: any whole number goes there
+            for each in (*row[:2], *listed):
+                whole(each, "batches: number", -(2**63), 2**63)
+            batches.append((row[0], row[1], tuple(listed)))
+        member = name_of(request, "member")
         self._world.partition  # noqa: B018
-        return self._answered(self._world.acknowledge(_member(request), batches))
+        return self._answered(self._world.acknowledge(member, batches))
 
     def _op_release(self, request: Json) -> Json:
+        member = name_of(request, "member")
         self._world.partition  # noqa: B018
-        return self._answered(self._world.release(_member(request)))
+        return self._answered(self._world.release(member))
 
     def _op_lso(self, request: Json) -> Json:
         self._world.partition  # noqa: B018
-        self._world.move_log_start(_integer(request, "offset"))
+        self._world.move_log_start(integer(request, "offset"))
         return {}
 
     def _op_advance(self, request: Json) -> Json:
-        duration_ms = _integer(request, "ms")
-        if duration_ms < 0:
-            raise BadRequestError(f"ms {duration_ms}: the clock does not go back")
+        duration_ms = integer(request, "ms", high=LONGEST_JUMP_MS)
         self._world.partition  # noqa: B018
         return {"ran": self._world.advance(duration_ms)}
 
     def _op_persister(self, request: Json) -> Json:
         persister = self._world.persister
-        if "error" in request:
-            persister.error = ErrorCode[request["error"]]
-        if "mode" in request:
-            if request["mode"] not in {"ok", "fail", "hold"}:
-                raise BadRequestError(f"mode {request['mode']!r}: ok, fail or hold")
-            persister.mode = request["mode"]
-        if "complete" not in request:
-            return {}
-        if request["complete"] not in {"ok", "fail"}:
-            raise BadRequestError(f"complete {request['complete']!r}: ok or fail")
-        count = request.get("n")
-        return {"completed": persister.complete_held(ok=request["complete"] == "ok", count=count)}
+        mode = choice(WRITE_MODES, request, "mode", persister.mode)
+        error = choice(WRITE_ERRORS, request, "error", persister.error.name)
+        completes = "complete" in request
+        ok = choice(OUTCOMES, request, "complete", "ok")
+        count = _optional(request, "n")
+        persister.mode, persister.error = mode, error
+        return {"completed": persister.complete_held(ok=ok, count=count)} if completes else {}
 
     def _op_futures(self, _: Json) -> Json:
         done: Json = {}
@@ -243,7 +253,11 @@ class Driver:
             state["end_error"] = f"the share partition is {machine.state.value}"
         if machine.gap_window is not None:
             state["gap_window"] = list(machine.gap_window)
-        state["offsets"] = self._offsets()
+        cached = sum(each.last_offset - each.first_offset + 1 for each in machine.record_states())
+        if cached <= LISTED_OFFSETS:
+            state["offsets"] = self._offsets()
+        else:
+            state["offsets_error"] = f"{cached} offsets are cached: too many to be listed"
         if batches_view:
             state["batches"] = [
                 [batch.first_offset, batch.last_offset] for batch in machine.cached_batches()
@@ -287,8 +301,29 @@ def _row(batch: Any) -> list[int]:
     ]
 
 
+def _persister(request: Json, before: MemoryPersister) -> MemoryPersister:
+    """Return what holds the state that the request gives; it answers writes as the one before."""
+    persister = MemoryPersister(mode=before.mode, error=before.error)
+    held = request.get("persisted")
+    if held is None:
+        return persister
+    if not isinstance(held, dict):
+        raise BadRequestError(f"persisted {shown(held)}: an object is needed")
+    persister.start = integer(held, "start", low=-1)
+    persister.state_epoch = integer(held, "state_epoch", 0, high=LARGEST_SETTING)
+    batches = []
+    for first, last, state, count in rows(held, "batches", 4, []):
+        whole(first, "first offset", 0, 2**63 - 1)
+        whole(last, "last offset", 0, min(first + LARGEST_STEP, 2**63 - 1))
+        if type(state) is not int or state not in STATES:
+            raise BadRequestError(f"state {shown(state)}: one of {sorted(STATES)} is needed")
+        batches.append(persisted(first, last, state, whole(count, "delivery count", 0, 2**15 - 1)))
+    persister.batches = tuple(batches)
+    return persister
+
+
 def _settings(request: Json) -> Json:
-    if request.get("dlq"):
+    if flag(request, "dlq", False):
         raise BadRequestError("dlq: the dead-letter queue is not in this version")
     settings: Json = {}
     for name, setting in (
@@ -297,50 +332,27 @@ def _settings(request: Json) -> Json:
         ("max_inflight", "partition_max_record_locks"),
     ):
         if name in request:
-            settings[setting] = _integer(request, name)
+            settings[setting] = integer(request, name, low=1, high=LARGEST_SETTING)
     if "renew" in request:
-        settings["renew_acknowledge_enable"] = bool(request["renew"])
+        settings["renew_acknowledge_enable"] = flag(request, "renew")
     if "reset" in request:
-        settings["auto_offset_reset"] = _choice(
-            {"earliest": "earliest", "latest": "latest"}, request, "reset", ""
-        )
+        settings["auto_offset_reset"] = choice(RESETS, request, "reset")
     if "isolation" in request:
-        settings["isolation_level"] = _choice(ISOLATION, request, "isolation", "")
+        settings["isolation_level"] = choice(ISOLATION, request, "isolation")
     return settings
 
 
-def _choice(choices: dict[str, Any], request: Json, name: str, default: str) -> Any:
-    value = request.get(name, default)
-    if value not in choices:
-        raise BadRequestError(f"{name} {value!r}: one of {', '.join(choices)}")
-    return choices[value]
-
-
-def _member(request: Json) -> str:
-    member = request["member"]
-    if not isinstance(member, str) or not member:
-        raise BadRequestError(f"member {member!r}: a name")
-    return member
-
-
-def _integer(request: Json, name: str, default: int | None = None) -> int:
-    value = request[name] if default is None else request.get(name, default)
-    return _integers([value], 1)[0]
-
-
-def _integers(values: list[Any], count: int) -> list[int]:
-    if len(values) != count or not all(type(value) is int for value in values):
-        raise BadRequestError(f"{values!r}: {count} integers are needed")
-    return values
+def _optional(request: Json, name: str) -> int | None:
+    return None if request.get(name) is None else integer(request, name)
 
 
 def main() -> None:
-    """Answer line by line until the input ends."""
+    """Answer line by line, empty and broken ones too, until the input ends."""
     driver = Driver()
-    for line in sys.stdin:
-        if line.strip():
-            sys.stdout.write(json.dumps(driver.answer(line)) + "\n")
-            sys.stdout.flush()
+    for line in sys.stdin.buffer:
+        answer = driver.answer(line.decode("utf-8", errors="replace").removesuffix("\n"))
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from tests.conformance.driver import Driver
 TRACES = Path(__file__).parent / "data" / "kafka-traces.jsonl.gz"
 # Kafka's own bookkeeping, and the split of writes, which is free; ``persisted`` is compared.
 FREE = {"timers", "find_next", "notified", "writes"}
+MISSING = "no such field"  # not the same as null
 
 
 @dataclass(frozen=True)
@@ -56,25 +57,28 @@ def first_difference(history: dict[str, Any]) -> Difference | None:
 
 def _differences(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     for key in sorted((ours.keys() | theirs.keys()) - FREE - {"state", "exception"}):
-        mine, kafka = ours.get(key), theirs.get(key)
-        if key == "error":
-            mine, kafka = _name(mine), _name(kafka)
-        elif key == "futures":
-            mine, kafka = (
-                {number: _name(error) for number, error in (each or {}).items()}
-                for each in (mine, kafka)
-            )
+        mine, kafka = _comparable(key, ours), _comparable(key, theirs)
         if mine != kafka:
             yield key, mine, kafka
     if "exception" in ours:
         yield "exception", ours["exception"], None
     mine, kafka = ours.get("state", {}), theirs.get("state", {})
     for key in sorted((mine.keys() | kafka.keys()) - FREE):
-        if mine.get(key) != kafka.get(key):
+        if mine.get(key, MISSING) != kafka.get(key, MISSING):
             if key == "offsets":
                 yield key, *_different_rows(mine.get(key), kafka.get(key))
             else:
-                yield f"state.{key}", mine.get(key), kafka.get(key)
+                yield f"state.{key}", mine.get(key, MISSING), kafka.get(key, MISSING)
+
+
+def _comparable(key: str, response: dict[str, Any]) -> Any:
+    """Return a field; of errors, which are compared by name, only the name."""
+    value = response.get(key, MISSING)
+    if key == "error":
+        return _name(value)
+    if key == "futures" and isinstance(value, dict):
+        return {number: _name(error) for number, error in value.items()}
+    return value
 
 
 def _different_rows(ours: Any, theirs: Any) -> tuple[Any, Any]:
