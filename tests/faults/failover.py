@@ -24,6 +24,8 @@ RECOVERY_TIMEOUT_S = 30
 PROBE_S = 0.05
 PROBE_TIMEOUT_S = 5
 FROZEN_UNDER_LOAD_S = 1.0
+GRACE_MS = 20
+GRACE_S = GRACE_MS / 1_000
 Trial = Callable[[SteadyLoad], Awaitable[tuple[float, str]]]
 
 
@@ -31,7 +33,6 @@ async def series(trial: Trial, count: int, seed: int, *, size: Size | None = Non
     """Run a fault ``count`` times on one mesh under load; judge the history of all of it."""
     times: list[float] = []
     notes: list[str] = []
-    load: SteadyLoad | None = None
     async with steady_load(size or Size(), seed) as load:
         for _ in range(count):
             await load.flowing()
@@ -135,10 +136,6 @@ async def share_coordinator_kill(load: SteadyLoad) -> tuple[float, str]:
     return took_ms, f"coordinator {index}, {held} locks"
 
 
-GRACE_MS = 20
-GRACE_S = GRACE_MS / 1_000
-
-
 async def group_coordinator_kill(load: SteadyLoad) -> tuple[float, str]:
     """SIGKILL of the group's coordinator: until it is described again and all is delivered."""
     group = load.scene.load.group
@@ -161,7 +158,7 @@ async def group_coordinator_kill(load: SteadyLoad) -> tuple[float, str]:
 
 
 async def _group_leader(scene: Scene, group: str) -> str:
-    return (await scene.admin.describe_share_groups([group]))[group].coordinator.node_id
+    return (await scene.admin.describe_groups([group]))[group].coordinator_id
 
 
 async def _described_ms(load: SteadyLoad) -> float:
@@ -171,7 +168,7 @@ async def _described_ms(load: SteadyLoad) -> float:
     while loop.time() < deadline:
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_S):
-                found = (await load.scene.admin.describe_share_groups([group]))[group]
+                found = (await load.scene.admin.describe_groups([group]))[group]
         except (SharemeshError, TimeoutError):
             await asyncio.sleep(PROBE_S)
             continue

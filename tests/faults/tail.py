@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ def largest_gap_ms(times_ms: list[float], since_ms: float, until_ms: float) -> f
     """Return the longest time without an event between two times."""
     inside = sorted(t for t in times_ms if since_ms < t < until_ms)
     edges = [since_ms, *inside, until_ms]
-    return max(after - before for before, after in zip(edges, edges[1:], strict=False))
+    return max(after - before for before, after in pairwise(edges))
 
 
 def redelivered_after_decision(

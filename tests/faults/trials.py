@@ -104,6 +104,13 @@ def load(path: Path, commit: str) -> dict[str, Row]:
     return rows
 
 
+def _rows_of_others(path: Path, names: set[str]) -> list[dict[str, object]]:
+    """Return rows of faults that are not run now; each names the commit it ran on."""
+    if not path.exists():
+        return []
+    return [row for row in json.loads(path.read_text()) if row["name"] not in names]
+
+
 def _against_goal(fault: Fault | Series, written: dict[str, object]) -> str:
     found = written["p99_ms"]
     if fault.goal_ms is None or not isinstance(found, float):
@@ -119,6 +126,7 @@ async def run_part(
     path.parent.mkdir(parents=True, exist_ok=True)
     commit = commit_id()
     rows = load(path, commit)
+    others = _rows_of_others(path, {fault.name for fault in faults} | rows.keys())
     for fault in faults:
         row = rows.setdefault(fault.name, Row(fault.name))
         wanted = fault.trials if trials is None else trials
@@ -140,12 +148,14 @@ async def run_part(
             )
             for violation in outcome.violations[:10]:
                 print(f"  {violation}", flush=True)
-            path.write_text(json.dumps([r.as_json(commit) for r in rows.values()], indent=1))
+            written = [*others, *(r.as_json(commit) for r in rows.values())]
+            path.write_text(json.dumps(written, indent=1))
     total = sum(rows[fault.name].violations for fault in faults)
     for fault in faults:
         written = rows[fault.name].as_json(commit)
         print(
             f"{fault.name:<28} {written['trials']:>4} trials {written['violations']:>4} violations"
-            f"  p50 {written['p50_ms']} ms  p99 {written['p99_ms']} ms{_against_goal(fault, written)}"
+            f"  p50 {written['p50_ms']} ms  p99 {written['p99_ms']} ms"
+            f"{_against_goal(fault, written)}"
         )
     return total

@@ -49,17 +49,25 @@ class History:
         self._final: dict[tuple[str, int], list[tuple[str, Delivery | None]]] = defaultdict(list)
         self._released: Counter[tuple[str, int]] = Counter()
         self._refused = 0
+        self._confirmed_twice: list[str] = []
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Take entries in order of time."""
         for entry in entries:
             if entry.event == "produced":
                 for first, last in entry.fields["r"]:
-                    self._produced[entry.fields["p"]].update(range(first, last + 1))
+                    self._confirmed(entry.fields["p"], first, last)
             elif entry.event == "delivered":
                 self._delivered(entry)
             elif entry.event == "acknowledged":
                 self._acknowledged(entry)
+
+    def _confirmed(self, partition: str, first: int, last: int) -> None:
+        produced = self._produced[partition]
+        for offset in range(first, last + 1):
+            if offset in produced:  # two writers of one log
+                self._confirmed_twice.append(f"{partition}@{offset} was confirmed for two records")
+            produced.add(offset)
 
     def _delivered(self, entry: Entry) -> None:
         partition, epoch = entry.fields["p"], entry.fields["le"]
@@ -89,6 +97,7 @@ class History:
             terminal: Offsets at or above it that are acknowledged or archived.
         """
         report = Report(refused_acknowledgements=self._refused)
+        report.violations += self._confirmed_twice
         for partition, offsets in self._produced.items():
             report.produced += len(offsets)
             start, done = start_offsets.get(partition, 0), terminal.get(partition, set())

@@ -42,6 +42,7 @@ class Load:
     group: str = "tower"
     partitions: int = 6
     fields: int = 19
+    hold_ms: int = 0
     settings: ServeSettings = field(default_factory=ServeSettings)
     up: UpSettings = field(default_factory=lambda: UpSettings(base_port=0))
 
@@ -106,15 +107,20 @@ class Scene:
         rows: Iterable[tuple[bytes, bytes]],
         *,
         per_second: int,
+        spread: bool = False,
         on_progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Produce keyed rows at a steady rate; each confirmed range is journaled."""
+        """Produce keyed rows at a steady rate; each confirmed range is journaled.
+
+        With ``spread`` partitions take turns; else the key decides.
+        """
         loop = asyncio.get_running_loop()
         pending: list[asyncio.Future[object]] = []
         started, sent = loop.time(), 0
         async with connect(self.bootstrap).async_producer() as producer:
             for key, value in rows:
-                pending.append(await producer.send(self.load.topic, value, key=key))
+                turn = sent % self.load.partitions if spread else None
+                pending.append(await producer.send(self.load.topic, value, key=key, partition=turn))
                 sent += 1
                 if sent % max(per_second // TICKS_PER_S, 1) == 0:
                     await asyncio.sleep(max(0.0, started + sent / per_second - loop.time()))
@@ -166,6 +172,7 @@ class Scene:
             "behaviour": behaviour,
             "journal": str(self.journals / f"{name}.jsonl"),
             "fields": str(self.load.fields),
+            "hold-ms": str(self.load.hold_ms),
         }
         command = [sys.executable, "-m", "tests.mesh.worker"]
         command += [word for key, value in arguments.items() for word in (f"--{key}", value)]

@@ -2,10 +2,12 @@
 
 Behaviours: ``steady`` accepts, and rejects rows with too few fields; ``slow`` renews every record
 once before it accepts it; ``greedy`` holds what it got for a while, so that a kill finds it with
-records in its hands.
+records in its hands; ``holder`` holds each record for ``--hold-ms`` by itself, and goes on
+receiving meanwhile.
 """
 
 import argparse
+import asyncio
 import signal
 import sys
 import time
@@ -19,6 +21,8 @@ from sharemesh.client.records import ConsumerRecord, TopicIdPartition
 from tests.history.journal import Journal
 
 GREEDY_HOLD_S = 0.5
+HOLDER_RECORDS = 4_000
+HOLDER_AGAIN_S = 0.2
 SLOW_RECORDS = 50
 KINDS = {
     AcknowledgeType.ACCEPT: "accept",
@@ -124,6 +128,38 @@ class Worker:
         if records:
             consumer.commit_sync(10_000)
 
+    async def hold(self, bootstrap: str, group: str, topic: str, hold_ms: int) -> None:
+        """Hold each record for a while without holding up others, until told to stop."""
+        loop = asyncio.get_running_loop()
+        consumer = connect(bootstrap).async_share_consumer(group)
+        consumer.set_acknowledgement_commit_callback(self.committed)
+        await consumer.subscribe([topic])
+
+        def stop(_number: int) -> None:
+            self.stopping = True
+            consumer.stop()
+
+        loop.add_signal_handler(signal.SIGTERM, stop, signal.SIGTERM)
+
+        async def handle(record: ConsumerRecord) -> AcknowledgeType:
+            self.note([record])
+            await asyncio.sleep(hold_ms / 1_000)
+            kind = self.decide(record)
+            partition = f"{record.topic}/{record.partition}"
+            self._sent[partition][record.offset] = kind
+            self._journal.write(
+                "decided", p=partition, le=record.leader_epoch, r=[[record.offset, record.offset]]
+            )
+            return kind
+
+        while not self.stopping:
+            try:
+                await consumer.run(handle, concurrency=HOLDER_RECORDS)
+            except SharemeshError as error:
+                self._journal.write("trouble", text=str(error))
+                await asyncio.sleep(HOLDER_AGAIN_S)
+        await consumer.close(timeout_ms=5_000)
+
 
 def main() -> int:
     """Run one worker until SIGTERM."""
@@ -131,6 +167,7 @@ def main() -> int:
     for name in ("--bootstrap", "--group", "--topic", "--name", "--behaviour", "--journal"):
         parser.add_argument(name, required=True)
     parser.add_argument("--fields", type=int, required=True, help="comma-separated, of a whole row")
+    parser.add_argument("--hold-ms", type=int, default=0, help="how long a holder holds a record")
     args = parser.parse_args()
     journal = Journal(Path(args.journal), args.name)
     worker = Worker(journal, args.behaviour, args.fields)
@@ -141,7 +178,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     journal.write("started", behaviour=args.behaviour)
-    worker.run(args.bootstrap, args.group, args.topic)
+    if args.behaviour == "holder":
+        asyncio.run(worker.hold(args.bootstrap, args.group, args.topic, args.hold_ms))
+    else:
+        worker.run(args.bootstrap, args.group, args.topic)
     journal.write("stopped")
     journal.close()
     return 0
