@@ -76,7 +76,7 @@ async def _record_logs(
     readable = {p: len(found) for p, found in whole.items()}
     for partition, damage in flips.items():
         readable[partition] = 0 if damage.region == "segment header" else damage.offset
-    got = await consume(place, "after", "t", readable, settle_s=0.3)
+    got = (await consume(place, "after", "t", readable, settle_s=0.3)).got
     for partition, found in whole.items():
         wanted = {offset: v for offset, v in found.items() if offset < readable[partition]}
         if partition in flips and flips[partition].region == "segment header":

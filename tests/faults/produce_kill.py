@@ -51,8 +51,10 @@ async def _served(place: Place, address: str, seed: int) -> list[str]:
         end, _ = await end_offset(place, address, "t", partition)
         if end != len(found):
             wrong.append(f"t/{partition}: high watermark {end}, {len(found)} records on disk")
-    got = await consume(place, f"g{seed}", "t", {p: len(found) for p, found in disk.items()})
-    wrong += [f"t/{p}: what is served is not what lies on disk" for p in disk if got[p] != disk[p]]
+    seen = await consume(place, f"g{seed}", "t", {p: len(f) for p, f in disk.items()})
+    wrong += [
+        f"t/{p}: what is served is not what lies on disk" for p in disk if seen.got[p] != disk[p]
+    ]
     return wrong
 
 

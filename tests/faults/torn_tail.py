@@ -23,8 +23,11 @@ async def torn_tail(number: int, seed: int) -> Outcome:
         producer = RawProducer(place, "t", rng)
         for partition in range(PARTITIONS):
             await producer.send(node.address, partition)
+        wrong = []
         before = {p: on_disk(place.partition_directory("t", p)) for p in range(PARTITIONS)}
-        taken = await consume(place, GROUP, "t", {p: len(before[p]) for p in before})
+        taken = (await consume(place, GROUP, "t", {p: len(before[p]) for p in before})).confirmed
+        if any(len(taken[p]) < len(before[p]) for p in before):
+            wrong.append(f"only {taken} was confirmed as accepted")
         running = [
             asyncio.ensure_future(producer.run(node.address, partition))
             for partition in range(PARTITIONS)
@@ -38,10 +41,10 @@ async def torn_tail(number: int, seed: int) -> Outcome:
         node = await place.node("a")
         await asyncio.gather(*(producer.retry(node.address, p) for p in range(PARTITIONS)))
         recovery_ms = (time.monotonic() - began) * 1_000
-        wrong = check_topic(place, producer, PARTITIONS)
+        wrong += check_topic(place, producer, PARTITIONS)
         disk = {p: on_disk(place.partition_directory("t", p)) for p in range(PARTITIONS)}
         rest = {p: len(disk[p]) - len(taken[p]) for p in disk}
-        got = await consume(place, GROUP, "t", rest, settle_s=0.2)
+        got = (await consume(place, GROUP, "t", rest, settle_s=0.2)).got
         for partition, found in disk.items():
             wanted = {o: v for o, v in found.items() if o not in taken[partition]}
             if got[partition] != wanted:
