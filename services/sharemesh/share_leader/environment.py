@@ -10,6 +10,7 @@ from sharemesh.share_leader.alarms import Alarms
 from sharemesh.share_leader.counters import LeaderCounters
 from sharemesh.share_leader.owned_tasks import OwnedTasks
 from sharemesh.share_leader.settings import LeaderSettings
+from sharemesh.telemetry.telemetry import Telemetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +25,4 @@ class Environment:
     counters: LeaderCounters
     alarms: Alarms
     tasks: OwnedTasks
+    telemetry: Telemetry

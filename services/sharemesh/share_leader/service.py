@@ -34,6 +34,7 @@ from sharemesh.share_leader.share_acknowledge import ShareAcknowledge
 from sharemesh.share_leader.share_fetch import ShareFetch
 from sharemesh.share_leader.streams import Streams
 from sharemesh.share_leader.topic_settings import TopicSettings
+from sharemesh.telemetry.telemetry import Telemetry, without_export
 
 
 class ShareLeaderService:
@@ -50,7 +51,9 @@ class ShareLeaderService:
         authorizer: Authorizer,
         producer_ids: ProducerIds,
         settings: LeaderSettings,
+        telemetry: Telemetry | None = None,
     ) -> None:
+        """Without ``telemetry`` it counts for itself and makes no spans."""
         self.counters = LeaderCounters()
         self._alarms = Alarms(clock)
         self._tasks = OwnedTasks("the share leader")
@@ -63,6 +66,7 @@ class ShareLeaderService:
             counters=self.counters,
             alarms=self._alarms,
             tasks=self._tasks,
+            telemetry=telemetry or without_export(lambda: clock.wall_ms() * 1_000_000),
         )
         self._view = view
         self._environment = environment

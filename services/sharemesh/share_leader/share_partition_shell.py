@@ -43,6 +43,7 @@ from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.ports.share_state import StateReadResult, StateWrite, StateWriteResult
 from sharemesh.share_leader.alarms import Alarm
 from sharemesh.share_leader.environment import Environment
+from sharemesh.share_leader.partition_watch import PartitionWatch
 from sharemesh.share_leader.start_offset import resolve_start_offset
 
 _LOG = logging.getLogger(__name__)
@@ -92,6 +93,10 @@ class SharePartitionShell:
         self._open = True
         self._wake_planned = False
         self._alarm: Alarm | None = None
+        topic = environment.view.topic(key.topic_id)
+        self.telemetry = PartitionWatch(
+            environment.telemetry, key, topic.name if topic else "", log.leader_epoch
+        )
         self.step(Initialize())
 
     # ---- what fetches ask -----------------------------------------------------------------------
@@ -145,6 +150,7 @@ class SharePartitionShell:
         if not self._machine.can_acquire():
             return False
         self._fetch_lock = owner
+        self.telemetry.fetch_locked()
         return True
 
     def unlock(self, owner: object, *, wake: bool = True) -> None:
@@ -152,6 +158,7 @@ class SharePartitionShell:
         if self._fetch_lock is owner:
             self._fetch_lock = None
             if wake:
+                self.telemetry.fetch_unlocked()
                 self.wake_soon()
 
     @property
@@ -243,6 +250,7 @@ class SharePartitionShell:
     def fence(self, error: ErrorCode, message: str) -> None:
         """End: nothing is granted or accepted any more (spec PER-9..11)."""
         self._end(error, message)
+        self.telemetry.ended(error)
         for answer in list(self._pending.values()):
             if not answer.done():
                 answer.set_result(Answered(0, error, message))
@@ -250,7 +258,9 @@ class SharePartitionShell:
 
     def step(self, event: Event) -> None:
         """Hand an event to the machine and carry out its effects in order."""
-        for effect in self._machine.step(event, now_ms=self._environment.clock.now_ms()):
+        effects = self._machine.step(event, now_ms=self._environment.clock.now_ms())
+        self.telemetry.saw(event, effects)
+        for effect in effects:
             self._carry_out(effect)
 
     def _carry_out(self, effect: Effect) -> None:
@@ -352,6 +362,7 @@ class SharePartitionShell:
     async def _write(self, write: WriteState) -> None:
         counters = self._environment.counters
         counters.state_writes += 1
+        trace_id, span_id = self.telemetry.trace_of(write.write_id)
         try:
             result = await self._environment.persister.write_state(
                 self.key,
@@ -363,6 +374,8 @@ class SharePartitionShell:
                     batches=write.batches,
                     cause=write.cause,
                     member_id=write.member_id,
+                    trace_id=trace_id,
+                    span_id=span_id,
                 ),
             )
         except Exception as error:

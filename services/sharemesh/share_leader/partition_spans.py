@@ -1,0 +1,139 @@
+"""Spans of one share partition: how what happened is written down."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import SharePartitionKey
+from sharemesh.domain.share_partition.effects import Acquired, WriteState
+from sharemesh.share_leader.grants import Grant
+from sharemesh.telemetry import names
+from sharemesh.telemetry.spans import Span, SpanKind, Spans
+from sharemesh.telemetry.telemetry import Telemetry
+from sharemesh.telemetry.trace_context import LINKS_MAX, TraceContext
+
+Ranges = Sequence[tuple[int, int]]
+
+
+class PartitionSpans:
+    """Writes spans with the attributes that all spans of the share partition have."""
+
+    def __init__(
+        self, telemetry: Telemetry, key: SharePartitionKey, topic: str, leader_epoch: int
+    ) -> None:
+        self.spans: Spans = telemetry.spans
+        self._stride = telemetry.detail_stride
+        self._topic = topic
+        self._attributes: dict[str, Any] = {
+            names.MESSAGING_SYSTEM: names.SYSTEM,
+            names.DESTINATION: topic,
+            names.PARTITION_ID: str(key.partition),
+            names.GROUP_NAME: key.group_id,
+            names.LEADER_EPOCH: leader_epoch,
+        }
+
+    def acquired(
+        self,
+        effect: Acquired,
+        member_id: str,
+        context: TraceContext,
+        times: tuple[int, int],
+        links: Sequence[TraceContext],
+    ) -> None:
+        """Write the span of one acquisition, and those of its sampled records."""
+        ranges = [(one.first_offset, one.last_offset) for one in effect.ranges]
+        attributes = range_attributes(ranges)
+        attributes[names.CLIENT_ID] = member_id
+        attributes[names.ACQUIRED_COUNT] = effect.count
+        attributes[names.RANGES_DELIVERY_COUNT] = [
+            one.delivery_count for one in effect.ranges[: names.RANGES_MAX]
+        ]
+        self.end(names.ACQUIRE, context, times, attributes, links=links)
+        self.records(ranges, context, times[1], names.ACQUIRE)
+
+    def written(
+        self,
+        effect: WriteState,
+        parent: TraceContext,
+        times: tuple[int, int],
+        error: ErrorCode,
+    ) -> None:
+        """Write the span of one state write."""
+        attributes = {
+            **self._attributes,
+            names.STATE_EPOCH: effect.state_epoch,
+            names.STATE_BATCHES: len(effect.batches),
+        }
+        self.spans.end(
+            Span(
+                names.WRITE_STATE,
+                self.spans.context(parent),
+                parent,
+                *times,
+                attributes,
+                kind=SpanKind.CLIENT,
+                error=error.name if error else "",
+            )
+        )
+
+    def end(
+        self,
+        operation: str,
+        context: TraceContext,
+        times: tuple[int, int],
+        attributes: dict[str, Any],
+        *,
+        parent: TraceContext | None = None,
+        links: Sequence[TraceContext] = (),
+        error: ErrorCode = ErrorCode.NONE,
+    ) -> None:
+        """Write the span of an operation; ``times`` are its start and end in nanoseconds."""
+        attributes |= self._attributes
+        attributes[names.OPERATION_NAME] = operation
+        if operation is names.SETTLE:
+            attributes[names.OPERATION_TYPE] = names.SETTLE
+        self.spans.end(
+            Span(
+                f"{operation} {self._topic}",
+                context,
+                parent,
+                *times,
+                attributes,
+                links=links,
+                error=error.name if error else "",
+            )
+        )
+
+    def records(self, ranges: Ranges, parent: TraceContext, now_ns: int, operation: str) -> None:
+        """One span for each sampled record: the same records at every step of their life."""
+        stride = self._stride
+        if not stride:
+            return
+        for first, last in ranges:
+            for offset in range(first + -first % stride, last + 1, stride):
+                attributes = {
+                    **self._attributes,
+                    names.OPERATION_NAME: operation,
+                    names.KAFKA_OFFSET: offset,
+                }
+                name = f"{names.RECORD} {self._topic}"
+                context = self.spans.context(parent)
+                self.spans.end(Span(name, context, parent, now_ns, now_ns, attributes))
+
+
+def range_attributes(ranges: Ranges) -> dict[str, Any]:
+    """Return the attributes of ranges: at most ``RANGES_MAX`` are listed."""
+    listed = ranges[: names.RANGES_MAX]
+    attributes: dict[str, Any] = {
+        names.RANGES_FIRST: [first for first, _ in listed],
+        names.RANGES_LAST: [last for _, last in listed],
+    }
+    if len(ranges) > names.RANGES_MAX:
+        attributes[names.RANGES_TRUNCATED] = True
+    return attributes
+
+
+def contexts_of(grants: Sequence[Grant]) -> list[TraceContext]:
+    """Return the spans of the acquisitions, each once; one more than may be linked says so."""
+    found = dict.fromkeys(grant.context for grant in grants if grant.context is not None)
+    return list(found)[: LINKS_MAX + 1]

@@ -1,0 +1,284 @@
+"""Every name of a span, an attribute or a metric, and the version of the conventions behind them.
+
+Names under ``messaging.`` are OpenTelemetry's, which are still in development: hence one place.
+Names under ``share.`` are Sharemesh's own. Metrics say which rule of the specification, or which
+metric of Apache Kafka, they stand for.
+"""
+
+from sharemesh.telemetry.instruments import PERCENT, SECONDS, SIZES, Kind, Metric
+
+SEMCONV_VERSION = "1.44.0"
+SCHEMA_URL = f"https://opentelemetry.io/schemas/{SEMCONV_VERSION}"
+SCOPE = "sharemesh"
+SYSTEM = "sharemesh"
+
+# ---- attributes ---------------------------------------------------------------------------------
+
+MESSAGING_SYSTEM = "messaging.system"
+DESTINATION = "messaging.destination.name"
+PARTITION_ID = "messaging.destination.partition.id"  # a string
+GROUP_NAME = "messaging.consumer.group.name"
+CLIENT_ID = "messaging.client.id"
+OPERATION_NAME = "messaging.operation.name"
+OPERATION_TYPE = "messaging.operation.type"
+MESSAGE_COUNT = "messaging.batch.message_count"
+KAFKA_OFFSET = "messaging.kafka.offset"
+ERROR_TYPE = "error.type"
+LEADER_EPOCH = "share.leader.epoch"
+ACQUIRED_COUNT = "share.acquired.count"
+RANGES_FIRST = "share.ranges.first"
+RANGES_LAST = "share.ranges.last"
+RANGES_DELIVERY_COUNT = "share.ranges.delivery_count"
+RANGES_TRUNCATED = "share.ranges.truncated"
+LOCK_DURATION_MS = "share.lock.duration_ms"
+ACK_COUNTS = {1: "share.ack.accepted", 2: "share.ack.released", 3: "share.ack.rejected",
+              4: "share.ack.renewed"}  # fmt: skip
+EXPIRED_COUNT = "share.expired.count"
+ARCHIVED_COUNT = "share.archived.count"
+RELEASED_COUNT = "share.released.count"
+STATE_EPOCH = "share.state.epoch"
+STATE_BATCHES = "share.state.batches"
+DELIVERY_COUNT = "share.delivery.count"
+MOVES = "share.placement.moves"
+RANGES_MAX = 32
+"""Ranges listed on one span; more set ``share.ranges.truncated``."""
+
+# ---- spans: "{operation} {topic}" ------------------------------------------------------------
+
+ACQUIRE = "acquire"
+SETTLE = "settle"
+RELEASE = "release"
+LOCK_TIMEOUT = "lock_timeout"
+RECORD = "record"
+INITIALIZE = "initialize"
+LEADER_CHANGE = "leader_change"
+WRITE_STATE = "sharemesh.v1.ShareCoordinator/WriteShareGroupState"
+PLACEMENT = "placement"
+SHARD_CHANGE = "shard_change"
+
+# ---- metrics ------------------------------------------------------------------------------------
+
+_GROUP_TOPIC = ("group", "topic", "partition")
+
+
+def _counter(name: str, unit: str, says: str, *labels: str) -> Metric:
+    return Metric(name, Kind.COUNTER, unit, says, labels)
+
+
+def _gauge(name: str, unit: str, says: str, *labels: str) -> Metric:
+    return Metric(name, Kind.GAUGE, unit, says, labels)
+
+
+def _seconds(name: str, says: str, *labels: str) -> Metric:
+    return Metric(name, Kind.HISTOGRAM, "s", says, labels, SECONDS)
+
+
+def _sizes(name: str, unit: str, says: str, *labels: str) -> Metric:
+    return Metric(name, Kind.HISTOGRAM, unit, says, labels, PERCENT if unit == "%" else SIZES)
+
+
+RECORDS_ACQUIRED = _counter(
+    "share.records.acquired", "{record}", "records given to members", *_GROUP_TOPIC
+)
+RECORDS_REDELIVERED = _counter(
+    "share.records.redelivered", "{record}", "of these, not for the first time", *_GROUP_TOPIC
+)
+RECORDS_ACKNOWLEDGED = _counter(
+    "share.records.acknowledged",
+    "{record}",
+    "offsets of successful acknowledgements by type, gaps not counted (MET-1)",
+    *_GROUP_TOPIC,
+    "type",
+)
+ACKNOWLEDGEMENTS_FAILED = _counter(
+    "share.acknowledgements.failed",
+    "{acknowledgement}",
+    "acknowledgements of a partition that were refused or not made durable",
+    *_GROUP_TOPIC,
+)
+LOCKS_EXPIRED = _counter(
+    "share.locks.expired", "{record}", "records whose lock expired (MET-2, LK-10)", *_GROUP_TOPIC
+)
+RECORDS_RELEASED = _counter(
+    "share.records.released",
+    "{record}",
+    "records given back because their member's session ended",
+    *_GROUP_TOPIC,
+)
+RECORDS_ARCHIVED = _counter(
+    "share.records.archived",
+    "{record}",
+    "records that will not be delivered again without having been accepted, by cause",
+    *_GROUP_TOPIC,
+    "cause",
+)
+DELIVERY_ATTEMPTS = _sizes(
+    "share.delivery.attempts", "{delivery}", "delivery count at each acquisition", "group", "topic"
+)
+ACQUIRE_DURATION = _seconds(
+    "share.acquire.duration",
+    "from fetch lock to acquired, log read included (MET-1 TopicPartitionsAcquireTimeMs)",
+    "group",
+)
+FETCH_PARTITIONS_LOCKED = _sizes(
+    "share.fetch.partitions.locked",
+    "%",
+    "share of the requested partitions that a fetch could lock "
+    "(MET-1 RequestTopicPartitionsFetchRatio)",
+    "group",
+)
+FETCH_LOCK_DURATION = _seconds(
+    "share.fetch.lock.duration", "how long a fetch lock was held (MET-2)", "group", "topic"
+)
+FETCH_LOCK_BUSY = _sizes(
+    "share.fetch.lock.busy",
+    "%",
+    "share of time for which the fetch lock was held since it was taken before (MET-2)",
+    "group",
+    "topic",
+)
+PARTITION_LOAD_DURATION = _seconds(
+    "share.partition.load.duration", "initialization of a share partition (MET-1)"
+)
+ACK_LATENCY = _seconds(
+    "share.ack.latency", "from acquisition to the durable acknowledgement", "group", "topic"
+)
+ACKNOWLEDGE_DURATION = _seconds(
+    "share.acknowledge.duration", "from the acknowledgement to its durable answer", "group"
+)
+STATE_WRITE_DURATION = _seconds(
+    "share.state.write.duration", "a state write as its leader sees it, retries included"
+)
+STATE_WRITE_BATCHES = _sizes(
+    "share.state.write.batches", "{batch}", "state batches in one write of a share partition"
+)
+STATE_WRITE_FAILURES = _counter(
+    "share.state.write.failures", "{write}", "state writes that failed, by error", "error"
+)
+INFLIGHT_RECORDS = _gauge(
+    "share.inflight.records", "{record}", "offsets from start to end (MET-2, VOC-5)", *_GROUP_TOPIC
+)
+INFLIGHT_BATCHES = _gauge(
+    "share.inflight.batches", "{batch}", "cached batches (MET-2)", *_GROUP_TOPIC
+)
+INFLIGHT_BATCH_RECORDS = _sizes(
+    "share.inflight.batch.records",
+    "{record}",
+    "records of a batch as it enters the cache, initialization included (MET-2)",
+    "group",
+    "topic",
+)
+OLDEST_ACQUIRED_AGE = _gauge(
+    "share.acquired.oldest.age",
+    "s",
+    "since the lock that ends first was granted or renewed; near 0 without locks",
+    *_GROUP_TOPIC,
+)
+BACKLOG_RECORDS = _gauge(
+    "share.backlog.records",
+    "{record}",
+    "offsets from the start offset to the high watermark that are not finished (lag)",
+    *_GROUP_TOPIC,
+)
+BACKLOG_AGE = _gauge(
+    "share.backlog.age",
+    "s",
+    "how long the next record to deliver has been in the log, at most 1 s too low",
+    *_GROUP_TOPIC,
+)
+FETCH_REQUESTS = _counter(
+    "share.fetch.requests", "{request}", "fetches, once for each of their topics (MET-3)", "topic"
+)
+FETCH_FAILURES = _counter(
+    "share.fetch.failures", "{request}", "of these, with a failed partition (MET-3)", "topic"
+)
+ACKNOWLEDGE_REQUESTS = _counter(
+    "share.acknowledge.requests",
+    "{request}",
+    "acknowledging requests, once for each of their topics (MET-3)",
+    "topic",
+)
+ACKNOWLEDGE_FAILURES = _counter(
+    "share.acknowledge.failures", "{request}", "of these, with a failed partition (MET-3)", "topic"
+)
+SESSIONS = _gauge("share.sessions", "{session}", "open share sessions (MET-4)")
+SESSION_PARTITIONS = _gauge(
+    "share.session.partitions", "{partition}", "partitions of all sessions (MET-4)"
+)
+SESSIONS_EVICTED = _counter(
+    "share.sessions.evicted", "{session}", "sessions ended by loss of their connection (MET-4)"
+)
+FETCHES_WAITING = _gauge(
+    "share.fetches.waiting", "{fetch}", "share partitions that a long poll waits for (MET-4)"
+)
+STREAMS = _gauge("share.streams", "{stream}", "open Consume and HoldSession streams")
+RECORDS_PRODUCED = _counter("share.records.produced", "{record}", "records appended")
+BYTES_PRODUCED = _counter("share.bytes.produced", "By", "bytes of record batches appended")
+BYTES_DELIVERED = _counter("share.bytes.delivered", "By", "bytes of record batches given out")
+LED_PARTITIONS = _gauge("share.partitions.led", "{partition}", "topic-partitions led here")
+UNLED_PARTITIONS = _gauge(
+    "share.partitions.unled", "{partition}", "topic-partitions of the cluster without a leader"
+)
+LEADER_CHANGES = _counter(
+    "share.leader.changes", "{change}", "topic-partitions taken over by this process"
+)
+LEADER_CHANGE_DURATION = _seconds(
+    "share.leader.change.duration", "from the claim of a topic-partition to serving it"
+)
+GROUPS = _gauge("share.groups", "{group}", "groups by state (MET-5)", "state")
+GROUP_MEMBERS = _gauge("share.group.members", "{member}", "members of all groups")
+GROUP_EPOCHS = _counter(
+    "share.group.rebalances", "{rebalance}", "raises of a group's epoch (MET-5)"
+)
+SHARDS = _gauge("share.coordinator.shards", "{shard}", "shards served here (MET-6)", "kind")
+LAST_PRUNED_OFFSET = _gauge(
+    "share.coordinator.log.start",
+    "{offset}",
+    "first offset of a shard's log that was not pruned (MET-6)",
+    "kind",
+    "shard",
+)
+COORDINATOR_LOG_LENGTH = _gauge(
+    "share.coordinator.log.length", "{offset}", "offsets in a shard's log", "kind", "shard"
+)
+COMMIT_DURATION = _seconds(
+    "share.coordinator.commit.duration", "one group commit, fsync included (MET-6)", "kind"
+)
+COMMIT_RECORDS = _sizes(
+    "share.coordinator.commit.records", "{record}", "records of one group commit", "kind"
+)
+COMMIT_REQUESTS = _sizes(
+    "share.coordinator.commit.requests", "{request}", "requests answered by one commit", "kind"
+)
+COORDINATOR_QUEUE = _gauge(
+    "share.coordinator.queue", "{request}", "requests that wait for a commit (MET-6)", "kind"
+)
+SHARD_LOAD_DURATION = _seconds(
+    "share.coordinator.load.duration", "take-over and load of a shard (MET-6)", "kind"
+)
+PLACEMENT_MOVES = _counter("share.placement.moves", "{move}", "assignments written to balance load")
+CONTROLLER_ELECTED = _gauge(
+    "share.controller.elected", "1", "1 at the elected controller, else 0; the sum should be 1"
+)
+RPC_DURATION = _seconds("rpc.server.call.duration", "calls answered, long polls included", "method")
+RPC_STREAMS = _counter("rpc.server.streams", "{stream}", "streams opened", "method")
+SESSION_MARGIN = _gauge(
+    "share.session.margin", "s", "how long this process's lease may still be trusted"
+)
+LOOP_LAG = _seconds("share.loop.lag", "how much too late the event loop woke a sleeper (MET-6)")
+MEMORY = _gauge("process.memory.usage", "By", "resident memory")
+CPU = _counter("process.cpu.time", "s", "processor time used")
+SPANS_FINISHED = _counter("share.telemetry.spans", "{span}", "spans queued for export")
+SPANS_DROPPED = _counter(
+    "share.telemetry.spans.dropped", "{span}", "spans lost to a full queue or a failing collector"
+)
+SPANS_QUEUED = _gauge("share.telemetry.spans.queued", "{span}", "spans that wait for export")
+SERIES_OVERFLOWS = _counter(
+    "share.telemetry.series.overflows", "{series}", "series counted under the value other"
+)
+
+
+def metrics() -> tuple[Metric, ...]:
+    """Return every metric that the servers know, by name."""
+    found = [value for value in globals().values() if isinstance(value, Metric)]
+    return tuple(sorted(found, key=lambda metric: metric.name))

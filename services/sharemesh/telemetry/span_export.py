@@ -1,0 +1,109 @@
+"""Spans on their way out, on a thread of their own: a slow collector never stops the loop."""
+
+import json
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from sharemesh.telemetry.spans import Span, Spans
+
+BATCH_MAX = 2_048
+INTERVAL_S = 1.0
+FLUSH_TIMEOUT_S = 2.0
+"""How long closing waits for the exporter (kubernetes.md item 89)."""
+
+_log = logging.getLogger(__name__)
+
+
+class SpanExporter(Protocol):
+    """Takes batches of spans; called on one thread, may block."""
+
+    def export(self, spans: Sequence[Span]) -> bool:
+        """Return whether the batch was taken; what was not is dropped and counted."""
+        ...
+
+    def close(self) -> None:
+        """Free what is held."""
+        ...
+
+
+class SpanFile:
+    """Writes one JSON object a line: for tests, and for a look without a collector."""
+
+    def __init__(self, path: Path, resource: Mapping[str, str]) -> None:
+        self._resource = dict(resource)
+        self._file = path.open("a", encoding="utf-8")
+
+    def export(self, spans: Sequence[Span]) -> bool:
+        """Append and flush the batch."""
+        self._file.writelines(json.dumps(self._line(span)) + "\n" for span in spans)
+        self._file.flush()
+        return True
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _line(self, span: Span) -> dict[str, object]:
+        return {
+            "name": span.name,
+            "kind": span.kind.name,
+            "trace_id": f"{span.context.trace_id:032x}",
+            "span_id": f"{span.context.span_id:016x}",
+            "parent_span_id": f"{span.parent.span_id:016x}" if span.parent else "",
+            "start_ns": span.start_ns,
+            "end_ns": span.end_ns,
+            "error": span.error,
+            "attributes": span.attributes,
+            "links": [
+                {"trace_id": f"{link.trace_id:032x}", "span_id": f"{link.span_id:016x}"}
+                for link in span.links
+            ],
+            "resource": self._resource,
+        }
+
+
+class SpanPump:
+    """Carries spans from the queue to an exporter every second, until closed."""
+
+    def __init__(self, spans: Spans, exporter: SpanExporter) -> None:
+        self.exported = 0
+        self.failed = 0
+        self._spans = spans
+        self._exporter = exporter
+        self._closing = threading.Event()
+        self._failing = False
+        self._thread = threading.Thread(target=self._run, name="span export", daemon=True)
+
+    def start(self) -> None:
+        """Begin to export."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Export what is queued, for at most ``FLUSH_TIMEOUT_S``; blocks, so not on the loop."""
+        self._closing.set()
+        self._thread.join(FLUSH_TIMEOUT_S)
+
+    def _run(self) -> None:
+        while not self._closing.wait(INTERVAL_S):
+            self._drain()
+        self._drain()
+        self._exporter.close()
+
+    def _drain(self) -> None:
+        while batch := self._spans.take(BATCH_MAX):
+            try:
+                taken = self._exporter.export(batch)
+            except Exception:  # whatever a collector does, the process goes on
+                taken = False
+                if not self._failing:
+                    _log.exception("spans could not be exported")
+            if taken:
+                self.exported += len(batch)
+            else:
+                self.failed += len(batch)
+                if not self._failing:
+                    _log.warning("spans are dropped: the collector takes none")
+            self._failing = not taken

@@ -1,0 +1,61 @@
+"""W3C trace context: who a piece of work belongs to, on the wire and in record headers."""
+
+from typing import NamedTuple
+
+TRACEPARENT = "traceparent"
+TRACESTATE = "tracestate"
+_LENGTH = 55
+_FLAGS = slice(53, 55)
+LINKS_MAX = 32
+"""Links of one span (kubernetes.md item 82); how many more there were is an attribute."""
+
+
+class TraceContext(NamedTuple):
+    """One span from afar. Ids are never 0; ``sampled`` is the flag of its trace."""
+
+    trace_id: int
+    span_id: int
+    sampled: bool = True
+
+    def traceparent(self) -> str:
+        """Return the header value."""
+        return f"00-{self.trace_id:032x}-{self.span_id:016x}-{1 if self.sampled else 0:02x}"
+
+
+def parsed(value: bytes) -> TraceContext | None:
+    """Return the context of a ``traceparent`` value, or None if it is malformed."""
+    if len(value) < _LENGTH or value[2:3] != b"-" or value[35:36] != b"-" or value[52:53] != b"-":
+        return None
+    try:
+        version, trace_id = int(value[:2], 16), int(value[3:35], 16)
+        span_id, flags = int(value[36:52], 16), int(value[_FLAGS], 16)
+    except ValueError:
+        return None
+    if version == 0xFF or not trace_id or not span_id:
+        return None
+    return TraceContext(trace_id, span_id, bool(flags & 1))
+
+
+def sampled_contexts(
+    values: list[bytes], *, limit: int = LINKS_MAX
+) -> tuple[list[TraceContext], int]:
+    """Return the sampled contexts among header values, at most ``limit``, and how many more.
+
+    Only the two digits of the flags are looked at first: parsing every record's header would
+    cost ten times more than all the rest of a span.
+    """
+    contexts: list[TraceContext] = []
+    dropped = 0
+    for value in values:
+        if value[_FLAGS] not in _SAMPLED:
+            continue
+        if len(contexts) >= limit:
+            dropped += 1
+            continue
+        context = parsed(value)
+        if context is not None:
+            contexts.append(context)
+    return contexts, dropped
+
+
+_SAMPLED = frozenset(b"%02x" % flags for flags in range(1, 256, 2))
