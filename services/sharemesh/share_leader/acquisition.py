@@ -22,6 +22,7 @@ from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.environment import Environment
 from sharemesh.share_leader.partitions import LedPartition, LedPartitions
 from sharemesh.share_leader.share_partition_shell import SharePartitionShell
+from sharemesh.telemetry.producer_links import producer_contexts
 
 _LOG = logging.getLogger(__name__)
 
@@ -167,6 +168,8 @@ class Acquisition:
         if remaining <= 0 or not result[1].headers:
             return None
         try:
+            if self._environment.telemetry.spans.enabled:
+                shell.telemetry.produced_by(producer_contexts(result[1].records))
             acquired = shell.acquire(_event(shell, result[0], result[1], order, remaining))
         except (FencedError, LogFailedError) as ended:
             shell.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leader epoch has ended ({ended})")

@@ -9,8 +9,11 @@ from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.record_log import RecordLogs
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.environment import Environment
+from sharemesh.share_leader.leader_gauges import topic_name
 from sharemesh.share_leader.partitions import LedPartition, LedPartitions
 from sharemesh.share_leader.streams import Streams
+from sharemesh.telemetry import names
+from sharemesh.telemetry.spans import Span
 
 _LOG = logging.getLogger(__name__)
 
@@ -44,8 +47,28 @@ class Leadership:
                 if before.leader_epoch >= leader_epoch:
                     return
                 await self._stop(before, 0)
+            began_ns = self._environment.telemetry.spans.now_ns()
             log = await self._record_logs.open(partition, leader_epoch)
             self._partitions.add(LedPartition(partition, log, self._environment))
+            self._tell(partition, leader_epoch, began_ns)
+
+    def _tell(self, partition: TopicPartition, leader_epoch: int, began_ns: int) -> None:
+        """Count and trace a take-over that succeeded."""
+        telemetry = self._environment.telemetry
+        now_ns = telemetry.spans.now_ns()
+        telemetry.registry.counter(names.LEADER_CHANGES).add()
+        took_s = (now_ns - began_ns) / 1e9
+        telemetry.registry.histogram(names.LEADER_CHANGE_DURATION).record(took_s)
+        if telemetry.spans.enabled:
+            topic = topic_name(self._environment.view, partition.topic_id)
+            attributes = {
+                names.DESTINATION: topic,
+                names.PARTITION_ID: str(partition.partition),
+                names.LEADER_EPOCH: leader_epoch,
+            }
+            context = telemetry.spans.context()
+            name = f"{names.LEADER_CHANGE} {topic}"
+            telemetry.spans.end(Span(name, context, None, began_ns, now_ns, attributes))
 
     async def stop(self, partition: TopicPartition, drain_ms: int) -> None:
         """Drain, then stop leading; returns when nothing can be confirmed any more."""

@@ -22,6 +22,7 @@ from sharemesh.share_leader.counters import LeaderCounters
 from sharemesh.share_leader.environment import Environment
 from sharemesh.share_leader.explain import Explain
 from sharemesh.share_leader.fetch_sources import FetchSources
+from sharemesh.share_leader.leader_gauges import LeaderGauges
 from sharemesh.share_leader.leadership import Leadership
 from sharemesh.share_leader.offsets import Offsets
 from sharemesh.share_leader.owned_tasks import OwnedTasks
@@ -76,6 +77,7 @@ class ShareLeaderService:
         self.partitions = LedPartitions(environment)
         self.book = SessionBook(environment, self.partitions)
         self._streams = Streams()
+        self._gauges = LeaderGauges(environment, self.partitions)
         self._leadership = Leadership(environment, self.partitions, record_logs, self._streams)
         self._topic_settings = TopicSettings(environment, self.partitions)
         self._share_version = view.share_version()
@@ -86,6 +88,7 @@ class ShareLeaderService:
     def offer_on(self, listener: Listener) -> None:
         """Answer the methods of ``ShareLeader`` and ``RecordLog`` on a listener."""
         environment, partitions = self._environment, self.partitions
+        self._gauges.register(self.book.sessions, self._streams)
         sources = FetchSources(self._view, self._access, partitions)
         acquisition = Acquisition(environment, partitions)
         acknowledgements = Acknowledgements(environment, partitions, self._access)

@@ -27,6 +27,7 @@ from sharemesh.share_leader.request_checks import (
 )
 from sharemesh.share_leader.session_book import SessionBook
 from sharemesh.share_leader.share_partition_shell import Phase, SharePartitionShell
+from sharemesh.telemetry import names
 from sharemesh.v1 import share_leader_pb2 as pb
 
 
@@ -152,6 +153,10 @@ class ShareFetch:
             )
             wait_ms = 0 if refused else self._wait_ms(request)
             kept = await self._wait(wait, wait_ms)
+            locked = self._environment.telemetry.registry.histogram(
+                names.FETCH_PARTITIONS_LOCKED, group_id
+            )
+            locked.record(100 * len(kept) / len(partitions))
             taken = await self._acquisition.take(kept, wait, order)
         taken = [one for one in taken if one.ranges or one.error]
         for one in taken:

@@ -81,10 +81,8 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += times
         self.total += value * times
         self.count += times
-        if value < self.low:
-            self.low = value
-        if value > self.high:
-            self.high = value
+        self.low = min(self.low, value)
+        self.high = max(self.high, value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,6 +180,11 @@ class SharePartition:
         return len(self._flight.locks.running())
 
     @property
+    def batch_count(self) -> int:
+        """Cached batches (IFB-1)."""
+        return len(self._flight.batches)
+
+    @property
     def run_count(self) -> int:
         """Runs of equal records in the cache: what the memory and the work follow."""
         return sum(batch.run_count for batch in self._flight.batches)
