@@ -67,6 +67,14 @@ _CLUSTER = (
      "updates of a share partition's state between two snapshots"),
     ("share.coordinator.write.timeout.ms", "5000", "1 or more",
      "time within which a state write must be on disk"),
+    ("share.coordinator.state.topic.prune.interval.ms", "300000", "1 or more",
+     "time between two prunings of the state log"),
+    ("share.coordinator.cold.partition.snapshot.interval.ms", "300000", "1 or more",
+     "age at which the snapshot of a share partition is written again"),
+    ("share.coordinator.state.topic.segment.bytes", "104857600", "1 or more",
+     "bytes after which a segment of the state log is closed; at least 65536 count"),
+    ("state.log.spark.grace.ms", "604800000", "1 or more",
+     "time without a new generation after which pruning no longer waits for one"),
 )  # fmt: skip
 
 

@@ -52,6 +52,7 @@ class Member:
         self._on_lost: list[Callable[[], Awaitable[None]]] = []
         self._on_registered: list[Callable[[], None]] = []
         self._on_lease: list[Callable[[int], None]] = []
+        self._on_broken: list[Callable[[str], None]] = []
         self._task: asyncio.Task[None] | None = None
         self.last_error = ""
 
@@ -78,6 +79,22 @@ class Member:
         """Register what is told each lease id *before* it is used (the parent may revoke it)."""
         self._on_lease.append(callback)
 
+    def on_broken(self, callback: Callable[[str], None]) -> None:
+        """Register what is told, in words, that a task this process cannot do without has died."""
+        self._on_broken.append(callback)
+
+    def vital(self, task: "asyncio.Task[None]") -> None:
+        """Tell ``on_broken`` if the task ends by an error: nobody would do its work any more."""
+        task.add_done_callback(self._vital_ended)
+
+    def _vital_ended(self, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        _log.error("task %s died", task.get_name(), exc_info=error)
+        for callback in tuple(self._on_broken):
+            callback(f"{task.get_name()} died: {type(error).__name__}: {error}")
+
     async def start(self) -> None:
         """Open a session and register.
 
@@ -86,6 +103,7 @@ class Member:
         """
         await self._open()
         self._task = asyncio.create_task(self._keep(), name=f"member {self._node.node_id}")
+        self.vital(self._task)
 
     async def draining(self, draining: bool) -> None:  # noqa: FBT001 - the word is the method
         """Say whether this process wants to be relieved of what it leads."""

@@ -112,6 +112,7 @@ class PartitionClaims:
             task = asyncio.create_task(claim.run(), name=f"claim {partition.partition}")
             self._tasks[partition] = task
             task.add_done_callback(lambda done: self._finished(partition, done))
+            self._member.vital(task)
 
     def _finished(self, partition: TopicPartition, task: "asyncio.Task[None]") -> None:
         self._tasks.pop(partition, None)

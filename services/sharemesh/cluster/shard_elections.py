@@ -69,6 +69,8 @@ class ShardElections:
             asyncio.create_task(term.run(), name=f"election {term.name}")
             for term in self._terms.values()
         ]
+        for task in self._tasks:
+            self._member.vital(task)
 
     async def drain(self) -> None:
         """Give up every shard and campaign no more; others take over at once."""

@@ -77,6 +77,11 @@ class PartitionLog(Protocol):
         """One past the last record that belongs to no open transaction."""
         ...
 
+    @property
+    def highest_producer_id(self) -> int:
+        """The highest producer id in the log, or −1; ids handed out later are above (DESIGN 5)."""
+        ...
+
     def on_advance(self, callback: Callable[[], None]) -> None:
         """Call back on the loop after each move of the high watermark or the log start."""
         ...

@@ -34,6 +34,7 @@ from sharemesh.serve.roles.every import EveryRole
 from sharemesh.serve.settings import ServeSettings
 from sharemesh.serve.surroundings import RoleService, Surroundings
 from sharemesh.serve.tls_settings import tls_files
+from sharemesh.serve.volumes import check_volume, is_known
 
 REACH_TIMEOUT_MS = 5_000
 STOP_GRACE_MS = 500
@@ -64,6 +65,8 @@ class RoleProcess:
         self._view: WatchedView | None = None
         self._member: Member | None = None
         self._roles: list[RoleService] = []
+        self._is_broken = asyncio.Event()
+        self._why_broken = ""
         self.node: NodeInfo | None = None
 
     async def start(self) -> NodeInfo:
@@ -92,6 +95,15 @@ class RoleProcess:
                 "make room, or correct its owner",
             ) from error
 
+    async def broken(self) -> str:
+        """Return, if ever, what died that this process cannot do without; end it then."""
+        await self._is_broken.wait()
+        return self._why_broken
+
+    def _broken(self, why: str) -> None:
+        self._why_broken = self._why_broken or why
+        self._is_broken.set()
+
     async def stop(self, *, drain: bool) -> None:
         """Hand over (``drain``), then end: calls, roles, lease, connections, in this order."""
         if drain and self._member is not None:
@@ -106,6 +118,7 @@ class RoleProcess:
     async def _start(self) -> NodeInfo:
         settings = self._settings
         make_writable(settings.data_directory)
+        self._check_volume()
         coordination = self._coordination = self._connect()
         await reach(coordination, self._clock, settings.etcd_endpoints, timeout_ms=REACH_TIMEOUT_MS)
         record = await create_cluster(coordination, settings, self._clock, overwrite=False)
@@ -164,6 +177,7 @@ class RoleProcess:
         member.on_lease(
             lambda lease_id: self._reporter.tell(Report(ReportKind.LEASE, lease_id=lease_id))
         )
+        member.on_broken(self._broken)
         self._readiness.follow(member)
         for role in self._roles:
             await role.start(member)
@@ -181,6 +195,16 @@ class RoleProcess:
             )
         )
         return self.node
+
+    def _check_volume(self) -> None:
+        mount = check_volume(self._settings.data_directory)
+        if mount is not None and not is_known(mount):
+            _log.warning(
+                "the data directory is on %s, which was not tried: it must show every process a "
+                "synced file at once, and keep what was synced",
+                mount.kind,
+                extra={"mount": mount.point},
+            )
 
     def _connect(self) -> Coordination:
         settings = self._settings

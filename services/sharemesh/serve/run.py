@@ -85,7 +85,12 @@ async def _serve(settings: ServeSettings, reporter: Reporter) -> int:
     if settings.durability != "fsync":
         _log.warning("durability is os: a power cut loses confirmed records")
     _log.info("ready", extra={"address": node.address, "pid": os.getpid()})
-    await stop.wait()
+    why = await _until_told_or_broken(process, stop)
+    if why:
+        reporter.tell(Report(ReportKind.FAILED, exit_code=Exit.FAILED, message=why))
+        _log.error("ending: %s; a supervisor starts this process again", why)
+        await process.stop(drain=False)
+        return Exit.FAILED
     _log.info("stopping")
     stopping = asyncio.ensure_future(process.stop(drain=True))
     hurried = asyncio.ensure_future(hurry.wait())
@@ -99,3 +104,15 @@ async def _serve(settings: ServeSettings, reporter: Reporter) -> int:
     hurried.cancel()
     _log.info("stopped")
     return Exit.STOPPED
+
+
+async def _until_told_or_broken(process: RoleProcess, stop: asyncio.Event) -> str:
+    """Return once told to stop (an empty text), or what broke."""
+    told = asyncio.ensure_future(stop.wait())
+    broken = asyncio.ensure_future(process.broken())
+    try:
+        await asyncio.wait({told, broken}, return_when=asyncio.FIRST_COMPLETED)
+        return broken.result() if broken.done() else ""
+    finally:
+        told.cancel()
+        broken.cancel()

@@ -34,11 +34,12 @@ class Producers:
 
     def __init__(self) -> None:
         self._producers: OrderedDict[int, Producer] = OrderedDict()
+        self._highest_id = -1
 
     @property
     def highest_id(self) -> int:
         """The highest producer id seen, or −1; new ids must be higher (DESIGN 5)."""
-        return max(self._producers, default=-1)
+        return self._highest_id
 
     def epoch_of(self, producer_id: int) -> int:
         """Return the newest epoch of a producer, or −1."""
@@ -77,6 +78,7 @@ class Producers:
         """Remember a frame with its place in the log."""
         if frame.producer_id < 0:
             return
+        self._highest_id = max(self._highest_id, frame.producer_id)
         producer = self._producers.pop(frame.producer_id, None)
         if producer is None or frame.producer_epoch > producer.epoch:
             producer = Producer(frame.producer_epoch)

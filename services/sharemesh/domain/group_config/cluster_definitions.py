@@ -13,6 +13,11 @@ INITIALIZE_RETRY_INTERVAL = "group.share.initialize.retry.interval.ms"
 STREAM_LINGER = "group.share.stream.linger.ms"
 JOIN_WAIT_LIMIT = "group.share.join.wait.limit.ms"
 ASSIGNOR_OFFLOAD_ENABLE = "group.share.assignor.offload.enable"
+STATE_SEGMENT_BYTES = "share.coordinator.state.topic.segment.bytes"
+STATE_WRITE_TIMEOUT = "share.coordinator.write.timeout.ms"
+STATE_PRUNE_INTERVAL = "share.coordinator.state.topic.prune.interval.ms"
+STATE_COLD_SNAPSHOT_INTERVAL = "share.coordinator.cold.partition.snapshot.interval.ms"
+GENERATION_GRACE = "state.log.spark.grace.ms"
 SNAPSHOT_UPDATE_RECORDS = "share.coordinator.snapshot.update.records.per.snapshot"
 
 HOUR_MS = 3_600_000
@@ -153,7 +158,7 @@ _COORDINATOR_SETTINGS = (
         "Shards of the share state; fixed when the cluster is created.",
     ),
     _integer(
-        "share.coordinator.state.topic.segment.bytes",
+        STATE_SEGMENT_BYTES,
         104_857_600,
         1,
         INT32_MAX,
@@ -168,7 +173,7 @@ _COORDINATOR_SETTINGS = (
     ),
     _integer("share.coordinator.threads", 1, 1, 64, "Share-coordinator processes' loops."),
     _integer(
-        "share.coordinator.write.timeout.ms",
+        STATE_WRITE_TIMEOUT,
         5_000,
         1,
         INT32_MAX,
@@ -196,18 +201,25 @@ _COORDINATOR_SETTINGS = (
         "Bytes of write buffer kept between commits.",
     ),
     _integer(
-        "share.coordinator.state.topic.prune.interval.ms",
+        STATE_PRUNE_INTERVAL,
         300_000,
         1,
         INT32_MAX,
         "Milliseconds between two prunings of the state log.",
     ),
     _integer(
-        "share.coordinator.cold.partition.snapshot.interval.ms",
+        STATE_COLD_SNAPSHOT_INTERVAL,
         300_000,
         1,
         INT32_MAX,
         "Age in milliseconds at which a share partition's snapshot is written again.",
+    ),
+    _integer(
+        GENERATION_GRACE,
+        7 * 24 * HOUR_MS,
+        1,
+        INT32_MAX,
+        "Milliseconds without a new generation after which pruning no longer waits for one.",
     ),
     ConfigDefinition(
         "errors.deadletterqueue.topic.name.prefix",

@@ -7,6 +7,7 @@ from sharemesh.group_coordinator.service import GroupCoordinatorPorts, GroupCoor
 from sharemesh.persister.persister import Persister
 from sharemesh.ports.cluster import ShardKind
 from sharemesh.ports.network import Listener
+from sharemesh.serve.coordinator_settings import persister_settings
 from sharemesh.serve.log_settings import log_settings
 from sharemesh.serve.share_states import PersistedShareStates
 from sharemesh.serve.surroundings import Surroundings
@@ -17,7 +18,13 @@ class GroupCoordinatorRole:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._persister = Persister(around.caller, around.view, around.clock, around.rng)
+        self._persister = Persister(
+            around.caller,
+            around.view,
+            around.clock,
+            around.rng,
+            persister_settings(around.view.cluster_configs()),
+        )
         self._service = GroupCoordinatorService(
             around.node_id,
             GroupCoordinatorPorts(

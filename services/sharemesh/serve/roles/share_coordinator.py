@@ -5,10 +5,10 @@ from sharemesh.cluster.membership import Member
 from sharemesh.cluster.shard_elections import ShardElections
 from sharemesh.ports.cluster import ShardKind
 from sharemesh.ports.network import Listener
+from sharemesh.serve.coordinator_settings import share_coordinator_settings, state_log_settings
 from sharemesh.serve.log_settings import log_settings
 from sharemesh.serve.surroundings import Surroundings
 from sharemesh.share_coordinator.service import ShareCoordinatorService
-from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 
 
 class ShareCoordinatorRole:
@@ -16,12 +16,14 @@ class ShareCoordinatorRole:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        logs = EmbeddedShardLogs(around.disk, around.clock, log_settings(around.settings))
+        configs = around.view.cluster_configs()
+        bounds = state_log_settings(log_settings(around.settings), configs)
+        logs = EmbeddedShardLogs(around.disk, around.clock, bounds)
         self._service = ShareCoordinatorService(
             around.view,
             around.clock,
             logs,
-            ShareCoordinatorSettings(),
+            share_coordinator_settings(configs),
             authorizer=around.authorizer,
         )
         self._elections: ShardElections | None = None

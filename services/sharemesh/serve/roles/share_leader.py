@@ -8,6 +8,7 @@ from sharemesh.domain.group_config.cluster_definitions import MAX_SHARE_SESSIONS
 from sharemesh.domain.group_config.evaluate import cluster_int
 from sharemesh.persister.persister import Persister
 from sharemesh.ports.network import Listener
+from sharemesh.serve.coordinator_settings import persister_settings
 from sharemesh.serve.log_settings import log_settings
 from sharemesh.serve.producer_ids import BlockProducerIds
 from sharemesh.serve.surroundings import Surroundings
@@ -20,8 +21,10 @@ class ShareLeaderRole:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
-        self._persister = Persister(around.caller, around.view, around.clock, around.rng)
         configs = around.view.cluster_configs()
+        self._persister = Persister(
+            around.caller, around.view, around.clock, around.rng, persister_settings(configs)
+        )
         self._service = ShareLeaderService(
             node_id=around.node_id,
             clock=around.clock,
@@ -31,10 +34,14 @@ class ShareLeaderRole:
             ),
             persister=self._persister,
             authorizer=around.authorizer,
-            producer_ids=BlockProducerIds(around.coordination, around.view),
+            producer_ids=BlockProducerIds(around.coordination, around.view, self._highest_id),
             settings=LeaderSettings(max_share_sessions=cluster_int(configs, MAX_SHARE_SESSIONS)),
         )
         self._claims: PartitionClaims | None = None
+
+    def _highest_id(self) -> int:
+        logs = (led.log for led in self._service.partitions)
+        return max((log.highest_producer_id for log in logs), default=-1)
 
     def offer(self, listener: Listener) -> None:
         """Offer ``ShareLeader`` and ``RecordLog``."""

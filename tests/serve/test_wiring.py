@@ -1,0 +1,97 @@
+"""Settings reach what they are about, and a process that lost a vital part says so."""
+
+import asyncio
+
+import pytest
+
+from sharemesh.backends.embedded.settings import LogSettings
+from sharemesh.backends.local.coordination import LocalCoordination
+from sharemesh.backends.local.coordination_store import LocalStore
+from sharemesh.cluster.bootstrap import ensure_cluster
+from sharemesh.cluster.config_store import take_producer_ids
+from sharemesh.cluster.membership import Member
+from sharemesh.cluster.view import WatchedView
+from sharemesh.domain.ids import NodeId
+from sharemesh.ports.cluster import NodeInfo
+from sharemesh.serve.coordinator_settings import (
+    SEGMENT_BYTES_MIN,
+    persister_settings,
+    share_coordinator_settings,
+    state_log_settings,
+)
+from sharemesh.serve.producer_ids import BlockProducerIds
+from tests.clocks import LoopClock
+
+
+@pytest.fixture
+async def world():
+    coordination = LocalCoordination(LocalStore(LoopClock()))
+    await ensure_cluster(coordination, "c", group_shards=1, state_shards=1)
+    view = WatchedView(coordination, "c", LoopClock())
+    await view.start()
+    yield coordination, view
+    await view.close()
+    await coordination.close()
+
+
+def test_settings_of_the_share_coordinator_have_kafkas_defaults():
+    made = share_coordinator_settings({})
+    assert (made.updates_per_snapshot, made.prune_interval_ms) == (500, 300_000)
+    assert (made.cold_snapshot_interval_ms, made.runtime.write_timeout_ms) == (300_000, 5_000)
+    assert made.generation_grace_ms == 604_800_000
+    assert state_log_settings(LogSettings(), {}).segment_bytes == 104_857_600
+    assert persister_settings({}).request_timeout_ms == 6_000
+
+
+def test_settings_of_the_share_coordinator_are_those_of_the_cluster():
+    configs = {
+        "share.coordinator.snapshot.update.records.per.snapshot": "0",
+        "share.coordinator.state.topic.prune.interval.ms": "1000",
+        "share.coordinator.cold.partition.snapshot.interval.ms": "2000",
+        "share.coordinator.write.timeout.ms": "3000",
+        "share.coordinator.state.topic.segment.bytes": "1",
+        "state.log.spark.grace.ms": "4000",
+    }
+    made = share_coordinator_settings(configs)
+    assert (made.updates_per_snapshot, made.prune_interval_ms) == (0, 1_000)
+    assert (made.cold_snapshot_interval_ms, made.runtime.write_timeout_ms) == (2_000, 3_000)
+    assert made.generation_grace_ms == 4_000
+    bounds = state_log_settings(LogSettings(fsync=False), configs)
+    assert (bounds.segment_bytes, bounds.fsync) == (SEGMENT_BYTES_MIN, False)
+    assert persister_settings(configs).request_timeout_ms == 4_000
+
+
+async def test_producer_ids_go_on_above_what_the_data_holds(world):
+    coordination, view = world
+    seen = [41_000]
+    ids = BlockProducerIds(coordination, view, lambda: seen[0])
+    assert await ids.allocate() == 41_001
+    seen[0] = 90_000  # a block that was begun is used up: nobody else has its ids
+    assert await ids.allocate() == 41_002
+    other = BlockProducerIds(coordination, view, lambda: -1)
+    assert await other.allocate() == 42_001
+    assert (await take_producer_ids(coordination, view, at_least=0)).start == 43_001
+
+
+async def test_the_death_of_a_vital_task_is_told_in_words(world, caplog):
+    coordination, view = world
+    member = Member(coordination, view, NodeInfo(NodeId("n"), "h", 1, ()), LoopClock())
+    told = []
+    member.on_broken(told.append)
+
+    async def dies():
+        raise ValueError("no more")
+
+    async def ends():
+        return
+
+    fine = asyncio.create_task(ends(), name="fine")
+    stopped = asyncio.create_task(asyncio.sleep(60), name="stopped")
+    dying = asyncio.create_task(dies(), name="placement controller")
+    for task in (fine, stopped, dying):
+        member.vital(task)
+    stopped.cancel()
+    await asyncio.wait([fine, stopped, dying])
+    await asyncio.sleep(0)
+    assert told == ["placement controller died: ValueError: no more"]
+    assert "task placement controller died" in caplog.text
