@@ -67,6 +67,7 @@ class PlacementController:
     async def start(self) -> None:
         """Begin to campaign; the view and the member must have started."""
         self._task = asyncio.create_task(self._run(), name="placement controller")
+        self._member.vital(self._task)
 
     async def close(self) -> None:
         """Resign and end."""
@@ -83,6 +84,7 @@ class PlacementController:
                 session = self._member.session
                 if session is None:
                     await self._wait(None)
+                    self._wake.clear()  # or it would not wait at all until there is a session
                     continue
                 try:
                     await self._campaign_and_lead(session)
