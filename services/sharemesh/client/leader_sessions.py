@@ -14,6 +14,8 @@ from sharemesh.ports.network import Caller
 from sharemesh.v1.share_leader_pb2 import ConsumeStart
 
 _REFRESH_TIMEOUT_MS = 10_000
+_REFRESH_PAUSE_MS = 40
+"""News of a move is followed at once, but metadata is read no more often than so."""
 
 
 class LeaderSessions:
@@ -49,6 +51,7 @@ class LeaderSessions:
         self._backoffs: dict[str, Backoff] = {}
         self._refresh_backoff = leaders.backoff()
         self._refresh_at_ms = 0
+        self._refreshed_ms = 0
         self._credit = 0
         self._work = asyncio.Event()
 
@@ -115,6 +118,9 @@ class LeaderSessions:
         key = (source.topic_id, source.partition)
         self._draining[key] = node_id
         self._stale.add(key)
+        # It moves now: waits that grew while it was about to are over.
+        self._refresh_backoff.reset()
+        self._refresh_at_ms = min(self._refresh_at_ms, self._refreshed_ms + _REFRESH_PAUSE_MS)
         self._work.set()
 
     async def run(self) -> None:
@@ -156,6 +162,7 @@ class LeaderSessions:
             return
         names = sorted({source.topic for source in self.assignment.values()})
         stale, self._stale = self._stale, set()
+        self._refreshed_ms = now_ms
         self._refresh_at_ms = now_ms + self._refresh_backoff.next_ms()
         try:
             await self._leaders.refresh(names, timeout_ms=_REFRESH_TIMEOUT_MS)
