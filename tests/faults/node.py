@@ -27,6 +27,7 @@ START_TIMEOUT_S = 60
 LEAD_TIMEOUT_S = 30
 POLL_S = 0.02
 CLUSTER = "faults"
+STATE_SHARDS = 2
 
 
 class Node:
@@ -65,7 +66,7 @@ class Node:
             "etcd-endpoints": self.place.etcd.endpoint,
             "listen-port": 0,
             "group-shards": 2,
-            "state-shards": 2,
+            "state-shards": STATE_SHARDS,
             "drain-timeout-ms": 0,
             "reflection": "false",
         }
@@ -172,7 +173,7 @@ class Place:
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(node.address for node in self.nodes.values() if node.alive)
+        return ",".join(node.address for node in reversed(self.nodes.values()) if node.alive)
 
     async def create_topic(self, name: str, partitions: int, **configs: str) -> TopicId:
         """Create a topic and wait until each partition is led."""

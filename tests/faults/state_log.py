@@ -1,9 +1,8 @@
-"""Faults of the share coordinator's storage: state_kill and two_writers."""
+"""state_kill: the share coordinator dies in the middle of state writes."""
 
 import asyncio
 import os
 import random
-import signal
 import sys
 import tempfile
 import time
@@ -229,41 +228,3 @@ async def state_kill(trial, seed):
             await node.kill()
     confirmed = sum(writer.confirmed for writer in writers)
     return Outcome(violations.found, (recovery_ms,), f"{confirmed} writes confirmed")
-
-
-async def two_writers(trial, seed):
-    """SIGSTOP, take-over by another, SIGCONT: the old one confirms nothing that is not there."""
-    rng = random.Random(seed)
-    violations = Violations()
-    async with place() as (directory, client):
-        old = await StateNode.start(directory, 1)
-        new = None
-        try:
-            await initialize(client, old.address)
-            writers = [Writer(client, p) for p in range(PARTITIONS)]
-            running = [asyncio.ensure_future(writer.run(old.address)) for writer in writers]
-            await asyncio.sleep(rng.uniform(0.02, 0.3))
-            old.send(signal.SIGSTOP)
-            began = time.monotonic()
-            new = await StateNode.start(directory, 2)
-            seen = await served(client, new.address)
-            recovery_ms = (time.monotonic() - began) * 1_000
-            check(writers, seen, {}, violations)
-            old.send(signal.SIGCONT)
-            await asyncio.gather(*running)
-            for writer in writers:
-                error = await writer.write(old.address)
-                violations.unless(error != 0, "the old writer confirmed a write")
-            # An answer that was on its way when it was stopped may still arrive, but only for a
-            # write that the new owner has: what is confirmed must be in what it took over.
-            check(writers, seen, {}, violations)
-            violations.unless(
-                await served(client, new.address) == seen, "what is served has changed"
-            )
-            await new.kill()
-            violations.unless(await folded(directory, 3) == seen, "the old writer is in the log")
-        finally:
-            await old.kill()
-            if new is not None:
-                await new.kill()
-    return Outcome(violations.found, (recovery_ms,))
