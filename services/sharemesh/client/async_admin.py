@@ -5,13 +5,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from sharemesh import methods
-from sharemesh.client.acls import (
-    AclBinding,
-    AclBindingFilter,
-    binding_of,
-    filter_message,
-    rule_message,
-)
 from sharemesh.client.admin_answers import (
     Problem,
     caught,
@@ -41,6 +34,7 @@ from sharemesh.client.admin_results import (
     TopicDescription,
     TopicPartition,
 )
+from sharemesh.client.async_acls import AsyncAcls
 from sharemesh.client.config import admin_config
 from sharemesh.client.environment import Environment
 from sharemesh.client.errors import (
@@ -60,7 +54,7 @@ LAST_STABLE = -4
 _G = group_coordinator_pb2
 
 
-class AsyncAdminClient:
+class AsyncAdminClient(AsyncAcls):
     """Administers a cluster.
 
     Calls about several things return a result or an error for each of them; calls about one thing
@@ -500,45 +494,6 @@ class AsyncAdminClient:
         return Explanation(
             **{name: getattr(found, name) for name in Explanation.__dataclass_fields__}
         )
-
-    # ---- access rules ---------------------------------------------------------------------------
-
-    async def create_acls(self, bindings: Sequence[AclBinding]) -> dict[AclBinding, Problem]:
-        """Add access rules; those that are there already stay."""
-        response = await self._calls.any(
-            methods.CREATE_ACLS,
-            admin_pb2.CreateAclsRequest(rules=[rule_message(each) for each in bindings]),
-        )
-        return {
-            each: optional_error(found.error_code, found.error_message, about=each.principal)
-            for each, found in zip(bindings, response.results, strict=True)
-        }
-
-    async def delete_acls(self, wanted: AclBindingFilter) -> list[AclBinding]:
-        """Remove the access rules that fit and return them.
-
-        Raises:
-            ServiceError: It was refused.
-        """
-        response = await self._calls.any(
-            methods.DELETE_ACLS, admin_pb2.DeleteAclsRequest(filters=[filter_message(wanted)])
-        )
-        (found,) = response.results
-        check(found.error_code, found.error_message, "access rules")
-        return [binding_of(each) for each in found.rules]
-
-    async def describe_acls(self, wanted: AclBindingFilter | None = None) -> list[AclBinding]:
-        """Return the access rules that fit; None: all.
-
-        Raises:
-            ServiceError: It was refused.
-        """
-        response = await self._calls.any(
-            methods.DESCRIBE_ACLS,
-            admin_pb2.DescribeAclsRequest(filter=filter_message(wanted or AclBindingFilter())),
-        )
-        check(response.error_code, response.error_message, "access rules")
-        return [binding_of(each) for each in response.rules]
 
     async def _partitions(self, topics: Sequence[str]) -> dict[str, int]:
         await self._calls.leaders.refresh(topics, timeout_ms=methods.METADATA.deadline_ms)

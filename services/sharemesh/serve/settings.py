@@ -19,7 +19,7 @@ from sharemesh.serve.setting_fields import (
 
 ALL_ROLES = "all"
 MAX_PORT = 65_535
-MAX_SHARDS = 10_000
+MAX_SHARDS = 1_000
 MAX_PROCESSES = 64
 HOUR_MS = 3_600_000
 
@@ -147,6 +147,34 @@ class ServeSettings:
     log_level: str = field(
         default="info",
         metadata=about("least level that is logged", choices=("debug", "info", "warning", "error")),
+    )
+    metrics_port: int = field(
+        default=-1,
+        metadata=about(
+            "port for Prometheus without TLS; -1 is none, 0 is any", minimum=-1, maximum=MAX_PORT
+        ),
+    )
+    partition_labels: bool = field(
+        default=False, metadata=about("whether metrics are kept apart by partition")
+    )
+    metric_series_max: int = field(
+        default=2_000,
+        metadata=about(
+            "series of one metric; more are counted as other", minimum=10, maximum=1_000_000
+        ),
+    )
+    telemetry_endpoint: str = field(
+        default="",
+        metadata=about("OTLP collector, http://host:port or https://host:port; none: no export"),
+    )
+    trace_directory: Path | None = field(
+        default=None, metadata=about("write spans to files there instead, one JSON object a line")
+    )
+    tracing: bool = field(
+        default=True, metadata=about("spans of batches, if there is somewhere to send them")
+    )
+    record_sampling_percent: int = field(
+        default=0, metadata=about("records that get spans of their own", minimum=0, maximum=100)
     )
     configs: Mapping[str, str] = field(default_factory=dict)
     """Settings of the cluster by Kafka's names (spec 25), from the file's ``[settings]``."""
