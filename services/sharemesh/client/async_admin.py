@@ -37,11 +37,7 @@ from sharemesh.client.admin_results import (
 from sharemesh.client.async_acls import AsyncAcls
 from sharemesh.client.config import admin_config
 from sharemesh.client.environment import Environment
-from sharemesh.client.errors import (
-    SharemeshError,
-    error_for,
-    optional_error,
-)
+from sharemesh.client.errors import SharemeshError, error_for, optional_error
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.v1 import admin_pb2, group_coordinator_pb2, record_log_pb2
 from sharemesh.v1.share_leader_pb2 import ExplainRequest
