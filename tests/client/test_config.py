@@ -79,3 +79,9 @@ def test_addresses_are_checked(wrong):
     with pytest.raises(ConfigError):
         bootstrap_addresses(wrong)
     assert bootstrap_addresses(" a:1, b:2 ") == ("a:1", "b:2")
+
+
+@pytest.mark.parametrize("build", [consumer_config, producer_config])
+def test_an_address_in_place_of_settings_is_answered_with_what_takes_one(build):
+    with pytest.raises(ConfigError, match=r"connect\('host:port'\)"):
+        build("127.0.0.1:9400")

@@ -20,6 +20,7 @@ from sharemesh.client.produce_batches import RecordMetadata
 
 BAD_ROWS_SHOWN = 20
 PROGRESS_EVERY_ROWS = 500
+LINGER_MS = 5
 
 _EXAMPLES = """examples:
   sharemesh produce orders orders.jsonl --key id
@@ -160,7 +161,13 @@ def _send_all(
     tally: _Tally,
 ) -> RowError | None:
     """Send rows until the end or the first malformed one that stops; all sent are settled."""
-    config = {**session.settings, "compression.type": args.compression}
+    config = {
+        "linger.ms": LINGER_MS,
+        "request.timeout.ms": max(session.timeout_ms - LINGER_MS, 1),
+        "delivery.timeout.ms": max(session.timeout_ms, LINGER_MS + 1),
+        **session.settings,
+        "compression.type": args.compression,
+    }
     with Producer(config) as producer, _progress(session) as progress:
         task = progress.add_task("produced", total=None)
         for parsed in reader.read(lines):

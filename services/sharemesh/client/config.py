@@ -164,6 +164,14 @@ _INSTEAD = {
 ENVIRONMENT_PREFIX = "SHAREMESH_"
 
 
+def _check_mapping(given: object) -> None:
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            f"settings are a mapping such as {{'bootstrap.servers': 'host:port'}}, found "
+            f"{given!r}; connect('host:port') makes clients from an address"
+        )
+
+
 class ClientConfig:
     """Checked settings of one client; read by name in the type of the default."""
 
@@ -173,6 +181,7 @@ class ClientConfig:
         Raises:
             ConfigError: A name is unknown (the nearest one is named) or a value is not allowed.
         """
+        _check_mapping(given)
         known = {setting.name: setting for setting in settings}
         for name in given:
             if name not in known:
@@ -218,6 +227,7 @@ def consumer_config(given: Mapping[str, object]) -> ClientConfig:
         ConfigError: A name or value is not allowed, or rejected for share consumers (spec CL-3).
         InvalidGroupIdError: ``group.id`` is missing or blank.
     """
+    _check_mapping(given)
     for name in REJECTED_BY_SHARE_CONSUMERS:
         if name in given:
             hint = _INSTEAD.get(name)

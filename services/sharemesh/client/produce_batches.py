@@ -87,6 +87,7 @@ class PartitionQueue:
         self.in_flight = False
         self.retry_at_ms = 0
         self.failures = 0
+        self.last_refusal = ""
         self.sequence = 0
         self.sequence_of: tuple[int, int] = (-1, -1)
 

@@ -369,6 +369,7 @@ class ProducerEngine:
             return
         if answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             queue.failures = 0
+            queue.last_refusal = ""
             duplicate = answer.error_code != ErrorCode.NONE
             offset = -1 if duplicate else answer.base_offset
             for batch in batches:
@@ -387,6 +388,7 @@ class ProducerEngine:
         self, queue: PartitionQueue, batches: Sequence[Batch], error: SharemeshError
     ) -> None:
         code = getattr(error, "code", ErrorCode.NETWORK_EXCEPTION)
+        queue.last_refusal = str(error)
         first = not any(batch.attempts for batch in batches)
         for batch in batches:
             batch.attempts += 1
@@ -447,6 +449,8 @@ class ProducerEngine:
             ):
                 about = f"{queue.topic}/{queue.partition}"
                 message = f"not confirmed within delivery.timeout.ms = {self._delivery_ms}"
+                if queue.last_refusal:
+                    message += f"; the last answer was: {queue.last_refusal}"
                 self._fail(queue, RequestTimedOutError(message, about=about))
 
     def _no_topic(self, name: str) -> Exception:

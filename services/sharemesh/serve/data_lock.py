@@ -1,5 +1,6 @@
 """One supervisor per data directory."""
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -20,12 +21,19 @@ def make_writable(directory: Path) -> None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise StartError(
-            Exit.DIRECTORY_UNUSABLE,
-            f"cannot write to the data directory {directory}: {reason}; change its owner or set "
-            "data_directory",
-        ) from error
+        raise unusable(directory, error) from error
+
+
+def unusable(directory: Path, error: OSError) -> StartError:
+    """Return the error of a data directory that cannot be written to."""
+    reason = (error.strerror or str(error)).lower()
+    advice = "change its owner or set data_directory"
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        advice = "make room on that disk or set data_directory"
+    return StartError(
+        Exit.DIRECTORY_UNUSABLE,
+        f"cannot write to the data directory {directory}: {reason}; {advice}",
+    )
 
 
 class DirectoryLock:

@@ -115,7 +115,7 @@ class ManagedProcess:
         process = self._process
         if process is None or process.returncode is not None:
             raise ProcessLookupError(f"{self.status.name} is not running")
-        process.send_signal(number)
+        _send(process, number)
         return process.pid
 
     async def stop(self, timeout_ms: int) -> None:
@@ -193,7 +193,7 @@ class ManagedProcess:
         process = self._process
         status.pid = process.pid
         if self._stop.is_set():
-            process.terminate()
+            _send(process, signal.SIGTERM)
         else:
             self._change(ProcessState.STARTING)
         reports = asyncio.create_task(self._read_reports(reading))
@@ -201,7 +201,7 @@ class ManagedProcess:
         try:
             code = await process.wait()
         except asyncio.CancelledError:
-            process.kill()
+            _send(process, signal.SIGKILL)
             code = await process.wait()
             raise
         finally:
@@ -258,6 +258,15 @@ class ManagedProcess:
     def _change(self, state: ProcessState) -> None:
         self.status.state = state
         self._on_change(self.status)
+
+
+def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Send a signal; ``send_signal`` would reap a dead child, and its exit code be lost.
+
+    A process that is gone gets none.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, number)
 
 
 async def _ended(reports: asyncio.Task[None], ready: asyncio.Task[None] | None) -> None:

@@ -21,7 +21,7 @@ from sharemesh.ports.coordination import CoordinationError
 from sharemesh.ports.network import CallFailedError
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.serve.coordination import connect_etcd, create_cluster, reach
-from sharemesh.serve.data_lock import DirectoryLock, make_writable
+from sharemesh.serve.data_lock import DirectoryLock, make_writable, unusable
 from sharemesh.serve.etcd_process import EtcdPlace, place_etcd
 from sharemesh.serve.exits import Exit, StartError
 from sharemesh.serve.identity import Identity, with_secret
@@ -130,8 +130,6 @@ class LocalCluster:
         self._lock.take()
         try:
             await self._claim_directory()
-            for name in ("run", "logs"):
-                (self._directory / name).mkdir(exist_ok=True)
             self._serve = with_secret(self._serve, self._directory, SystemRandom())
             await self._start_etcd()
             await self._start_roles()
@@ -190,8 +188,12 @@ class LocalCluster:
                 group_shards=self._serve.group_shards,
                 state_shards=self._serve.state_shards,
             )
+            for name in ("run", "logs"):
+                (self._directory / name).mkdir(exist_ok=True)
         except DataDirectoryError as error:
             raise StartError(Exit.OTHER_CLUSTER, f"{self._directory}: {error}") from error
+        except OSError as error:
+            raise unusable(self._directory, error) from error
         finally:
             disk.close()
 
@@ -355,8 +357,11 @@ class LocalCluster:
             ],
         }
         temporary = target.with_suffix(".tmp")
-        temporary.write_text(json.dumps(content, indent=1) + "\n")
-        temporary.replace(target)
+        try:
+            temporary.write_text(json.dumps(content, indent=1) + "\n")
+            temporary.replace(target)
+        except OSError as error:  # a full disk must not end the supervision
+            _log.warning("run file not written", extra={"file": str(target), "error": str(error)})
 
 
 def _settled(status: ProcessStatus) -> bool:
