@@ -71,7 +71,8 @@ def _run(args: argparse.Namespace, console: Console) -> dict[str, Any]:
 
 
 def _compact(data: Path, spark: Any, console: Console) -> dict[str, Any]:
-    from sharemesh_spark.compact import GENERATIONS_FOLDER, compact
+    from sharemesh_spark.compact import compact
+    from sharemesh_spark.generation_files import FOLDER
 
     generation_id = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     started = perf_counter()
@@ -93,7 +94,7 @@ def _compact(data: Path, spark: Any, console: Console) -> dict[str, Any]:
     console.print(
         f"{manifest.records:,} records, {manifest.log_bytes:,} bytes of log -> "
         f"{manifest.share_partitions:,} share partitions, {manifest.parquet_bytes:,} bytes, "
-        f"{seconds:.1f} s: {data / GENERATIONS_FOLDER / generation_id}",
+        f"{seconds:.1f} s: {data / FOLDER / generation_id}",
         highlight=False,
         soft_wrap=True,
     )

@@ -1,32 +1,43 @@
 """`spark.read.format("sharemesh-state-log")`: the share state log as rows, one record a row.
 
 One Spark partition is one shard, and its rows come in order of offset: a fold needs no shuffle.
-Options: ``path``, the data directory; ``shard``, to read only one.
+Options:
+
+- ``path``: the data directory (required);
+- ``shard``: read only this shard;
+- ``from_offset``, ``to_offset``: only offsets of ``[from_offset, to_offset)``; segments outside
+  are not read;
+- ``fold``: ``true`` for the folded states instead (the rows of a generation).
+
+Columns that are not needed need not be made: give ``.schema("offset bigint, kind string")``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from sharemesh.codec.state_record import UnreadableRecordError, decode_record
-from sharemesh.domain.share_state.records import (
-    EpochFloor,
-    Generation,
-    Snapshot,
-    StateRecord,
-    Tombstone,
-    Update,
-)
-from sharemesh.domain.state_batch import StateBatch
+from sharemesh.domain.share_state.records import StateRecord
 from sharemesh_spark.data_directory import UnreadableLogError, read_shard, records, shards
+from sharemesh_spark.generation_files import SPARK_SCHEMA as GENERATION_SCHEMA
+from sharemesh_spark.shard_fold import generation_of_shard
+from sharemesh_spark.shard_windows import windows
+from sharemesh_spark.state_columns import (
+    KIND_EPOCH_FLOOR,
+    KIND_NAMES,
+    KIND_SNAPSHOT,
+    KIND_UPDATE,
+    Batches,
+    StateColumns,
+)
+from sharemesh_spark.varints import Ints
 
 FORMAT = "sharemesh-state-log"
-ROWS_PER_BATCH = 8_192
 BATCHES_TYPE = "array<struct<first:bigint,last:bigint,state:int,count:int,cause:int>>"
 SCHEMA = (
     "shard int, offset bigint, timestamp_ms bigint, kind string, group_id string, "
@@ -36,41 +47,14 @@ SCHEMA = (
     f"trace_id binary, span_id binary, batches {BATCHES_TYPE}, changed {BATCHES_TYPE}, "
     "initial_start_offset bigint"
 )
-_BATCH_ARROW = pa.struct(
-    [
-        ("first", pa.int64()),
-        ("last", pa.int64()),
-        ("state", pa.int32()),
-        ("count", pa.int32()),
-        ("cause", pa.int32()),
-    ]
-)
-ARROW_SCHEMA = pa.schema(
-    [
-        ("shard", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp_ms", pa.int64()),
-        ("kind", pa.string()),
-        ("group_id", pa.string()),
-        ("topic_id", pa.binary()),
-        ("partition", pa.int32()),
-        ("snapshot_epoch", pa.int32()),
-        ("state_epoch", pa.int32()),
-        ("leader_epoch", pa.int32()),
-        ("leader_epoch_max", pa.int32()),
-        ("start_offset", pa.int64()),
-        ("delivery_complete_count", pa.int32()),
-        ("create_timestamp_ms", pa.int64()),
-        ("write_timestamp_ms", pa.int64()),
-        ("cause", pa.int32()),
-        ("member_id", pa.string()),
-        ("trace_id", pa.binary()),
-        ("span_id", pa.binary()),
-        ("batches", pa.list_(_BATCH_ARROW)),
-        ("changed", pa.list_(_BATCH_ARROW)),
-        ("initial_start_offset", pa.int64()),
-    ]
-)
+_BATCH_FIELDS = [
+    pa.field("first", pa.int64()),
+    pa.field("last", pa.int64()),
+    pa.field("state", pa.int32()),
+    pa.field("count", pa.int32()),
+    pa.field("cause", pa.int32()),
+]
+_LONG = frozenset({"start_offset", "create_timestamp_ms", "write_timestamp_ms"})
 
 
 @dataclass
@@ -83,11 +67,15 @@ class ShardPartition(InputPartition):
 class StateLogReader(DataSourceReader):
     """Reads shards as Arrow batches."""
 
-    def __init__(self, options: dict[str, str]) -> None:
+    def __init__(self, options: dict[str, str], columns: Sequence[str]) -> None:
         if "path" not in options:
             raise UnreadableLogError(f"{FORMAT}: set the option 'path' to the data directory")
         self._data = Path(options["path"])
         self._only = options.get("shard")
+        self._from = int(options.get("from_offset", 0))
+        self._to = int(options.get("to_offset", 2**63 - 1))
+        self._folds = _folds(options)
+        self._columns = list(columns)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition a shard."""
@@ -95,16 +83,20 @@ class StateLogReader(DataSourceReader):
         return [ShardPartition(shard) for shard in wanted]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a shard in order of offset."""
+        """Yield the records of a shard in order of offset, or its folded states."""
         assert isinstance(partition, ShardPartition)
-        rows: list[dict[str, Any]] = []
-        for record in shard_records(self._data, partition.shard):
-            rows.append(row_of(partition.shard, *record))
-            if len(rows) >= ROWS_PER_BATCH:
-                yield pa.RecordBatch.from_pylist(rows, schema=ARROW_SCHEMA)
-                rows = []
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=ARROW_SCHEMA)
+        if self._folds:
+            rows = generation_of_shard(self._data, partition.shard).select(self._columns)
+            yield from rows.to_batches()
+            return
+        image = read_shard(self._data, partition.shard)
+        for window in windows(image, self._from):
+            if int(window.places.offset[0]) >= self._to:
+                return
+            batch = arrow_rows(partition.shard, window, self._columns)
+            if int(window.places.offset[-1]) >= self._to:
+                batch = batch.slice(0, int(np.searchsorted(window.places.offset, self._to)))
+            yield batch
 
 
 class StateLogSource(DataSource):
@@ -117,15 +109,21 @@ class StateLogSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns; batches are inclusive offset ranges."""
-        return SCHEMA
+        return GENERATION_SCHEMA if _folds(self.options) else SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader for the given options."""
-        return StateLogReader(dict(self.options))
+        """Return the reader for the given options and columns."""
+        return StateLogReader(dict(self.options), schema.names)
+
+
+def _folds(options: Mapping[str, str]) -> bool:
+    return str(options.get("fold", "false")).lower() == "true"
 
 
 def shard_records(data: Path, shard: int) -> Iterator[tuple[int, int, StateRecord]]:
-    """Yield (offset, timestamp in ms, record) of a shard; unknown kinds are left out (SC-22).
+    """Yield (offset, timestamp in ms, record) of a shard, read record by record by the codec.
+
+    Unknown kinds are left out (SC-22).
 
     Raises:
         UnreadableLogError: Corruption, or a value that is no state record.
@@ -139,63 +137,109 @@ def shard_records(data: Path, shard: int) -> Iterator[tuple[int, int, StateRecor
             yield raw.offset, raw.timestamp_ms, record
 
 
-def row_of(shard: int, offset: int, timestamp_ms: int, record: StateRecord) -> dict[str, Any]:
-    """Return one row; columns that a kind does not have stay null."""
-    row: dict[str, Any] = {
-        "shard": shard,
-        "offset": offset,
-        "timestamp_ms": timestamp_ms,
-        "kind": type(record).__name__.lower(),
-        "write_timestamp_ms": record.write_timestamp_ms,
-    }
-    match record:
-        case Snapshot() | Update() | Tombstone():
-            _put_key_and_origin(row, record)
-        case EpochFloor():
-            row |= {"state_epoch": record.state_epoch, "leader_epoch": record.leader_epoch}
-        case Generation():
-            row |= {"start_offset": record.end_offset}
-    if isinstance(record, Snapshot | Update):
-        row |= {
-            "snapshot_epoch": record.snapshot_epoch,
-            "leader_epoch": record.leader_epoch,
-            "start_offset": record.start_offset,
-            "delivery_complete_count": record.delivery_complete_count,
-            "batches": _batches(record.batches),
-            "changed": _batches(record.batches if isinstance(record, Update) else record.changed),
-        }
-    if isinstance(record, Snapshot):
-        row |= {
-            "leader_epoch_max": record.leader_epoch_max,
-            "create_timestamp_ms": record.create_timestamp_ms,
-            "initial_start_offset": record.initial_start_offset,
-        }
-    if isinstance(record, Tombstone):
-        row |= {"leader_epoch_max": record.leader_epoch_max}
-    return row
+def arrow_rows(shard: int, window: StateColumns, names: Sequence[str]) -> pa.RecordBatch:
+    """Return the asked-for columns; those that a kind of record does not have stay null."""
+    made = [_COLUMNS[name](shard, window) for name in names]
+    return pa.RecordBatch.from_arrays(made, names=list(names))
 
 
-def _batches(batches: tuple[StateBatch, ...]) -> list[dict[str, int]]:
-    return [
-        {
-            "first": batch.first_offset,
-            "last": batch.last_offset,
-            "state": int(batch.delivery_state),
-            "count": batch.delivery_count,
-            "cause": int(batch.cause),
-        }
-        for batch in batches
+def _masked(
+    values: Ints, window: StateColumns, kinds: Sequence[int], kind: pa.DataType
+) -> pa.Array:
+    absent = ~np.isin(window.kind, kinds)
+    return pa.array(values, mask=absent if absent.any() else None).cast(kind)
+
+
+_ALL = range(len(KIND_NAMES))
+_KEYED = (1, 2, 3)
+_STATES = (KIND_SNAPSHOT, KIND_UPDATE)
+
+
+def _number(name: str, kinds: Sequence[int]) -> Callable[[int, StateColumns], pa.Array]:
+    kind = pa.int64() if name in _LONG else pa.int32()
+    return lambda _, window: _masked(window.numbers[name], window, kinds, kind)
+
+
+def _text(name: str, kind: pa.DataType) -> Callable[[int, StateColumns], pa.Array]:
+    def made(_: int, window: StateColumns) -> pa.Array:
+        return window.text(name).cast(pa.binary()).cast(kind)
+
+    return made
+
+
+def _batches(batches: Batches) -> pa.Array:
+    numbers = (batches.delivery_state, batches.delivery_count, batches.cause)
+    inner = pa.StructArray.from_arrays(
+        [
+            pa.array(batches.first_offset),
+            pa.array(batches.last_offset),
+            *(pa.array(each.astype(np.int32)) for each in numbers),
+        ],
+        fields=_BATCH_FIELDS,
+    )
+    return pa.ListArray.from_arrays(pa.array(batches.splits.astype(np.int32)), inner)
+
+
+def _changed(_: int, window: StateColumns) -> pa.Array:
+    """Return what each record changed: all of an update, the note of a snapshot."""
+    note, own = window.changed, window.batches
+    if not len(note.first_offset) and not np.any(window.kind == KIND_SNAPSHOT):
+        return _batches(own)
+    rows = np.arange(len(window))
+    of_note = np.repeat(rows, np.diff(note.splits))
+    of_own = np.repeat(rows, np.diff(own.splits))
+    keep = window.kind[of_own] == KIND_UPDATE
+    group = np.concatenate([of_own[keep], of_note])
+    order = np.argsort(group, kind="stable")
+    splits = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=len(window)))])
+    names = ("first_offset", "last_offset", "delivery_state", "delivery_count", "cause")
+    columns = [
+        np.concatenate([getattr(own, name)[keep], getattr(note, name)])[order] for name in names
     ]
+    return _batches(Batches(splits, *columns))
 
 
-def _put_key_and_origin(row: dict[str, Any], record: Snapshot | Update | Tombstone) -> None:
-    row |= {
-        "group_id": record.key.group_id,
-        "topic_id": record.key.topic_id,
-        "partition": record.key.partition,
-        "state_epoch": record.state_epoch,
-        "cause": int(record.origin.cause),
-        "member_id": record.origin.member_id,
-        "trace_id": record.origin.trace_id,
-        "span_id": record.origin.span_id,
-    }
+def _state_epochs(_: int, window: StateColumns) -> pa.Array:
+    floor = window.kind == KIND_EPOCH_FLOOR
+    values = np.where(floor, window.numbers["state_epoch_floor"], window.numbers["state_epoch"])
+    return _masked(values, window, (*_KEYED, KIND_EPOCH_FLOOR), pa.int32())
+
+
+def _leader_epochs(_: int, window: StateColumns) -> pa.Array:
+    floor = window.kind == KIND_EPOCH_FLOOR
+    values = np.where(floor, window.numbers["leader_epoch_floor"], window.numbers["leader_epoch"])
+    return _masked(values, window, (*_STATES, KIND_EPOCH_FLOOR), pa.int32())
+
+
+def _kinds(_: int, window: StateColumns) -> pa.Array:
+    indices = pa.array(window.kind.astype(np.int8))
+    names = pa.DictionaryArray.from_arrays(indices, pa.array(KIND_NAMES))
+    return names.cast(pa.string())
+
+
+_COLUMNS: dict[str, Callable[[int, StateColumns], pa.Array]] = {
+    "shard": lambda shard, window: pa.array(np.full(len(window), shard, dtype=np.int32)),
+    "offset": lambda _, window: pa.array(window.places.offset),
+    "timestamp_ms": lambda _, window: pa.array(window.places.timestamp_ms),
+    "kind": _kinds,
+    "group_id": _text("group_id", pa.string()),
+    "topic_id": _text("topic_id", pa.binary()),
+    "partition": _number("partition", _KEYED),
+    "snapshot_epoch": _number("snapshot_epoch", _STATES),
+    "state_epoch": _state_epochs,
+    "leader_epoch": _leader_epochs,
+    "leader_epoch_max": _number("leader_epoch_max", (1, 3)),
+    "start_offset": _number("start_offset", _STATES),
+    "delivery_complete_count": _number("delivery_complete_count", _STATES),
+    "create_timestamp_ms": _number("create_timestamp_ms", (KIND_SNAPSHOT,)),
+    "write_timestamp_ms": _number("write_timestamp_ms", _ALL),
+    "cause": _number("cause", _KEYED),
+    "member_id": _text("member_id", pa.string()),
+    "trace_id": _text("trace_id", pa.binary()),
+    "span_id": _text("span_id", pa.binary()),
+    "batches": lambda _, window: _batches(window.batches),
+    "changed": _changed,
+    "initial_start_offset": lambda _, window: _masked(
+        window.numbers["initial_start_offset"], window, (KIND_SNAPSHOT,), pa.int64()
+    ),
+}

@@ -1,0 +1,263 @@
+"""Generations on disk: Parquet, a manifest, and what marks one as committed (DESIGN 5).
+
+::
+
+    generations/<id>.new/            being written; no generation
+    generations/<id>/manifest.json   counts, end offsets, hashes, previous generation, files
+    generations/<id>/part-*.parquet  one row a share partition, one row of floors a shard
+    generations/<id>/COMMITTED       a hint for readers; the log's pointer record decides
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
+from sharemesh.domain.share_state.fold import Floors
+from sharemesh.domain.share_state.key_text import format_key, parse_key
+from sharemesh_spark.data_directory import UnreadableLogError
+from sharemesh_spark.state_columns import KIND_SNAPSHOT
+from sharemesh_spark.sweep import Runs
+from sharemesh_spark.vector_fold import NUMBERS, Rows
+
+FORMAT_VERSION = 1
+FOLDER = "generations"
+MANIFEST = "manifest.json"
+COMMITTED = "COMMITTED"
+_BATCH = pa.struct(
+    [("first", pa.int64()), ("last", pa.int64()), ("state", pa.int32()), ("count", pa.int32())]
+)
+ARROW_SCHEMA = pa.schema(
+    [
+        ("shard", pa.int32()),
+        ("kind", pa.string()),  # state, or floors: one row a shard
+        ("group_id", pa.string()),
+        ("topic_id", pa.binary()),
+        ("partition", pa.int32()),
+        ("snapshot_epoch", pa.int32()),
+        ("state_epoch", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("leader_epoch_max", pa.int32()),
+        ("start_offset", pa.int64()),
+        ("delivery_complete_count", pa.int32()),
+        ("create_timestamp_ms", pa.int64()),
+        ("write_timestamp_ms", pa.int64()),
+        ("batches", pa.list_(_BATCH)),
+        ("initial_start_offset", pa.int64()),
+        ("proof", pa.binary()),  # the hash of the domain's fold, of share partitions in the sample
+        # Of the shard, on the row of the floors:
+        ("end_offset", pa.int64()),  # exclusive
+        ("records", pa.int64()),
+        ("log_bytes", pa.int64()),
+        ("previous_generation_id", pa.string()),
+        ("task_ms", pa.int64()),
+        ("task_peak_bytes", pa.int64()),
+    ]
+)
+SPARK_SCHEMA = (
+    "shard int, kind string, group_id string, topic_id binary, partition int, snapshot_epoch int, "
+    "state_epoch int, leader_epoch int, leader_epoch_max int, start_offset bigint, "
+    "delivery_complete_count int, create_timestamp_ms bigint, write_timestamp_ms bigint, "
+    "batches array<struct<first:bigint,last:bigint,state:int,count:int>>, "
+    "initial_start_offset bigint, proof binary, end_offset bigint, records bigint, "
+    "log_bytes bigint, previous_generation_id string, task_ms bigint, task_peak_bytes bigint"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardManifest:
+    """One shard of a generation; ``end_offset`` is exclusive, the hash hexadecimal."""
+
+    shard: int
+    end_offset: int
+    records: int
+    share_partitions: int
+    log_bytes: int
+    content_hash: str
+    previous_generation_id: str = ""
+    proven: int = 0
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What stands beside the Parquet files of a generation."""
+
+    format_version: int
+    generation_id: str
+    cluster_id: str
+    shards: tuple[ShardManifest, ...]
+    parquet_bytes: int
+
+    @property
+    def records(self) -> int:
+        """Records of the log that were folded."""
+        return sum(shard.records for shard in self.shards)
+
+    @property
+    def share_partitions(self) -> int:
+        """Share partitions that live."""
+        return sum(shard.share_partitions for shard in self.shards)
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes of the log that was read."""
+        return sum(shard.log_bytes for shard in self.shards)
+
+
+@dataclass(frozen=True, slots=True)
+class BaseShard:
+    """One shard of a generation to fold on from; ``rows.key`` counts ``names`` (key texts)."""
+
+    generation_id: str
+    end_offset: int
+    names: tuple[bytes, ...]
+    rows: Rows
+    floors: Floors
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest and make everything in the folder durable."""
+    (folder / MANIFEST).write_text(json.dumps(asdict(manifest), indent=1))
+    for path in (*folder.iterdir(), folder):
+        sync(path)
+
+
+def read_manifest(data: Path, generation_id: str) -> Manifest:
+    """Return the manifest of a generation.
+
+    Raises:
+        UnreadableLogError: There is none, or it is of another format.
+    """
+    path = data / FOLDER / generation_id / MANIFEST
+    try:
+        value: dict[str, Any] = json.loads(path.read_text())
+        if value["format_version"] != FORMAT_VERSION:
+            raise UnreadableLogError(
+                f"{path}: format {value['format_version']} is not {FORMAT_VERSION}"
+            )
+        shards = tuple(
+            ShardManifest(**{**each, "files": tuple(each.get("files", ()))})
+            for each in value.pop("shards")
+        )
+        return Manifest(shards=shards, **value)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UnreadableLogError(
+            f"generation {generation_id} cannot be read ({path}: {error}); restore it from a backup"
+        ) from error
+
+
+def mark_committed(data: Path, generation_id: str) -> None:
+    """Leave the hint that readers start from."""
+    path = data / FOLDER / generation_id / COMMITTED
+    path.touch()
+    sync(path)
+    sync(path.parent)
+
+
+def hinted_generation(data: Path) -> str:
+    """Return the newest generation that carries the hint, "" if none does."""
+    found = [path.parent.name for path in (data / FOLDER).glob(f"*/{COMMITTED}")]
+    return max(found, default="")
+
+
+def read_base(data: Path, generation_id: str, shard: int) -> BaseShard:
+    """Return one shard of a generation.
+
+    Raises:
+        UnreadableLogError: Files are missing, or do not hold the shard.
+    """
+    manifest = read_manifest(data, generation_id)
+    folder = data / FOLDER / generation_id
+    files = [name for each in manifest.shards if each.shard == shard for name in each.files]
+    try:
+        tables = [pq.read_table(folder / name, schema=ARROW_SCHEMA) for name in files]
+        table = pa.concat_tables(tables).filter(pa.compute.field("shard") == shard)
+        [floors] = table.filter(pa.compute.field("kind") == "floors").to_pylist()
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise UnreadableLogError(
+            f"generation {generation_id} cannot be read for shard {shard} ({error})"
+        ) from error
+    states = table.filter(pa.compute.field("kind") == "state").combine_chunks()
+    names = tuple(
+        format_key(SharePartitionKey(GroupId(group), TopicId(topic), partition)).encode()
+        for group, topic, partition in zip(
+            *(states.column(name).to_pylist() for name in ("group_id", "topic_id", "partition")),
+            strict=True,
+        )
+    )
+    return BaseShard(
+        generation_id,
+        floors["end_offset"],
+        names,
+        _rows(states),
+        Floors(floors["state_epoch"], floors["leader_epoch"]),
+    )
+
+
+def _rows(states: pa.Table) -> Rows:
+    count = states.num_rows
+    numbers = {
+        name: states.column(name).to_numpy().astype(np.int64) for name in NUMBERS if name != "kind"
+    }
+    numbers["kind"] = np.full(count, KIND_SNAPSHOT, dtype=np.int64)
+    lists = states.column("batches").combine_chunks()
+    if isinstance(lists, pa.ChunkedArray):
+        lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], lists.type)
+    inner = lists.flatten()
+    group = np.repeat(np.arange(count), lists.value_lengths().to_numpy(zero_copy_only=False))
+    columns = [
+        inner.field(name).to_numpy(zero_copy_only=False).astype(np.int64)
+        for name in ("first", "last", "state", "count")
+    ]
+    return Rows(np.arange(count), numbers, Runs(group, *columns))
+
+
+def state_batch_of(shard: int, names: list[bytes], rows: Rows, proofs: list[Any]) -> pa.RecordBatch:
+    """Return states as rows of a generation; ``names`` and ``proofs`` are one a row."""
+    keys = [parse_key(name.decode()) for name in names]
+    count = len(rows)
+    runs = rows.runs
+    splits = np.searchsorted(runs.group, np.arange(count + 1)).astype(np.int32)
+    inner = pa.StructArray.from_arrays(
+        [
+            pa.array(runs.first),
+            pa.array(runs.last),
+            pa.array(runs.state.astype(np.int32)),
+            pa.array(runs.count.astype(np.int32)),
+        ],
+        fields=list(_BATCH),
+    )
+    columns: dict[str, Any] = {
+        "shard": pa.array([shard] * count, pa.int32()),
+        "kind": pa.array(["state"] * count),
+        "group_id": pa.array([key.group_id for key in keys], pa.string()),
+        "topic_id": pa.array([key.topic_id for key in keys], pa.binary()),
+        "partition": pa.array([key.partition for key in keys], pa.int32()),
+        "batches": pa.ListArray.from_arrays(pa.array(splits), inner),
+        "proof": pa.array(proofs, pa.binary()),
+    }
+    arrays = []
+    for field in ARROW_SCHEMA:
+        if field.name in columns:
+            arrays.append(columns[field.name])
+        elif field.name in rows.numbers:
+            arrays.append(pa.array(rows.numbers[field.name]).cast(field.type))
+        else:
+            arrays.append(pa.nulls(count, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+
+
+def sync(path: Path) -> None:
+    """Return once a file's bytes, or a directory's names, would survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

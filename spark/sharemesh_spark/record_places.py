@@ -1,0 +1,111 @@
+"""Where records, keys and values lie in the record batches of a log part; NumPy, no copies."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sharemesh.codec.batch_frame import COMPRESSION_MASK, HEADER_BYTES, Frame
+from sharemesh_spark.varints import Bytes, Ints, zigzag
+
+
+class BrokenRecordsError(Exception):
+    """The records of a batch do not fill it as its header says."""
+
+    def __init__(self, offset: int, problem: str) -> None:
+        super().__init__(f"offset {offset}: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPlaces:
+    """One entry a record, in order of offset; an absent value has the length -1."""
+
+    offset: Ints
+    timestamp_ms: Ints
+    key_at: Ints
+    key_length: Ints
+    value_at: Ints
+    value_length: Ints
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def selected(self, chosen: Ints) -> "RecordPlaces":
+        """Return the records with these indexes."""
+        return RecordPlaces(
+            self.offset[chosen],
+            self.timestamp_ms[chosen],
+            self.key_at[chosen],
+            self.key_length[chosen],
+            self.value_at[chosen],
+            self.value_length[chosen],
+        )
+
+
+def record_places(buffer: Bytes, frames: Sequence[Frame], *, start_position: int) -> RecordPlaces:
+    """Return where the records of whole, checked frames lie.
+
+    Args:
+        buffer: The bytes from ``start_position`` of the file on.
+        frames: What ``part_frames`` yielded.
+        start_position: Subtracted from the position of each frame.
+
+    Raises:
+        BrokenRecordsError: Compressed records, or a batch that its records do not fill.
+    """
+    table = np.array(
+        [
+            (f.position, f.size_bytes, f.base_offset, f.first_timestamp_ms, f.record_count,
+             f.attributes)
+            for f in frames
+        ],
+        dtype=np.int64,
+    ).reshape(-1, 6)  # fmt: skip
+    position, size, base_offset, first_ms, count, attributes = table.T
+    for number in np.flatnonzero(attributes & COMPRESSION_MASK)[:1]:
+        raise BrokenRecordsError(
+            int(base_offset[number]), "compressed records, which no shard log has"
+        )
+    starts, frame_of = _starts(buffer, position - start_position, size, count, base_offset)
+    at = starts + 1  # the attributes
+    delta_ms, at = buffer.varints(at)
+    offset_delta, at = buffer.varints(at)
+    key_length, key_at = buffer.varints(at)
+    key_size = np.maximum(zigzag(key_length), 0)
+    value_length, value_at = buffer.varints(key_at + key_size)
+    return RecordPlaces(
+        offset=base_offset[frame_of] + zigzag(offset_delta),
+        timestamp_ms=first_ms[frame_of] + zigzag(delta_ms),
+        key_at=key_at,
+        key_length=key_size,
+        value_at=value_at,
+        value_length=zigzag(value_length),
+    )
+
+
+def _starts(
+    buffer: Bytes, begin: Ints, size: Ints, count: Ints, base_offset: Ints
+) -> tuple[Ints, Ints]:
+    """Return where each record's body begins and which frame it is in, in log order.
+
+    The length of one record says where the next begins, so all frames are walked side by side,
+    the n-th record of each at a time.
+    """
+    order = np.argsort(-count, kind="stable")  # frames that are done drop off at the end
+    cursor, remaining = (begin + HEADER_BYTES)[order], count[order]
+    first_row = (np.cumsum(count) - count)[order]
+    starts = np.empty(int(count.sum()), dtype=np.int64)
+    alive = int(np.count_nonzero(remaining))
+    for number in range(int(remaining[0]) if len(remaining) else 0):
+        while alive and remaining[alive - 1] <= number:
+            alive -= 1
+        lengths, bodies = buffer.varints(cursor[:alive])
+        starts[first_row[:alive] + number] = bodies
+        cursor[:alive] = bodies + zigzag(lengths)
+    ends = np.empty_like(cursor)
+    ends[order] = cursor
+    for wrong in np.flatnonzero(ends != begin + size)[:1]:
+        raise BrokenRecordsError(
+            int(base_offset[wrong]), "the records do not fill their record batch"
+        )
+    return starts, np.repeat(np.arange(len(count)), count)

@@ -1,0 +1,238 @@
+"""Folds one shard to the rows of a generation, with the domain's fold of a sample as the proof."""
+
+import resource
+import sys
+from pathlib import Path
+from time import perf_counter
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+
+from sharemesh.codec.state_record import decode_record
+from sharemesh.domain.ids import SharePartitionKey
+from sharemesh.domain.share_state.content_hash import content_hash
+from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors
+from sharemesh.domain.share_state.key_text import parse_key
+from sharemesh.domain.share_state.records import Generation, Snapshot, Tombstone, Update
+from sharemesh_spark.data_directory import ShardImage, UnreadableLogError, read_shard
+from sharemesh_spark.folding import state_at
+from sharemesh_spark.generation_files import (
+    ARROW_SCHEMA,
+    BaseShard,
+    hinted_generation,
+    read_base,
+    state_batch_of,
+)
+from sharemesh_spark.shard_windows import windows
+from sharemesh_spark.state_columns import (
+    KIND_EPOCH_FLOOR,
+    KIND_GENERATION,
+    KIND_TOMBSTONE,
+    StateColumns,
+)
+from sharemesh_spark.sweep import Runs
+from sharemesh_spark.varints import Ints
+from sharemesh_spark.vector_fold import NUMBERS, Rows, folded, joined, no_rows
+
+ROWS_PER_FOLD = 1_000_000
+"""So many rows are kept before they are folded together; it bounds the memory of a task."""
+
+PROVE_ALL_BYTES = 16 * 1024 * 1024
+"""In a log up to this size every share partition is proven, in a larger one a sample."""
+
+SAMPLE_ONE_IN = 100
+_RESTARTS_MAX = 4
+_KIB = 1024
+
+
+class ShardFold:
+    """States and floors of a shard while its windows pass by."""
+
+    def __init__(self, base: BaseShard | None, *, one_in: int) -> None:
+        """``one_in`` is 1 to prove all share partitions, n for about one of n."""
+        self.floors = Floors() if base is None else base.floors
+        self.records = 0
+        self.pointer: Generation | None = None
+        """The newest generation record that passed by."""
+        self._one_in = one_in
+        self._numbers_of_keys: dict[bytes, int] = {}
+        self._names: list[bytes] = []
+        self._sampled = np.zeros(0, dtype=bool)
+        self._parts: list[Rows] = []
+        self._waiting = 0
+        self._proof: dict[SharePartitionKey, ShareState | None] = {}
+        if base is not None:
+            self._keep(Rows(self._keys(pa.array(base.names, pa.binary())), *_of(base.rows)))
+            for row in np.flatnonzero(self._sampled[base.rows.key]).tolist():
+                self._proof[parse_key(base.names[row].decode())] = state_at(base.rows, row)
+
+    def add(self, columns: StateColumns) -> None:
+        """Fold the records of one window."""
+        self.records += len(columns)
+        kind = columns.kind
+        for row in np.flatnonzero(kind >= KIND_TOMBSTONE).tolist():
+            record = decode_record(columns.key_bytes(row), columns.value_bytes(row))
+            if isinstance(record, Generation):
+                self.pointer = record
+            elif record is not None:
+                self.floors = fold_floors(self.floors, record)
+        keyed = np.flatnonzero((kind != KIND_GENERATION) & (kind != KIND_EPOCH_FLOOR))
+        keys = self._keys(columns.key_texts(keyed))
+        self._keep(_rows(columns, keyed, keys))
+        self._prove(columns, keyed[self._sampled[keys]])
+
+    def result(self) -> tuple[list[bytes], Rows, list[bytes | None]]:
+        """Return key texts, states and proofs (None outside the sample), by key text.
+
+        Raises:
+            UnreadableLogError: A state is missing that the domain's fold has.
+        """
+        rows = folded(joined([no_rows(), *self._parts]))
+        order = sorted(range(len(rows)), key=lambda row: self._names[rows.key[row]])
+        place = np.empty(len(rows), dtype=np.int64)
+        place[np.array(order, dtype=np.int64)] = np.arange(len(rows))
+        chosen = np.array(order, dtype=np.int64)
+        runs = rows.runs
+        by_place = np.argsort(place[runs.group], kind="stable")
+        moved = runs.selected(by_place)
+        rows = Rows(
+            rows.key[chosen],
+            {name: rows.numbers[name][chosen] for name in NUMBERS},
+            Runs(place[moved.group], moved.first, moved.last, moved.state, moved.count),
+        )
+        names = [self._names[key] for key in rows.key.tolist()]
+        proofs = [self._proof_of(name, key) for name, key in zip(names, rows.key, strict=True)]
+        expected = sum(state is not None for state in self._proof.values())
+        if expected != sum(bool(proof) for proof in proofs):
+            raise UnreadableLogError(
+                f"the vectorised fold has not the share partitions that the domain's has "
+                f"({expected} of a sample); report this as a defect"
+            )
+        return names, rows, proofs
+
+    def _proof_of(self, name: bytes, key: int) -> bytes | None:
+        if not self._sampled[key]:
+            return None
+        parsed = parse_key(name.decode())
+        state = self._proof.get(parsed)
+        return b"" if state is None else content_hash({parsed: state}, Floors())
+
+    def _keys(self, texts: pa.Array) -> Ints:
+        """Return the numbers of keys, new ones being given the next numbers."""
+        encoded = texts.dictionary_encode()
+        numbers = np.empty(len(encoded.dictionary), dtype=np.int64)
+        known = self._numbers_of_keys
+        before = len(known)
+        for index, name in enumerate(encoded.dictionary.to_pylist()):
+            number = known.get(name)
+            if number is None:
+                number = known[name] = len(self._names)
+                self._names.append(name)
+            numbers[index] = number
+        if len(known) > before:
+            new = [crc32(name) % self._one_in == 0 for name in self._names[before:]]
+            self._sampled = np.concatenate([self._sampled, np.array(new, dtype=bool)])
+        result: Ints = numbers[encoded.indices.to_numpy()]
+        return result
+
+    def _keep(self, rows: Rows) -> None:
+        self._parts.append(rows)
+        self._waiting += len(rows)
+        if self._waiting >= ROWS_PER_FOLD:
+            self._parts = [folded(joined(self._parts))]
+            self._waiting = 0
+
+    def _prove(self, columns: StateColumns, rows: Ints) -> None:
+        for row in rows.tolist():
+            name = columns.key_bytes(row)
+            record = decode_record(name, columns.value_bytes(row))
+            if isinstance(record, Snapshot | Update | Tombstone):
+                key = parse_key(name.decode())
+                self._proof[key] = fold(self._proof.get(key), record)
+
+
+def _of(rows: Rows) -> tuple[dict[str, Ints], Runs]:
+    return rows.numbers, rows.runs
+
+
+def _rows(columns: StateColumns, keyed: Ints, keys: Ints) -> Rows:
+    batches = columns.batches
+    rows = np.repeat(np.arange(len(columns)), np.diff(batches.splits))
+    place = np.full(len(columns), -1, dtype=np.int64)
+    place[keyed] = np.arange(len(keyed))
+    return Rows(
+        keys,
+        {name: columns.numbers[name][keyed] for name in NUMBERS},
+        Runs(
+            place[rows],
+            batches.first_offset,
+            batches.last_offset,
+            batches.delivery_state,
+            batches.delivery_count,
+        ),
+    )
+
+
+def generation_of_shard(data: Path, shard: int, *, one_in: int | None = None) -> pa.Table:
+    """Return the rows of a shard in a new generation: states, then floors.
+
+    It folds on from the newest committed generation, if there is one.
+
+    Raises:
+        UnreadableLogError: Corruption, or the log begins behind what the generation covers.
+    """
+    began = perf_counter()
+    image = read_shard(data, shard)
+    if one_in is None:
+        one_in = 1 if image.size_bytes <= PROVE_ALL_BYTES else SAMPLE_ONE_IN
+    base_id, fold_ = _folded_on(data, image, one_in)
+    names, rows, proofs = fold_.result()
+    floors = {
+        "shard": shard,
+        "kind": "floors",
+        "state_epoch": fold_.floors.state_epoch,
+        "leader_epoch": fold_.floors.leader_epoch,
+        "end_offset": image.end_offset,
+        "records": fold_.records,
+        "log_bytes": image.size_bytes,
+        "previous_generation_id": base_id,
+        "task_ms": round((perf_counter() - began) * 1_000),
+        "task_peak_bytes": peak_memory_bytes(),
+    }
+    return pa.Table.from_batches(
+        [
+            state_batch_of(shard, names, rows, proofs),
+            pa.RecordBatch.from_pylist([floors], schema=ARROW_SCHEMA),
+        ]
+    )
+
+
+def _folded_on(data: Path, image: ShardImage, one_in: int) -> tuple[str, ShardFold]:
+    """Fold from the generation that the log itself names; the hint is only a first guess."""
+    base_id = hinted_generation(data) if image.end_offset else ""
+    for _ in range(_RESTARTS_MAX):
+        base = read_base(data, base_id, image.shard) if base_id else None
+        if base is not None and base.end_offset > image.end_offset:
+            base_id = ""
+            continue
+        begin = image.start_offset if base is None else base.end_offset
+        if begin < image.start_offset:
+            raise UnreadableLogError(
+                f"shard {image.shard}: generation {base_id} ends at {begin}, but the log begins "
+                f"at {image.start_offset}: records between them are lost"
+            )
+        found = ShardFold(base, one_in=one_in)
+        for window in windows(image, begin):
+            found.add(window)
+        named = "" if found.pointer is None else found.pointer.generation_id
+        if named == base_id:
+            return base_id, found
+        base_id = named
+    raise UnreadableLogError(f"shard {image.shard}: generations change faster than they are read")
+
+
+def peak_memory_bytes() -> int:
+    """Return the most memory that this process has had resident."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else _KIB)

@@ -1,0 +1,76 @@
+"""Unsigned varints (protobuf, Kafka records) of many places of a buffer at once, in NumPy."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Words = npt.NDArray[np.uint64]
+
+PADDING_BYTES = 16
+"""How many bytes must follow the last place that is read."""
+
+_HIGH = np.uint64(0x8080808080808080)
+_LOW = np.uint64(0x7F7F7F7F7F7F7F7F)
+_ONE = np.uint64(1)
+_STEPS = tuple(
+    (np.uint64(low), np.uint64(high), np.uint64(shift))
+    for low, high, shift in (
+        (0x007F007F007F007F, 0x7F007F007F007F00, 1),
+        (0x00003FFF00003FFF, 0x3FFF00003FFF0000, 2),
+        (0x000000000FFFFFFF, 0x0FFFFFFF00000000, 4),
+    )
+)
+
+
+class Bytes:
+    """A buffer that is read at many positions at once."""
+
+    def __init__(self, data: bytes | bytearray | memoryview) -> None:
+        """The data are copied once, with room behind them."""
+        self.size = len(data)
+        self.octets = np.zeros(self.size + PADDING_BYTES, dtype=np.uint8)
+        self.octets[: self.size] = np.frombuffer(data, dtype=np.uint8)
+        # Eight bytes from any position. Opaque items need no alignment: half the cost of numbers.
+        self._eights: Any = np.ndarray(
+            (self.size + PADDING_BYTES - 8,), "V8", self.octets.data, strides=(1,)
+        )
+
+    def words(self, at: Ints) -> Words:
+        """Return the eight bytes from each position, the first one lowest."""
+        found: Words = self._eights[np.minimum(at, self.size)].view("<u8")
+        return found
+
+    def varints(self, at: Ints) -> tuple[Words, Ints]:
+        """Return the value at each position and the position behind it.
+
+        Positions beyond the buffer read as its last bytes; the caller checks ends.
+        """
+        words = self.words(at)
+        stop = ~words & _HIGH
+        below = (stop & (~stop + _ONE)) - _ONE  # all bits below the first byte without a follower
+        values = words & below & _LOW
+        for low, high, shift in _STEPS:
+            values = (values & low) | ((values & high) >> shift)
+        lengths = (np.bitwise_count(below).astype(np.int64) + 1) >> 3
+        long = np.flatnonzero(stop == 0)
+        if long.size:
+            self._finish(at, long, values, lengths)
+        return values, at + lengths
+
+    def _finish(self, at: Ints, long: Ints, values: Words, lengths: Ints) -> None:
+        tail = self.words(at[long] + 8)
+        ninth, tenth = tail & np.uint64(0xFF), (tail >> np.uint64(8)) & np.uint64(0xFF)
+        more = ninth >= np.uint64(0x80)
+        top = np.where(more, tenth & _ONE, np.uint64(0))
+        values[long] |= ((ninth & np.uint64(0x7F)) << np.uint64(56)) | (top << np.uint64(63))
+        lengths[long] = np.where(more, 10, 9)
+
+
+def zigzag(values: Words) -> Ints:
+    """Return signed numbers of Kafka's zigzag form."""
+    signed: Any = (values >> _ONE) ^ (~(values & _ONE) + _ONE)
+    result: Ints = signed.view(np.int64)
+    return result

@@ -1,0 +1,220 @@
+"""The vectorised fold is the domain's fold, on every log; and reads every value the codec reads."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sharemesh.codec.batch_frame import place_frame
+from sharemesh.codec.log_chain import ReadablePart
+from sharemesh.codec.record_set import build_plain_batch
+from sharemesh.codec.segment import SegmentName
+from sharemesh.codec.state_record import encode_key, encode_value
+from sharemesh.domain.delivery_state import Cause, DeliveryState
+from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
+from sharemesh.domain.share_state.records import (
+    UNKNOWN_START_OFFSET,
+    EpochFloor,
+    Generation,
+    Origin,
+    Snapshot,
+    Tombstone,
+    Update,
+)
+from sharemesh.domain.state_batch import StateBatch, combine
+from sharemesh.v1.state_record_pb2 import ShareStateRecord
+from sharemesh_spark import sweep
+from sharemesh_spark.data_directory import LogPart, ShardImage, UnreadableLogError
+from sharemesh_spark.folding import DomainFold, state_at
+from sharemesh_spark.generation_files import BaseShard
+from sharemesh_spark.shard_fold import ShardFold
+from sharemesh_spark.shard_windows import windows
+from sharemesh_spark.source import SCHEMA, arrow_rows
+from sharemesh_spark.vector_fold import Rows
+
+KEYS = [
+    SharePartitionKey(GroupId(group), TopicId(bytes([n + 1]) * 16), n)
+    for n, group in enumerate(["g", "g:with:colons", "größe"])
+]
+ORIGIN = Origin(Cause.ACCEPT, MemberId("m"), b"t" * 16, b"s" * 8)
+epochs = st.integers(0, 3)
+delivery = st.sampled_from(
+    [DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED]
+)
+
+
+@st.composite
+def state_batches(draw):
+    first = draw(st.integers(0, 40))
+    last = first + draw(st.integers(0, 15))
+    return StateBatch(first, last, draw(delivery), draw(st.integers(0, 3)), Cause.ACCEPT)
+
+
+several = st.lists(state_batches(), max_size=4).map(tuple)
+keys = st.sampled_from(KEYS)
+starts = st.integers(-1, 30)
+
+
+@st.composite
+def snapshots(draw):
+    start = draw(starts)
+    batches = combine(draw(several), (), start_offset=start)
+    initial = draw(st.sampled_from([UNKNOWN_START_OFFSET, -1, 0, 7]))
+    numbers = [draw(epochs) for _ in range(4)]
+    return Snapshot(
+        draw(keys), *numbers, start, draw(st.integers(-1, 9)), 5, 6, batches, ORIGIN,
+        draw(several), initial,
+    )  # fmt: skip
+
+
+updates = st.builds(
+    Update, keys, epochs, epochs, st.integers(-1, 4), starts, st.integers(-1, 9), st.just(7),
+    several, st.just(ORIGIN),
+)  # fmt: skip
+rising = st.builds(
+    Update, keys, epochs, epochs, st.just(2), st.just(-1), st.integers(-1, 9), st.just(7),
+    several, st.just(ORIGIN),
+)  # fmt: skip
+records = st.one_of(
+    rising,
+    updates,
+    rising,
+    snapshots(),
+    st.builds(Tombstone, keys, epochs, epochs, st.just(8), st.just(ORIGIN)),
+    st.builds(EpochFloor, epochs, epochs, st.just(9)),
+)
+batched = st.lists(st.lists(records, min_size=1, max_size=6), min_size=1, max_size=12)
+
+
+def image_of(values, *, epoch_changes=True):
+    """A shard as read from disk: each list of (key, value) one record batch, epochs in between."""
+    parts, offset = [], 0
+    for epoch, half in enumerate([values[::2], values[1::2]] if epoch_changes else [values]):
+        data, begin = bytearray(), offset
+        for batch in half:
+            built = build_plain_batch([(key, value, 1_000) for key, value in batch])
+            place_frame(built, offset, epoch + 1)
+            data += built
+            offset += len(batch)
+        place = ReadablePart(SegmentName(epoch + 1, begin), begin, offset, 64, 64 + len(data))
+        parts.append(LogPart(Path("log"), place, bytes(data)))
+    return ShardImage(0, 2, 0, offset, tuple(parts))
+
+
+def encoded(batches):
+    return [[(encode_key(r), encode_value(r)) for r in batch] for batch in batches]
+
+
+def in_log_order(batches):
+    return [record for half in (batches[::2], batches[1::2]) for batch in half for record in batch]
+
+
+def vectorised(image, base=None, from_offset=0):
+    fold = ShardFold(base, one_in=1)
+    for window in windows(image, from_offset):
+        fold.add(window)
+    names, rows, proofs = fold.result()
+    return names, rows, proofs, fold
+
+
+def states(names, rows):
+    return {name: state_at(rows, row) for row, name in enumerate(names)}
+
+
+def of_domain(several_records):
+    fold = DomainFold()
+    for offset, record in enumerate(several_records):
+        fold.add(offset, record)
+    return fold
+
+
+def by_text(fold):
+    return {encode_key(Tombstone(key, 0, 0, 0)): state for key, state in fold.states.items()}
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(batched, st.booleans())
+def test_the_vectorised_fold_is_the_domains_fold(batches, tight):
+    pieces = (sweep.PIECES_PER_BATCH_MAX, sweep._PIECES_FREE)
+    sweep.PIECES_PER_BATCH_MAX, sweep._PIECES_FREE = (1, 0) if tight else pieces
+    try:
+        names, rows, proofs, fold = vectorised(image_of(encoded(batches)))
+    finally:
+        sweep.PIECES_PER_BATCH_MAX, sweep._PIECES_FREE = pieces
+    expected = of_domain(in_log_order(batches))
+    assert states(names, rows) == by_text(expected)
+    assert fold.floors == expected.floors
+    assert fold.records == expected.records
+    assert all(proofs)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(batched, batched)
+def test_folding_on_from_a_generation_is_folding_everything(before, after):
+    names, rows, _, fold = vectorised(image_of(encoded(before), epoch_changes=False))
+    base = BaseShard(
+        "g1", 0, tuple(names), Rows(np.arange(len(names)), rows.numbers, rows.runs), fold.floors
+    )
+    names, rows, _, fold = vectorised(image_of(encoded(after), epoch_changes=False), base)
+    expected = of_domain([record for batch in before + after for record in batch])
+    assert states(names, rows) == by_text(expected)
+    assert fold.floors == expected.floors
+
+
+def test_a_tombstone_without_value_and_a_value_in_another_order_are_read_like_the_codec_does():
+    snapshot = Snapshot(KEYS[0], 1, 1, 1, 1, 5, 0, 1, 1, (), ORIGIN)
+    later = ShareStateRecord(kind=2, format_version=2).SerializeToString()
+    unknown = encode_value(snapshot) + b"\xf8\x07\x01"  # field 127
+    update = ShareStateRecord(
+        kind=2, start_offset=6, leader_epoch=-1, delivery_complete_count=-1
+    ).SerializeToString()
+    swapped = update[2:] + update[:2]
+    key = encode_key(snapshot)
+    other = encode_key(Tombstone(KEYS[1], 0, 0, 0))
+    values = [
+        [(other, encode_value(snapshot)), (key, later)],
+        [(key, unknown), (key, swapped), (other, None)],
+    ]
+    names, rows, _, _ = vectorised(image_of(values, epoch_changes=False))
+    assert names == [key]
+    assert rows.numbers["start_offset"].tolist() == [6]
+
+
+def test_a_value_that_is_no_record_is_named_with_file_and_offset():
+    image = image_of([[(b"g:AAAAAAAAAAAAAAAAAAAAAA:0", b"\xff\xff")]], epoch_changes=False)
+    with pytest.raises(UnreadableLogError, match=r"\.log, offset 0: "):
+        vectorised(image)
+
+
+def test_rows_of_the_source_are_those_of_the_records():
+    batch = StateBatch(3, 9, DeliveryState.ACKNOWLEDGED, 1, Cause.ACCEPT)
+    whole = StateBatch(0, 9, DeliveryState.ACKNOWLEDGED, 1, Cause.ACCEPT)
+    made = [
+        Snapshot(KEYS[0], 1, 2, 3, 4, 5, 6, 7, 8, (whole,), ORIGIN, (batch,), 0),
+        Update(KEYS[1], 1, 2, -1, -1, -1, 8, (batch,), ORIGIN),
+        Tombstone(KEYS[2], 2, 3, 9, Origin(Cause.DELETE)),
+        EpochFloor(4, 5, 10),
+        Generation("g1", "", 3, "p", b"h" * 32, 1),
+    ]
+    [window] = windows(image_of(encoded([made]), epoch_changes=False))
+    columns = [part.split()[0] for part in SCHEMA.split(", ")]
+    columns = [name for name in columns if name.isidentifier()]
+    rows = arrow_rows(7, window, columns).to_pylist()
+    assert [row["kind"] for row in rows] == [
+        "snapshot", "update", "tombstone", "epochfloor", "generation",
+    ]  # fmt: skip
+    assert (
+        rows[0]["changed"]
+        == rows[1]["batches"]
+        == [{"first": 3, "last": 9, "state": 2, "count": 1, "cause": 1}]
+    )
+    assert rows[0]["batches"][0]["first"] == 0
+    assert rows[0]["initial_start_offset"] == 0
+    assert rows[1]["leader_epoch"] == -1
+    assert rows[1]["member_id"] == "m"
+    assert rows[1]["initial_start_offset"] is None
+    assert (rows[3]["state_epoch"], rows[3]["leader_epoch"]) == (4, 5)
+    assert rows[2]["leader_epoch_max"] == 3
+    assert [row["offset"] for row in rows] == [0, 1, 2, 3, 4]
