@@ -1,7 +1,7 @@
 """A deliberately naive share partition: one record per offset in a dict.
 
-It does not choose what a fetch acquires: it judges what the machine chose, and predicts everything
-else. Where batches begin and end it takes from the machine.
+What a fetch acquires is predicted in ``naive_acquire``, everything else here. Where batches begin
+and end it takes from the machine as it was before the event.
 """
 
 from dataclasses import dataclass
@@ -47,27 +47,6 @@ class NaiveModel:
     def must(self, condition: bool, message: str) -> None:
         if not condition:
             raise ModelError(message)
-
-    # ---- acquire
-
-    def acquired(self, member, ranges, now_ms, cached) -> None:
-        """Judge acquired ranges: only what is available or new, each delivered once more."""
-        for first, last, count in ranges:
-            for offset in range(first, last + 1):
-                rec = self.recs.get(offset)
-                if rec is None:
-                    self.must(count == 1, f"new record {offset} has count {count}")
-                    rec = self.recs[offset] = Rec(AVAILABLE, 0)
-                self.must(rec.state == AVAILABLE and rec.settled, f"{offset} was {rec}")
-                # a release that began under a higher limit may end under a lower one (RS-8)
-                limit = max([self.limit, *self.limits.values()])
-                self.must(rec.count < limit, f"{offset} is delivered past the limit")
-                self.must(rec.count + 1 == count, f"{offset}: count {count} after {rec.count}")
-                rec.state, rec.count, rec.member = ACQUIRED, count, member
-                rec.deadline_ms, rec.fired = now_ms + self.lock_ms, False
-        for first, last in cached:  # a record-limit fetch caches more than it acquires
-            for offset in range(first, last + 1):
-                self.recs.setdefault(offset, Rec(AVAILABLE, 0))
 
     # ---- acknowledge, release
 

@@ -7,6 +7,8 @@ Kafka's own histories, must then disagree.
 import contextlib
 
 import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
@@ -25,17 +27,29 @@ from sharemesh.domain.share_partition import (
 from sharemesh.domain.share_partition.cached_batch import CachedBatch
 from sharemesh.domain.share_partition.record_status import RecordStatus
 from tests.conformance.traces import first_difference, histories
-from tests.domain.share_partition.random_walk import Walk
+from tests.domain.share_partition.partition_machine import PartitionMachine
 
-SEEDS = 400
+SEQUENCES = 300
 
 
-def caught_by_a_walk() -> bool:
-    for seed in range(SEEDS):
-        try:
-            Walk(seed).run()
-        except Exception:
-            return True
+def caught_by_a_sequence() -> bool:
+    """Whether the property test of ``test_against_naive_model`` fails within so many sequences."""
+    try:
+        run_state_machine_as_test(
+            PartitionMachine,
+            settings=settings(
+                max_examples=SEQUENCES,
+                stateful_step_count=55,
+                derandomize=True,
+                database=None,
+                deadline=None,
+                phases=[Phase.generate],
+                report_multiple_bugs=False,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+    except Exception:
+        return True
     return False
 
 
@@ -261,9 +275,4 @@ MUTANTS = (
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_mutant_is_caught(mutant, monkeypatch):
     mutant(monkeypatch)
-    assert caught_by_a_walk() or caught_by_a_history(), mutant.__doc__
-
-
-def test_without_a_mutant_nothing_is_caught():
-    for seed in range(20):
-        Walk(seed).run()
+    assert caught_by_a_sequence() or caught_by_a_history(), mutant.__doc__
