@@ -12,6 +12,7 @@ from sharemesh.cluster.tables import Changes
 from sharemesh.cluster.view import WatchedView
 from sharemesh.controller.assignment_writer import AssignmentWriter
 from sharemesh.controller.desired import DesiredPlacement, PlacementLimits
+from sharemesh.controller.round_telemetry import register, trace_round
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.coordination import (
     Coordination,
@@ -20,6 +21,7 @@ from sharemesh.ports.coordination import (
     Session,
     SessionLostError,
 )
+from sharemesh.telemetry.telemetry import Telemetry, without_export
 
 RETRY_MS = 250
 
@@ -50,7 +52,10 @@ class PlacementController:
         clock: Clock,
         *,
         settings: ControllerSettings | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry or without_export(lambda: clock.wall_ms() * 1_000_000)
+        register(self._telemetry.registry, lambda: self.elected, lambda: self.moves)
         self._coordination = coordination
         self._member = member
         self._view = view
@@ -126,11 +131,15 @@ class PlacementController:
         try:
             while session.valid:
                 self._wake.clear()
+                began_ns = self._telemetry.spans.now_ns()
                 plan = await self._desired.plan(
                     elected_ms + self._settings.arrival_ms, self._settings.settle_ms
                 )
                 complete = await self._writer.write(leadership, plan)
                 self.moves += plan.voluntary_moves
+                trace_round(
+                    self._telemetry.spans, began_ns, len(plan.changes), plan.voluntary_moves
+                )
                 if plan.changes:
                     _log.info(
                         "controller: %d assignments written, %d of them to balance",

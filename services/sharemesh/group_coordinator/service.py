@@ -13,6 +13,7 @@ from sharemesh.domain.share_group.records import GroupLogRecord
 from sharemesh.domain.share_group.shard import GroupShard
 from sharemesh.group_coordinator.config_admin import ConfigAdmin
 from sharemesh.group_coordinator.group_admin import GroupAdmin
+from sharemesh.group_coordinator.group_gauges import GroupGauges
 from sharemesh.group_coordinator.group_shard import ServedGroups
 from sharemesh.group_coordinator.group_shard_kind import group_shard_kind
 from sharemesh.group_coordinator.heartbeats import Heartbeats
@@ -30,6 +31,7 @@ from sharemesh.ports.shard_log import ShardLogs
 from sharemesh.runtime.limits import RuntimeLimits
 from sharemesh.runtime.shard import Shard
 from sharemesh.runtime.shard_set import ShardSet
+from sharemesh.telemetry.telemetry import Telemetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class GroupCoordinatorPorts:
     states: ShareStates
     coordination: Coordination
     caller: Caller
+    telemetry: Telemetry | None = None
 
 
 class GroupCoordinatorService:
@@ -67,7 +70,15 @@ class GroupCoordinatorService:
             ports.clock,
             runtime_limits or RuntimeLimits(),
             on_loaded=self._loaded,
+            telemetry=ports.telemetry,
         )
+        if ports.telemetry is not None:
+            gauges = GroupGauges(
+                lambda: [
+                    shard.peek(lambda machine: machine.groups) for shard in self._shards.served()
+                ]
+            )
+            gauges.register(ports.telemetry.registry)
         self._ending: set[asyncio.Task[None]] = set()
         self._surroundings.on_topics(self._topics_changed)
         self._shards.on_ended(self._end_streams)

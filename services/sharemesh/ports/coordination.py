@@ -97,6 +97,11 @@ class Session(Protocol):
         """Whether work under this lease may go on now."""
         ...
 
+    @property
+    def trusted_ms(self) -> int:
+        """For how long work may go on if no keep-alive is confirmed any more; 0: no longer."""
+        ...
+
     async def lost(self) -> None:
         """Return when the lease is lost or can no longer be trusted."""
         ...

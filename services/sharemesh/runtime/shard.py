@@ -17,6 +17,7 @@ from sharemesh.ports.shard_log import (
 )
 from sharemesh.runtime.limits import RuntimeLimits
 from sharemesh.runtime.shard_kind import Decision, Machine, Record, ShardKind
+from sharemesh.runtime.shard_telemetry import ShardTelemetry
 
 Response = TypeVar("Response")
 _BATCH_OVERHEAD_BYTES = 64 * 1024  # headers and lengths around the records of one commit
@@ -52,8 +53,10 @@ class Shard(Generic[Machine, Record]):
         machine: Machine,
         clock: Clock,
         limits: RuntimeLimits,
+        telemetry: ShardTelemetry,
     ) -> None:
         self._kind = kind
+        self._telemetry = telemetry
         self.index = index
         self._log = log
         self._machine = machine
@@ -94,6 +97,11 @@ class Shard(Generic[Machine, Record]):
     def log_length(self) -> int:
         """How many offsets lie between log start and end."""
         return self._log.end_offset - self._log.start_offset
+
+    @property
+    def waiting_count(self) -> int:
+        """Requests that wait for room or for a commit."""
+        return self._waiting + len(self._waiters())
 
     async def write(
         self,
@@ -289,9 +297,12 @@ class Shard(Generic[Machine, Record]):
                 self._work.clear()
                 self._in_commit, self._open = self._open, _Round()
                 self._space.set()
+                began_ns = self._telemetry.now_ns()
                 for batch in self._in_commit.batches:
                     self._log.append(batch)
                 await self._log.committed(self._log.end_offset)
+                records = sum(map(len, self._in_commit.batches))
+                self._telemetry.committed(began_ns, records, len(self._in_commit.waiters))
                 _settle(self._in_commit.waiters, None)
                 self._in_commit = None
         except (FencedError, LogFailedError) as error:

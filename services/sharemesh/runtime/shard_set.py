@@ -12,6 +12,8 @@ from sharemesh.runtime.limits import RuntimeLimits
 from sharemesh.runtime.load import load_machine
 from sharemesh.runtime.shard import Shard
 from sharemesh.runtime.shard_kind import Machine, Record, ShardKind
+from sharemesh.runtime.shard_telemetry import ShardTelemetry
+from sharemesh.telemetry.telemetry import Telemetry, without_export
 
 
 class ShardSet(Generic[Machine, Record]):
@@ -25,6 +27,7 @@ class ShardSet(Generic[Machine, Record]):
         limits: RuntimeLimits,
         *,
         on_loaded: Callable[[Shard[Machine, Record]], None] | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         """``on_loaded`` is called before the first request: start jobs and timers there."""
         self._kind = kind
@@ -36,6 +39,9 @@ class ShardSet(Generic[Machine, Record]):
         self._turns: dict[int, asyncio.Lock] = {}
         self._ended_callbacks: list[Callable[[int], None]] = []
         self._logger = logging.getLogger(f"sharemesh.{kind.name}")
+        known = telemetry or without_export(lambda: clock.wall_ms() * 1_000_000)
+        self._telemetry = ShardTelemetry(known, kind.name)
+        self._telemetry.register(self.served)
 
     def shard(self, index: int) -> Shard[Machine, Record]:
         """Return a shard that is served, or that was until its epoch ended by itself.
@@ -73,6 +79,7 @@ class ShardSet(Generic[Machine, Record]):
         """
         async with self._turns.setdefault(shard, asyncio.Lock()):
             await self._give_up(shard)
+            began_ns = self._telemetry.now_ns()
             self._shards[shard] = None  # loading
             try:
                 loaded = await self._load(shard, epoch)
@@ -81,6 +88,7 @@ class ShardSet(Generic[Machine, Record]):
                 raise
             loaded.start(lambda: self._ended(shard, loaded))
             self._shards[shard] = loaded
+            self._telemetry.loaded(shard, epoch, began_ns)
             if self._on_loaded is not None:
                 self._on_loaded(loaded)
 
@@ -101,7 +109,7 @@ class ShardSet(Generic[Machine, Record]):
         except BaseException:
             await log.close()
             raise
-        return Shard(self._kind, shard, log, machine, self._clock, self._limits)
+        return Shard(self._kind, shard, log, machine, self._clock, self._limits, self._telemetry)
 
     async def _give_up(self, shard: int) -> None:
         found = self._shards.pop(shard, None)

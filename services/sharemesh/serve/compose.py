@@ -18,7 +18,6 @@ from sharemesh.cluster.membership import Member
 from sharemesh.cluster.view import WatchedView
 from sharemesh.codec.log_layout import DataDirectoryError
 from sharemesh.domain.ids import NodeId
-from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import NodeInfo, Role
 from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.rpc.channels import GrpcCaller
@@ -27,7 +26,10 @@ from sharemesh.rpc.tls import TlsError
 from sharemesh.serve.coordination import connect_etcd, create_cluster, reach
 from sharemesh.serve.data_lock import make_writable
 from sharemesh.serve.exits import Exit, StartError
+from sharemesh.serve.exporting import Exporting
 from sharemesh.serve.identity import Identity
+from sharemesh.serve.measured_listener import MeasuredListener
+from sharemesh.serve.process_probe import ProcessProbe
 from sharemesh.serve.readiness import Readiness
 from sharemesh.serve.report import Report, Reporter, ReportKind
 from sharemesh.serve.roles.every import EveryRole
@@ -50,7 +52,7 @@ class RoleProcess:
     def __init__(self, settings: ServeSettings, reporter: Reporter) -> None:
         self._settings = settings
         self._reporter = reporter
-        self._clock: Clock = SystemClock()
+        self._clock = SystemClock()
         self._rng: Random = SystemRandom()
         self._identity = Identity(settings, self._rng)
         self._server = GrpcServer(
@@ -65,6 +67,8 @@ class RoleProcess:
         self._view: WatchedView | None = None
         self._member: Member | None = None
         self._roles: list[RoleService] = []
+        self._exporting: Exporting | None = None
+        self._probe: ProcessProbe | None = None
         self._is_broken = asyncio.Event()
         self._why_broken = ""
         self.node: NodeInfo | None = None
@@ -134,9 +138,11 @@ class RoleProcess:
         caller = self._caller = GrpcCaller(
             self._clock, tls=tls_files(settings), headers=self._identity.headers
         )
+        node_id = NodeId(settings.node_id or f"{settings.role}-{socket.gethostname()}")
+        exporting = self._exporting = Exporting(settings, node_id, self._clock)
         around = Surroundings(
             settings=settings,
-            node_id=NodeId(settings.node_id or f"{settings.role}-{socket.gethostname()}"),
+            node_id=node_id,
             clock=self._clock,
             rng=self._rng,
             coordination=coordination,
@@ -144,14 +150,17 @@ class RoleProcess:
             disk=disk,
             caller=caller,
             authorizer=self._identity.authorizer(view),
+            telemetry=exporting.telemetry,
         )
         return await self._serve(around)
 
     async def _serve(self, around: Surroundings) -> NodeInfo:
         settings = self._settings
         self._roles = [EveryRole(around), *build_roles(settings.roles, around)]
+        listener = MeasuredListener(self._server, around.telemetry)
         for role in self._roles:
-            role.offer(self._server)
+            role.offer(listener)
+        metrics_port = 0 if self._exporting is None else await self._exporting.start()
         port = await self._server.start(settings.listen_host, settings.listen_port)
         health_port = 0
         if settings.health_port >= 0:
@@ -179,6 +188,8 @@ class RoleProcess:
         )
         member.on_broken(self._broken)
         self._readiness.follow(member)
+        self._probe = ProcessProbe(around.telemetry, self._clock, around.view)
+        self._probe.start(member)
         for role in self._roles:
             await role.start(member)
         await member.start()
@@ -191,6 +202,7 @@ class RoleProcess:
                 host=self.node.host,
                 port=self.node.port,
                 health_port=health_port,
+                metrics_port=metrics_port,
                 pid=os.getpid(),
             )
         )
@@ -224,6 +236,9 @@ class RoleProcess:
         for role in reversed(self._roles):
             await role.close()
         await self._readiness.close()
+        for measuring in (self._probe, self._exporting):
+            if measuring is not None:
+                await measuring.close()
         for part in (self._member, self._view, self._caller, self._coordination):
             if part is not None:
                 await part.close()

@@ -27,6 +27,7 @@ class Report:
     host: str = ""
     port: int = 0
     health_port: int = 0
+    metrics_port: int = 0
     pid: int = 0
     exit_code: int = 0
     message: str = ""

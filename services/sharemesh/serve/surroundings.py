@@ -13,6 +13,7 @@ from sharemesh.ports.coordination import Coordination
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.network import Caller, Listener
 from sharemesh.serve.settings import ServeSettings
+from sharemesh.telemetry.telemetry import Telemetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Surroundings:
     disk: Disk
     caller: Caller
     authorizer: Authorizer
+    telemetry: Telemetry
 
 
 class RoleService(Protocol):

@@ -26,6 +26,7 @@ from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_coordinator.shard_kind import StateShard, state_shard_kind
 from sharemesh.share_coordinator.topic_watch import TopicWatch
 from sharemesh.share_coordinator.upkeep import Upkeep
+from sharemesh.telemetry.telemetry import Telemetry
 from sharemesh.v1 import share_coordinator_pb2 as pb
 
 _CLUSTER = "kafka-cluster"
@@ -47,6 +48,7 @@ class ShareCoordinatorService:
         settings: ShareCoordinatorSettings,
         *,
         authorizer: Authorizer | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         """Without an ``authorizer`` everything is allowed."""
         self._view = view
@@ -62,6 +64,7 @@ class ShareCoordinatorService:
             clock,
             settings.runtime,
             on_loaded=self._loaded,
+            telemetry=telemetry,
         )
         self._topics = TopicWatch(view, self._topics_deleted)
 

@@ -39,6 +39,7 @@ RELEASED_COUNT = "share.released.count"
 STATE_EPOCH = "share.state.epoch"
 STATE_BATCHES = "share.state.batches"
 DELIVERY_COUNT = "share.delivery.count"
+PLACEMENT_CHANGES = "share.placement.changes"
 MOVES = "share.placement.moves"
 RANGES_MAX = 32
 """Ranges listed on one span; more set ``share.ranges.truncated``."""

@@ -52,6 +52,12 @@ class EtcdSession:
         """Whether work under this lease may go on now."""
         return not self._lost.is_set() and self._clock.now_ms() < self._valid_until_ms
 
+    @property
+    def trusted_ms(self) -> int:
+        """For how long work may go on if no keep-alive is confirmed any more; 0: no longer."""
+        left_ms = self._valid_until_ms - self._clock.now_ms()
+        return 0 if self._lost.is_set() else max(0, left_ms)
+
     async def lost(self) -> None:
         """Return when the lease is lost or can no longer be trusted."""
         await self._lost.wait()

@@ -19,7 +19,11 @@ class ControllerRole:
     async def start(self, member: Member) -> None:
         """Stand for election."""
         self._controller = PlacementController(
-            self._around.coordination, member, self._around.view, self._around.clock
+            self._around.coordination,
+            member,
+            self._around.view,
+            self._around.clock,
+            telemetry=self._around.telemetry,
         )
         await self._controller.start()
 

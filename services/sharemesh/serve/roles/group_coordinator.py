@@ -35,6 +35,7 @@ class GroupCoordinatorRole:
                 states=PersistedShareStates(self._persister),
                 coordination=around.coordination,
                 caller=around.caller,
+                telemetry=around.telemetry,
             ),
         )
         self._elections: ShardElections | None = None

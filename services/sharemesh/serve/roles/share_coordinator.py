@@ -25,6 +25,7 @@ class ShareCoordinatorRole:
             logs,
             share_coordinator_settings(configs),
             authorizer=around.authorizer,
+            telemetry=around.telemetry,
         )
         self._elections: ShardElections | None = None
 

@@ -36,6 +36,7 @@ class ShareLeaderRole:
             authorizer=around.authorizer,
             producer_ids=BlockProducerIds(around.coordination, around.view, self._highest_id),
             settings=LeaderSettings(max_share_sessions=cluster_int(configs, MAX_SHARE_SESSIONS)),
+            telemetry=around.telemetry,
         )
         self._claims: PartitionClaims | None = None
 

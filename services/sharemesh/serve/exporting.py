@@ -1,0 +1,134 @@
+"""Telemetry of a process as its settings want it: made, sent out, flushed at the end."""
+
+import asyncio
+import logging
+import os
+import random
+
+import sharemesh
+from sharemesh.backends.local.clock import SystemClock
+from sharemesh.ports.cluster import Role
+from sharemesh.rpc.server import ListenError
+from sharemesh.serve.settings import ServeSettings
+from sharemesh.telemetry import names
+from sharemesh.telemetry.instruments import Reading, Registry
+from sharemesh.telemetry.metrics_page import MetricsPage
+from sharemesh.telemetry.otlp import OtlpMetrics, OtlpSpans
+from sharemesh.telemetry.span_export import SpanExporter, SpanFile, SpanPump
+from sharemesh.telemetry.spans import Spans
+from sharemesh.telemetry.telemetry import Telemetry, stride_of
+
+METRICS_INTERVAL_MS = 15_000
+
+_log = logging.getLogger(__name__)
+
+
+class Exporting:
+    """Owns what carries telemetry out of the process: a page, a pump, a sender of metrics."""
+
+    def __init__(self, settings: ServeSettings, node_id: str, clock: SystemClock) -> None:
+        traced = bool(settings.telemetry_endpoint) or settings.trace_directory is not None
+        self._settings = settings
+        self._clock = clock
+        self._node_id = node_id
+        self._pump: SpanPump | None = None
+        self._metrics: OtlpMetrics | None = None
+        self._sender: asyncio.Task[None] | None = None
+        registry = Registry(series_max=settings.metric_series_max)
+        self._page = MetricsPage(registry)
+        self.telemetry = Telemetry(
+            registry,
+            Spans(
+                enabled=traced and settings.tracing,
+                rng=random.Random(os.urandom(16)),  # noqa: S311 - span ids guard nothing
+                now_ns=clock.wall_ns,
+            ),
+            detail_stride=stride_of(settings.record_sampling_percent),
+            partition_labels=settings.partition_labels,
+        )
+
+    async def start(self) -> int:
+        """Open the page and begin to export; return the page's port, 0 without one.
+
+        Raises:
+            ListenError: The metrics port cannot be listened on.
+        """
+        settings = self._settings
+        self._start_exporters()
+        self.telemetry.registry.observe(names.SPANS_DROPPED, lambda: [((), self._dropped)])
+        if settings.metrics_port < 0:
+            return 0
+        try:
+            port = await self._page.start(settings.listen_host, settings.metrics_port)
+        except OSError as error:
+            raise ListenError(
+                f"cannot listen on {settings.listen_host}:{settings.metrics_port} for metrics: "
+                f"{(error.strerror or str(error)).lower()}; choose another metrics_port"
+            ) from error
+        _log.info("metrics", extra={"address": f"{settings.listen_host}:{port}"})
+        return port
+
+    async def close(self) -> None:
+        """Send what is left, within the bound of ``SpanPump.close``, and end."""
+        if self._sender is not None:
+            self._sender.cancel()
+            await asyncio.gather(self._sender, return_exceptions=True)
+        loop = asyncio.get_running_loop()
+        if self._pump is not None:
+            await loop.run_in_executor(None, self._pump.close)
+        if self._metrics is not None:
+            await loop.run_in_executor(None, self._metrics.close)
+        await self._page.close()
+
+    @property
+    def _dropped(self) -> float:
+        failed = self._pump.failed if self._pump is not None else 0
+        return self.telemetry.spans.dropped + failed
+
+    def _start_exporters(self) -> None:
+        settings, resource = self._settings, self._resource()
+        exporter: SpanExporter | None = None
+        if settings.trace_directory is not None:
+            settings.trace_directory.mkdir(parents=True, exist_ok=True)
+            file = settings.trace_directory / f"{self._node_id}.{os.getpid()}.jsonl"
+            exporter = SpanFile(file, resource)
+        elif settings.telemetry_endpoint:
+            exporter = OtlpSpans(settings.telemetry_endpoint, resource)
+        if exporter is not None:
+            self._pump = SpanPump(self.telemetry.spans, exporter)
+            self._pump.start()
+        if settings.telemetry_endpoint:
+            self._metrics = OtlpMetrics(
+                settings.telemetry_endpoint, resource, self._clock.wall_ns()
+            )
+            self._sender = asyncio.get_running_loop().create_task(
+                self._send(self._metrics), name="metrics export"
+            )
+
+    def _resource(self) -> dict[str, str]:
+        roles = self._settings.roles
+        component = "sharemesh" if len(roles) == len(Role) else str(roles[0])
+        return {
+            "service.name": component,
+            "service.namespace": self._settings.cluster_id,
+            "service.instance.id": self._node_id,
+            "service.version": sharemesh.__version__,
+        }
+
+    async def _send(self, metrics: OtlpMetrics) -> None:
+        failing = False
+        while True:
+            await self._clock.sleep_ms(METRICS_INTERVAL_MS)
+            readings = self.telemetry.registry.collect()
+            taken = await self._export(metrics, readings)
+            if not taken and not failing:
+                _log.warning("metrics are dropped: the collector takes none")
+            failing = not taken
+
+    async def _export(self, metrics: OtlpMetrics, readings: list[Reading]) -> bool:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(None, metrics.export, readings, self._clock.wall_ns())
+        except Exception:
+            _log.exception("metrics could not be exported")
+            return False

@@ -1,0 +1,79 @@
+"""How the process itself fares: event-loop lag, memory, processor time, its lease."""
+
+import asyncio
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+from sharemesh.cluster.membership import Member
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.cluster import ClusterView
+from sharemesh.telemetry import names
+from sharemesh.telemetry.instruments import Observation
+from sharemesh.telemetry.telemetry import Telemetry
+
+LAG_PROBE_MS = 250
+_STATM = Path("/proc/self/statm")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class ProcessProbe:
+    """Registers the metrics that every role has, and measures the loop's lag."""
+
+    def __init__(self, telemetry: Telemetry, clock: Clock, view: ClusterView) -> None:
+        self._telemetry = telemetry
+        self._clock = clock
+        self._view = view
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, member: Member) -> None:
+        """Register, and begin to measure."""
+        registry, spans = self._telemetry.registry, self._telemetry.spans
+
+        def margin() -> Iterator[Observation]:
+            session = member.session
+            yield (), 0.0 if session is None else session.trusted_ms / 1_000
+
+        def queued() -> Iterator[Observation]:
+            yield (), spans.queued
+
+        def finished() -> Iterator[Observation]:
+            yield (), spans.finished
+
+        def overflows() -> Iterator[Observation]:
+            yield (), registry.overflows
+
+        registry.observe(names.SESSION_MARGIN, margin)
+        registry.observe(names.SPANS_QUEUED, queued)
+        registry.observe(names.SPANS_FINISHED, finished)
+        registry.observe(names.SERIES_OVERFLOWS, overflows)
+        registry.observe(names.MEMORY, _memory_bytes)
+        registry.observe(names.CPU, _cpu_s)
+        registry.observe(names.UNLED_PARTITIONS, self._unled)
+        self._task = asyncio.get_running_loop().create_task(self._measure(), name="loop lag")
+
+    async def close(self) -> None:
+        """Stop measuring."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _measure(self) -> None:
+        lag = self._telemetry.registry.histogram(names.LOOP_LAG)
+        while True:
+            due_ms = self._clock.now_ms() + LAG_PROBE_MS
+            await self._clock.sleep_ms(LAG_PROBE_MS)
+            lag.record(max(0, self._clock.now_ms() - due_ms) / 1_000)
+
+    def _unled(self) -> Iterator[Observation]:
+        yield (), len(self._view.unassigned())
+
+
+def _memory_bytes() -> Iterator[Observation]:
+    yield (), int(_STATM.read_text(encoding="ascii").split()[1]) * _PAGE_BYTES
+
+
+def _cpu_s() -> Iterator[Observation]:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    yield (), used.ru_utime + used.ru_stime
