@@ -7,7 +7,7 @@ import sys
 
 from tests.faults.trials import run_part
 
-PARTS = ("mesh", "storage", "failover")
+PARTS = ("mesh", "storage", "failover", "etcd")
 
 
 def main() -> int:
