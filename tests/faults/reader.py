@@ -82,7 +82,7 @@ class Reader:
         """Read until told to stop, or something is wrong."""
         while not stop.is_set() and not self.wrong:
             self.once()
-            stop.wait(0.002)
+            stop.wait(0.01)
 
 
 async def reader_during_takeover(number: int, seed: int) -> Outcome:
@@ -103,9 +103,8 @@ async def reader_during_takeover(number: int, seed: int) -> Outcome:
                 writing = _write(producer, shards, node)
                 target = len(producer.confirmed) + rng.randint(5, 60)
                 await until(lambda t=target: len(producer.confirmed) >= t, "nothing was confirmed")
-                node, took_ms = await _taken_over(place, node, name, number_of_signal)
+                node, took_ms = await _taken_over(producer, node, name, number_of_signal)
                 times.append(took_ms)
-                await asyncio.gather(*(producer.retry(node.address, p) for p in range(PARTITIONS)))
                 for stopped in place.nodes.values():
                     if stopped.alive and stopped is not node:
                         stopped.send(signal.SIGCONT)
@@ -142,9 +141,10 @@ def _write(producer: RawProducer, shards: Shards, node: Node) -> "list[asyncio.T
 
 
 async def _taken_over(
-    place: Place, old: Node, name: str, number_of_signal: int
+    producer: RawProducer, old: Node, name: str, number_of_signal: int
 ) -> tuple[Node, float]:
-    """Kill or stop the owner; return the next one once it leads, and how long that took."""
+    """Kill or stop the owner; return the next one once it confirms, and how long that took."""
+    place = producer.place
     if number_of_signal == signal.SIGKILL:
         began = time.monotonic()
         await old.kill()
@@ -154,5 +154,5 @@ async def _taken_over(
         new = await place.node(name)
         began = time.monotonic()
         await old.revoke()
-    await place.led("t", PARTITIONS, by=name)
+    await asyncio.gather(*(producer.retry(new.address, p) for p in range(PARTITIONS)))
     return new, (time.monotonic() - began) * 1_000

@@ -177,7 +177,6 @@ async def _taken_over(
     place: Place, address: str, producer: RawProducer, shards: Shards
 ) -> dict[int, int]:
     """Wait until the new owner confirms on all logs; return its leader epochs."""
-    await place.led("t", PARTITIONS, by="b")
     await asyncio.gather(*(producer.retry(address, p) for p in range(PARTITIONS)))
     async with asyncio.timeout(30):
         for p in range(PARTITIONS):
