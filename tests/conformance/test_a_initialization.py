@@ -92,24 +92,6 @@ def test_impossible_batches_fail_the_partition_and_the_next_one_reads_again(star
     assert scene.machine.state == "ACTIVE"
 
 
-MALFORMED = (
-    ("answer for another partition", "the answer is for partition 1, not 0"),
-    ("answer for another topic", "the answer is for another topic"),
-    ("no answer", "the answer is empty"),
-    ("no topics", "the answer has no topics"),
-)
-
-
-@scenario("INI-S12")
-@pytest.mark.parametrize(("case", "message"), MALFORMED)
-def test_a_malformed_answer_fails_the_partition(case, message):
-    # The persister's door checks the shape (PER-5) and says so in the error of the event.
-    machine, outcome = read(StateRead(ErrorCode.UNKNOWN_SERVER_ERROR, message=message))
-    assert machine.state == "FAILED", case
-    assert int(outcome.error) == -1
-    assert outcome.message == message
-
-
 @scenario("INI-S13")
 @pytest.mark.parametrize(
     ("error", "seen"),
@@ -127,7 +109,7 @@ def test_a_fenced_partition_answers_leader_not_available_internally():
     machine.step(Fence(), now_ms=0)
     (outcome,) = machine.step(Initialize(), now_ms=0)
     assert isinstance(outcome, Initialized)
-    # internal: the shell leaves the fetch waiting, and it ends empty with NONE (INI-3)
+    # what the client sees stands in test_request_side_of_a_to_h
     assert outcome.error is ErrorCode.LEADER_NOT_AVAILABLE
     assert machine.state == "FENCED"
 

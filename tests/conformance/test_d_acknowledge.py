@@ -203,7 +203,6 @@ def test_all_types_in_one_call():
 
 @scenario("ACK-S26")
 def test_an_acknowledgement_needs_no_session_entry_and_is_all_or_nothing():
-    # The machine knows no sessions: whether tp1 was forgotten cannot matter (ACK-20).
     scene = Scene().acquired("0-9")
     assert scene.ack("5-9 ACCEPT") == "NONE"
     assert scene.ack("0-5 ACCEPT") == "INVALID_RECORD_STATE"

@@ -213,8 +213,6 @@ def test_a_batch_wholly_below_the_start_is_archived_at_expiry():
 
 @scenario("LSO-S21")
 def test_out_of_range_moves_the_cache_once_and_the_next_fetch_succeeds():
-    # The shell answers the client NONE without records when the log says OFFSET_OUT_OF_RANGE and
-    # sends the earliest offset here; the fetch of the shell is a scenario of the leader (OFF-17).
     scene = Scene()
     scene.world.log.append(5)
     scene.lso(1)

@@ -22,7 +22,6 @@ NOT_FOUND = ErrorCode.GROUP_ID_NOT_FOUND
     [(16, 15), (15, 15), (14, 15), (69, 69), (3, 3), (124, 6), (74, 6), (-1, -1), (13, -1)],
 )
 def test_errors_of_the_write_are_mapped(error, seen):
-    # A malformed answer (none, no topics, other topic, two partitions) reaches the machine as -1.
     scene = Scene().acquired("5-14")
     scene.fail(ErrorCode(error))
     scene.ack("5-14 ACCEPT")

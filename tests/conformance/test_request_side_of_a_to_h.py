@@ -6,16 +6,35 @@ import pytest
 
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.domain.share_partition import machine
-from sharemesh.domain.share_partition.events import Acquire
+from sharemesh.domain.share_partition.effects import Answered, Initialized, WriteState
+from sharemesh.domain.share_partition.events import (
+    Acquire,
+    Fence,
+    Initialize,
+    LogStartMoved,
+    StateRead,
+    StateWritten,
+)
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.domain.share_partition.persister_errors import seen_by_client
 from sharemesh.v1 import share_coordinator_pb2 as pb
 from tests.conformance.scenario import scenario
+from tests.conformance.scene import Scene
 from tests.persister.test_persister import KEY, meshed, write
+from tests.share_coordinator.world import T1, T2
 from tests.share_leader.world import FOO, ack, acquired, parts, until, world
 
+MALFORMED = {  # what came back when partition 0 of topic T1 was asked for, as (topic, partitions)
+    "an empty answer": [],
+    "no partitions": [(T1, [])],
+    "another topic": [(T2, [0])],
+    "another partition": [(T1, [1])],
+    "two partitions": [(T1, [0, 1])],
+    "two topics": [(T1, [0]), (T2, [0])],
+}
 TP0, TP1 = TopicPartition(FOO, 0), TopicPartition(FOO, 1)
 ACCEPT, RENEW = 1, 4
 
@@ -162,3 +181,142 @@ async def test_failed_initializations_are_errors_of_the_partition(monkeypatch):
         assert seen == [-1, 15, 42, 124, 6, -1]
         assert sum(counters.failed_fetch_requests.values()) == 6
         assert sum(counters.fetch_requests.values()) == 7
+
+
+@scenario("INI-S12")
+@pytest.mark.parametrize("shape", MALFORMED)
+async def test_a_malformed_answer_to_the_read_fails_the_partition(shape):
+    async with meshed() as (w, network, persister):
+        await w.register("n1", leads=(0,))
+
+        async def confused(request, context):
+            results = [
+                pb.ReadStateResult(
+                    topic_id=topic, partitions=[pb.PartitionData(partition=p) for p in partitions]
+                )
+                for topic, partitions in MALFORMED[shape]
+            ]
+            return pb.ReadShareGroupStateResponse(results=results)
+
+        network.listener("n1:1").offer(methods.READ_SHARE_GROUP_STATE, confused)
+        result = await persister.read_state(KEY, 0)
+        partition = SharePartition(KEY, 0, GroupConfig())
+        partition.step(Initialize(), now_ms=0)
+        read = StateRead(
+            result.error, result.state_epoch, result.start_offset, result.batches, result.message
+        )
+        effects = partition.step(read, now_ms=0)
+        (outcome,) = (each for each in effects if isinstance(each, Initialized))
+        assert partition.state == "FAILED"
+        assert int(outcome.error) == -1
+
+
+@scenario("PER-S01")
+@pytest.mark.parametrize("shape", MALFORMED)
+async def test_a_malformed_answer_to_the_write_is_an_unknown_error(shape):
+    async with meshed() as (w, network, persister):
+        await w.register("n1", leads=(0,))
+
+        async def confused(request, context):
+            results = [
+                pb.TopicStateErrors(
+                    topic_id=topic,
+                    partitions=[pb.PartitionStateError(partition=p) for p in partitions],
+                )
+                for topic, partitions in MALFORMED[shape]
+            ]
+            return pb.WriteShareGroupStateResponse(results=results)
+
+        network.listener("n1:1").offer(methods.WRITE_SHARE_GROUP_STATE, confused)
+        result = await persister.write_state(KEY, write())
+        scene = Scene().acquired("5-14")
+        scene.hold()
+        assert scene.ack("5-14 ACCEPT") == "PENDING"
+        ((held, _),) = scene.world.persister.held
+        assert isinstance(held, WriteState)
+        effects = scene.machine.step(StateWritten(held.write_id, result.error), now_ms=0)
+        (answer,) = (each for each in effects if isinstance(each, Answered))
+        assert int(answer.error) == -1
+        assert scene.states(5, 14) == "5-14 ACQ(1,m1)"
+
+
+@scenario("INI-S15")
+async def test_a_fetch_of_a_fenced_partition_waits_and_ends_empty():
+    async with world() as w:
+        m1 = await holder(w, TP0)
+        await w.produce(TP0, 5)
+        fenced = w.shell(TP0)
+        w.keeper.open.clear()  # so that nothing can be initialized again before the wait ends
+        fenced.step(Fence())
+        assert fenced.machine.state == "FENCED"
+        (outcome,) = fenced.machine.step(Initialize(), now_ms=w.clock.now_ms())
+        assert outcome.error is ErrorCode.LEADER_NOT_AVAILABLE
+        began_ms = w.clock.now_ms()
+        waiting = asyncio.ensure_future(m1.fetch(max_wait_ms=50))
+        await until(lambda: w.shell(TP0) not in (None, fenced))
+        for _ in range(20):
+            if waiting.done():
+                break
+            await w.clock.advance(10)
+        response = await waiting
+        assert w.clock.now_ms() - began_ms >= 50
+        assert response.error_code == 0
+        assert all(entry.error_code == 0 for entry in parts(response).values())
+        assert acquired(response, TP0) == []
+        w.keeper.open.set()
+        assert acquired(await m1.fetch(max_wait_ms=2_000), TP0) == [(0, 4, 1)]
+
+
+@scenario("ACK-S26")
+async def test_a_forgotten_partition_may_still_be_acknowledged():
+    async with world() as w:
+        m1 = await holder(w, TP0, TP1)
+        await w.produce(TP1, 10)
+        assert acquired(await m1.fetch(), TP1) == [(0, 9, 1)]
+        assert (await m1.fetch(forget=[TP1])).error_code == 0
+        response = await m1.acknowledge(ack(TP1, 5, 9, ACCEPT))
+        assert parts(response)[TP1].error_code == 0
+        response = await m1.acknowledge(ack(TP1, 0, 5, ACCEPT))
+        assert response.error_code == 0
+        assert parts(response)[TP1].error_code == 121
+        held = w.shell(TP1).machine.record_states(0, 4)
+        assert [(v.state.name, v.member_id, v.in_transition) for v in held] == [
+            ("ACQUIRED", "m1", False)
+        ]
+
+
+@scenario("LSO-S21")
+@pytest.mark.parametrize("grpc", [False, True])
+async def test_a_read_before_the_log_start_is_no_error_and_moves_the_cache_once(grpc, monkeypatch):
+    moves = []
+    real = SharePartition.step
+
+    def watched(partition, event, *, now_ms):
+        if isinstance(event, LogStartMoved):
+            before = partition.start_offset
+            effects = real(partition, event, now_ms=now_ms)
+            moves.append((event.log_start_offset, before, partition.start_offset))
+            return effects
+        return real(partition, event, now_ms=now_ms)
+
+    monkeypatch.setattr(SharePartition, "step", watched)
+    async with world(grpc=grpc) as w:
+        m1 = await holder(w, TP0)
+        await w.produce(TP0, 1, 4)
+        shell = w.shell(TP0)
+
+        async def deleted_meanwhile(offset, **_):
+            monkeypatch.setattr(shell.log, "read", read)
+            await shell.log.delete_records(1)
+            return await read(offset, max_bytes=1 << 20, end_offset=shell.end_offset)
+
+        read = shell.log.read
+        monkeypatch.setattr(shell.log, "read", deleted_meanwhile)
+        response = await m1.fetch()
+        assert response.error_code == 0
+        entry = parts(response).get(TP0)
+        assert entry is None or (entry.error_code, entry.records) == (0, b"")
+        assert acquired(response, TP0) == []
+        assert [move for move in moves if move[1] != move[2]] == [(1, 0, 1)]
+        assert acquired(await m1.fetch(), TP0) == [(1, 4, 1)]
+        assert [move for move in moves if move[1] != move[2]] == [(1, 0, 1)]
