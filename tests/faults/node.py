@@ -52,14 +52,16 @@ class Node:
     def alive(self) -> bool:
         return self.process is not None and self.process.returncode is None
 
-    async def start(self, *, module: str = "sharemesh.serve", prefix: tuple[str, ...] = ()) -> None:
+    async def start(
+        self, *, module: str = "sharemesh.serve", prefix: tuple[str, ...] = (), role: str = "all"
+    ) -> None:
         """Start the process and wait until it is ready."""
         reading, writing = os.pipe()
         os.set_inheritable(writing, True)
         flags = {
             "parent-pid": os.getpid(),
             "report-descriptor": writing,
-            "role": "all",
+            "role": role,
             "node-id": self.name,
             "cluster-id": CLUSTER,
             "data-directory": self.place.data,
@@ -164,11 +166,16 @@ class Place:
         self._folder.cleanup()
 
     async def node(
-        self, name: str, *, module: str = "sharemesh.serve", prefix: tuple[str, ...] = ()
+        self,
+        name: str,
+        *,
+        module: str = "sharemesh.serve",
+        prefix: tuple[str, ...] = (),
+        role: str = "all",
     ) -> Node:
         """Start a node (again)."""
         node = self.nodes[name] = Node(name, self)
-        await node.start(module=module, prefix=prefix)
+        await node.start(module=module, prefix=prefix, role=role)
         return node
 
     @property
