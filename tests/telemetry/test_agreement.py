@@ -7,7 +7,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from sharemesh_spark.source import shard_records
 
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.client import AcknowledgeType, connect
@@ -17,6 +16,7 @@ from sharemesh.serve.process import ProcessState
 from sharemesh.serve.settings import ServeSettings, UpSettings
 from sharemesh.serve.supervisor import LocalCluster
 from sharemesh.telemetry import names
+from sharemesh_spark.source import shard_records
 from tests.telemetry.scrape import Series, addresses, scrape, spans, sums, total
 
 RECORDS = 10_000
