@@ -1,0 +1,55 @@
+"""The operator's page names what exists, with the values of the code."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from sharemesh.backends.embedded.settings import LogSettings
+from sharemesh.cli.__main__ import _parser
+from sharemesh.group_coordinator.settings import ServiceLimits
+from sharemesh.rpc.limits import ServerLimits
+from sharemesh.runtime.limits import RuntimeLimits
+from sharemesh.serve.exits import Exit
+from sharemesh.share_leader.settings import LeaderSettings
+
+PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+RECORDS = {
+    kind.__name__: kind
+    for kind in (LeaderSettings, LogSettings, RuntimeLimits, ServiceLimits, ServerLimits)
+}
+
+
+def limits():
+    table = PAGE.partition("<!-- limits -->")[2].partition("<!-- end of limits -->")[0]
+    return re.findall(r"^\| `(\w+)\.(\w+)` \| (\d+) \|", table, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("record", "name", "default"), limits())
+def test_limits_have_the_defaults_of_the_code(record, name, default):
+    fields = {each.name: each.default for each in dataclasses.fields(RECORDS[record])}
+    assert fields[name] == int(default)
+
+
+def test_every_limit_that_a_user_can_meet_at_a_leader_is_told():
+    told = {name for record, name, _ in limits() if record == "LeaderSettings"}
+    bounds = {each.name for each in dataclasses.fields(LeaderSettings) if each.name[:4] == "max_"}
+    assert told >= bounds - {"max_locks_per_tick"}  # nobody outside can tell
+
+
+def test_every_exit_code_is_told_and_permanent_ones_say_so():
+    rows = dict(re.findall(r"^\| (\d) \| ([^|]+) \|.*$", PAGE, re.MULTILINE))
+    assert {int(code): name.replace(" ", "_").upper() for code, name in rows.items()} == {
+        code.value: code.name for code in Exit
+    }
+    lines = re.findall(r"^\| \d \| .*$", PAGE, re.MULTILINE)
+    permanent = {int(line[2]) for line in lines if "permanent" in line}
+    assert permanent == {code.value for code in Exit if code.permanent}
+
+
+def test_commands_of_the_page_can_be_parsed():
+    commands = re.findall(r"^sharemesh (.+)$", PAGE, re.MULTILINE)
+    assert len(commands) >= 5
+    for command in commands:
+        _parser().parse_args(command.replace("'", "").split())
