@@ -35,7 +35,7 @@ def move_start_offset(flight: InFlight) -> bool:
         window = flight.active_window
         if window is not None:
             new_start = min(new_start, window.gap_start)
-    if new_start > old_start:  # OFF-12: it never goes back
+    if new_start > old_start:  # OFF-12: it never goes back; OFF-14: only what is done is passed
         if batch.first_offset <= old_start <= last_done:
             passed = last_done - old_start + 1
         else:
