@@ -7,7 +7,7 @@ import sys
 
 from tests.faults.trials import run_part
 
-PARTS = ("mesh", "storage", "failover", "etcd")
+PARTS = ("mesh", "storage", "failover", "etcd", "hostile")
 
 
 def main() -> int:

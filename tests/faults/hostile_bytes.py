@@ -76,7 +76,7 @@ class Enemy:
         elif kind == 1:
             del changed[rng.randrange(len(changed)) :]
         elif kind == 2:
-            changed += changed
+            changed *= 2
         else:
             changed += b"\x0a\x04\xff\xfe\xc3\x28"  # field 1, as text
         return bytes(changed)

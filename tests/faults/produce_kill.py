@@ -23,6 +23,7 @@ async def produce_kill(number: int, seed: int) -> Outcome:
         node = await place.node("a")
         await place.create_topic("t", PARTITIONS, segment_bytes="1048576")
         producer = RawProducer(place, "t", rng, value_bytes=rng.choice((0, 100, 2_000)))
+        await asyncio.gather(*(producer.retry(node.address, p) for p in range(PARTITIONS)))
         kill_after = rng.randint(10, 300)
         running = [
             asyncio.ensure_future(producer.run(node.address, partition))

@@ -94,6 +94,7 @@ async def reader_during_takeover(number: int, seed: int) -> Outcome:
         shards = Shards(place)
         await shards.initialize(node.address)
         producer = RawProducer(place, "t", rng)
+        await asyncio.gather(*(producer.retry(node.address, p) for p in range(PARTITIONS)))
         stop = threading.Event()
         readers = _readers(place)
         reading = [asyncio.create_task(asyncio.to_thread(each.run, stop)) for each in readers]

@@ -22,7 +22,7 @@ async def torn_tail(number: int, seed: int) -> Outcome:
         await place.create_topic("t", PARTITIONS)
         producer = RawProducer(place, "t", rng)
         for partition in range(PARTITIONS):
-            await producer.send(node.address, partition)
+            await producer.retry(node.address, partition)
         wrong = []
         before = {p: on_disk(place.partition_directory("t", p)) for p in range(PARTITIONS)}
         taken = (await consume(place, GROUP, "t", {p: len(before[p]) for p in before})).confirmed

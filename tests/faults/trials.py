@@ -8,6 +8,7 @@ import json
 import math
 import statistics
 import subprocess
+import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,6 +119,16 @@ def _against_goal(fault: Fault | Series, written: dict[str, object]) -> str:
     return f"  (goal {fault.goal_ms:.0f} ms{'' if found <= fault.goal_ms else ': MISSED'})"
 
 
+async def _tried(fault: Fault | Series, number: int, seed: int) -> Outcome:
+    """Run a trial; one that could not be carried through counts as a violation."""
+    try:
+        return await fault.run(number, seed)
+    except Exception as error:
+        traceback.print_exc()
+        count = number if isinstance(fault, Series) else 1
+        return Outcome((f"not carried through: {type(error).__name__}: {error}",), trials=count)
+
+
 async def run_part(
     part: str, faults: list[Fault | Series], *, trials: int | None, seed: int
 ) -> int:
@@ -134,7 +145,7 @@ async def run_part(
             number, trial_seed = row.trials, seed + row.trials
             if isinstance(fault, Series):
                 number = min(fault.at_once, wanted - number)
-            outcome = await fault.run(number, trial_seed)
+            outcome = await _tried(fault, number, trial_seed)
             row.trials += outcome.trials
             row.times_ms.extend(outcome.recovery_ms)
             if outcome.violations:

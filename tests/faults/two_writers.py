@@ -121,6 +121,7 @@ async def two_writers(number: int, seed: int) -> Outcome:
         producer = RawProducer(place, "t", rng)
         shards = Shards(place)
         await shards.initialize(old.address)
+        await asyncio.gather(*(producer.retry(old.address, p) for p in range(PARTITIONS)))
         running = [asyncio.ensure_future(shards.keep_joining(old.address))]
         for p in range(PARTITIONS):
             running.append(asyncio.ensure_future(producer.run(old.address, p)))

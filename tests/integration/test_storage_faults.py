@@ -1,0 +1,14 @@
+"""One trial of each fault of the storage part; `make faults PART=storage` runs fifty of each."""
+
+import pytest
+
+from tests.faults.storage import FAULTS
+
+SEED = 20261
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+async def test_a_trial_finds_no_violation(fault):
+    outcome = await fault.run(0, SEED)
+    assert outcome.violations == (), f"seed {SEED}: {outcome.notes}"
