@@ -12,6 +12,7 @@ PARTS = (
     "ack",
     "coordinators",
     "memory",
+    "telemetry",
 )
 
 

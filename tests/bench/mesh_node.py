@@ -2,6 +2,8 @@
 
     python -m tests.bench.mesh_node coordinator DIRECTORY
     python -m tests.bench.mesh_node leader DIRECTORY PARTITIONS COORDINATOR_PORT [GROUP ...]
+    python -m tests.bench.mesh_node traced PERCENT ENDPOINT DIRECTORY PARTITIONS COORDINATOR_PORT
+    python -m tests.bench.mesh_node sink
     python -m tests.bench.mesh_node bare
 
 Prints its port, serves until its standard input ends. Views are fixed: no etcd is measured.
@@ -12,6 +14,7 @@ import random
 import sys
 from pathlib import Path
 
+import grpc
 import uvloop
 
 from sharemesh import methods
@@ -33,7 +36,9 @@ from sharemesh.ports.cluster import NodeInfo, Role, ShardKind, TopicInfo
 from sharemesh.ports.coordination import Put
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.server import GrpcServer
+from sharemesh.serve.exporting import Exporting
 from sharemesh.serve.run import THREAD_SWITCH_S
+from sharemesh.serve.settings import ServeSettings
 from sharemesh.share_coordinator.service import ShareCoordinatorService
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_leader.service import ShareLeaderService
@@ -90,7 +95,7 @@ async def coordinator(server, directory):
     await service.shards.start_shard(0, 1)
 
 
-async def leader(server, directory, partitions, coordinator_port, *more_groups):
+async def leader(server, directory, partitions, coordinator_port, *more_groups, telemetry=None):
     clock = SystemClock()
     view = await fixed_view(clock, int(coordinator_port))
     persister = Persister(GrpcCaller(clock), view, clock, random.Random(1))
@@ -103,6 +108,7 @@ async def leader(server, directory, partitions, coordinator_port, *more_groups):
         authorizer=AllowAll(),
         producer_ids=Ids(),
         settings=LeaderSettings(),
+        telemetry=telemetry,
     )
     for number in range(int(partitions)):
         for group in (GROUP, *more_groups):
@@ -111,6 +117,46 @@ async def leader(server, directory, partitions, coordinator_port, *more_groups):
             assert not result.error, result
         await service.start_partition(TopicPartition(TOPIC, number), 1)
     service.offer_on(server)
+
+
+async def traced(server, percent, endpoint, directory, partitions, coordinator_port):
+    """A leader with tracing on; its metrics page's port goes into ``metrics`` beside its logs."""
+    settings = ServeSettings(
+        cluster_id="bench",
+        metrics_port=0,
+        telemetry_endpoint=endpoint,
+        record_sampling_percent=int(percent),
+    )
+    exporting = Exporting(settings, "leader", SystemClock())
+    port = await exporting.start()
+    await leader(server, directory, partitions, coordinator_port, telemetry=exporting.telemetry)
+    Path(directory, "metrics").write_text(str(port))
+
+
+async def sink(server):
+    """A collector that takes everything: OTLP's services, answered with an empty message."""
+
+    async def export(request, context):
+        return b""
+
+    methods_of = {"Export": grpc.unary_unary_rpc_method_handler(export)}
+    collector = grpc.aio.server()
+    for name in ("trace.v1.TraceService", "metrics.v1.MetricsService"):
+        collector.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler(
+                    f"opentelemetry.proto.collector.{name}", methods_of
+                ),
+            )
+        )
+    port = collector.add_insecure_port("127.0.0.1:0")
+    await collector.start()
+    server.start = lambda *_: _ready(port)
+    server.collector = collector
+
+
+async def _ready(port):
+    return port
 
 
 async def bare(server):
@@ -154,7 +200,9 @@ async def bare(server):
 async def main(role, *arguments):
     sys.setswitchinterval(THREAD_SWITCH_S)  # as every process of the product does
     server = GrpcServer(reflection=False)
-    await {"coordinator": coordinator, "leader": leader, "bare": bare}[role](server, *arguments)
+    await {f.__name__: f for f in (coordinator, leader, traced, sink, bare)}[role](
+        server, *arguments
+    )
     print(await server.start("127.0.0.1", 0), flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     await server.stop(0)

@@ -55,7 +55,7 @@ class Exporting:
         """
         settings = self._settings
         self._start_exporters()
-        self.telemetry.registry.observe(names.SPANS_DROPPED, lambda: [((), self._dropped)])
+        self._register()
         if settings.metrics_port < 0:
             return 0
         try:
@@ -79,6 +79,13 @@ class Exporting:
         if self._metrics is not None:
             await loop.run_in_executor(None, self._metrics.close)
         await self._page.close()
+
+    def _register(self) -> None:
+        registry, spans = self.telemetry.registry, self.telemetry.spans
+        registry.observe(names.SPANS_DROPPED, lambda: [((), self._dropped)])
+        registry.observe(names.SPANS_QUEUED, lambda: [((), spans.queued)])
+        registry.observe(names.SPANS_FINISHED, lambda: [((), spans.finished)])
+        registry.observe(names.SERIES_OVERFLOWS, lambda: [((), registry.overflows)])
 
     @property
     def _dropped(self) -> float:

@@ -29,25 +29,13 @@ class ProcessProbe:
 
     def start(self, member: Member) -> None:
         """Register, and begin to measure."""
-        registry, spans = self._telemetry.registry, self._telemetry.spans
+        registry = self._telemetry.registry
 
         def margin() -> Iterator[Observation]:
             session = member.session
             yield (), 0.0 if session is None else session.trusted_ms / 1_000
 
-        def queued() -> Iterator[Observation]:
-            yield (), spans.queued
-
-        def finished() -> Iterator[Observation]:
-            yield (), spans.finished
-
-        def overflows() -> Iterator[Observation]:
-            yield (), registry.overflows
-
         registry.observe(names.SESSION_MARGIN, margin)
-        registry.observe(names.SPANS_QUEUED, queued)
-        registry.observe(names.SPANS_FINISHED, finished)
-        registry.observe(names.SERIES_OVERFLOWS, overflows)
         registry.observe(names.MEMORY, _memory_bytes)
         registry.observe(names.CPU, _cpu_s)
         registry.observe(names.UNLED_PARTITIONS, self._unled)

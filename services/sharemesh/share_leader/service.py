@@ -56,6 +56,7 @@ class ShareLeaderService:
     ) -> None:
         """Without ``telemetry`` it counts for itself and makes no spans."""
         self.counters = LeaderCounters()
+        self.telemetry = telemetry or without_export(lambda: clock.wall_ms() * 1_000_000)
         self._alarms = Alarms(clock)
         self._tasks = OwnedTasks("the share leader")
         environment = Environment(
@@ -67,7 +68,7 @@ class ShareLeaderService:
             counters=self.counters,
             alarms=self._alarms,
             tasks=self._tasks,
-            telemetry=telemetry or without_export(lambda: clock.wall_ms() * 1_000_000),
+            telemetry=self.telemetry,
         )
         self._view = view
         self._environment = environment
