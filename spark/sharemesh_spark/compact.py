@@ -48,6 +48,15 @@ def compact(spark: SparkSession, data: Path, *, generation_id: str) -> Manifest:
     scratch = target.with_name(f"{generation_id}.new")
     shutil.rmtree(scratch, ignore_errors=True)
     source.load().write.parquet(str(scratch))
+    return publish(data, scratch, generation_id)
+
+
+def publish(data: Path, scratch: Path, generation_id: str) -> Manifest:
+    """Prove what was written to ``scratch`` and give it its name.
+
+    Raises:
+        NotProvenError: The written generation differs from the log's fold.
+    """
     manifest = Manifest(
         format_version=FORMAT_VERSION,
         generation_id=generation_id,
@@ -56,6 +65,7 @@ def compact(spark: SparkSession, data: Path, *, generation_id: str) -> Manifest:
         parquet_bytes=sum(path.stat().st_size for path in scratch.glob("*.parquet")),
     )
     write_manifest(scratch, manifest)
+    target = data / FOLDER / generation_id
     scratch.rename(target)
     sync(target.parent)
     return manifest

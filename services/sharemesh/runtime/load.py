@@ -18,7 +18,7 @@ async def load_machine(
 ) -> int:
     """Apply what is committed and return how many records that were."""
     logger = logging.getLogger(f"sharemesh.{kind.name}-{index}")
-    from_offset = None if kind.restore is None else await kind.restore(machine, log)
+    from_offset = None if kind.restore is None else await kind.restore(machine, index, log)
     begin = log.start_offset if from_offset is None else from_offset
     end = log.committed_end_offset
     began_ms = reported_ms = clock.now_ms()

@@ -56,8 +56,8 @@ class ShardKind(Generic[Machine, Record]):
     """Returns key, value and timestamp; raises if the record cannot be stored."""
     load: Callable[[Machine, Sequence[LogRecord]], None]
     """Applies stored records, oldest first; unknown kinds and versions are passed over."""
-    restore: Callable[[Machine, ShardLog], Awaitable[int | None]] | None = None
-    """Fills the machine from outside the log; returns the offset to replay from (None: start)."""
+    restore: Callable[[Machine, int, ShardLog], Awaitable[int | None]] | None = None
+    """Fills the machine of a shard from outside the log; returns the offset to replay from (None: start)."""
 
 
 def replaying(

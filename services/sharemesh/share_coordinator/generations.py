@@ -6,10 +6,13 @@ shard from the Parquet of a generation belongs here too, as the ``restore`` of t
 
 from pathlib import PurePosixPath
 
+from sharemesh.codec.state_record import decode_record
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import Generation, StateRecord
+from sharemesh.ports.shard_log import CorruptLogError, ShardLog
 from sharemesh.runtime.shard_kind import Decision
+from sharemesh.share_coordinator.generation_reader import GenerationReader
 from sharemesh.v1.share_coordinator_pb2 import CommitGenerationRequest
 
 FORMAT_VERSION = 1
@@ -87,10 +90,58 @@ def commit_generation(
     return Decision((asked,), None)
 
 
+async def restore(
+    machine: ShareStateMachine, shard: int, log: ShardLog, *, reader: GenerationReader
+) -> int | None:
+    """Load the generation that the log names; return where to replay from, None without one.
+
+    Raises:
+        CorruptLogError: The generation cannot be read, or the log begins behind its end.
+    """
+    if not log.start_offset and not await reader.any():
+        return None
+    pointer = None
+    hinted = await reader.hinted_end(shard)
+    if hinted is not None and log.start_offset <= hinted <= log.committed_end_offset:
+        pointer = await _newest_pointer(log, hinted)
+    if pointer is None:
+        pointer = await _newest_pointer(log, None)
+    if pointer is None or not pointer.generation_id:
+        return None
+    if pointer.end_offset < log.start_offset:
+        raise CorruptLogError(
+            f"generation {pointer.generation_id} of shard {shard} ends at {pointer.end_offset}, "
+            f"but the log begins at {log.start_offset}: records between them are lost",
+            offset=pointer.end_offset,
+        )
+    states, floors = await reader.read(pointer, shard)
+    machine.restore(states.items(), floors, pointer.end_offset)
+    return pointer.end_offset
+
+
+async def _newest_pointer(log: ShardLog, from_offset: int | None) -> Generation | None:
+    """Return the last generation record from an offset on, one that takes back included."""
+    newest = None
+    async for chunk in log.replay(from_offset):
+        for stored in chunk:
+            if stored.key:
+                continue
+            record = decode_record(stored.key, stored.value)
+            if isinstance(record, Generation):
+                newest = record
+    return newest
+
+
 def drop_generation(machine: ShareStateMachine, *, now_ms: int, grace_ms: int) -> Generation | None:
-    """Return the record that takes a pointer back that nobody renewed for ``grace_ms``."""
+    """Return the record that takes a pointer back that nobody renewed for ``grace_ms``.
+
+    None also while states or floors lie nowhere but in the generation: they need a record in the
+    log first.
+    """
     current = machine.generation
     if current is None or now_ms - current.pointer.write_timestamp_ms < grace_ms:
+        return None
+    if machine.restored_keys(1) or machine.restored_floor(now_ms=now_ms):
         return None
     pointer = current.pointer
     return Generation("", pointer.generation_id, 0, "", b"", FORMAT_VERSION, -1, now_ms)

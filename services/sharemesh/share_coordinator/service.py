@@ -21,6 +21,7 @@ from sharemesh.runtime.shard_kind import Decision
 from sharemesh.runtime.shard_set import ShardSet
 from sharemesh.share_coordinator import messages
 from sharemesh.share_coordinator.asked import Asked, Decide
+from sharemesh.share_coordinator.generation_reader import GenerationReader
 from sharemesh.share_coordinator.generations import asked_generation, commit_generation
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_coordinator.shard_kind import StateShard, state_shard_kind
@@ -48,6 +49,7 @@ class ShareCoordinatorService:
         settings: ShareCoordinatorSettings,
         *,
         authorizer: Authorizer | None = None,
+        generations: GenerationReader | None = None,
         telemetry: Telemetry | None = None,
     ) -> None:
         """Without an ``authorizer`` everything is allowed."""
@@ -59,7 +61,7 @@ class ShareCoordinatorService:
         self._upkeep: dict[int, Upkeep] = {}
         self._shards_of: dict[SharePartitionKey, int] = {}
         self.shards = ShardSet(
-            state_shard_kind(settings),
+            state_shard_kind(settings, generations),
             shard_logs,
             clock,
             settings.runtime,

@@ -22,6 +22,8 @@ from sharemesh.domain.share_state.records import (
 from sharemesh.ports.shard_log import LogRecord
 from sharemesh.runtime.shard import Shard
 from sharemesh.runtime.shard_kind import ShardKind
+from sharemesh.share_coordinator.generation_reader import GenerationReader
+from sharemesh.share_coordinator.generations import restore
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 
 StateShard = Shard[ShareStateMachine, StateRecord]
@@ -31,13 +33,15 @@ _KEYS_PER_FOLD = 10
 
 def state_shard_kind(
     settings: ShareCoordinatorSettings,
+    generations: GenerationReader | None = None,
 ) -> ShardKind[ShareStateMachine, StateRecord]:
-    """Return how a shard of the state log is loaded and written."""
+    """Return how a shard of the state log is loaded, from a generation on if one is committed."""
     return ShardKind(
         name=STATE_LOG,
         new_machine=lambda _shard: ShareStateMachine(settings.updates_per_snapshot, decode_updates),
         encode=encode,
         load=partial(load, backlog_max_bytes=settings.backlog_max_bytes),
+        restore=None if generations is None else partial(restore, reader=generations),
     )
 
 

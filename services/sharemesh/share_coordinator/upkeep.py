@@ -65,6 +65,7 @@ class Upkeep:
         """Delete what is redundant, no more than the prune limit allows (SC-26, DESIGN 5)."""
         now_ms = self._clock.wall_ms()
         grace_ms = self._settings.generation_grace_ms
+        await self._leave_stale_generation(now_ms=now_ms, grace_ms=grace_ms)
         dropped, limit = await self._shard.write(
             partial(_prune_limit, now_ms=now_ms, grace_ms=grace_ms)
         )
@@ -76,6 +77,19 @@ class Upkeep:
             )
         if limit is not None and limit > self._shard.log_start_offset:
             await self._shard.delete_before(limit)
+
+    async def _leave_stale_generation(self, *, now_ms: int, grace_ms: int) -> None:
+        """Snapshot into the log what a generation about to be dropped alone holds."""
+        stale = self._shard.peek(
+            lambda machine: (
+                machine.generation is not None
+                and now_ms - machine.generation.pointer.write_timestamp_ms >= grace_ms
+            )
+        )
+        while stale and (keys := self._shard.peek(lambda m: m.restored_keys(_KEYS_PER_BATCH))):
+            await self._shard.write(partial(_cold_snapshots, keys=keys, now_ms=now_ms))
+        if stale:
+            await self._shard.write(partial(_restored_floor, now_ms=now_ms))
 
     async def sweep_topics(self) -> None:
         """Delete the state of topics that are unknown for a whole interval.
@@ -113,6 +127,11 @@ def _cold_floor(
     machine: ShareStateMachine, *, now_ms: int, interval_ms: int
 ) -> Decision[StateRecord, None]:
     floor = machine.cold_floor(now_ms=now_ms, interval_ms=interval_ms)
+    return Decision(() if floor is None else (floor,), None)
+
+
+def _restored_floor(machine: ShareStateMachine, *, now_ms: int) -> Decision[StateRecord, None]:
+    floor = machine.restored_floor(now_ms=now_ms)
     return Decision(() if floor is None else (floor,), None)
 
 

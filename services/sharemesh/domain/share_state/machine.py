@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from sharemesh.domain.delivery_state import Cause
 from sharemesh.domain.errors import ErrorCode
@@ -71,6 +72,8 @@ class ShareStateMachine:
         self._floors_offset = -1
         self._floors_written_ms = 0
         self._generation: CommittedGeneration | None = None
+        self._restored: dict[SharePartitionKey, None] = {}
+        self._floors_restored = False
         self.backlog = Backlog(decode_updates)
 
     # ---- records in -----------------------------------------------------------------------------
@@ -88,7 +91,9 @@ class ShareStateMachine:
                 self._states[key] = self._folded(key, record)
                 self._update_counts[key] = 0 if updates >= self._updates_per_snapshot else updates
                 self._redundant.snapshot(key, offset)
+                self._restored.pop(key, None)
             case Tombstone():
+                self._restored.pop(record.key, None)
                 self.backlog.drop(record.key)
                 self._states.pop(record.key, None)
                 self._update_counts.pop(record.key, None)
@@ -107,7 +112,9 @@ class ShareStateMachine:
         for key, state in states:
             self._states[key] = state
             self._redundant.snapshot(key, offset)
+            self._restored[key] = None
         self._floors = floors
+        self._floors_restored = floors != Floors()
         self._floors_offset = offset if floors != Floors() else -1
 
     def _folded(self, key: SharePartitionKey, record: Snapshot | Update) -> ShareState:
@@ -124,6 +131,7 @@ class ShareStateMachine:
         )
         if carries_all or self._floors_offset < 0:
             self._floors_offset, self._floors_written_ms = offset, now_ms
+            self._floors_restored = False
         self._floors = raised
 
     # ---- requests -------------------------------------------------------------------------------
@@ -349,6 +357,16 @@ class ShareStateMachine:
                 limits.append(pointer.history_end_offset)
         lowest = min(limits)
         return lowest if lowest > 0 else None
+
+    def restored_keys(self, limit: int) -> tuple[SharePartitionKey, ...]:
+        """Return up to ``limit`` keys whose snapshot lies in a generation and not in the log."""
+        return tuple(islice(self._restored, limit))
+
+    def restored_floor(self, *, now_ms: int) -> EpochFloor | None:
+        """Return the floors as a record if they lie in a generation and not in the log."""
+        if not self._floors_restored:
+            return None
+        return EpochFloor(self._floors.state_epoch, self._floors.leader_epoch, now_ms)
 
     @property
     def generation(self) -> CommittedGeneration | None:

@@ -8,6 +8,7 @@ from sharemesh.ports.network import Listener
 from sharemesh.serve.coordinator_settings import share_coordinator_settings, state_log_settings
 from sharemesh.serve.log_settings import log_settings
 from sharemesh.serve.surroundings import Surroundings
+from sharemesh.share_coordinator.generation_reader import GenerationReader
 from sharemesh.share_coordinator.service import ShareCoordinatorService
 
 
@@ -25,6 +26,7 @@ class ShareCoordinatorRole:
             logs,
             share_coordinator_settings(configs),
             authorizer=around.authorizer,
+            generations=GenerationReader(around.disk),
             telemetry=around.telemetry,
         )
         self._elections: ShardElections | None = None
