@@ -141,6 +141,7 @@ class LeaderSessions:
             leader = self._leaders.leader(*key)
             if leader is None or self._draining.get(key) == leader.node_id:
                 unplaced = True
+                self._stale.add(key)  # else nobody would ask again, and the wait would be none
                 continue
             self._draining.pop(key, None)
             wanted.setdefault(leader.node_id, []).append(source)

@@ -1,0 +1,98 @@
+"""`python -m tests.simulation`: many seeds, or one seed with its story."""
+
+import argparse
+import hashlib
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from tests.simulation.run import Outcome, run_seed
+from tests.simulation.workloads.names import WORKLOADS
+from tests.simulation.world import Options
+
+STORY_TAIL = 40
+RARE = (
+    "fenced commit",
+    "predecessor cut, tail appended again",
+    "redelivered",
+    "locks expired",
+    "locks renewed",
+    "drains",
+    "fault power_cut",
+    "fault kill_in_job",
+    "admin trim",
+    "admin reset",
+    "admin temporary topic",
+)
+
+
+def _run(task: tuple[int, Options]) -> Outcome:
+    return run_seed(*task)
+
+
+def _outcomes(seeds: list[int], options: Options, jobs: int) -> Iterator[Outcome]:
+    if len(seeds) == 1:
+        yield run_seed(seeds[0], options, verbose=True)
+        return
+    context = multiprocessing.get_context("fork")
+    with context.Pool(jobs, maxtasksperchild=1) as pool:
+        yield from pool.imap(_run, [(seed, options) for seed in seeds], chunksize=1)
+
+
+def main() -> int:
+    """Run the seeds; 1 if a promise was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation")
+    parser.add_argument("--seeds", type=int, default=20, help="how many")
+    parser.add_argument("--start", type=int, default=1, help="the first one")
+    parser.add_argument("--seed", type=int, help="this one only, with its story")
+    parser.add_argument("--workload", choices=sorted(WORKLOADS), default="mixed")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--counters", action="store_true", help="print all counters")
+    args = parser.parse_args()
+    options = Options(workload=args.workload)
+    seeds = (
+        [args.seed] if args.seed is not None else list(range(args.start, args.start + args.seeds))
+    )
+    print(f"simulation: seeds {seeds[0]}..{seeds[-1]}, {options}", flush=True)
+    began = time.monotonic()
+    total: Counter[str] = Counter()
+    digest = hashlib.blake2b(digest_size=8)
+    virtual_s, broken = 0.0, []
+    for outcome in _outcomes(seeds, options, args.jobs):
+        total.update(outcome.counters)
+        digest.update(outcome.event_hash.encode())
+        virtual_s += outcome.virtual_s
+        if outcome.violations:
+            broken.append(outcome.seed)
+            for line in outcome.lines[-STORY_TAIL:] if len(seeds) > 1 else ():
+                print(f"  {line}")
+            for text in outcome.violations:
+                print(f"seed {outcome.seed}: {text}", flush=True)
+            print(f"replay: make simulate SEED={outcome.seed} WORKLOAD={args.workload}")
+    wall_s = time.monotonic() - began
+    _report(total, seeds, virtual_s, wall_s, everything=args.counters or len(seeds) == 1)
+    violations = len(broken)
+    print(f"seeds={len(seeds)} violations={violations} hash={digest.hexdigest()}", flush=True)
+    return 1 if broken else 0
+
+
+def _report(
+    total: Counter[str], seeds: list[int], virtual_s: float, wall_s: float, *, everything: bool
+) -> None:
+    count = len(seeds)
+    print(
+        f"{virtual_s / 3_600:.1f} virtual hours in {wall_s:.0f} s; per seed "
+        f"{virtual_s / count / 60:.1f} virtual minutes, {total['faults'] / count:.1f} faults, "
+        f"{total['acknowledgements'] / count:.0f} acknowledgements"
+    )
+    for name in sorted(total) if everything else RARE:
+        print(f"  {total[name]:9d}  {name}")
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # killed tasks must not be collected: their finally blocks would run

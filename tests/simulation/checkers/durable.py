@@ -1,0 +1,130 @@
+"""Invariants 3, 4, 6, 7, 8 and promise 1, against the logs as a new owner reads them."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from sharemesh.backends.embedded.record_logs import EmbeddedRecordLogs
+from sharemesh.backends.embedded.settings import LogSettings
+from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
+from sharemesh.client.records import TopicIdPartition
+from sharemesh.codec.client_batches import read_batches
+from sharemesh.codec.state_record import decode_record
+from sharemesh.domain.delivery_state import DeliveryState
+from sharemesh.domain.ids import SharePartitionKey, TopicId, TopicPartition
+from sharemesh.domain.share_state.fold import ShareState, fold
+from sharemesh.domain.share_state.records import Snapshot, Tombstone, Update
+from tests.simulation.loop import Process, SimClock
+from tests.simulation.world import STATE_SHARDS, World
+
+AUDIT_EPOCH = 1_000_000
+READ_BYTES = 1 << 20
+FINAL = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
+
+
+@dataclass(slots=True)
+class Audit:
+    """What the logs say."""
+
+    states: dict[SharePartitionKey, ShareState] = field(default_factory=dict)
+    records: dict[TopicPartition, dict[int, bytes]] = field(default_factory=dict)
+    log_starts: dict[TopicPartition, int] = field(default_factory=dict)
+    complaints: list[str] = field(default_factory=list)
+
+
+class Auditor:
+    """Takes every log over when all processes are gone."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        process = Process(world.loop, "auditor")
+        self._process = process
+        self._disk = world.volume.view(process)
+        self._clock = SimClock(world.loop)
+
+    async def audit(self) -> Audit:
+        """Read everything."""
+        audit = Audit()
+        await self._process.start(self._read(audit))
+        return audit
+
+    async def _read(self, audit: Audit) -> None:
+        logs = EmbeddedShardLogs(self._disk, self._clock, LogSettings())
+        for shard in range(STATE_SHARDS):
+            log = await logs.open("state", shard, AUDIT_EPOCH)
+            async for chunk in log.replay():
+                for stored in chunk:
+                    record = decode_record(stored.key, stored.value)
+                    if isinstance(record, Snapshot | Update | Tombstone):
+                        self._fold(audit, record)
+            await log.close()
+        records = EmbeddedRecordLogs(self._disk, self._clock, LogSettings())
+        for partition in sorted(await records.partitions()):
+            opened = await records.open(partition, AUDIT_EPOCH)
+            found = audit.records[partition] = {}
+            audit.log_starts[partition] = opened.log_start_offset
+            offset = opened.log_start_offset
+            while offset < opened.high_watermark:
+                read = await opened.read(offset, max_bytes=READ_BYTES)
+                for batch in read_batches(read.records, check_crc=True):
+                    for record in batch.records:
+                        found[record.offset] = record.value
+                offset = read.headers[-1].last_offset + 1
+            await opened.close()
+
+    def _fold(self, audit: Audit, record: Snapshot | Update | Tombstone) -> None:
+        before = audit.states.get(record.key)
+        after = fold(before, record)
+        if after is None:
+            audit.states.pop(record.key, None)
+            return
+        audit.states[record.key] = after
+        if before is not None:
+            self._compare(audit, record.key, before, after)
+        position = -1
+        for batch in after.batches:
+            if batch.first_offset <= position or batch.last_offset < batch.first_offset:
+                audit.complaints.append(f"{record.key}: batches overlap at {batch.first_offset}")
+            position = batch.last_offset
+
+    def _compare(
+        self, audit: Audit, key: SharePartitionKey, before: ShareState, after: ShareState
+    ) -> None:
+        for word in ("state_epoch", "snapshot_epoch", "leader_epoch_max"):
+            if getattr(after, word) < getattr(before, word):
+                audit.complaints.append(
+                    f"{key}: {word} went back from {getattr(before, word)} to "
+                    f"{getattr(after, word)}"
+                )
+        if after.state_epoch != before.state_epoch:
+            return
+        if after.start_offset < before.start_offset:
+            audit.complaints.append(
+                f"{key}: start offset went back from {before.start_offset} to {after.start_offset}"
+            )
+        finished = _finished(after)
+        for offset in _finished(before):
+            if offset >= after.start_offset and offset not in finished:
+                audit.complaints.append(f"{key}: offset {offset} was finished, and is not any more")
+
+
+def _finished(state: ShareState) -> set[int]:
+    return {
+        offset
+        for batch in state.batches
+        if batch.delivery_state in FINAL
+        for offset in range(batch.first_offset, batch.last_offset + 1)
+    }
+
+
+def terminal_of(
+    audit: Audit, group: str, topics: dict[TopicId, str]
+) -> tuple[dict[str, int], dict[str, set[int]]]:
+    """Return start offsets and finished offsets of a group, by partition name."""
+    starts: dict[str, int] = {}
+    terminal: dict[str, set[int]] = defaultdict(set)
+    for key, state in audit.states.items():
+        if key.group_id == group and key.topic_id in topics:
+            name = str(TopicIdPartition(topics[key.topic_id], key.partition, key.topic_id))
+            starts[name] = state.start_offset
+            terminal[name] = _finished(state)
+    return starts, terminal

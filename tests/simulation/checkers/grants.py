@@ -1,0 +1,167 @@
+"""Invariants 1, 2, 5, 8, 12 and 13, seen at the leader: who holds what, by a model of its own."""
+
+import random
+from dataclasses import dataclass
+
+from sharemesh.domain.delivery_state import AcknowledgeType
+from sharemesh.domain.share_partition.effects import Acquired, Answered
+from sharemesh.domain.share_partition.events import (
+    Acknowledge,
+    AcknowledgementBatch,
+    Acquire,
+    AcquireMode,
+    Event,
+    ReleaseMember,
+    StateRead,
+)
+from sharemesh.domain.share_partition.machine import SharePartition
+from tests.simulation.patching import Patches
+from tests.simulation.world import LOCK_DURATION_MS, World
+
+VALIDATE_ONE_OF = 16
+
+
+@dataclass(slots=True)
+class Grant:
+    """The last time an offset was granted by one machine."""
+
+    member: str
+    count: int
+    deadline_ms: int
+    ended: bool = False
+    final: bool = False
+
+
+class GrantChecker:
+    """Watches every step of every share partition machine of a run."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._rng = random.Random(world.seed)
+        self._grants: dict[int, dict[int, Grant]] = {}
+        self._kept: dict[int, SharePartition] = {}
+        self._asked: dict[tuple[int, int], tuple[Acknowledge, int]] = {}
+        self.steps = 0
+
+    def install(self, patches: Patches) -> None:
+        """Look at each step from now on."""
+        real = SharePartition.step
+        checker = self
+
+        def step(machine, event, *, now_ms):
+            effects = real(machine, event, now_ms=now_ms)
+            checker.seen(machine, event, effects, now_ms)
+            return effects
+
+        patches.setattr(SharePartition, "step", step)
+
+    def seen(self, machine: SharePartition, event: Event, effects: tuple, now_ms: int) -> None:
+        """Judge one step."""
+        self.steps += 1
+        if self._rng.randrange(VALIDATE_ONE_OF) == 0:
+            try:
+                machine.validate()
+            except AssertionError as error:
+                self._say(machine, f"is in no allowed state: {error}")
+        match event:
+            case StateRead():
+                self._grants[id(machine)] = {}
+                self._kept[id(machine)] = machine  # so that its id is not used again
+            case Acknowledge():
+                self._asked[id(machine), event.request_id] = (event, now_ms)
+                self._acknowledging(machine, event)
+            case ReleaseMember():
+                self._left(machine, event)
+        for effect in effects:
+            if isinstance(effect, Acquired) and isinstance(event, Acquire):
+                self._acquired(machine, event, effect, now_ms)
+            elif isinstance(effect, Answered):
+                self._answered(machine, effect)
+
+    def _acquired(
+        self, machine: SharePartition, event: Acquire, effect: Acquired, now_ms: int
+    ) -> None:
+        grants = self._grants.setdefault(id(machine), {})
+        total = 0
+        for each in effect.ranges:
+            for offset in range(each.first_offset, each.last_offset + 1):
+                total += 1
+                before = grants.get(offset)
+                if before is not None:
+                    self._granted_again(machine, offset, before, each.delivery_count, now_ms)
+                grants[offset] = Grant(
+                    event.member_id,
+                    each.delivery_count,
+                    now_ms + LOCK_DURATION_MS,
+                )
+        self._world.story.counters["grants"] += total
+        if event.mode is AcquireMode.RECORD_LIMIT and total > event.max_fetch_records:
+            self._say(machine, f"granted {total} records, limit {event.max_fetch_records}")
+
+    def _granted_again(
+        self, machine: SharePartition, offset: int, before: Grant, count: int, now_ms: int
+    ) -> None:
+        if before.final:
+            self._say(machine, f"offset {offset} was granted after it was finished")
+        elif not before.ended and now_ms < before.deadline_ms:
+            self._say(
+                machine,
+                f"offset {offset} was granted {before.deadline_ms - now_ms} ms before the lock of "
+                f"{before.member} ends",
+            )
+        elif not before.ended:
+            self._world.story.counters["locks expired"] += 1
+        if count != before.count + 1:
+            self._say(machine, f"offset {offset}: delivery count {before.count} then {count}")
+
+    def _acknowledging(self, machine: SharePartition, event: Acknowledge) -> None:
+        for grant, kind in self._named(machine, event):
+            if grant.member != event.member_id:
+                continue
+            if kind != AcknowledgeType.RENEW:
+                grant.ended = True
+
+    def _answered(self, machine: SharePartition, effect: Answered) -> None:
+        asked = self._asked.pop((id(machine), effect.request_id), None)
+        if asked is None or effect.error:
+            return
+        event, asked_ms = asked
+        for grant, kind in self._named(machine, event):
+            if grant.member == event.member_id and kind == AcknowledgeType.RENEW:
+                grant.deadline_ms = max(grant.deadline_ms, asked_ms + LOCK_DURATION_MS)
+                self._world.story.counters["locks renewed"] += 1
+            if grant.member == event.member_id and kind in (
+                AcknowledgeType.ACCEPT,
+                AcknowledgeType.REJECT,
+            ):
+                grant.final = True
+
+    def _left(self, machine: SharePartition, event: ReleaseMember) -> None:
+        for grant in self._grants.get(id(machine), {}).values():
+            if grant.member == event.member_id:
+                grant.ended = True
+
+    def _named(
+        self, machine: SharePartition, event: Acknowledge
+    ) -> list[tuple[Grant, AcknowledgeType | int]]:
+        grants = self._grants.get(id(machine), {})
+        found = []
+        for batch in event.batches:
+            for offset in range(batch.first_offset, batch.last_offset + 1):
+                grant = grants.get(offset)
+                if grant is not None:
+                    found.append((grant, _kind(batch, offset)))
+        return found
+
+    def _say(self, machine: SharePartition, text: str) -> None:
+        key = machine.key
+        self._world.story.violation(
+            self._world.now_s,
+            f"{key.group_id}:{key.topic_id.hex()[:6]}-{key.partition} epoch "
+            f"{machine.leader_epoch}: {text}",
+        )
+
+
+def _kind(batch: AcknowledgementBatch, offset: int) -> AcknowledgeType | int:
+    position = offset - batch.first_offset
+    return batch.types[position] if len(batch.types) > 1 else batch.types[0]

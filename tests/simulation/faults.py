@@ -1,0 +1,222 @@
+"""What goes wrong: each kind is on or off by the seed, and comes at moments of the seed."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+
+from tests.simulation.world import Node, World
+
+GAP_S = (4.0, 45.0)
+Fault = Callable[["Faults"], Awaitable[None]]
+
+
+class Faults:
+    """Injects one fault after the other, several at a time."""
+
+    def __init__(self, world: World, *, kinds: tuple[str, ...] = ()) -> None:
+        self.world = world
+        self.rng = Random(world.rng.getrandbits(64))
+        names = sorted(FAULTS)
+        chosen = [name for name in names if self.rng.random() < 0.6]
+        self.kinds = list(kinds) or chosen or names
+        self.healing = False
+        self.injected = 0
+        self.kill_client: Callable[[Random], str] | None = None
+
+    async def run(self) -> None:
+        """Go on until ``heal``."""
+        while True:
+            await asyncio.sleep(self.rng.uniform(*GAP_S))
+            if self.healing:
+                return
+            kind = self.rng.choice(self.kinds)
+            self.injected += 1
+            self.world.tell(f"fault: {kind}", count=f"fault {kind}")
+            self.world.loop.create_task(FAULTS[kind](self), context=self.world.loop.world.context())
+
+    async def heal(self) -> None:
+        """End all faults; what is down comes up again."""
+        self.healing = True
+        world = self.world
+        world.network.heal()
+        world.network.slow_permille = 0
+        world.volume.slow_permille = 0
+        world.volume.deadly.clear()
+        world.volume.disk.failing_syncs.clear()
+        world.volume.disk.capacity_bytes = 1 << 40
+        world.store_slow_permille = 0
+        for node in world.nodes.values():
+            if node.process.alive and node.process.frozen:
+                node.process.thaw()
+            if node.process.alive and node.coordination is not None:
+                node.coordination.cut_off = False
+        world.tell("all faults are healed")
+
+    def node(self) -> Node | None:
+        """Return some node that lives."""
+        living = [node for node in self.world.nodes.values() if node.process.alive and node.ready]
+        return self.rng.choice(living) if living else None
+
+    async def pause(self, shortest_s: float, longest_s: float) -> None:
+        """Wait for as long as a fault lasts."""
+        await asyncio.sleep(self.rng.uniform(shortest_s, longest_s))
+
+
+async def kill(faults: Faults) -> None:
+    """kill -9, and the parent sees it."""
+    node = faults.node()
+    if node is not None:
+        faults.world.tell(f"{node.name} is killed")
+        node.crash()
+
+
+async def vanish(faults: Faults) -> None:
+    """A machine vanishes: only the lease's time tells."""
+    node = faults.node()
+    if node is not None:
+        faults.world.tell(f"{node.name} vanishes")
+        node.crash(noticed=False)
+
+
+async def kill_in_job(faults: Faults) -> None:
+    """kill -9 between two operations of a disk job."""
+    node = faults.node()
+    if node is not None:
+        faults.world.volume.deadly[node.process] = faults.rng.randrange(60)
+
+
+async def freeze(faults: Faults) -> None:
+    """SIGSTOP, shorter or longer than the lease, then SIGCONT."""
+    node = faults.node()
+    if node is None or node.process.frozen:
+        return
+    process = node.process
+    process.freeze()
+    faults.world.tell(f"{node.name} is frozen")
+    await asyncio.sleep(faults.rng.choice((0.05, 1.0, 8.0, 11.0, 15.0, 30.0)))
+    if process.alive and process.frozen:
+        process.thaw()
+        faults.world.tell(f"{node.name} is thawed")
+
+
+async def partition(faults: Faults) -> None:
+    """Nothing passes between one node and some others, in one way or in both."""
+    world, node = faults.world, faults.node()
+    if node is None:
+        return
+    others = [name for name in sorted(world.known_names()) if name != node.name]
+    chosen = [name for name in others if faults.rng.random() < 0.5]
+    ways = faults.rng.choice(("to", "from", "both"))
+    world.tell(f"{node.name} is cut off ({ways}) from {len(chosen)} processes")
+    for name in chosen:
+        if ways in ("to", "both"):
+            world.network.block(name, node.name)
+        if ways in ("from", "both"):
+            world.network.block(node.name, name)
+    await faults.pause(0.5, 25)
+    world.network.heal()
+
+
+async def store_cut(faults: Faults) -> None:
+    """One node cannot reach the coordination store."""
+    node = faults.node()
+    if node is None or node.coordination is None:
+        return
+    coordination = node.coordination
+    coordination.cut_off = True
+    faults.world.tell(f"{node.name} is cut off from the store")
+    await faults.pause(0.5, 25)
+    if node.coordination is coordination and node.process.alive:
+        coordination.cut_off = False
+
+
+async def store_slow(faults: Faults) -> None:
+    """The store answers late."""
+    faults.world.store_slow_permille = faults.rng.choice((50, 500))
+    await faults.pause(1, 20)
+    faults.world.store_slow_permille = 0
+
+
+async def lease_lost(faults: Faults) -> None:
+    """A lease is revoked by mistake: that costs time, not data."""
+    node = faults.node()
+    session = node.member.session if node is not None and node.member is not None else None
+    if node is not None and session is not None:
+        faults.world.tell(f"the lease of {node.name} is revoked by mistake")
+        faults.world.store.revoke(session.lease_id)
+
+
+async def resets(faults: Faults) -> None:
+    """Connections are reset; what was under way may have been carried out."""
+    faults.world.network.reset_some(faults.rng.choice((0.1, 0.5, 1.0)))
+
+
+async def network_slow(faults: Faults) -> None:
+    """Messages are late, and connections overtake each other."""
+    faults.world.network.slow_permille = faults.rng.choice((20, 200, 1_000))
+    await faults.pause(1, 20)
+    faults.world.network.slow_permille = 0
+
+
+async def disk_slow(faults: Faults) -> None:
+    """Syncs take up to half a second."""
+    faults.world.volume.slow_permille = faults.rng.choice((20, 200, 1_000))
+    await faults.pause(1, 20)
+    faults.world.volume.slow_permille = 0
+
+
+async def sync_fails(faults: Faults) -> None:
+    """A sync fails, and the pages are clean nevertheless."""
+    faults.world.volume.disk.failing_syncs.append(
+        faults.rng.choice(("records/", "state/", "group/"))
+    )
+
+
+async def disk_full(faults: Faults) -> None:
+    """The volume is full for a while."""
+    disk = faults.world.volume.disk
+    used = disk.capacity_bytes - disk.free_bytes()
+    disk.capacity_bytes = used + faults.rng.choice((0, 5 << 20, 20 << 20))
+    await faults.pause(1, 15)
+    disk.capacity_bytes = 1 << 40
+
+
+async def power_cut(faults: Faults) -> None:
+    """The machine loses its power: what was not synced may be gone."""
+    faults.world.power_cut()
+
+
+async def drain(faults: Faults) -> None:
+    """SIGTERM under load."""
+    node = faults.node()
+    if node is not None:
+        await node.drain()
+
+
+async def client_killed(faults: Faults) -> None:
+    """kill -9 of a producer or consumer."""
+    if faults.kill_client is not None:
+        faults.world.tell(f"client {faults.kill_client(faults.rng)} is killed")
+
+
+FAULTS: dict[str, Fault] = {
+    fault.__name__: fault
+    for fault in (
+        kill,
+        vanish,
+        kill_in_job,
+        freeze,
+        partition,
+        store_cut,
+        store_slow,
+        lease_lost,
+        resets,
+        network_slow,
+        disk_slow,
+        sync_fails,
+        disk_full,
+        power_cut,
+        drain,
+        client_killed,
+    )
+}

@@ -1,0 +1,270 @@
+"""An event loop in virtual time: many processes in one thread, interleaved by a seed.
+
+Each process has its own queue of ready callbacks and keeps asyncio's promise of first in, first
+out; which process runs next is chance. A killed process never runs again, not even its
+``finally`` blocks; a frozen one keeps what arrives until it is thawed, while time goes on.
+"""
+
+import asyncio
+import contextvars
+import heapq
+import itertools
+from asyncio.events import Handle, TimerHandle
+from collections import deque
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+TURNS_MAX = 20_000_000
+"""Callbacks of one run; more is a busy loop that time cannot end."""
+
+TURN_S = 1e-6
+"""What a callback costs: no two moments of a process are the same, as on a real machine."""
+
+STUCK_TURNS = 200_000
+"""Callbacks within a second of virtual time; more is a busy loop."""
+
+
+class Process:
+    """What is killed and frozen together: a context that its tasks inherit, and a queue."""
+
+    def __init__(self, loop: "SimLoop", name: str) -> None:
+        self.loop = loop
+        self.name = name
+        self.alive = True
+        self.frozen = False
+        self.queue: deque[Handle] = deque()
+        self._context = contextvars.copy_context()
+        self._context.run(PROCESS.set, self)
+        self._kept: list[object] = []
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def context(self) -> contextvars.Context:
+        """Return a new context of this process."""
+        return self._context.copy()
+
+    def start(self, work: Coroutine[Any, Any, Any], name: str = "") -> "asyncio.Task[Any]":
+        """Run a coroutine as part of this process."""
+        return self.loop.create_task(work, name=name or self.name, context=self.context())
+
+    def keep(self, thing: object) -> None:
+        """Keep a task from being collected after a kill: its ``finally`` must not run."""
+        self._kept.append(thing)
+        if len(self._kept) > 2_000:
+            self._kept = [each for each in self._kept if not _done(each)]
+
+    def kill(self) -> None:
+        """Stop for ever, at this very moment."""
+        self.alive = False
+        self.loop.forget(self)
+
+    def freeze(self) -> None:
+        """As SIGSTOP."""
+        self.frozen = True
+        self.loop.forget(self, keep=True)
+
+    def thaw(self) -> None:
+        """As SIGCONT: everything that became due meanwhile is due now."""
+        self.frozen = False
+        self.loop.wake(self)
+
+
+PROCESS: contextvars.ContextVar[Process] = contextvars.ContextVar("process")
+
+
+def _done(thing: object) -> bool:
+    return isinstance(thing, asyncio.Future) and thing.done()
+
+
+class _Numbered:
+    """Hashes by number of creation: sets of it have the same order in every run."""
+
+    def __hash__(self) -> int:
+        return self.number  # type: ignore[attr-defined, no-any-return]
+
+
+class SimFuture(_Numbered, asyncio.Future):  # type: ignore[type-arg, misc]
+    """A future with a stable place in sets."""
+
+    def __init__(self, *, loop: "SimLoop") -> None:
+        self.number = loop.next_number()
+        super().__init__(loop=loop)
+
+
+class SimTask(_Numbered, asyncio.Task):  # type: ignore[type-arg, misc]
+    """A task with a stable place in sets."""
+
+    def __init__(self, work: Any, *, loop: "SimLoop", **rest: Any) -> None:
+        self.number = loop.next_number()
+        super().__init__(work, loop=loop, **rest)
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """Waiting costs nothing: time jumps to the next timer."""
+
+    def __init__(self, rng: Random) -> None:
+        super().__init__()
+        self._rng = rng
+        self._time_s = 0.0
+        self._timers: list[tuple[float, int, TimerHandle]] = []
+        self._numbers = itertools.count(1)
+        self._window_s, self._window_turns = 0.0, 0
+        self._due: list[Process] = []
+        self.turns = 0
+        self.after_turn: Callable[[], None] | None = None
+        self.world = Process(self, "world")
+        self.set_task_factory(self._new_task)
+
+    # ---- what asyncio asks ----------------------------------------------------------------------
+
+    def time(self) -> float:
+        return self._time_s
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        return SimFuture(loop=self)
+
+    def next_number(self) -> int:
+        """Return the number of the next future or task."""
+        return next(self._numbers)
+
+    def call_soon(
+        self,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> Handle:
+        handle = Handle(callback, args, self, context)
+        self._add(handle)
+        return handle
+
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> Handle:
+        raise RuntimeError("the simulation has one thread")
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> TimerHandle:
+        handle = TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._numbers), handle))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
+        """Nothing: it is passed over when it is due."""
+
+    def _asyncgen_finalizer_hook(self, agen: Any) -> None:
+        """Leave abandoned generators alone: when they are collected is not the seed's choice."""
+
+    def _new_task(self, loop: Any, work: Any, **rest: Any) -> "asyncio.Task[Any]":
+        task = SimTask(work, loop=self, **rest)
+        context = rest.get("context")
+        process = context.get(PROCESS) if context is not None else PROCESS.get(None)
+        (process or self.world).keep(task)
+        return task
+
+    # ---- processes ------------------------------------------------------------------------------
+
+    def process_of(self, handle: Handle) -> Process:
+        """Return whose callback this is."""
+        context = handle._context  # type: ignore[attr-defined]
+        return context.get(PROCESS) or self.world
+
+    def forget(self, process: Process, *, keep: bool = False) -> None:
+        """Take a process from those that run."""
+        if process in self._due:
+            self._due.remove(process)
+        if not keep:
+            for handle in process.queue:
+                process.keep(handle)
+            process.queue.clear()
+
+    def wake(self, process: Process) -> None:
+        """Let a process run what waits for it."""
+        if process.alive and process.queue and process not in self._due:
+            self._due.append(process)
+
+    def _add(self, handle: Handle) -> None:
+        process = self.process_of(handle)
+        if not process.alive:
+            process.keep(handle)
+            return
+        process.queue.append(handle)
+        if len(process.queue) == 1 and not process.frozen:
+            self._due.append(process)
+
+    def _run_once(self) -> None:
+        due = self._due
+        if not due or (self._timers and self._timers[0][0] <= self._time_s):
+            self._advance()
+            if not due:
+                return
+        index = self._rng.randrange(len(due)) if len(due) > 1 else 0
+        process = due[index]
+        handle = process.queue.popleft()
+        if not process.queue:
+            due.pop(index)
+        if handle._cancelled:  # type: ignore[attr-defined]
+            return
+        self.turns += 1
+        self._time_s += TURN_S
+        if self._time_s - self._window_s > 1:
+            self._window_s, self._window_turns = self._time_s, self.turns
+        if self.turns - self._window_turns > STUCK_TURNS or self.turns > TURNS_MAX:
+            where = _waiting_at(getattr(handle._callback, "__self__", None))  # type: ignore[attr-defined]
+            raise BusyLoopError(
+                f"{process} runs without end at {self._time_s:.3f} s: {handle} {where}"
+            )
+        handle._run()  # type: ignore[attr-defined]
+        if self.after_turn is not None:
+            self.after_turn()
+
+    def _advance(self) -> None:
+        timers = self._timers
+        if not timers:
+            raise RuntimeError("deadlock: nothing is ready and nothing is scheduled")
+        if not self._due and timers[0][0] > self._time_s:
+            self._time_s = timers[0][0]
+        while timers and timers[0][0] <= self._time_s:
+            handle = heapq.heappop(timers)[2]
+            if not handle._cancelled:  # type: ignore[attr-defined]
+                self._add(handle)
+
+
+def _waiting_at(task: object) -> str:
+    """Return the frames of a task, outermost first."""
+    frames, inner = [], task.get_coro() if isinstance(task, asyncio.Task) else None
+    while inner is not None and getattr(inner, "cr_frame", None) is not None:
+        frames.append(f"{inner.cr_code.co_qualname}:{inner.cr_frame.f_lineno}")  # type: ignore[attr-defined]
+        inner = inner.cr_await  # type: ignore[attr-defined]
+    return " > ".join(frames)
+
+
+class BusyLoopError(Exception):
+    """Callbacks follow each other and time stands still."""
+
+
+class SimClock:
+    """One process's clock (port Clock): its own origin, and perhaps a rate of its own."""
+
+    def __init__(self, loop: SimLoop, *, start_ms: int = 1_000_000, rate: float = 1.0) -> None:
+        self._loop = loop
+        self._start_ms = start_ms
+        self._rate = rate
+
+    def now_ms(self) -> int:
+        return self._start_ms + int(self._loop.time() * 1_000 * self._rate + 1e-6)
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + int(self._loop.time() * 1_000 + 1e-6)
+
+    async def sleep_ms(self, duration_ms: int) -> None:
+        await asyncio.sleep(max(0, duration_ms) / 1_000 / self._rate)

@@ -1,0 +1,90 @@
+"""One seed: a world, a workload, its faults, the verdict."""
+
+import gc
+import logging
+from collections import Counter
+from dataclasses import dataclass
+
+from tests.simulation.checkers.grants import GrantChecker
+from tests.simulation.observers import observe
+from tests.simulation.patching import Patches
+from tests.simulation.story import Story
+from tests.simulation.verdict import judge
+from tests.simulation.workloads.names import WORKLOADS
+from tests.simulation.world import Options, World
+
+_ENDED: list[World] = []  # never collected: the ``finally`` blocks of killed tasks must not run
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one seed gave."""
+
+    seed: int
+    violations: tuple[str, ...]
+    event_hash: str
+    counters: Counter[str]
+    virtual_s: float
+    turns: int
+    lines: tuple[str, ...] = ()
+
+
+class _Complaints(logging.Handler):
+    """Errors that a process logs are violations: nothing that is simulated may cause one."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.ERROR)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        self._world.story.violation(
+            self._world.now_s, f"logged: {record.name}: {record.getMessage()} {error!r}"
+        )
+
+
+def run_seed(
+    seed: int, options: Options, *, verbose: bool = False, patches: Patches | None = None
+) -> Outcome:
+    """Run one seed. The process should end afterwards: killed tasks are kept, not ended.
+
+    Args:
+        seed: Everything follows from it, and from the options.
+        options: Workload and size.
+        verbose: Print the story as it goes.
+        patches: Planted bugs, applied already; observers are added to them.
+    """
+    gc.collect()
+    gc.disable()
+    story = Story(verbose=verbose)
+    world = World(seed, options, story)
+    _ENDED.append(world)
+    workload = WORKLOADS[options.workload](world)
+    patches = patches or Patches()
+    GrantChecker(world).install(patches)
+    observe(world, patches)
+    handler = _Complaints(world)
+    logging.getLogger("sharemesh").addHandler(handler)
+    try:
+        world.loop.run_until_complete(world.loop.world.start(_all(world, workload)))
+    except Exception as error:
+        story.violation(world.now_s, f"the run ended with {error!r}")
+    finally:
+        logging.getLogger("sharemesh").removeHandler(handler)
+        patches.undo()
+    story.counters["faults"] = workload.faults.injected
+    story.counters["messages"] = world.network.messages
+    return Outcome(
+        seed,
+        tuple(story.violations),
+        story.event_hash,
+        story.counters,
+        world.now_s,
+        world.loop.turns,
+        tuple(story.lines) if story.violations else (),
+    )
+
+
+async def _all(world: World, workload) -> None:
+    await workload.run()
+    await judge(world, workload)

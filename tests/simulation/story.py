@@ -1,0 +1,55 @@
+"""What happened in one run: the event hash, the counters, and a story that can be read."""
+
+import hashlib
+from collections import Counter, deque
+from collections.abc import Iterable
+
+STORY_LINES_MAX = 20_000
+VIOLATIONS_MAX = 20
+
+
+class Story:
+    """Every message, fault and verdict goes through here, in order."""
+
+    def __init__(self, *, verbose: bool = False) -> None:
+        self._hash = hashlib.blake2b(digest_size=8)
+        self._verbose = verbose
+        self.counters: Counter[str] = Counter()
+        self.violations: list[str] = []
+        self.lines: deque[str] = deque(maxlen=STORY_LINES_MAX)
+        self.chain: list[bytes] = []
+        self.trace = False
+
+    def event(self, time_s: float, kind: str, *words: str, data: bytes = b"") -> None:
+        """Take one event into the hash."""
+        text = f"{time_s:.6f} {kind} {' '.join(words)} {len(data)}".encode()
+        self._hash.update(text)
+        self._hash.update(data)
+        if self.trace:
+            self.chain.append(text + b" " + self._hash.digest())
+
+    def tell(self, time_s: float, text: str, *, count: str = "") -> None:
+        """Take an event that a reader wants to know."""
+        self.event(time_s, "told", text)
+        if count:
+            self.counters[count] += 1
+        line = f"{time_s:10.3f}s  {text}"
+        self.lines.append(line)
+        if self._verbose:
+            print(line, flush=True)
+
+    def violation(self, time_s: float, text: str) -> None:
+        """Take a broken promise."""
+        self.tell(time_s, f"VIOLATION {text}")
+        if len(self.violations) < VIOLATIONS_MAX:
+            self.violations.append(text)
+
+    def violations_of(self, time_s: float, texts: Iterable[str]) -> None:
+        """Take several."""
+        for text in texts:
+            self.violation(time_s, text)
+
+    @property
+    def event_hash(self) -> str:
+        """The hash of all events so far."""
+        return self._hash.hexdigest()

@@ -1,0 +1,74 @@
+"""All checks at the end of a run: histories and durable state against the promises."""
+
+from collections import defaultdict
+
+from tests.history.checker import History
+from tests.simulation.checkers.durable import Audit, Auditor, terminal_of
+from tests.simulation.workloads.mixed import GROUPS, MixedWorkload
+from tests.simulation.world import DELIVERY_COUNT_LIMIT, World
+
+
+async def judge(world: World, workload: MixedWorkload) -> None:
+    """Stop every process, read the logs as a new owner would, and compare."""
+    for node in world.nodes.values():
+        node.crash(noticed=False, restart=False)
+    world.machine_down = True
+    audit = await Auditor(world).audit()
+    world.story.violations_of(world.now_s, audit.complaints)
+    for group in GROUPS:
+        _judge_history(world, workload, audit, group)
+    _judge_records(world, workload, audit)
+
+
+def _judge_history(world: World, workload: MixedWorkload, audit: Audit, group: str) -> None:
+    starts, terminal = terminal_of(audit, group, workload.topic_ids)
+    log_starts = {
+        f"{workload.topic_ids[where.topic_id]}/{where.partition}": start
+        for where, start in audit.log_starts.items()
+        if where.topic_id in workload.topic_ids
+    }
+    history = History(delivery_count_limit=DELIVERY_COUNT_LIMIT)
+    members = {consumer.name for consumer, of_group in workload.consumers if of_group == group}
+    for entry in workload.journal.entries:
+        if entry.event == "produced":
+            if entry.fields["r"][0][0] >= log_starts.get(entry.fields["p"], 0):
+                history.add([entry])
+        elif entry.who in members:
+            history.add([entry])
+    report = history.judge(starts, terminal)
+    counters = world.story.counters
+    for reason, count in report.redelivery_reasons.items():
+        counters[f"redelivered: {reason}"] += count
+    world.story.violations_of(world.now_s, (f"{group}: {text}" for text in report.violations))
+
+
+def _judge_records(world: World, workload: MixedWorkload, audit: Audit) -> None:
+    journal, complaints = workload.journal, []
+    places: dict[bytes, list[str]] = defaultdict(list)
+    stored: dict[tuple[str, int], bytes] = {}
+    starts: dict[str, int] = {}
+    for where, records in audit.records.items():
+        topic = workload.topic_ids.get(where.topic_id)
+        if topic is None:
+            continue
+        name = f"{topic}/{where.partition}"
+        starts[name] = audit.log_starts[where]
+        for offset, value in records.items():
+            stored[name, offset] = value
+            places[value].append(f"{name}@{offset}")
+    for (name, offset), value in journal.produced_values.items():
+        if offset >= starts.get(name, 0) and stored.get((name, offset)) != value:
+            complaints.append(
+                f"{name}@{offset} was confirmed as {value!r} and holds "
+                f"{stored.get((name, offset))!r}"
+            )
+    for value, found in places.items():
+        if len(found) > 1:
+            complaints.append(f"{value!r} was produced once and lies at {found}")
+        if value not in journal.sent_values:
+            complaints.append(f"{value!r} at {found} was never produced")
+    for (name, offset), values in journal.delivered_values.items():
+        known = stored.get((name, offset))
+        if len(values) > 1 or (known is not None and known not in values):
+            complaints.append(f"{name}@{offset} holds {known!r} and was delivered as {values}")
+    world.story.violations_of(world.now_s, sorted(complaints)[:10])

@@ -1,0 +1,223 @@
+"""Producers, consumers of every mode in two groups, administration, and faults all the while."""
+
+import asyncio
+from random import Random
+
+from sharemesh.client.admin_results import GroupOffset, TopicPartition
+from sharemesh.client.async_admin import AsyncAdminClient
+from sharemesh.client.errors import SharemeshError
+from tests.simulation.clients import MODES, ConsumerApplication, Pace, ProducerApplication
+from tests.simulation.faults import Faults
+from tests.simulation.journal import SimJournal
+from tests.simulation.world import DELIVERY_COUNT_LIMIT, LOCK_DURATION_MS, World
+
+TOPIC = "flights"
+TRIMMED = "notices"
+GROUPS = ("tower", "archive")
+RESET_GROUP = "replay"
+PARTITIONS = 3
+ACTIVE_S = 600.0
+FINISH_S = 300.0
+STOP_S = 120.0
+GAP_S = (1.0, 16.0)
+
+
+class MixedWorkload:
+    """One run: ``run`` returns when everything is finished, or when its time is over."""
+
+    fault_kinds: tuple[str, ...] = ()
+    admin_actions = ("trim", "temporary topic", "reset")
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.journal = SimJournal(world)
+        self.rng = Random(world.rng.getrandbits(64))
+        self.pace = Pace()
+        self.faults = Faults(world, kinds=self.fault_kinds)
+        self.faults.kill_client = self._kill_client
+        self.producers: list[ProducerApplication] = []
+        self.consumers: list[tuple[ConsumerApplication, str]] = []
+        self.topic_ids: dict[bytes, str] = {}
+        self._numbers = 0
+        self._admin_process, environment = world.new_client("admin")
+        self.admin = AsyncAdminClient(
+            {"bootstrap.servers": world.bootstrap, "default.api.timeout.ms": 20_000},
+            environment=environment,
+        )
+
+    async def run(self) -> None:
+        """Run it all."""
+        world = self.world
+        await world.begin()
+        await self._as_admin(self._prepare())
+        for number in range(2):
+            self._new_producer(number)
+        for group in GROUPS:
+            for mode in self.rng.sample(MODES, 3):
+                self._new_consumer(group, mode)
+        begun_s = world.now_s
+        faults = world.loop.create_task(self.faults.run(), context=world.loop.world.context())
+        admin = self._admin_process.start(self._administrate(begun_s + ACTIVE_S))
+        await asyncio.sleep(ACTIVE_S)
+        self.pace.finishing = True
+        await self.faults.heal()
+        await asyncio.wait([faults, admin], timeout=120)
+        if not await world.until(lambda: all(n.ready for n in world.nodes.values()), 90):
+            names = [n.name for n in world.nodes.values() if not n.ready]
+            world.story.violation(world.now_s, f"never ready again: {names}")
+        for group in GROUPS:
+            self._new_consumer(group, "explicit")
+        await self._finish()
+
+    async def _prepare(self) -> None:
+        for name, partitions in ((TOPIC, PARTITIONS), (TRIMMED, 1)):
+            await self.admin.create_topic(name, partitions)
+        for group in (*GROUPS, RESET_GROUP):
+            await self.admin.alter_group_configs(
+                group,
+                {
+                    "share.auto.offset.reset": "earliest",
+                    "share.record.lock.duration.ms": str(LOCK_DURATION_MS),
+                    "share.delivery.count.limit": str(DELIVERY_COUNT_LIMIT),
+                },
+            )
+        for name, found in (await self.admin.describe_topics([TOPIC, TRIMMED])).items():
+            assert not isinstance(found, SharemeshError), found
+            self.topic_ids[bytes.fromhex(found.topic_id)] = name
+
+    async def _finish(self) -> None:
+        world = self.world
+        end_s = world.now_s + FINISH_S
+        lags: dict[str, int | None] = {}
+        while world.now_s < end_s:
+            lags = {group: await self._as_admin(self._lag(group)) for group in GROUPS}
+            if all(lag == 0 for lag in lags.values()) and all(p.done for p in self._living()):
+                break
+            await asyncio.sleep(1)
+        else:
+            world.story.violation(world.now_s, f"not finished {FINISH_S} s after healing: {lags}")
+        world.tell(f"finished: lags {lags}")
+        self.pace.stopping = True
+        consumers = [each for each, _ in self.consumers if each.process.alive]
+        if not await world.until(lambda: all(each.done for each in consumers), STOP_S):
+            stuck = [each.name for each in consumers if not each.done]
+            world.story.violation(world.now_s, f"consumers never stopped: {stuck}")
+
+    def _living(self) -> list[ProducerApplication]:
+        return [each for each in self.producers if each.process.alive]
+
+    async def _as_admin(self, work):
+        return await self._admin_process.start(work)
+
+    async def _lag(self, group: str) -> int | None:
+        try:
+            offsets = await self.admin.list_share_group_offsets(group)
+        except SharemeshError:
+            return None
+        lags = [found.lag for found in offsets.values() if isinstance(found, GroupOffset)]
+        if len(lags) < PARTITIONS + 1 or min(lags) < 0:
+            return None
+        return sum(lags)
+
+    # ---- clients --------------------------------------------------------------------------------
+
+    def _new_producer(self, number: int) -> None:
+        self._numbers += 1
+        name = f"producer-{number}.{self._numbers}"
+        producer = ProducerApplication(self.world, self.journal, name, self.pace)
+        producer.start([TOPIC, TOPIC, TOPIC, TRIMMED], GAP_S)
+        self.producers.append(producer)
+
+    def _new_consumer(self, group: str, mode: str) -> None:
+        self._numbers += 1
+        name = f"{group}-{mode}.{self._numbers}"
+        consumer = ConsumerApplication(self.world, self.journal, name, mode, self.pace)
+        consumer.start(group, [TOPIC, TRIMMED])
+        self.consumers.append((consumer, group))
+
+    def _kill_client(self, rng: Random) -> str:
+        """Kill a client; another one begins in its place."""
+        consumers = [pair for pair in self.consumers if pair[0].process.alive]
+        if rng.random() < 0.3 or not consumers:
+            producer = rng.choice(self._living())
+            producer.kill()
+            if not self.pace.finishing:
+                self._new_producer(self._numbers)
+            return producer.name
+        consumer, group = rng.choice(consumers)
+        consumer.kill()
+        self._new_consumer(group, rng.choice(MODES))
+        return consumer.name
+
+    # ---- administration -------------------------------------------------------------------------
+
+    async def _administrate(self, end_s: float) -> None:
+        count = 0
+        while True:
+            await asyncio.sleep(self.rng.uniform(20, 90))
+            if self.world.now_s >= end_s - 60:
+                return
+            count += 1
+            action = self.rng.choice(self.admin_actions)
+            try:
+                if action == "trim":
+                    await self._trim()
+                elif action == "reset":
+                    await self._reset(count)
+                else:
+                    await self._temporary_topic(count)
+            except SharemeshError as error:
+                self.world.tell(f"admin: {action} failed: {error}", count=f"admin {action} failed")
+            else:
+                self.world.tell(f"admin: {action} done", count=f"admin {action}")
+
+    async def _trim(self) -> None:
+        where = TopicPartition(TRIMMED, 0)
+        found = (await self.admin.list_offsets({where: -1}))[where]
+        if isinstance(found, SharemeshError):
+            raise found
+        offset = self.rng.randint(0, max(0, found.offset))
+        result = (await self.admin.delete_records({where: offset}))[where]
+        if isinstance(result, SharemeshError):
+            raise result
+
+    async def _reset(self, count: int) -> None:
+        """Read everything with a short-lived group, after its offsets were set back."""
+        partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+        problems = await self.admin.alter_share_group_offsets(
+            RESET_GROUP, {where: self.rng.randint(0, 20) for where in partitions}
+        )
+        for problem in problems.values():
+            if problem is not None:
+                raise problem
+        pace = Pace()
+        silent = SimJournal(self.world)
+        name = f"{RESET_GROUP}-{count}"
+        mode = self.rng.choice(("explicit", "implicit", "record_limit"))
+        consumer = ConsumerApplication(self.world, silent, name, mode, pace)
+        consumer.start(RESET_GROUP, [TOPIC])
+        await asyncio.sleep(self.rng.uniform(5, 30))
+        pace.finishing = pace.stopping = True
+        await self.world.until(lambda: consumer.done, 120)
+
+    async def _temporary_topic(self, count: int) -> None:
+        name = f"temporary-{count}"
+        await self.admin.create_topic(name, 2)
+        pace = Pace()
+        silent = SimJournal(self.world)
+        producer = ProducerApplication(self.world, silent, f"{name}-producer", pace)
+        producer.start([name], GAP_S)
+        consumer = ConsumerApplication(self.world, silent, f"{name}-consumer", "explicit", pace)
+        consumer.start(self.rng.choice((*GROUPS, RESET_GROUP)), [name])
+        await asyncio.sleep(self.rng.uniform(3, 20))
+        if self.rng.random() < 0.5:
+            pace.finishing = True
+            await self.world.until(lambda: producer.done, 30)
+        problems = await self.admin.delete_topics([name])
+        pace.finishing = pace.stopping = True
+        producer.kill()
+        await self.world.until(lambda: consumer.done, 120)
+        consumer.kill()
+        for problem in problems.values():
+            if problem is not None:
+                raise problem

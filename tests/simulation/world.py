@@ -1,0 +1,346 @@
+"""The mesh in one thread: production roles and clients over simulated ports."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sharemesh.backends.embedded.data_directory import open_data_directory
+from sharemesh.backends.local.authorizer import AllowAll
+from sharemesh.backends.local.coordination import LocalCoordination
+from sharemesh.backends.local.coordination_store import LocalStore
+from sharemesh.client.environment import Environment
+from sharemesh.cluster.bootstrap import ensure_cluster
+from sharemesh.cluster.membership import Member
+from sharemesh.cluster.view import WatchedView
+from sharemesh.domain.ids import NodeId
+from sharemesh.ports.cluster import NodeInfo, Role
+from sharemesh.serve.compose import build_roles
+from sharemesh.serve.roles.every import EveryRole
+from sharemesh.serve.settings import ServeSettings
+from sharemesh.serve.surroundings import RoleService, Surroundings
+from sharemesh.telemetry.telemetry import without_export
+from tests.simulation.disk import SharedVolume
+from tests.simulation.loop import Process, SimClock, SimLoop
+from tests.simulation.network import SimNetwork
+from tests.simulation.story import Story
+
+CLUSTER = "simulated"
+GROUP_SHARDS = 2
+STATE_SHARDS = 3
+LOCK_DURATION_MS = 15_000
+DELIVERY_COUNT_LIMIT = 5
+REVOKE_S = (0.002, 0.05)
+RESTART_S = (0.3, 4.0)
+CLOCK_RATE = 0.02
+
+
+class SimStore(LocalStore):
+    """The store of all processes: its lease timers are nobody's process."""
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(SimClock(world.loop))
+        self._world = world
+
+    def grant(self, ttl_ms: int) -> int:
+        return self._world.loop.world.context().run(super().grant, ttl_ms)
+
+
+class SimCoordination(LocalCoordination):
+    """One process's connection: slow by chance, and it can be cut off."""
+
+    def __init__(self, world: "World", clock: SimClock) -> None:
+        super().__init__(world.store)
+        self.clock = clock
+        self._world = world
+
+    async def commit(self, guards, operations, *, session=None):
+        await asyncio.sleep(self._world.store_delay_s())
+        revision = await super().commit(guards, operations, session=session)
+        await asyncio.sleep(self._world.store_delay_s())
+        return revision
+
+    async def get(self, key):
+        await asyncio.sleep(self._world.store_delay_s())
+        return await super().get(key)
+
+    async def watch(self, prefix):
+        stream = super().watch(prefix)
+        try:
+            async for item in stream:
+                await asyncio.sleep(self._world.store_delay_s())
+                yield item
+        finally:
+            await stream.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a run is made of, beside its seed."""
+
+    workload: str = "mixed"
+    leaders: int = 3
+    share_coordinators: int = 2
+    group_coordinators: int = 2
+    controllers: int = 1
+
+
+class Node:
+    """One role process and its supervisor: started again after each death."""
+
+    def __init__(self, world: "World", role: Role, index: int) -> None:
+        self.world = world
+        self.role = role
+        self.name = f"{role}-{index}"
+        self.address = f"{self.name}:9400"
+        self.process = Process(world.loop, self.name)
+        self.process.alive = False
+        self.coordination: SimCoordination | None = None
+        self.member: Member | None = None
+        self.roles: list[RoleService] = []
+        self.ready = False
+        self.lives = 0
+
+    def start(self) -> None:
+        """Begin a new life."""
+        world = self.world
+        if self.process.alive or world.machine_down:
+            return
+        self.lives += 1
+        self.ready = False
+        self.process = Process(world.loop, self.name)
+        task = self.process.start(self._live(self.process), f"{self.name} start")
+        task.add_done_callback(self._started, context=self.process.context())
+
+    def _started(self, task: "asyncio.Task[Any]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.world.tell(f"{self.name} failed to start: {error!r}", count="failed starts")
+            self.crash()
+
+    async def _live(self, process: Process) -> None:
+        world = self.world
+        rng = random.Random(world.rng.getrandbits(64))
+        rate = 1 + rng.uniform(-CLOCK_RATE, CLOCK_RATE)
+        clock = SimClock(world.loop, start_ms=rng.randrange(1, 10**9), rate=rate)
+        self.coordination = SimCoordination(world, clock)
+        disk = world.volume.view(process)
+        settings = ServeSettings(
+            role=str(self.role),
+            cluster_id=CLUSTER,
+            node_id=self.name,
+            data_directory=Path("simulated"),
+            group_shards=GROUP_SHARDS,
+            state_shards=STATE_SHARDS,
+            drain_timeout_ms=3_000,
+        )
+        await open_data_directory(
+            disk, cluster_id=CLUSTER, group_shards=GROUP_SHARDS, state_shards=STATE_SHARDS
+        )
+        view = WatchedView(self.coordination, CLUSTER, clock)
+        await view.start()
+        around = Surroundings(
+            settings=settings,
+            node_id=NodeId(self.name),
+            clock=clock,
+            rng=rng,
+            coordination=self.coordination,
+            view=view,
+            disk=disk,
+            caller=world.network.caller(process),
+            authorizer=AllowAll(),
+            telemetry=without_export(lambda: clock.wall_ms() * 1_000_000),
+        )
+        self.roles = [EveryRole(around), *build_roles((self.role,), around)]
+        listener = world.network.listener(process, self.address)
+        for role in self.roles:
+            role.offer(listener)
+        host, _, port = self.address.partition(":")
+        info = NodeInfo(NodeId(self.name), host, int(port), (self.role,))
+        member = self.member = Member(self.coordination, view, info, clock)
+        for role in self.roles:
+            await role.start(member)
+        await member.start()
+        self.ready = True
+        world.tell(f"{self.name} is ready, life {self.lives}")
+
+    def crash(self, *, noticed: bool = True, restart: bool = True) -> None:
+        """kill -9; if ``noticed`` the parent revokes the lease, else its time runs out."""
+        world = self.world
+        if not self.process.alive:
+            return
+        session = self.member.session if self.member is not None else None
+        self.process.kill()
+        self.ready = False
+        if self.coordination is not None:
+            self.coordination.cut_off = True
+        world.network.killed(self.process)
+        if noticed and session is not None:
+            world.later(world.chance(REVOKE_S), lambda: world.store.revoke(session.lease_id))
+        if restart:
+            world.later(world.chance(RESTART_S), self.start)
+
+    async def drain(self) -> None:
+        """Stop in good order, as SIGTERM, then begin again."""
+        done = self.process.start(self._drain(self.process), f"{self.name} drain")
+        await asyncio.wait([done], timeout=60)
+
+    async def _drain(self, process: Process) -> None:
+        if self.member is None or not self.ready:
+            return
+        self.ready = False
+        await self.member.draining(draining=True)
+        for role in reversed(self.roles):
+            await role.drain()
+        for role in reversed(self.roles):
+            await role.close()
+        await self.member.close()
+        self.world.loop.world.context().run(self._drained, process)
+
+    def _drained(self, process: Process) -> None:
+        if self.process is process:
+            self.world.tell(f"{self.name} drained", count="drains")
+            self.crash()
+
+
+class World:
+    """Everything of one run; ``story`` keeps what happened."""
+
+    def __init__(self, seed: int, options: Options, story: Story) -> None:
+        self.seed = seed
+        self.options = options
+        self.story = story
+        self.rng = random.Random(f"{seed} {options.workload}")
+        self.loop = SimLoop(random.Random(self.rng.getrandbits(64)))
+        self.loop.set_exception_handler(self._unhandled)
+        self.network = SimNetwork(self.loop, random.Random(self.rng.getrandbits(64)), self._sent)
+        self.volume = SharedVolume(random.Random(self.rng.getrandbits(64)))
+        self.volume.kill = self._killed_in_job
+        self.store = SimStore(self)
+        self.store_slow_permille = 0
+        self.machine_down = False
+        self.nodes: dict[str, Node] = {}
+        for role, count in (
+            (Role.CONTROLLER, options.controllers),
+            (Role.SHARE_COORDINATOR, options.share_coordinators),
+            (Role.GROUP_COORDINATOR, options.group_coordinators),
+            (Role.SHARE_LEADER, options.leaders),
+        ):
+            for index in range(count):
+                node = Node(self, role, index)
+                self.nodes[node.name] = node
+        self._clients = 0
+        self._living_clients: dict[str, Process] = {}
+
+    # ---- time and chance ------------------------------------------------------------------------
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since the run began."""
+        return self.loop.time()
+
+    def chance(self, bounds: tuple[float, float]) -> float:
+        """Return a number between two."""
+        return self.rng.uniform(*bounds)
+
+    def later(self, delay_s: float, action: Callable[[], Any]) -> None:
+        """Do something as nobody's process."""
+        self.loop.call_later(delay_s, action, context=self.loop.world.context())
+
+    def store_delay_s(self) -> float:
+        """Return how long a step of the coordination store takes."""
+        slow = self.rng.randrange(1_000) < self.store_slow_permille
+        return self.rng.uniform(0.05, 0.8) if slow else self.rng.uniform(0.0002, 0.003)
+
+    def tell(self, text: str, *, count: str = "") -> None:
+        """Add to the story."""
+        self.story.tell(self.now_s, text, count=count)
+
+    # ---- the cluster ----------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Create the cluster and start every process."""
+        coordination = LocalCoordination(self.store)
+        await ensure_cluster(
+            coordination, CLUSTER, group_shards=GROUP_SHARDS, state_shards=STATE_SHARDS
+        )
+        for node in self.nodes.values():
+            node.start()
+        await self.until(lambda: all(node.ready for node in self.nodes.values()), 30)
+
+    async def until(self, condition: Callable[[], bool], limit_s: float) -> bool:
+        """Wait for something in virtual time; return whether it came to hold."""
+        end_s = self.now_s + limit_s
+        while not condition():
+            if self.now_s >= end_s:
+                return False
+            await asyncio.sleep(0.05)
+        return True
+
+    def role_nodes(self, role: Role) -> list[Node]:
+        """Return the nodes of a role."""
+        return [node for node in self.nodes.values() if node.role is role]
+
+    @property
+    def bootstrap(self) -> str:
+        """Addresses for clients."""
+        return ",".join(node.address for node in self.nodes.values())
+
+    def new_client(self, name: str) -> tuple[Process, Environment]:
+        """Return a process for a client, and its ports."""
+        process = Process(self.loop, name)
+        rng = random.Random(self.rng.getrandbits(64))
+        numbers = iter(range(1, 1 << 30))
+        self._clients += 1
+        prefix = f"{name}.{self._clients}"
+        self._living_clients[name] = process
+        return process, Environment(
+            lambda: self.network.caller(process),
+            SimClock(self.loop, start_ms=rng.randrange(1, 10**9)),
+            rng,
+            lambda: f"{prefix}.{next(numbers)}",
+        )
+
+    def known_names(self) -> list[str]:
+        """Return the names of all processes, clients included."""
+        clients = [name for name, process in self._living_clients.items() if process.alive]
+        return [*self.nodes, *clients]
+
+    def kill_client(self, process: Process) -> None:
+        """kill -9 of a client."""
+        process.kill()
+        self.network.killed(process)
+
+    def power_cut(self) -> None:
+        """The machine with all role processes and the volume loses its power."""
+        self.machine_down = True
+        for node in self.nodes.values():
+            node.crash(noticed=False, restart=False)
+        self.volume.disk.crash()
+        self.later(self.chance((0.5, 5.0)), self._power_back)
+
+    def _power_back(self) -> None:
+        self.machine_down = False
+        self.tell("the power is back")
+        for node in self.nodes.values():
+            self.later(self.chance((0.0, 3.0)), node.start)
+
+    def _killed_in_job(self, process: Process) -> None:
+        node = self.nodes.get(process.name)
+        if node is not None and node.process is process:
+            self.tell(f"{node.name} is killed between two operations of a disk job")
+            node.crash()
+
+    def _sent(self, time_s: float, source: str, target: str, method: str, data: bytes) -> None:
+        self.story.event(time_s, "sent", source, target, method, data=data)
+
+    def _unhandled(self, loop: Any, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        text = f"{context.get('message')}: {error!r}"
+        if "was destroyed but it is pending" in text:
+            return
+        logging.getLogger("simulation").debug(text, exc_info=error)
+        self.story.violation(self.now_s, f"unhandled: {text}")
