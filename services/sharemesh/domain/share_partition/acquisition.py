@@ -54,7 +54,9 @@ class Acquisition:
     ) -> None:
         """Acquire a run of a cached batch (T2); merge results from index ``merge_from`` on."""
         count = old.delivery_count + 1  # ACQ-12
-        self.flight.put(batch, first, last, old, self.status(first, last, count))
+        flight = self.flight
+        flight.put(batch, first, last, old, self.status(first, last, count))
+        flight.holders.add(self.request.member_id, batch.first_offset, flight.keys[0])
         ranges = self.ranges
         if len(ranges) > merge_from and ranges[-1][1] + 1 == first and ranges[-1][2] == count:
             ranges[-1] = (ranges[-1][0], last, count)

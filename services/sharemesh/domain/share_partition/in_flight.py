@@ -4,9 +4,11 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from sharemesh.domain.group_config import GroupConfig
+from sharemesh.domain.ids import MemberId
 from sharemesh.domain.share_partition.available import AvailableOffsets
 from sharemesh.domain.share_partition.cached_batch import CachedBatch
 from sharemesh.domain.share_partition.gap_window import GapWindow
+from sharemesh.domain.share_partition.holders import Holders
 from sharemesh.domain.share_partition.locks import Lock, LockIndex
 from sharemesh.domain.share_partition.record_status import RecordStatus, SettledStatuses
 
@@ -34,6 +36,7 @@ class InFlight:
         "done_through",
         "end_offset",
         "find_next",
+        "holders",
         "keys",
         "locks",
         "settled",
@@ -53,6 +56,7 @@ class InFlight:
         self.window: GapWindow | None = None
         self.locks = LockIndex()
         self.available = AvailableOffsets()
+        self.holders = Holders()
         self.settled = SettledStatuses()
 
     @property
@@ -90,6 +94,15 @@ class InFlight:
             return None
         return self.batches[index].status_at(offset)
 
+    def held_batches(self, member_id: MemberId) -> list[CachedBatch]:
+        """Return, ascending, the cached batches that the member may hold records of."""
+        found = []
+        for first in self.holders.batches_of(member_id):
+            index = self.floor(first)
+            if index >= 0 and self.keys[index] == first:
+                found.append(self.batches[index])
+        return found
+
     def first_available(self) -> int | None:
         """Return the lowest offset that can be acquired now (spec OFF-2)."""
         return self.available.first(self.status_at)
@@ -111,6 +124,8 @@ class InFlight:
             self.done_through = first - 1
         for begin, end, status in batch.runs():
             self._entered(begin, end, status)
+            if status.member_id:
+                self.holders.add(status.member_id, first, keys[0])
 
     def put(
         self, batch: CachedBatch, first: int, last: int, old: RecordStatus, new: RecordStatus

@@ -34,6 +34,7 @@ def check(flight: InFlight, pending_writes: frozenset[int]) -> None:
         f"VOC-13: delivery-complete count {flight.delivery_complete_count}, found {terminal}",
     )
     _check_locks(flight, held)
+    _check_holders(flight)
     _check_next(flight)
 
 
@@ -85,6 +86,15 @@ def _check_locks(flight: InFlight, held: Counter[Lock]) -> None:
         _require(lock.fired or lock in running, "LK-2: a lock is not waited for")
     for lock in running:
         _require(lock in held, "LK-2: a lock without records")
+
+
+def _check_holders(flight: InFlight) -> None:
+    for batch in flight.batches:
+        for first, _, status in batch.runs():
+            owner = status.saved.member_id if status.saved else status.member_id
+            if owner:
+                known = batch.first_offset in flight.holders.batches_of(owner)
+                _require(known, f"REL-1: a release of {owner} would miss {first}")
 
 
 def _check_next(flight: InFlight) -> None:

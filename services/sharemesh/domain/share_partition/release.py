@@ -10,7 +10,7 @@ from sharemesh.domain.share_partition.record_status import RecordStatus
 
 def release_member(flight: InFlight, member_id: MemberId, changes: Changes) -> None:
     """Start to release every record that the member holds (REL-1, T12)."""
-    for batch in list(flight.batches):
+    for batch in flight.held_batches(member_id):
         if not batch.per_offset and not _held(batch.status, member_id):
             continue
         if batch.first_offset < flight.start_offset <= batch.last_offset:  # REL-2

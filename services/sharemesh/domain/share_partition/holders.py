@@ -1,0 +1,47 @@
+"""Where a release must look, without looking through the cache (spec REL-1)."""
+
+from sharemesh.domain.ids import MemberId
+
+STALE_BATCHES_KEPT = 256  # bound: the index is cleaned when it has doubled since last time
+
+
+class Holders:
+    """First offsets of the cached batches that each member acquired from; stale ones leave late.
+
+    What a failed write gives back to a member lies in a batch that it acquired from before.
+    """
+
+    __slots__ = ("_clean_at", "_count", "_firsts")
+
+    def __init__(self) -> None:
+        self._firsts: dict[MemberId, set[int]] = {}
+        self._count = 0
+        self._clean_at = STALE_BATCHES_KEPT
+
+    def add(self, member_id: MemberId, first_offset: int, cache_start: int) -> None:
+        """Note an acquisition out of a batch; no batch of the cache begins below ``cache_start``.
+
+        Batches leave the cache at its front only (OFF-10), so what lies below it is stale.
+        """
+        firsts = self._firsts.get(member_id)
+        if firsts is None:
+            firsts = self._firsts[member_id] = set()
+        elif first_offset in firsts:
+            return
+        firsts.add(first_offset)
+        self._count += 1
+        if self._count >= self._clean_at:
+            self._clean(cache_start)
+
+    def batches_of(self, member_id: MemberId) -> list[int]:
+        """Return first offsets of batches, ascending: all that the member holds of, and more."""
+        return sorted(self._firsts.get(member_id, ()))
+
+    def _clean(self, cache_start: int) -> None:
+        kept = {
+            member_id: {first for first in firsts if first >= cache_start}
+            for member_id, firsts in self._firsts.items()
+        }
+        self._firsts = {member_id: firsts for member_id, firsts in kept.items() if firsts}
+        self._count = sum(map(len, self._firsts.values()))
+        self._clean_at = max(STALE_BATCHES_KEPT, 2 * self._count)
