@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from sharemesh.backends.embedded.settings import LogSettings
+from sharemesh.backends.local.clock import SystemClock
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.cluster.bootstrap import ensure_cluster
@@ -19,7 +20,11 @@ from sharemesh.serve.coordinator_settings import (
     share_coordinator_settings,
     state_log_settings,
 )
+from sharemesh.serve.data_lock import DirectoryLock
+from sharemesh.serve.exits import StartError
 from sharemesh.serve.producer_ids import BlockProducerIds
+from sharemesh.serve.settings import ServeSettings, UpSettings
+from sharemesh.serve.supervisor import LocalCluster
 from tests.clocks import LoopClock
 
 
@@ -71,6 +76,19 @@ async def test_producer_ids_go_on_above_what_the_data_holds(world):
     other = BlockProducerIds(coordination, view, lambda: -1)
     assert await other.allocate() == 42_001
     assert (await take_producer_ids(coordination, view, at_least=0)).start == 43_001
+
+
+async def test_a_refused_second_up_leaves_the_run_file_of_the_first_alone(tmp_path):
+    (tmp_path / "run").mkdir()
+    run_file = tmp_path / "run" / "cluster.json"
+    run_file.write_text("of the first")
+    settings = ServeSettings(data_directory=tmp_path)
+    second = LocalCluster(settings, UpSettings(base_port=0), clock=SystemClock())
+    with DirectoryLock(tmp_path):
+        with pytest.raises(StartError, match="in use by another cluster"):
+            await second.start()
+        await second.stop()
+        assert run_file.read_text() == "of the first"
 
 
 async def test_the_death_of_a_vital_task_is_told_in_words(world, caplog):

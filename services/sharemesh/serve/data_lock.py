@@ -61,6 +61,11 @@ class DirectoryLock:
             ) from error
         self._descriptor = descriptor
 
+    @property
+    def held(self) -> bool:
+        """Whether the directory is ours."""
+        return self._descriptor >= 0
+
     def release(self) -> None:
         """Give the lock up. Repeating it is fine."""
         if self._descriptor >= 0:

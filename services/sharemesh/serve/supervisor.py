@@ -333,6 +333,8 @@ class LocalCluster:
 
     def _write_run_file(self) -> None:
         """Tell tools and tests where everything is; replaced as a whole."""
+        if not self._lock.held:
+            return  # the directory is another cluster's, and so is its run file
         target = self._directory / RUN_FILE
         if not target.parent.exists():
             return
