@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ class LocalUp:
 
     directory: Path
     bootstrap: str
+    pid: int
 
     def sharemesh(self, *arguments: str, stdin: str | None = None, module: str = "sharemesh.cli"):
         """Run a command against it; the result has returncode, stdout and stderr."""
@@ -36,10 +37,11 @@ class LocalUp:
 
 
 @contextlib.contextmanager
-def local_up(directory: Path, *arguments: str) -> Iterator[LocalUp]:
-    """Start a cluster on free ports and stop it in the end."""
+def local_up(directory: Path, *arguments: str, wrapper: Sequence[str] = ()) -> Iterator[LocalUp]:
+    """Start a cluster on free ports and stop it in the end; ``wrapper`` must exec the command."""
     child = subprocess.Popen(
         [
+            *wrapper,
             sys.executable,
             "-m",
             "sharemesh.cli",
@@ -72,7 +74,7 @@ def local_up(directory: Path, *arguments: str) -> Iterator[LocalUp]:
             seen.append(line)
             if line.startswith("ready bootstrap="):
                 break
-        yield LocalUp(directory, line.strip().partition("=")[2])
+        yield LocalUp(directory, line.strip().partition("=")[2], child.pid)
     finally:
         child.send_signal(signal.SIGTERM)
         try:

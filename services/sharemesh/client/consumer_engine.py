@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -37,6 +38,8 @@ ACKNOWLEDGE_RETRY_MS = 100
 
 STREAMS_SHARE_OF_CLOSE = 0.75
 """Part of a close's time-out that the sessions may use; the rest is for leaving the group."""
+
+_log = logging.getLogger(__name__)
 
 PASSING_ERRORS_MAX = 100
 """Errors of partitions kept for the application; the oldest go first."""
@@ -131,6 +134,7 @@ class ConsumerEngine:
         self._buffer: deque[Delivery] = deque()
         self._error: SharemeshError | None = None
         self._passing_errors: deque[SharemeshError] = deque(maxlen=PASSING_ERRORS_MAX)
+        self._storage_troubles: dict[TopicIdPartition, str] = {}
         self._wakeup = False
         self._giving_back = False
         self._something = asyncio.Event()
@@ -382,6 +386,8 @@ class ConsumerEngine:
         if answer.error_code in _MOVED:
             stream.forget([source])
             self._sessions.look_again(source, stream.node_id)
+            if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                self._tell_once(source, answer.error_message)
         else:
             stream.forget([source])
             self._sessions.look_again(source, stream.node_id)
@@ -389,6 +395,12 @@ class ConsumerEngine:
                 error_for(answer.error_code, answer.error_message, about=str(source))
             )
             self._something.set()
+
+    def _tell_once(self, source: TopicIdPartition, message: str) -> None:
+        """Log why a partition waits: it may go on one day, so the application gets no error."""
+        if self._storage_troubles.get(source) != message:
+            self._storage_troubles[source] = message
+            _log.warning("%s cannot be read now: %s", source, message)
 
     def leader_known(self, source: TopicIdPartition, current: CurrentLeader) -> None:
         """Remember a leader that came with a refusal."""

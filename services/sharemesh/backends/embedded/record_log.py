@@ -1,5 +1,6 @@
 """The record log of one topic-partition (port PartitionLog)."""
 
+import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -20,6 +21,13 @@ from sharemesh.ports.clock import Clock
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.record_log import AbortedTxn, AppendResult, ReadResult, TopicLogConfig
 from sharemesh.ports.shard_log import CorruptLogError, LogFullError
+
+_logger = logging.getLogger(__name__)
+
+CORRUPTION_ADVICE = (
+    "records before it are served and nothing is written: restore that file from a copy, or "
+    "delete the topic"
+)
 
 
 class _Note(NamedTuple):
@@ -48,7 +56,9 @@ class EmbeddedPartitionLog:
         self._index = loaded.index
         self._producers: Producers = loaded.producers
         self._transactions = loaded.transactions
-        self._corruption: CorruptLogError | None = loaded.corruption
+        self._corruption: CorruptLogError | None = None
+        if loaded.corruption is not None:
+            self._note_corruption(loaded.corruption)
         self._high_watermark = loaded.end_offset
         self._reader = RecordReader(disk, log.path, loaded.index)
         self._config = TopicLogConfig(batch_bytes_max=settings.batch_bytes_max)
@@ -147,7 +157,7 @@ class EmbeddedPartitionLog:
         try:
             return await self._reader.read(offset, end, max_bytes)
         except CorruptLogError as error:
-            self._corruption = error
+            self._note_corruption(error)
             raise self._storage_error(error) from error
 
     async def look(self) -> None:
@@ -167,6 +177,7 @@ class EmbeddedPartitionLog:
                 timestamp_ms, self.log_start_offset, self._high_watermark
             )
         except CorruptLogError as error:
+            self._note_corruption(error)
             raise self._storage_error(error) from error
 
     def aborted_between(self, offset: int, end_offset: int) -> tuple[AbortedTxn, ...]:
@@ -290,5 +301,12 @@ class EmbeddedPartitionLog:
         for callback in self._callbacks:
             callback()
 
+    def _note_corruption(self, error: CorruptLogError) -> None:
+        """Serve what lies before it from now on, write nothing, and tell the log once."""
+        if self._corruption is None:
+            _logger.error("committed records are damaged: %s; %s", error, CORRUPTION_ADVICE)
+        self._corruption = error
+
     def _storage_error(self, error: Exception) -> RefusedError:
-        return RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        advice = f"; {CORRUPTION_ADVICE}" if isinstance(error, CorruptLogError) else ""
+        return RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, f"{error}{advice}")
