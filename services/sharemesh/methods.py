@@ -323,6 +323,13 @@ DESCRIBE_ACLS = Method(
     deadline_ms=10_000,
     idempotent=True,
 )
+DRAIN_NODE = Method(
+    "Admin/DrainNode",
+    _A.DrainNodeRequest,
+    _A.DrainNodeResponse,
+    deadline_ms=10_000,
+    idempotent=True,
+)
 
 METHODS: tuple[Method[Message, Message], ...] = tuple(
     value for value in list(globals().values()) if isinstance(value, Method)

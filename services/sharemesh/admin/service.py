@@ -6,9 +6,11 @@ from sharemesh import methods
 from sharemesh.admin.access import AdminAccess
 from sharemesh.admin.acls import AclAdmin
 from sharemesh.admin.configs import ConfigAdmin
+from sharemesh.admin.draining import BeginDrain, Draining
 from sharemesh.admin.finding import Finding
 from sharemesh.admin.topics import TopicAdmin
 from sharemesh.admin.versions import api_versions
+from sharemesh.domain.ids import NodeId
 from sharemesh.ports.authorizer import Authorizer
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.coordination import Coordination
@@ -27,14 +29,25 @@ class AdminService:
         rng: Random,
         *,
         acls_enabled: bool = False,
+        drain: tuple[NodeId, BeginDrain] | None = None,
     ) -> None:
-        """``rng`` makes topic ids; ``acls_enabled``: the authorizer looks at stored rules."""
+        """Build the service.
+
+        Args:
+            coordination: Where writes go.
+            view: Where reads come from.
+            authorizer: Who may do what.
+            rng: Makes topic ids.
+            acls_enabled: The authorizer looks at stored rules.
+            drain: This node's id and what begins its drain; None: it cannot be drained.
+        """
         self._view = view
         access = AdminAccess(authorizer)
         self._finding = Finding(view, access)
         self._topics = TopicAdmin(coordination, view, access, rng)
         self._configs = ConfigAdmin(coordination, view, access)
         self._acls = AclAdmin(coordination, view, access, enabled=acls_enabled)
+        self._draining = None if drain is None else Draining(drain[0], access, drain[1])
 
     def offer(self, listener: Listener) -> None:
         """Offer the methods of ``Admin``."""
@@ -51,6 +64,8 @@ class AdminService:
         listener.offer(methods.CREATE_ACLS, self._acls.create)
         listener.offer(methods.DELETE_ACLS, self._acls.delete)
         listener.offer(methods.DESCRIBE_ACLS, self._acls.describe)
+        if self._draining is not None:
+            listener.offer(methods.DRAIN_NODE, self._draining.drain)
 
     async def api_versions(
         self, _request: pb.ApiVersionsRequest, _context: CallContext

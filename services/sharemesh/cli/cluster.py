@@ -1,12 +1,18 @@
 """``sharemesh cluster`` and ``sharemesh explain``: who runs, and why a record is not delivered."""
 
 import argparse
+import asyncio
+from collections.abc import Mapping
 from typing import Any
 
+from sharemesh.backends.local.clock import SystemClock
 from sharemesh.cli.failures import CommandError
 from sharemesh.cli.session import connection_flags, session_of
 from sharemesh.cli.topics import where_of
-from sharemesh.client import AdminClient
+from sharemesh.client import AdminClient, AsyncAdminClient
+from sharemesh.client.admin_results import ClusterDescription
+
+DRAIN_POLL_MS = 200
 
 
 def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
@@ -19,6 +25,7 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     cluster.set_defaults(run=_cluster)
+    _register_drain(cluster)
     explain = subparsers.add_parser(
         "explain",
         parents=[connection_flags()],
@@ -29,6 +36,62 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     explain.add_argument("where", metavar="TOPIC/PARTITION@OFFSET")
     explain.add_argument("--group", required=True, metavar="G")
     explain.set_defaults(run=_explain)
+
+
+def _register_drain(cluster: argparse.ArgumentParser) -> None:
+    actions = cluster.add_subparsers(metavar="ACTION")
+    drain = actions.add_parser(
+        "drain",
+        parents=[connection_flags()],
+        help="let a process hand over all it leads, before it is restarted or removed",
+        epilog="examples:\n  sharemesh cluster drain share-leader-1",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    drain.add_argument("node", metavar="NODE", help="as `sharemesh cluster` names it")
+    drain.add_argument(
+        "--wait", type=int, default=60, metavar="S", help="seconds until it must lead nothing"
+    )
+    drain.set_defaults(run=_drain)
+
+
+def _drain(args: argparse.Namespace) -> int:
+    """Return 0 once the node leads nothing; 1 if it still does after ``--wait`` seconds."""
+    session = session_of(args)
+    left = asyncio.run(_drained(session.admin_settings, args.node, args.wait))
+    if left:
+        raise CommandError(
+            f"node {args.node} still leads {left} after {args.wait} s; is there another node of "
+            "its role? see sharemesh cluster"
+        )
+    if session.as_json:
+        session.show_json({"node": args.node, "drained": True})
+    else:
+        session.say(f"node {args.node} leads nothing any more; restart it to take part again")
+    return 0
+
+
+async def _drained(settings: Mapping[str, Any], node_id: str, wait_s: int) -> str:
+    """Drain a node; return what it still leads when the wait is over."""
+    clock = SystemClock()
+    async with AsyncAdminClient(settings) as admin:
+        await admin.drain_node(node_id)
+        deadline_ms = clock.now_ms() + wait_s * 1_000
+        while left := _led_by(await admin.describe_cluster(), node_id):
+            if clock.now_ms() >= deadline_ms:
+                return left
+            await clock.sleep_ms(DRAIN_POLL_MS)
+    return ""
+
+
+def _led_by(cluster: ClusterDescription, node_id: str) -> str:
+    """Return in words what a node leads; empty when nothing."""
+    partitions = sum(each.led_partitions for each in cluster.nodes if each.node_id == node_id)
+    shards = [each.election for each in cluster.shards if each.leader_id == node_id]
+    words = [f"{partitions} partitions"] if partitions else []
+    words += shards
+    if cluster.controller_id == node_id:
+        words.append("the office of the controller")
+    return ", ".join(words)
 
 
 def _cluster(args: argparse.Namespace) -> int:

@@ -87,6 +87,15 @@ class AdminClient:
         """Return processes, shards and partitions without a leader."""
         return self._loop.run(self._admin.describe_cluster())
 
+    def drain_node(self, node_id: str) -> None:
+        """Let a process begin to hand over all it leads; it serves again after a restart.
+
+        Raises:
+            IllegalArgumentError: There is no such process.
+            ServiceError: It was refused.
+        """
+        self._loop.run(self._admin.drain_node(node_id))
+
     def list_groups(
         self, *, states: Sequence[str] = (), types: Sequence[str] = ("share",)
     ) -> list[GroupListing]:

@@ -59,6 +59,21 @@ class AdminCalls:
         """
         return await self.leaders.call_any(method, request, timeout_ms=self._timeout_ms)
 
+    async def at(
+        self, address: str, method: Method[Request, Response], request: Request
+    ) -> Response:
+        """Ask one process.
+
+        Raises:
+            ConnectionFailedError: It did not answer in time.
+        """
+        try:
+            return await self._caller.call(
+                method, request, to=address, timeout_ms=min(method.deadline_ms, self._timeout_ms)
+            )
+        except CallFailedError as error:
+            raise ConnectionFailedError(str(error)) from error
+
     async def controller(
         self,
         method: Method[Request, Response],

@@ -35,6 +35,7 @@ from sharemesh.client.admin_results import (
     TopicPartition,
 )
 from sharemesh.client.async_acls import AsyncAcls
+from sharemesh.client.async_nodes import AsyncNodes
 from sharemesh.client.config import admin_config
 from sharemesh.client.environment import Environment
 from sharemesh.client.errors import SharemeshError, error_for, optional_error
@@ -50,7 +51,7 @@ LAST_STABLE = -4
 _G = group_coordinator_pb2
 
 
-class AsyncAdminClient(AsyncAcls):
+class AsyncAdminClient(AsyncAcls, AsyncNodes):
     """Administers a cluster.
 
     Calls about several things return a result or an error for each of them; calls about one thing

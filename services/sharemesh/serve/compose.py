@@ -67,6 +67,7 @@ class RoleProcess:
         self._view: WatchedView | None = None
         self._member: Member | None = None
         self._roles: list[RoleService] = []
+        self._draining: asyncio.Task[None] | None = None
         self._exporting: Exporting | None = None
         self._probe: ProcessProbe | None = None
         self._is_broken = asyncio.Event()
@@ -113,7 +114,7 @@ class RoleProcess:
         if drain and self._member is not None:
             self._reporter.tell(Report(ReportKind.DRAINING))
             await self._server.health.enter_graceful_shutdown()
-            await self._within(self._drain(self._member), self._settings.drain_timeout_ms + 1_000)
+            await self._drain_once(self._member)
         await self._server.stop(STOP_GRACE_MS if drain else 0)
         await self._within(self._close(), CLOSE_TIMEOUT_MS)
         if self._disk is not None:
@@ -156,7 +157,7 @@ class RoleProcess:
 
     async def _serve(self, around: Surroundings) -> NodeInfo:
         settings = self._settings
-        self._roles = [EveryRole(around), *build_roles(settings.roles, around)]
+        self._roles = [EveryRole(around, self._begin_drain), *build_roles(settings.roles, around)]
         listener = MeasuredListener(self._server, around.telemetry)
         for role in self._roles:
             role.offer(listener)
@@ -223,6 +224,31 @@ class RoleProcess:
         if settings.in_memory:
             return LocalCoordination(LocalStore(self._clock))
         return connect_etcd(settings, settings.etcd_endpoints, clock=self._clock, rng=self._rng)
+
+    async def _begin_drain(self) -> None:
+        """Mark this process as draining and hand over in the background; it stays and serves.
+
+        Raises:
+            CoordinationError: It could not be marked.
+        """
+        if self._member is None:
+            raise CoordinationError("this process is still starting; ask again")
+        await self._member.draining(draining=True)
+        self._draining = self._draining or asyncio.create_task(
+            self._within(self._drain(self._member), self._settings.drain_timeout_ms + 1_000)
+        )
+
+    async def _drain_once(self, member: Member) -> None:
+        """Hand over, or wait for the hand-over that is under way."""
+        self._draining = self._draining or asyncio.create_task(
+            self._within(self._drain(member), self._settings.drain_timeout_ms + 1_000)
+        )
+        try:
+            await self._draining
+        except asyncio.CancelledError:
+            self._draining.cancel()
+            await asyncio.gather(self._draining, return_exceptions=True)
+            raise
 
     async def _drain(self, member: Member) -> None:
         try:

@@ -28,9 +28,11 @@ class ControllerRole:
         await self._controller.start()
 
     async def drain(self) -> None:
-        """Nothing to hand over but the office: ``close`` resigns."""
+        """Resign: another controller is elected."""
+        await self.close()
 
     async def close(self) -> None:
         """Resign."""
-        if self._controller is not None:
-            await self._controller.close()
+        controller, self._controller = self._controller, None
+        if controller is not None:
+            await controller.close()

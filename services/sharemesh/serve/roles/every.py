@@ -1,5 +1,6 @@
 """What every process answers: the Admin service, from its watched view."""
 
+from sharemesh.admin.draining import BeginDrain
 from sharemesh.admin.service import AdminService
 from sharemesh.cluster.membership import Member
 from sharemesh.ports.network import Listener
@@ -9,13 +10,14 @@ from sharemesh.serve.surroundings import Surroundings
 class EveryRole:
     """Fills ``RoleService`` for what all roles share."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: Surroundings, begin_drain: BeginDrain) -> None:
         self._admin = AdminService(
             around.coordination,
             around.view,
             around.authorizer,
             around.rng,
             acls_enabled=around.settings.authorizer == "acl",
+            drain=(around.node_id, begin_drain),
         )
 
     def offer(self, listener: Listener) -> None:
