@@ -102,6 +102,7 @@ class Explain:
         if shell is not None and shell.phase is Phase.ACTIVE:
             record = shell.machine.state_at(request.offset)
             self._describe(shell, record, response)
+            _trace(shell, request.offset, record, response)
         reason = why(led, shell, record, request.offset)
         response.reason = reason.value
         response.explanation = f"offset {request.offset}: {_WORDS[reason]}"
@@ -136,6 +137,20 @@ class Explain:
         if record.lock_deadline_ms is not None and record.state is DeliveryState.ACQUIRED:
             now_ms = self._environment.clock.now_ms()
             response.lock_remaining_ms = max(0, record.lock_deadline_ms - now_ms)
+
+
+def _trace(
+    shell: SharePartitionShell, offset: int, record: RecordView | None, response: pb.ExplainResponse
+) -> None:
+    """Say what happened last, and in which trace."""
+    outcome = shell.telemetry.outcome_of(offset)
+    if outcome is not None:
+        response.last_cause = outcome.cause.name
+    locked = record is not None and record.state is DeliveryState.ACQUIRED
+    last = shell.telemetry.acquisition_of(offset) if locked else outcome
+    if last is not None and last.context is not None:
+        response.trace_id = last.context.trace_id.to_bytes(16, "big")
+        response.span_id = last.context.span_id.to_bytes(8, "big")
 
 
 def _partition(view: ClusterView, request: pb.ExplainRequest) -> TopicPartition:

@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from sharemesh.domain.delivery_state import Cause
 from sharemesh.telemetry.trace_context import TraceContext
 
 GRANTS_MAX = 4_096
@@ -11,12 +12,16 @@ GRANTS_MAX = 4_096
 
 
 class Grant(NamedTuple):
-    """One acquired range, both ends included; ``context`` is None while no spans are made."""
+    """One acquired range, both ends included; ``context`` is None while no spans are made.
+
+    Also used for what became of a range: then ``cause`` says why.
+    """
 
     first_offset: int
     last_offset: int
     granted_ns: int
     context: TraceContext | None
+    cause: Cause = Cause.UNSPECIFIED
 
 
 class Grants:

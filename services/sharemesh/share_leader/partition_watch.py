@@ -82,6 +82,7 @@ class PartitionWatch:
         self._series = ShareSeries(telemetry, key, topic)
         self._traces = PartitionSpans(telemetry, key, topic, leader_epoch)
         self._grants = Grants()
+        self._outcomes = Grants()
         self._answering: dict[int, _Answering] = {}
         self._writing: dict[int, _Writing] = {}
         self._began_ns = 0
@@ -136,6 +137,14 @@ class PartitionWatch:
             return NO_TRACE
         context = writing.parent
         return context.trace_id.to_bytes(16, "big"), context.span_id.to_bytes(8, "big")
+
+    def acquisition_of(self, offset: int) -> Grant | None:
+        """Return the latest acquisition of an offset, if it is remembered."""
+        return next(self._grants.of([(offset, offset)]), None)
+
+    def outcome_of(self, offset: int) -> Grant | None:
+        """Return what was made durable last for an offset, if it is remembered."""
+        return next(self._outcomes.of([(offset, offset)]), None)
 
     def ended(self, error: ErrorCode) -> None:
         """The share partition ended: who still waits hears this error."""
@@ -279,11 +288,10 @@ class PartitionWatch:
             (answering.start_ns, now_ns),
             attributes,
             links=contexts_of(answering.grants),
+            events=[] if answer.error else self._traces.records(answering.ranges, now_ns),
             parent=answering.grants[0].context if answering.grants else None,
             error=answer.error,
         )
-        if not answer.error:
-            self._traces.records(answering.ranges, context, now_ns, answering.operation)
 
     # ---- state writes ---------------------------------------------------------------------------
 
@@ -303,6 +311,11 @@ class PartitionWatch:
             failures.add()
         else:
             self._count_archived(writing.effect.batches, writing.effect.cause)
+            for batch in writing.effect.batches:
+                cause = batch.cause or writing.effect.cause
+                self._outcomes.add(
+                    Grant(batch.first_offset, batch.last_offset, now_ns, writing.parent, cause)
+                )
         if writing.parent is not None:
             times = (writing.start_ns, now_ns)
             self._traces.written(writing.effect, writing.parent, times, event.error)
@@ -310,6 +323,7 @@ class PartitionWatch:
             if isinstance(effect, Answered):
                 self._answered(effect, now_ns)
         self._grants.forget_below(writing.effect.start_offset)
+        self._outcomes.forget_below(writing.effect.start_offset)
 
     def _count_archived(self, batches: Sequence[StateBatch], cause: Cause) -> None:
         for batch in batches:

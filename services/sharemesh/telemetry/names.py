@@ -44,13 +44,16 @@ MOVES = "share.placement.moves"
 RANGES_MAX = 32
 """Ranges listed on one span; more set ``share.ranges.truncated``."""
 
+EVENTS_MAX = 128
+"""Events of one span, as OpenTelemetry bounds them by default."""
+
 # ---- spans: "{operation} {topic}" ------------------------------------------------------------
 
 ACQUIRE = "acquire"
 SETTLE = "settle"
 RELEASE = "release"
 LOCK_TIMEOUT = "lock_timeout"
-RECORD = "record"
+RECORD = "share.record"  # an event, not a span
 INITIALIZE = "initialize"
 LEADER_CHANGE = "leader_change"
 WRITE_STATE = "sharemesh.v1.ShareCoordinator/WriteShareGroupState"
