@@ -3,7 +3,6 @@
 import asyncio
 import json
 import random
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -248,11 +247,12 @@ class Story:
         return first_after(confirmed, kill.time_ms, "acknowledged")
 
     async def _spark(self, outcome: Outcome) -> bool:
-        figures = self._work / "spark.json"
+        figures, said = self._work / "spark.json", self._work / "spark.log"
         command = [sys.executable, "-m", "sharemesh_spark", "run", str(self._scene.data)]
-        process = await asyncio.create_subprocess_exec(
-            *command, "--json", str(figures), stderr=subprocess.DEVNULL
-        )
+        with said.open("wb") as log:
+            process = await asyncio.create_subprocess_exec(
+                *command, "--json", str(figures), stderr=log
+            )
         try:
             async with asyncio.timeout(SPARK_TIMEOUT_S):
                 code = await process.wait()
@@ -262,6 +262,8 @@ class Story:
             return False
         if code == 0:
             outcome.figures["spark"] = json.loads(figures.read_text())
+        else:
+            self._console.print(f"Spark ended with {code}; see {said}", style="red")
         return code == 0
 
     def _conclude(self, outcome: Outcome, *, finished: bool, spark: bool) -> bool:

@@ -20,6 +20,7 @@ from sharemesh.client import AsyncAdminClient, AsyncProducer, connect
 from sharemesh.client.admin_results import GroupOffset, TopicDescription
 from sharemesh.client.errors import SharemeshError
 from sharemesh.domain.ids import TopicId
+from sharemesh.ports.cluster import Role
 from sharemesh.serve.process import ProcessState
 from sharemesh.serve.settings import ServeSettings, UpSettings
 from sharemesh.serve.supervisor import LocalCluster
@@ -30,6 +31,7 @@ from tests.mesh.outcome import DurableState, durable_state, judge
 ROOT = Path(__file__).parents[2]
 DELIVERY_COUNT_LIMIT = 5
 POLL_S = 0.1
+REGISTERED_TIMEOUT_S = 15
 WORKER_STOP_TIMEOUT_S = 15
 TICKS_PER_S = 20
 
@@ -84,7 +86,26 @@ class Scene:
     async def __aenter__(self) -> "Scene":
         await self.cluster.start()
         self._admin = connect(self.bootstrap).async_admin()
+        try:
+            await self._check_distinct()
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
+
+    async def _check_distinct(self) -> None:
+        """Fail unless every role runs in a process of its own, beside a real etcd."""
+        wanted = sum(map(self.load.up.count, Role))
+        async with asyncio.timeout(REGISTERED_TIMEOUT_S):  # whoever is asked may be a little behind
+            while len(told := await self._registered_pids()) < wanted:
+                await asyncio.sleep(POLL_S)
+        assert len({*told, os.getpid()}) == wanted + 1, f"pids are not distinct: {told}"
+        others = {process.pid for process in self.cluster.processes} - set(told)
+        own_etcd = 0 if self.load.settings.etcd_endpoints else 1
+        assert len(others) == own_etcd, f"no etcd beside the roles: {self.cluster.processes}"
+
+    async def _registered_pids(self) -> list[int]:
+        return [node.pid for node in (await self.admin.describe_cluster()).nodes]
 
     async def __aexit__(self, *_: object) -> None:
         for name in list(self._workers):
