@@ -24,7 +24,7 @@ from sharemesh.domain.share_partition.events import (
 )
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.domain.state_batch import StateBatch
-from tests.bench.figures import Figure, alternate, write
+from tests.bench.figures import Figure, Medians, alternate, write
 
 BATCH = 500
 CYCLES = 400
@@ -130,6 +130,24 @@ def dict_batches() -> int:
     return CYCLES * BATCH
 
 
+def bare_dict() -> int:
+    """Only the dict: set, set and delete a tuple a record, inline; no owner, no limit, no write."""
+    records: dict[int, tuple[int, int, str]] = {}
+    start = 0
+    for first in range(0, CYCLES * BATCH, BATCH):
+        offsets = range(first, first + BATCH)
+        for offset in offsets:
+            records[offset] = (1, 1, MEMBER)
+        for offset in offsets:
+            records[offset] = (2, 1, "")
+        while start in records:
+            del records[start]
+            start += 1
+    if start != CYCLES * BATCH:
+        raise AssertionError(start)
+    return start
+
+
 # ---- the machine
 
 
@@ -205,6 +223,14 @@ def bytes_per_record() -> float:
     return used / count
 
 
+def _row(
+    name: str, medians: Medians, floor: float | None = None, goal: float | None = None
+) -> Figure:
+    return Figure(
+        name, medians.measured, "records/s", medians.baseline, medians.ratio, floor, goal=goal
+    )
+
+
 def figures() -> list[Figure]:
     """Measure everything."""
     result = []
@@ -214,17 +240,9 @@ def figures() -> list[Figure]:
         ("core.single_ack", single_ack, 0.08, 0.2),
     ):
         medians = alternate(lambda: rate(dict_batches), lambda work=work: rate(work))
-        result.append(
-            Figure(
-                name,
-                medians.measured,
-                "records/s",
-                medians.baseline,
-                medians.ratio,
-                floor,
-                goal=goal,
-            )
-        )
+        result.append(_row(name, medians, floor, goal))
+        bare = alternate(lambda: rate(bare_dict), lambda work=work: rate(work))
+        result.append(_row(f"{name}.bare_dict", bare))
     medians = alternate(lambda: fragmented(10), lambda: fragmented(10_000))
     result.append(
         Figure(

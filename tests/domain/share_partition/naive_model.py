@@ -143,10 +143,8 @@ class NaiveModel:
 
     def log_start(self, to: int, whole_batches) -> None:
         """Archive what is available below; ``whole_batches`` have never been split."""
-        if to <= self.start:
-            return
-        self.archive(self.start, to - 1, whole_batches)
-        self.start = to
+        self.archive(min(self.recs, default=0), to - 1, whole_batches)
+        self.start = max(self.start, to)
 
     def archive(self, first: int, last: int, whole_batches) -> None:
         for low, high in whole_batches:

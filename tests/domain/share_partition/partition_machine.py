@@ -200,7 +200,7 @@ class PartitionMachine(RuleBasedStateMachine):
     def _grow_log(self, growth):
         behind = self.machine.end_offset + 1
         if self.log_end < behind:
-            self.log.append(LogBatch(self.log_end if self.log else 0, behind - 1))
+            self.log.append(LogBatch(self.log_end, behind - 1))
             self.log_end = behind
         for hole, size in growth:
             if self.log_end < behind + 40:

@@ -5,14 +5,14 @@ from sharemesh.domain.share_partition.in_flight import InFlight
 
 
 def move_log_start(flight: InFlight, log_start_offset: int) -> bool:
-    """Follow the log start; return whether the start offset moved (spec OFF-18).
+    """Follow the log start; return whether anything changed (spec OFF-18).
 
     ACQUIRED records below it keep their locks and are archived when these end (OFF-19); nothing
     is written now (OFF-20).
     """
     old_start = flight.start_offset
     if log_start_offset <= old_start:
-        return False
+        return _archive_below(flight, log_start_offset)
     if not flight.batches:
         flight.start_offset = flight.end_offset = log_start_offset
         return True
@@ -24,6 +24,17 @@ def move_log_start(flight: InFlight, log_start_offset: int) -> bool:
                 flight.delivery_complete_count -= end - begin + 1
     flight.start_offset = log_start_offset
     flight.end_offset = max(flight.end_offset, log_start_offset)
-    if archive_available(flight, old_start, log_start_offset - 1):
-        flight.find_next = True  # OFF-4
+    _archive_below(flight, log_start_offset)
     return True
+
+
+def _archive_below(flight: InFlight, offset: int) -> bool:
+    """Archive what is AVAILABLE below an offset; return whether anything was.
+
+    Not only from the start offset on (OFF-18): a log batch that straddles the log start may have
+    been cached whole (ACQ-4), and what nobody can read would keep the start offset for ever.
+    """
+    if flight.batches and archive_available(flight, flight.keys[0], offset - 1):
+        flight.find_next = True  # OFF-4
+        return True
+    return False
