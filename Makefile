@@ -58,7 +58,10 @@ bench: setup ## figures with their floors -> build/bench/PART.json (PART=core â€
 faults: setup ## trials of kills and corruption -> build/faults/PART.json (PART=mesh|storage, N=trials)
 	@$(PY) -m tests.faults $(PART) $(if $(N),--trials $(N))
 
+simulate: setup ## the whole mesh in virtual time, with faults (SEEDS=n START=s WORKLOAD=w; SEED=s replays)
+	@$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20) --start $(or $(START),1)) $(if $(WORKLOAD),--workload $(WORKLOAD))
+
 clean: ## remove what was built here (not the virtual environment)
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup demo test test-fast lint format protos conformance conformance-driver bench faults clean
+.PHONY: help setup demo test test-fast lint format protos conformance conformance-driver bench faults simulate clean

@@ -27,6 +27,7 @@ class MixedWorkload:
 
     fault_kinds: tuple[str, ...] = ()
     admin_actions = ("trim", "temporary topic", "reset")
+    active_s = ACTIVE_S
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -57,8 +58,8 @@ class MixedWorkload:
                 self._new_consumer(group, mode)
         begun_s = world.now_s
         faults = world.loop.create_task(self.faults.run(), context=world.loop.world.context())
-        admin = self._admin_process.start(self._administrate(begun_s + ACTIVE_S))
-        await asyncio.sleep(ACTIVE_S)
+        admin = self._admin_process.start(self._administrate(begun_s + self.active_s))
+        await asyncio.sleep(self.active_s)
         self.pace.finishing = True
         await self.faults.heal()
         await asyncio.wait([faults, admin], timeout=120)
@@ -221,3 +222,9 @@ class MixedWorkload:
         for problem in problems.values():
             if problem is not None:
                 raise problem
+
+
+class ShortWorkload(MixedWorkload):
+    """The same for one virtual minute and a half: for tests of the simulator itself."""
+
+    active_s = 90.0

@@ -258,7 +258,7 @@ class MemoryDisk:
 
     def _children(self, path: str) -> list[str]:
         return sorted(
-            PurePosixPath(name).name
+            name.rpartition("/")[2]
             for name in self._names
             if name != _ROOT and _parent(name) == path
         )
@@ -340,4 +340,4 @@ def _finish(turn: "asyncio.Future[None]") -> None:
 
 
 def _parent(path: str) -> str:
-    return str(PurePosixPath(path).parent)
+    return path.rpartition("/")[0] or _ROOT

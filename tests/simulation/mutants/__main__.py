@@ -1,0 +1,51 @@
+"""`python -m tests.simulation.mutants`: each planted bug, and the seed that caught it."""
+
+import argparse
+import multiprocessing
+import os
+import sys
+
+from tests.simulation.mutants.planted import MUTANTS
+from tests.simulation.patching import Patches
+from tests.simulation.run import Outcome, run_seed
+from tests.simulation.workloads.names import WORKLOADS
+from tests.simulation.world import Options
+
+
+def _run(task: tuple[str, int, Options]) -> Outcome:
+    name, seed, options = task
+    patches = Patches()
+    MUTANTS[name](patches)
+    return run_seed(seed, options, patches=patches)
+
+
+def main() -> int:
+    """Return 1 if a planted bug was not caught."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants")
+    parser.add_argument("--seeds", type=int, default=200, help="at most, for each")
+    parser.add_argument("--only", choices=sorted(MUTANTS))
+    parser.add_argument("--workload", choices=sorted(WORKLOADS), default="mixed")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    args = parser.parse_args()
+    missed = 0
+    context = multiprocessing.get_context("fork")
+    for name in [args.only] if args.only else MUTANTS:
+        tasks = [(name, seed, Options(workload=args.workload)) for seed in range(1, args.seeds + 1)]
+        with context.Pool(args.jobs, maxtasksperchild=1) as pool:
+            caught = next(
+                (each for each in pool.imap(_run, tasks, chunksize=1) if each.violations), None
+            )
+            pool.terminate()
+        missed += caught is None
+        if caught is None:
+            print(f"{name}: NOT CAUGHT in {args.seeds} seeds", flush=True)
+        else:
+            print(f"{name}: seed {caught.seed}: {caught.violations[0][:160]}", flush=True)
+    print(f"mutants={args.only or len(MUTANTS)} missed={missed}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)
