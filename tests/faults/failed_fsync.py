@@ -9,7 +9,6 @@ import os
 import random
 import time
 
-from tests.faults.bad_disk_node import BadDisk  # noqa: F401 - the program that the trial starts
 from tests.faults.node import Place
 from tests.faults.records import (
     Consumed,
@@ -33,7 +32,7 @@ async def failed_fsync(number: int, seed: int) -> Outcome:
     kind = KINDS[number % len(KINDS)]
     seen: dict[str, Consumed] = {}
     async with Place() as place:
-        os.environ["SHAREMESH_BAD_DISK"] = str(place.work)
+        place.environment["SHAREMESH_BAD_DISK"] = str(place.work)
         node = await place.node("a", module=MODULE)
         await place.create_topic("t", PARTITIONS)
         producer = RawProducer(place, "t", rng)

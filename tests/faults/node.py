@@ -77,7 +77,12 @@ class Node:
         command += [word for each in self.place.configs for word in ("--set", each)]
         with self.log.open("ab") as output:
             self.process = await asyncio.create_subprocess_exec(
-                *command, cwd=ROOT, stdout=output, stderr=output, pass_fds=(writing,)
+                *command,
+                cwd=ROOT,
+                stdout=output,
+                stderr=output,
+                pass_fds=(writing,),
+                env={**os.environ, **self.place.environment},
             )
         os.close(writing)
         self._reading = asyncio.ensure_future(self._read(reading))
@@ -144,6 +149,7 @@ class Place:
         self.work = Path(self._folder.name)
         self.data = self.work / "data"
         self.configs = configs
+        self.environment: dict[str, str] = {}
         self.etcd = EtcdServer(self.work / "etcd")
         self.nodes: dict[str, Node] = {}
         self.clock = SystemClock()

@@ -23,6 +23,7 @@ from tests.faults.trials import Outcome
 from tests.faults.two_writers import PARTITIONS, Shards
 
 READS_MIN = 20
+READ_EVERY_S = 0.02
 START_OVER = ("does not hold still", "changed its owner", "No such file")
 
 Image = tuple[int, int, dict[int, bytes | None]]
@@ -82,7 +83,7 @@ class Reader:
         """Read until told to stop, or something is wrong."""
         while not stop.is_set() and not self.wrong:
             self.once()
-            stop.wait(0.01)
+            stop.wait(READ_EVERY_S)
 
 
 async def reader_during_takeover(number: int, seed: int) -> Outcome:
@@ -100,7 +101,7 @@ async def reader_during_takeover(number: int, seed: int) -> Outcome:
         reading = [asyncio.create_task(asyncio.to_thread(each.run, stop)) for each in readers]
         times: list[float] = []
         try:
-            for name, number_of_signal in (("b", signal.SIGKILL), ("c", signal.SIGSTOP)):
+            for name, number_of_signal in (("a", signal.SIGKILL), ("b", signal.SIGSTOP)):
                 writing = _write(producer, shards, node)
                 target = len(producer.confirmed) + rng.randint(5, 60)
                 await until(lambda t=target: len(producer.confirmed) >= t, "nothing was confirmed")

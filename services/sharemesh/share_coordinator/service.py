@@ -1,7 +1,7 @@
 """The share coordinator service: RPCs of key 83 to 87 and CommitGeneration (spec 17)."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from sharemesh.domain.share_state.records import StateRecord
 from sharemesh.ports.authorizer import Authorizer, Operation, ResourceType
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
-from sharemesh.ports.network import CallContext, Listener
+from sharemesh.ports.network import CallContext, CallFailedError, Failure, Listener
 from sharemesh.ports.shard_log import ShardLogs
 from sharemesh.runtime.shard_kind import Decision
 from sharemesh.runtime.shard_set import ShardSet
@@ -154,11 +154,16 @@ class ShareCoordinatorService:
     # ---- fan-out --------------------------------------------------------------------------------
 
     async def _ask(
-        self, group_id: str, topics: Iterable[Any], decide: Decide, context: CallContext
+        self, group_id: str, topics: Sequence[Any], decide: Decide, context: CallContext
     ) -> list[tuple[bytes, list[Asked]]]:
-        """Put each share partition to its shard; return them grouped as asked."""
+        """Put each share partition to its shard; return them grouped as asked.
+
+        Raises:
+            CallFailedError: RESOURCE_EXHAUSTED; there are too many to answer each of them.
+        """
         if not group_id:
             return []  # spec SC-4
+        self._check_count(topics)
         grouped = [
             (
                 topic.topic_id,
@@ -180,6 +185,15 @@ class ShareCoordinatorService:
         else:
             await self._ask_all(everything, decide)
         return grouped
+
+    def _check_count(self, topics: Sequence[Any]) -> None:
+        bound = self._settings.requested_partitions
+        count = max(len(topics), sum(len(topic.partitions) for topic in topics[:bound]))
+        if count > bound:
+            raise CallFailedError(
+                Failure.RESOURCE_EXHAUSTED,
+                f"{count} topics or share partitions in one request; ask for at most {bound}",
+            )
 
     async def _ask_all(self, everything: Sequence[Asked], decide: Decide) -> None:
         valid: list[Asked] = []

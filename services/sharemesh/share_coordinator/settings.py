@@ -24,6 +24,8 @@ class ShareCoordinatorSettings:
     """How long a request waits for a topic that this node has not heard of yet."""
     keys_per_decision: int = 100
     """A request on more share partitions of one shard becomes several log batches."""
+    requested_partitions: int = 5_000
+    """Topics, and share partitions, of one request; more would keep others waiting."""
     backlog_max_bytes: int = 256 * 1024 * 1024
     """Stored updates that a load leaves to be folded later."""
     runtime: RuntimeLimits = field(default_factory=RuntimeLimits)
