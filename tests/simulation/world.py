@@ -1,6 +1,7 @@
 """The mesh in one thread: production roles and clients over simulated ports."""
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable
@@ -18,7 +19,9 @@ from sharemesh.cluster.membership import Member
 from sharemesh.cluster.view import WatchedView
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.cluster import NodeInfo, Role
+from sharemesh.ports.coordination import CoordinationError
 from sharemesh.serve.compose import build_roles
+from sharemesh.serve.measured_listener import MeasuredListener
 from sharemesh.serve.roles.every import EveryRole
 from sharemesh.serve.settings import ServeSettings
 from sharemesh.serve.surroundings import RoleService, Surroundings
@@ -34,6 +37,7 @@ STATE_SHARDS = 3
 LOCK_DURATION_MS = 15_000
 DELIVERY_COUNT_LIMIT = 5
 REVOKE_S = (0.002, 0.05)
+STOP_TIMEOUT_S = 20.0
 RESTART_S = (0.3, 4.0)
 CLOCK_RATE = 0.02
 
@@ -154,13 +158,14 @@ class Node:
             authorizer=AllowAll(),
             telemetry=without_export(lambda: clock.wall_ms() * 1_000_000),
         )
-        self.roles = [EveryRole(around), *build_roles((self.role,), around)]
-        listener = world.network.listener(process, self.address)
+        self.roles = [EveryRole(around, self._begin_drain), *build_roles((self.role,), around)]
+        listener = MeasuredListener(world.network.listener(process, self.address), around.telemetry)
         for role in self.roles:
             role.offer(listener)
         host, _, port = self.address.partition(":")
         info = NodeInfo(NodeId(self.name), host, int(port), (self.role,))
         member = self.member = Member(self.coordination, view, info, clock)
+        member.on_broken(lambda why: self._broken(process, why))
         for role in self.roles:
             await role.start(member)
         await member.start()
@@ -183,16 +188,30 @@ class Node:
         if restart:
             world.later(world.chance(RESTART_S), self.start)
 
+    async def _begin_drain(self) -> None:
+        assert self.member is not None
+        await self.member.draining(draining=True)
+
+    def _broken(self, process: Process, why: str) -> None:
+        if self.process is process:
+            self.world.story.violation(self.world.now_s, f"{self.name} is broken: {why}")
+            self.world.later(0, self.crash)
+
     async def drain(self) -> None:
-        """Stop in good order, as SIGTERM, then begin again."""
-        done = self.process.start(self._drain(self.process), f"{self.name} drain")
-        await asyncio.wait([done], timeout=60)
+        """Stop in good order, as SIGTERM, then begin again; the supervisor waits so long."""
+        process = self.process
+        done = process.start(self._drain(process), f"{self.name} drain")
+        await asyncio.wait([done], timeout=STOP_TIMEOUT_S)
+        if self.process is process and process.alive:
+            self.world.tell(f"{self.name} did not stop in time, and is killed")
+            self.crash()
 
     async def _drain(self, process: Process) -> None:
         if self.member is None or not self.ready:
             return
         self.ready = False
-        await self.member.draining(draining=True)
+        with contextlib.suppress(CoordinationError):
+            await self.member.draining(draining=True)
         for role in reversed(self.roles):
             await role.drain()
         for role in reversed(self.roles):
