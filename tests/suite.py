@@ -32,16 +32,19 @@ def pytest_part(name: str, *arguments: str, budget_s: int, fast: bool = False) -
     return Part(name, (sys.executable, "-m", "pytest", "-q", *arguments), budget_s, fast)
 
 
-UNIT = ("-m", "not slow and not integration and not spark and not cluster")
+OTHERWISE = "not integration and not spark and not cluster and not scenario"
 PARTS = (
     Part("format", (str(BIN / "ruff"), "format", "--check", "."), 10, fast=True),
     Part("style", (str(BIN / "ruff"), "check", "."), 10, fast=True),
     Part("layers", (str(BIN / "lint-imports"),), 20, fast=True),
     Part("types", (str(BIN / "mypy"),), 90, fast=True),
-    pytest_part("unit", *UNIT, budget_s=180, fast=True),
-    pytest_part("slow and property", "-m", "slow and not integration and not spark", budget_s=300),
-    Part("conformance", (sys.executable, "-m", "tests.conformance"), 120, fast=False),
-    pytest_part("integration", "-m", "integration", budget_s=420),
+    pytest_part("unit", "-m", f"not slow and {OTHERWISE}", budget_s=180, fast=True),
+    pytest_part("slow and property", "-m", f"slow and {OTHERWISE}", budget_s=300),
+    Part("conformance", (sys.executable, "-m", "tests.conformance"), 150, fast=False),
+    Part(
+        "simulation", (sys.executable, "-m", "tests.simulation", "--seeds", "20"), 120, fast=False
+    ),
+    pytest_part("integration", "-m", "integration and not scenario", budget_s=420),
     pytest_part("spark", "-m", "spark", budget_s=180),
 )
 
