@@ -7,7 +7,7 @@ from sharemesh.v1 import share_coordinator_pb2 as pb
 from tests.share_coordinator.world import CONTEXT, T1, Client, world
 
 
-@pytest.mark.parametrize("topics, partitions", [(11, 1), (11, 0), (1, 11), (3, 4)])
+@pytest.mark.parametrize(("topics", "partitions"), [(11, 1), (11, 0), (1, 11), (3, 4)])
 async def test_too_many_topics_or_share_partitions_are_refused(topics, partitions):
     async with world() as w, w.coordinator(requested_partitions=10) as service:
         await Client(service).I(0, 0)
