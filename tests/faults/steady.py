@@ -51,6 +51,7 @@ class SteadyLoad:
     rng: random.Random
     tail: Tail
     violations: list[str] = field(default_factory=list)
+    counts: bool = True
     producing: "asyncio.Task[None] | None" = None
     _stop: bool = False
     _workers: int = 0
