@@ -17,6 +17,7 @@ from sharemesh.serve.settings import ServeSettings, UpSettings
 from sharemesh.serve.supervisor import LocalCluster
 from sharemesh.telemetry import names
 from sharemesh_spark.source import shard_records
+from tests.telemetry.expressions import expressions, faults
 from tests.telemetry.scrape import Series, addresses, scrape, spans, sums, total
 
 RECORDS = 10_000
@@ -165,8 +166,11 @@ async def test_acquisitions_acknowledgements_and_expiries_agree_to_the_record(tm
                 await turn(worker, books)
             while not (status.state is ProcessState.READY and status.pid != pid):
                 await asyncio.sleep(0.1)
-        await worker.close(timeout_ms=5_000)
         await asyncio.sleep(LOCK_MS / 1000 + 0.5)
+        await worker.poll(0)
+        gauges = pages(cluster)  # while somebody is there: a group without sessions is forgotten
+        await worker.close(timeout_ms=5_000)
+        await asyncio.sleep(0.5)
         scraped = before_kill + pages(cluster)
     finally:
         await cluster.stop()
@@ -192,6 +196,9 @@ async def test_acquisitions_acknowledgements_and_expiries_agree_to_the_record(tm
     assert released[names.RELEASED_COUNT] == total(scraped, "share_records_released_total")
     assert released[names.RELEASED_COUNT] == causes[Cause.SESSION_CLOSE]
     assert total(scraped, "share_telemetry_spans_dropped_total") == 0
+
+    wrong = {what: faults(text, gauges) for what, text in expressions().items()}
+    assert not {what: why for what, why in wrong.items() if why}
 
     ids = {span["span_id"] for span in found}
     assert named, "no record of the state log names a span"

@@ -280,6 +280,7 @@ class PartitionWatch:
             attributes[names.ACK_COUNTS[kind]] = count
         if answering.operation is names.RELEASE:
             attributes[names.RELEASED_COUNT] = 0 if answer.error else answering.released
+        self._traces.add_records(answering.ranges, attributes)
         context = answering.context
         assert context is not None
         self._traces.end(
@@ -288,7 +289,6 @@ class PartitionWatch:
             (answering.start_ns, now_ns),
             attributes,
             links=contexts_of(answering.grants),
-            events=[] if answer.error else self._traces.records(answering.ranges, now_ns),
             parent=answering.grants[0].context if answering.grants else None,
             error=answer.error,
         )

@@ -1,12 +1,15 @@
 """The metrics of a group's share partitions: series of one group and topic, held together."""
 
 from sharemesh.domain.delivery_state import AcknowledgeType, Cause
+from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Counter
 from sharemesh.telemetry.telemetry import Telemetry
 
 ARCHIVED_BY = (Cause.REJECT, Cause.DELIVERY_LIMIT, Cause.LOG_START, Cause.GAP)
+
+FENCING = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH)
 
 
 class ShareSeries:
@@ -39,4 +42,6 @@ class ShareSeries:
         self.acknowledge_duration = registry.histogram(names.ACKNOWLEDGE_DURATION, group)
         self.load_duration = registry.histogram(names.PARTITION_LOAD_DURATION)
         self.write_duration = registry.histogram(names.STATE_WRITE_DURATION)
+        for error in FENCING:  # so that their rates exist before the first one happens
+            registry.counter(names.STATE_WRITE_FAILURES, error.name.lower())
         self.write_batches = registry.histogram(names.STATE_WRITE_BATCHES)

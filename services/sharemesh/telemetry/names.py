@@ -22,7 +22,7 @@ CLIENT_ID = "messaging.client.id"
 OPERATION_NAME = "messaging.operation.name"
 OPERATION_TYPE = "messaging.operation.type"
 MESSAGE_COUNT = "messaging.batch.message_count"
-KAFKA_OFFSET = "messaging.kafka.offset"
+RECORDS_SAMPLED = "share.records.sampled"
 ERROR_TYPE = "error.type"
 LEADER_EPOCH = "share.leader.epoch"
 ACQUIRED_COUNT = "share.acquired.count"
@@ -44,8 +44,8 @@ MOVES = "share.placement.moves"
 RANGES_MAX = 32
 """Ranges listed on one span; more set ``share.ranges.truncated``."""
 
-EVENTS_MAX = 128
-"""Events of one span, as OpenTelemetry bounds them by default."""
+SAMPLED_MAX = 128
+"""Sampled records named on one span."""
 
 # ---- spans: "{operation} {topic}" ------------------------------------------------------------
 
@@ -53,7 +53,6 @@ ACQUIRE = "acquire"
 SETTLE = "settle"
 RELEASE = "release"
 LOCK_TIMEOUT = "lock_timeout"
-RECORD = "share.record"  # an event, not a span
 INITIALIZE = "initialize"
 LEADER_CHANGE = "leader_change"
 WRITE_STATE = "sharemesh.v1.ShareCoordinator/WriteShareGroupState"

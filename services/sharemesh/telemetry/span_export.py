@@ -61,7 +61,6 @@ class SpanFile:
                 {"trace_id": f"{link.trace_id:032x}", "span_id": f"{link.span_id:016x}"}
                 for link in span.links
             ],
-            "events": [{"name": e.name, "attributes": e.attributes} for e in span.events],
             "resource": self._resource,
         }
 

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 from sharemesh.telemetry.trace_context import LINKS_MAX, TraceContext
 
@@ -12,14 +12,6 @@ QUEUE_MAX = 16_384
 """Spans that wait for export (kubernetes.md item 84); about 20 MB at the most."""
 
 Attributes = dict[str, Any]
-
-
-class SpanEvent(NamedTuple):
-    """Something that happened in a span, at ``time_ns``."""
-
-    name: str
-    time_ns: int
-    attributes: Attributes
 
 
 class SpanKind(IntEnum):
@@ -40,7 +32,6 @@ class Span:
         "context",
         "end_ns",
         "error",
-        "events",
         "kind",
         "links",
         "name",
@@ -59,7 +50,6 @@ class Span:
         *,
         kind: SpanKind = SpanKind.INTERNAL,
         links: Sequence[TraceContext] = (),
-        events: Sequence[SpanEvent] = (),
         error: str = "",
     ) -> None:
         self.name = name
@@ -70,7 +60,6 @@ class Span:
         self.attributes = attributes
         self.kind = kind
         self.links = links
-        self.events = events
         self.error = error
 
 
