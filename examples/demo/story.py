@@ -259,6 +259,9 @@ class Story:
         except TimeoutError:
             process.kill()
             await process.wait()
+            self._console.print(
+                f"Spark was stopped after {SPARK_TIMEOUT_S} s; see {said}", style="red"
+            )
             return False
         if code == 0:
             outcome.figures["spark"] = json.loads(figures.read_text())
