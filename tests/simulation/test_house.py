@@ -1,0 +1,48 @@
+"""The simulation fills ports and replaces no service; nothing in it is real time or chance."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+MAY_BE_EXTENDED = ("sharemesh.backends.local.",)
+FORBIDDEN = {"time", "threading", "concurrent", "secrets", "uuid", "socket"}
+COMMAND_LINE = {"__main__.py"}
+
+
+def modules() -> list[Path]:
+    return sorted(path for path in HERE.rglob("*.py") if not path.name.startswith("test_"))
+
+
+def imported(tree: ast.Module) -> dict[str, str]:
+    """Return which module each imported name comes from."""
+    names = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names.update({each.asname or each.name: f"{node.module}." for each in node.names})
+    return names
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: path.relative_to(HERE).as_posix())
+def test_a_simulated_class_extends_fillings_of_ports_only(path):
+    tree = ast.parse(path.read_text())
+    origins = imported(tree)
+    for node in ast.walk(tree):
+        for base in node.bases if isinstance(node, ast.ClassDef) else ():
+            origin = origins.get(base.id, "") if isinstance(base, ast.Name) else ""
+            if origin.startswith("sharemesh"):
+                assert origin.startswith(MAY_BE_EXTENDED), f"{node.name} replaces {origin}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: path.relative_to(HERE).as_posix())
+def test_a_run_uses_no_real_time_no_threads_and_no_unseeded_chance(path):
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import) and path.name not in COMMAND_LINE:
+            assert not {each.name.split(".")[0] for each in node.names} & FORBIDDEN
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner, name = node.func.value, node.func.attr
+            if isinstance(owner, ast.Name) and owner.id == "random":
+                assert name == "Random", f"{path.name}:{node.lineno} random.{name}"
+                assert node.args, f"{path.name}:{node.lineno}: an unseeded Random"
