@@ -7,6 +7,7 @@ from sharemesh.client.config import ClientConfig
 from sharemesh.client.errors import IllegalArgumentError, MessageTooLargeError
 from sharemesh.client.produce_batches import Done, OutgoingRecord
 from sharemesh.client.records import Headers
+from sharemesh.client.tracing import with_trace_context
 from sharemesh.codec.client_batches import BATCH_OVERHEAD_BYTES
 from sharemesh.ports.clock import Clock
 
@@ -49,7 +50,7 @@ class Serializing:
             partition,
             _bytes(self._key, key, "key"),
             _bytes(self._value, value, "value"),
-            _headers(headers),
+            with_trace_context(_headers(headers)),
             self._clock.wall_ms() if timestamp_ms is None else timestamp_ms,
             done,
         )

@@ -1,0 +1,47 @@
+"""Producers put the current span into record headers; consumers link to it."""
+
+from opentelemetry import trace
+
+from sharemesh.client.records import ConsumerRecord, TopicIdPartition
+from sharemesh.client.tracing import producer_links, with_trace_context
+
+OURS = (("kind", b"order"),)
+
+
+def span_context(number: int, flags: int = 1) -> trace.SpanContext:
+    state = trace.TraceState([("vendor", "x")])
+    return trace.SpanContext(number, number, True, trace.TraceFlags(flags), state)
+
+
+def headers_in(context: trace.SpanContext, headers=OURS):
+    with trace.use_span(trace.NonRecordingSpan(context)):
+        return with_trace_context(headers)
+
+
+def record(offset: int, headers) -> ConsumerRecord:
+    source = TopicIdPartition("orders", 0, b"t" * 16)
+    return ConsumerRecord(source, offset, 0, None, b"v", headers, 1)
+
+
+def test_without_a_span_headers_stay_as_they_are() -> None:
+    assert with_trace_context(OURS) is OURS
+
+
+def test_the_current_span_goes_into_the_headers() -> None:
+    assert headers_in(span_context(10)) == (
+        *OURS,
+        ("traceparent", b"00-%032x-%016x-01" % (10, 10)),
+        ("tracestate", b"vendor=x"),
+    )
+
+
+def test_a_context_that_is_there_is_kept() -> None:
+    first = headers_in(span_context(10))
+    assert headers_in(span_context(11), first) == first
+
+
+def test_consumers_link_to_sampled_producers_at_most_32() -> None:
+    records = [record(n, headers_in(span_context(n + 1, n % 2))) for n in range(100)]
+    links = producer_links(records)
+    assert [link.context.trace_id for link in links] == list(range(2, 66, 2))
+    assert producer_links([record(0, ())]) == []
