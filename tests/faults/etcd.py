@@ -1,7 +1,7 @@
 """Part etcd of `make faults`: etcd dies, freezes, is cut off or goes back in time, under load.
 
 Each time is counted from the moment when etcd could work again (for a lost minority: from the
-loss) until every partition has delivered something produced later and a topic can be created.
+loss) until a topic can be created and no partition has paused for more than a second since.
 """
 
 import asyncio
@@ -18,18 +18,24 @@ from tests.faults.claim_watch import watched_claims
 from tests.faults.etcd_nodes import EtcdNodes, etcdctl, etcdutl
 from tests.faults.namespaces import Namespaces, available
 from tests.faults.steady import Size, SteadyLoad, steady_load
+from tests.faults.tail import last_outage_end_ms
 from tests.faults.trials import Fault, Outcome, Series
 from tests.history.journal import now_ms
 
 FROZEN_S = 20.0
 DOWN_S = 1.0
 HEAL_TIMEOUT_S = 60
+OUTAGE_MS = 1_000
+LEASES_OUT_S = 16.0  # leases of the backup run out after ten
 PROBE_S = 0.1
 Trial = Callable[[SteadyLoad], Awaitable[float]]
 
 
-async def healed_ms(load: SteadyLoad, since_ms: float) -> float:
-    """Wait until data and control plane work again; return ms since a time."""
+async def healed_ms(load: SteadyLoad, since_ms: float, *, settle_s: float = 0.0) -> float:
+    """Wait until data and control plane work again; return ms since a time.
+
+    ``settle_s``: how long to watch at least, because leaders may still stop after a first success.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + HEAL_TIMEOUT_S
     name = f"probe-{since_ms:.0f}"
@@ -46,6 +52,7 @@ async def healed_ms(load: SteadyLoad, since_ms: float) -> float:
         else:
             break
     created_ms = now_ms() - since_ms
+    await asyncio.sleep(settle_s)
 
     def first(partition: str) -> float | None:
         return load.tail.first_delivery_ms(partition, since_ms + load.size.hold_ms)
@@ -55,8 +62,13 @@ async def healed_ms(load: SteadyLoad, since_ms: float) -> float:
         HEAL_TIMEOUT_S,
         "every partition delivers again",
     )
-    gaps = [load.tail.first_delivery_ms(each, since_ms) or float("inf") for each in load.names]
-    return max(created_ms, max(gaps) - since_ms)
+    ends = [
+        last_outage_end_ms(
+            [seen.time_ms for seen in load.tail.partitions[each].deliveries], since_ms, OUTAGE_MS
+        )
+        for each in load.names
+    ]
+    return max(created_ms, *ends)
 
 
 async def run(
@@ -187,7 +199,7 @@ async def etcd_restored(_number: int, seed: int, *, size: Size | None = None) ->
             await asyncio.to_thread(_restore, etcd, backup)
             at_ms = now_ms()
             await etcd.start()
-            return await healed_ms(load, at_ms)
+            return await healed_ms(load, at_ms, settle_s=LEASES_OUT_S)
 
         try:
             return await run(trial, 1, seed, (etcd.endpoint,), size=size, watch_claims=False)

@@ -112,6 +112,14 @@ def largest_gap_ms(times_ms: list[float], since_ms: float, until_ms: float) -> f
     return max(after - before for before, after in pairwise(edges))
 
 
+def last_outage_end_ms(times_ms: list[float], since_ms: float, outage_ms: float) -> float:
+    """Return when the last pause of more than ``outage_ms`` after a time ended; 0: none was."""
+    inside = sorted(t for t in times_ms if t > since_ms)
+    edges = [since_ms, *inside]
+    ends = [after for before, after in pairwise(edges) if after - before > outage_ms]
+    return ends[-1] - since_ms if ends else 0.0
+
+
 def redelivered_after_decision(
     tail: PartitionTail, epoch: int, since_ms: float, until_ms: float
 ) -> list[int]:
