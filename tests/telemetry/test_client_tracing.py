@@ -20,7 +20,7 @@ def headers_in(context: trace.SpanContext, headers=OURS):
 
 def record(offset: int, headers) -> ConsumerRecord:
     source = TopicIdPartition("orders", 0, b"t" * 16)
-    return ConsumerRecord(source, offset, 0, None, b"v", headers, 1)
+    return ConsumerRecord(source, offset, 0, None, b"v", headers, 1, leader_epoch=1)
 
 
 def test_without_a_span_headers_stay_as_they_are() -> None:
