@@ -1,8 +1,9 @@
-"""`sharemesh-spark compact|report DATA`: the share state log, made small and made readable."""
+"""`sharemesh-spark`: the share state log, made small and made readable."""
 
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,43 +11,50 @@ from time import perf_counter
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from sharemesh import __version__
 from sharemesh_spark.java import NoJavaError
 
 EXAMPLES = """examples:
-  sharemesh-spark compact data            write and prove a generation under data/generations
-  sharemesh-spark report data             how the records of each group ended
-  sharemesh-spark run data --json out.json   both, with the figures as JSON
+  sharemesh-spark compact data                      write and prove a generation
+  sharemesh-spark compact data --commit --bootstrap localhost:9600
+                                                    and let the coordinators load from it
+  sharemesh-spark history data                      add what is new to the history table
+  sharemesh-spark answers data --html report.html   times, redeliveries, poison records, backlog
+  sharemesh-spark explain AAAAAAAAAAAAAAAAAAAAAQ/0@17 --group g --data data
+  sharemesh-spark report data                       how the records of each group ended
+  sharemesh-spark run data --json out.json          compact and report, with figures as JSON
 """
+COMMANDS = ("compact", "history", "answers", "report", "run")
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; exit 1 when the log or the proof is not good, 2 for wrong usage."""
-    parser = argparse.ArgumentParser(
-        prog="sharemesh-spark",
-        description="Compaction and delivery answers over the share state log.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"sharemesh {__version__}")
-    parser.add_argument("command", choices=("compact", "report", "run"))
-    parser.add_argument("data", type=Path, help="the data directory of the cluster")
-    parser.add_argument("--cores", type=int, help="local worker threads (default: all)")
-    parser.add_argument("--json", type=Path, help="write the figures of the run here")
-    args = parser.parse_args(argv)
+    args = _parser().parse_args(argv)
     console = Console()
+    if getattr(args, "commit", False) and not args.bootstrap:
+        console.print("error: --commit needs --bootstrap host:port", style="red")
+        return 2
     try:
+        from sharemesh_spark.commit import NotCommittedError
         from sharemesh_spark.compact import NotProvenError
         from sharemesh_spark.data_directory import UnreadableLogError, shards
+        from sharemesh_spark.explain import BadRecordError
+        from sharemesh_spark.history import HistoryTakenError
     except ImportError as error:
         console.print(f"{error.name} is missing: pip install 'sharemesh[spark]'", style="red")
         return 2
     try:
         shards(args.data)  # before Spark's seconds of start-up
-        figures = _run(args, console)
-    except (NotProvenError, UnreadableLogError, NoJavaError) as error:
+        figures = _explain(args, console) if args.command == "explain" else _run(args, console)
+    except (
+        BadRecordError,
+        HistoryTakenError,
+        NoJavaError,
+        NotCommittedError,
+        NotProvenError,
+        UnreadableLogError,
+    ) as error:
         console.print(f"error: {error}", style="red", highlight=False, soft_wrap=True)
         return 1
     if args.json:
@@ -54,79 +62,160 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sharemesh-spark",
+        description="Compaction and delivery answers over the share state log.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"sharemesh {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in COMMANDS:
+        command = commands.add_parser(name)
+        command.add_argument("data", type=Path, help="the data directory of the cluster")
+        command.add_argument("--cores", type=int, help="local worker threads (default: all)")
+        command.add_argument("--json", type=Path, help="write the figures of the run here")
+        if name in ("compact", "run"):
+            command.add_argument("--commit", action="store_true", help="commit the generation")
+            command.add_argument("--bootstrap", help="host:port of a process of the cluster")
+        if name == "answers":
+            command.add_argument("--html", type=Path, help="write a self-contained report here")
+    command = commands.add_parser("explain")
+    command.add_argument("record", help="topic/partition@offset")
+    command.add_argument("--group", required=True)
+    command.add_argument("--data", type=Path, default=Path("data"))
+    command.add_argument("--bootstrap", help="host:port, to look a topic up by its name")
+    command.add_argument("--json", type=Path, help="write the events here")
+    return parser
+
+
 def _run(args: argparse.Namespace, console: Console) -> dict[str, Any]:
     from sharemesh_spark.session import start
 
+    steps: dict[str, tuple[str, Callable[..., dict[str, Any]]]] = {
+        "compact": ("compaction", _compact),
+        "report": ("report", _report),
+        "history": ("history", _history),
+        "answers": ("answers", _answers),
+    }
     figures: dict[str, Any] = {}
     with console.status("starting Spark"):
         spark = start("sharemesh-spark", work=args.data / "run" / "spark", cores=args.cores)
     try:
-        if args.command in ("compact", "run"):
-            figures["compaction"] = _compact(args.data, spark, console)
-        if args.command in ("report", "run"):
-            figures["report"] = _report(args.data, spark, console)
+        for name in ("compact", "report") if args.command == "run" else (args.command,):
+            key, step = steps[name]
+            figures[key] = step(args, spark, console)
     finally:
         spark.stop()
     return figures
 
 
-def _compact(data: Path, spark: Any, console: Console) -> dict[str, Any]:
+def _compact(args: argparse.Namespace, spark: Any, console: Console) -> dict[str, Any]:
+    from sharemesh_spark import printed
+    from sharemesh_spark.commit import commit, coordinators
     from sharemesh_spark.compact import compact
-    from sharemesh_spark.generation_files import FOLDER
+    from sharemesh_spark.history import watermark
+    from sharemesh_spark.shard_fold import peak_memory_bytes
 
+    data = args.data
     generation_id = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     started = perf_counter()
     with console.status("compacting the share state log"):
         manifest = compact(spark, data, generation_id=generation_id)
     seconds = perf_counter() - started
-    table = Table(title=f"generation {generation_id}: same fold as the log, shard by shard")
-    for column in ("shard", "records", "share partitions", "end offset", "hash"):
-        table.add_column(column, justify="left" if column == "hash" else "right")
-    for shard in manifest.shards:
-        table.add_row(
-            str(shard.shard),
-            f"{shard.records:,}",
-            f"{shard.share_partitions:,}",
-            f"{shard.end_offset:,}",
-            shard.content_hash[:16],
+    printed.generation(console, data, manifest, seconds)
+    committed: list[int] = []
+    if args.commit:
+        with coordinators(args.bootstrap, len(manifest.shards)) as ask:
+            committed = commit(data, manifest, ask, history=watermark(data) or None)
+        console.print(f"committed in {len(committed)} shards; coordinators load from it")
+    return {
+        **asdict(manifest),
+        "seconds": round(seconds, 3),
+        "records": manifest.records,
+        "log_bytes": manifest.log_bytes,
+        "ratio": round(manifest.log_bytes / max(1, manifest.parquet_bytes), 2),
+        "driver_peak_bytes": peak_memory_bytes(),
+        "committed_shards": committed,
+    }
+
+
+def _history(args: argparse.Namespace, spark: Any, console: Console) -> dict[str, Any]:
+    from sharemesh_spark.history import update_history
+
+    started = perf_counter()
+    with console.status("adding to the history"):
+        run = update_history(spark, args.data)
+    seconds = round(perf_counter() - started, 3)
+    if run is None:
+        console.print("the history is up to date")
+        return {"run": None, "rows": 0, "seconds": seconds}
+    console.print(f"history: run {run.run} added {run.rows:,} state changes in {seconds:.1f} s")
+    for shard, (low, high) in run.gaps.items():
+        console.print(
+            f"gap in shard {shard}: offsets {low} to {high} were pruned before this run",
+            style="yellow",
         )
-    console.print(table)
-    console.print(
-        f"{manifest.records:,} records, {manifest.log_bytes:,} bytes of log -> "
-        f"{manifest.share_partitions:,} share partitions, {manifest.parquet_bytes:,} bytes, "
-        f"{seconds:.1f} s: {data / FOLDER / generation_id}",
-        highlight=False,
-        soft_wrap=True,
-    )
-    return {**asdict(manifest), "seconds": round(seconds, 3), "records": manifest.records}
+    return {**asdict(run), "seconds": seconds}
 
 
-def _report(data: Path, spark: Any, console: Console) -> dict[str, Any]:
+def _answers(args: argparse.Namespace, spark: Any, console: Console) -> dict[str, Any]:
+    from sharemesh_spark import answers, printed
+    from sharemesh_spark.history import history
+    from sharemesh_spark.report_page import report_page
+
+    started = perf_counter()
+    _history(args, spark, console)
+    with console.status("answering"):
+        changes = history(spark, args.data).cache()
+        batches = answers.produced(spark, args.data).cache()
+        found = {
+            "times": answers.times(changes, batches),
+            "redeliveries": answers.redeliveries(changes),
+            "archived": answers.archived(changes),
+            "throughput": answers.throughput(changes, batches),
+            "hot_partitions": answers.hot_partitions(changes),
+        }
+        tables = {name: [row.asDict() for row in each.collect()] for name, each in found.items()}
+    for name, rows in tables.items():
+        printed.rows(console, name.replace("_", " "), rows)
+    if args.html:
+        args.html.write_text(report_page(tables))
+        console.print(f"report: {args.html}", soft_wrap=True)
+    return {**tables, "seconds": round(perf_counter() - started, 3)}
+
+
+def _explain(args: argparse.Namespace, console: Console) -> dict[str, Any]:
+    from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
+    from sharemesh_spark.commit import topic_id
+    from sharemesh_spark.explain import life_of, parse_record, topic_id_of
+
+    topic, partition, offset = parse_record(args.record)
+    found = TopicId(topic_id(args.bootstrap, topic)) if args.bootstrap else topic_id_of(topic)
+    events = life_of(args.data, SharePartitionKey(GroupId(args.group), found, partition), offset)
+    for event in events:
+        console.print(event.line(), highlight=False, soft_wrap=True)
+    if not events:
+        console.print("nothing is recorded: no change of this record's state was ever written")
+    return {"events": [asdict(event) for event in events]}
+
+
+def _report(args: argparse.Namespace, spark: Any, console: Console) -> dict[str, Any]:
+    from sharemesh_spark import printed
     from sharemesh_spark.report import by_cause, by_delivery_count, state_changes
 
     started = perf_counter()
     with console.status("reading the history"):
-        changes = state_changes(spark, data).cache()
+        changes = state_changes(spark, args.data).cache()
         lines, counts = by_cause(changes), by_delivery_count(changes)
-    table = Table(title="what became of the records, and why")
-    for column in ("group", "topic id", "cause", "became", "records", "highest delivery count"):
-        table.add_column(column)
-    for line in lines:
-        table.add_row(
-            line.group_id,
-            line.topic_id,
-            line.cause,
-            line.delivery_state,
-            f"{line.records:,}",
-            str(line.highest_delivery_count),
-        )
-    console.print(table)
-    ends = Table(title="deliveries that a record needed until it was finished")
-    for column in ("group", "delivery count", "records"):
-        ends.add_column(column)
-    for group, count, records in counts:
-        ends.add_row(group, str(count), f"{records:,}")
-    console.print(ends)
+    shown = [
+        {key: value for key, value in asdict(line).items() if not key.endswith("_ms")}
+        for line in lines
+    ]
+    printed.rows(console, "what became of the records, and why", shown)
+    ends = [dict(zip(("group", "delivery count", "records"), row, strict=True)) for row in counts]
+    printed.rows(console, "deliveries that a record needed until it was finished", ends)
     return {
         "by_cause": [asdict(line) for line in lines],
         "by_delivery_count": [list(row) for row in counts],

@@ -121,6 +121,30 @@ def coordinators(bootstrap: str, shards: int) -> Iterator[Commit]:
             channel.close()
 
 
+def topic_id(bootstrap: str, name: str) -> bytes:
+    """Return the id of a topic.
+
+    Raises:
+        NotCommittedError: The cluster did not answer, or has no such topic.
+    """
+    with grpc.insecure_channel(bootstrap) as channel:
+        method = methods.DESCRIBE_TOPICS
+        invoke = channel.unary_unary(
+            f"/sharemesh.v1.{method.name}",
+            request_serializer=method.request.SerializeToString,
+            response_deserializer=method.response.FromString,
+        )
+        request = admin_pb2.DescribeTopicsRequest(names=[name])
+        try:
+            answer = invoke(request, timeout=method.deadline_ms / 1_000)
+        except grpc.RpcError as error:
+            raise NotCommittedError(f"{bootstrap} did not answer: {error}") from error
+    for topic in answer.topics:
+        if topic.name == name and not topic.error_code:
+            return bytes(topic.topic_id)
+    raise NotCommittedError(f"topic {name!r} is not known to {bootstrap}")
+
+
 def _keys_of_shards(shards: int) -> dict[int, str]:
     """Return a key text that lives in each shard, for FindCoordinator, which takes keys only."""
     keys: dict[int, str] = {}

@@ -109,8 +109,22 @@ def read_shard(data: Path, shard: int) -> ShardImage:
     Raises:
         UnreadableLogError: Corruption below the committed end, or no rest between take-overs.
     """
+    return read_log(data / shard_log_path(STATE, shard), shard)
+
+
+def read_log(folder: Path, number: int) -> ShardImage:
+    """Return everything of a log directory below its committed end (see ``read_shard``)."""
+    return _starting_over(lambda: _read_once(folder, number), folder)
+
+
+def shard_bounds(data: Path, shard: int) -> tuple[int, int]:
+    """Return log start and committed end of a shard.
+
+    Raises:
+        UnreadableLogError: See ``read_shard``.
+    """
     folder = data / shard_log_path(STATE, shard)
-    return _starting_over(lambda: _read_once(folder, shard), folder)
+    return _starting_over(lambda: _bounds_once(folder), folder)
 
 
 def records(image: ShardImage) -> Iterator[RawRecord]:
@@ -165,6 +179,13 @@ def _read_once(folder: Path, shard: int) -> ShardImage:
             data = file.read() if room is None else file.read(room)
         parts.append(LogPart(folder, part, data))
     return ShardImage(shard, end.epoch, start, end.end_offset, tuple(parts))
+
+
+def _bounds_once(folder: Path) -> tuple[int, int]:
+    end = _committed_end(folder)
+    if end is None:
+        return 0, 0
+    return starting_offset(resolve_chain(_headers(folder)), end), end.end_offset
 
 
 def _committed_end(folder: Path) -> CommittedEnd | None:

@@ -26,6 +26,7 @@ def start(name: str, *, work: Path, cores: int | None = None) -> SparkSession:
     builder = (
         SparkSession.builder.appName(name)
         .config("spark.ui.enabled", "false")
+        .config("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(local / "warehouse"))
         .config("spark.local.dir", str(local))

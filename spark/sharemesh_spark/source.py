@@ -7,11 +7,13 @@ Options:
 - ``shard``: read only this shard;
 - ``from_offset``, ``to_offset``: only offsets of ``[from_offset, to_offset)``; segments outside
   are not read;
+- ``ranges``: the same for each shard: JSON, shard to ``[from, to]``; other shards are left out;
 - ``fold``: ``true`` for the folded states instead (the rows of a generation).
 
 Columns that are not needed need not be made: give ``.schema("offset bigint, kind string")``.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,12 +76,18 @@ class StateLogReader(DataSourceReader):
         self._only = options.get("shard")
         self._from = int(options.get("from_offset", 0))
         self._to = int(options.get("to_offset", 2**63 - 1))
+        ranges = json.loads(options["ranges"]) if "ranges" in options else None
+        self._ranges: dict[int, list[int]] | None = (
+            None if ranges is None else {int(shard): each for shard, each in ranges.items()}
+        )
         self._folds = _folds(options)
         self._columns = list(columns)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition a shard."""
         wanted = shards(self._data) if self._only is None else [int(self._only)]
+        if self._ranges is not None:
+            wanted = sorted(self._ranges)
         return [ShardPartition(shard) for shard in wanted]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -89,13 +97,16 @@ class StateLogReader(DataSourceReader):
             rows = generation_of_shard(self._data, partition.shard).select(self._columns)
             yield from rows.to_batches()
             return
+        low, high = self._from, self._to
+        if self._ranges is not None:
+            low, high = self._ranges[partition.shard]
         image = read_shard(self._data, partition.shard)
-        for window in windows(image, self._from):
-            if int(window.places.offset[0]) >= self._to:
+        for window in windows(image, low):
+            if int(window.places.offset[0]) >= high:
                 return
             batch = arrow_rows(partition.shard, window, self._columns)
-            if int(window.places.offset[-1]) >= self._to:
-                batch = batch.slice(0, int(np.searchsorted(window.places.offset, self._to)))
+            if int(window.places.offset[-1]) >= high:
+                batch = batch.slice(0, int(np.searchsorted(window.places.offset, high)))
             yield batch
 
 

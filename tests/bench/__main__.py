@@ -11,6 +11,7 @@ PARTS = (
     "consume-unary",
     "ack",
     "coordinators",
+    "spark",
     "memory",
     "telemetry",
 )

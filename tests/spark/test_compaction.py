@@ -24,7 +24,7 @@ from sharemesh_spark.folding import states_of
 from sharemesh_spark.report import by_cause, by_delivery_count, state_changes
 from sharemesh_spark.session import start
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]  # Spark starts a JVM and workers
 SHARDS = 3
 KEYS = [
     SharePartitionKey(GroupId(f"group:{n % 3}"), TopicId(bytes([n]) * 16), n % 4) for n in range(12)

@@ -22,6 +22,7 @@ from sharemesh_spark.generation_files import FOLDER
 from sharemesh_spark.shard_fold import generation_of_shard
 from tests.share_coordinator.world import CONTEXT, Client, world
 
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 DAY_MS = 24 * 60 * 60 * 1_000
 
 

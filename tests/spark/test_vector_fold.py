@@ -34,6 +34,7 @@ from sharemesh_spark.shard_windows import windows
 from sharemesh_spark.source import SCHEMA, arrow_rows
 from sharemesh_spark.vector_fold import Rows
 
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 KEYS = [
     SharePartitionKey(GroupId(group), TopicId(bytes([n + 1]) * 16), n)
     for n, group in enumerate(["g", "g:with:colons", "größe"])

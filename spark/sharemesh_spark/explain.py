@@ -1,0 +1,147 @@
+"""The life of one record, told line by line; without Spark, so it answers at once."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from sharemesh.domain.errors import RefusedError
+from sharemesh.domain.ids import SharePartitionKey, TopicId
+from sharemesh.domain.share_state.key_text import (
+    format_key,
+    format_topic_id,
+    home_shard,
+    parse_topic_id,
+)
+from sharemesh.domain.share_state.records import Snapshot, StateRecord, Tombstone, Update
+from sharemesh.domain.state_batch import StateBatch
+from sharemesh_spark.data_directory import cluster_file
+from sharemesh_spark.history import FOLDER, RUNS, watermark
+from sharemesh_spark.source import shard_records
+
+_RECORD = re.compile(r"(?P<topic>.+)/(?P<partition>\d+)@(?P<offset>\d+)")
+
+
+class BadRecordError(Exception):
+    """What was asked for is not of the form topic/partition@offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of a record's life; times in ms since the epoch."""
+
+    at_ms: int
+    offset: int
+    what: str
+    delivery_count: int
+    cause: str
+    member_id: str
+    trace_id: str
+
+    def line(self) -> str:
+        """Return it for people."""
+        at = datetime.fromtimestamp(self.at_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        count = f", delivery count {self.delivery_count}" if self.delivery_count else ""
+        by = f" by {self.member_id}" if self.member_id else ""
+        trace = f" (trace {self.trace_id})" if self.trace_id else ""
+        return f"{at}  {self.what}{count}: {self.cause}{by}{trace}"
+
+
+def parse_record(text: str) -> tuple[str, int, int]:
+    """Return topic, partition and offset.
+
+    Raises:
+        BadRecordError: The text has another form.
+    """
+    found = _RECORD.fullmatch(text)
+    if found is None:
+        raise BadRecordError(f"{text!r} is not of the form topic/partition@offset")
+    return found["topic"], int(found["partition"]), int(found["offset"])
+
+
+def topic_id_of(text: str) -> TopicId:
+    """Return the topic id in the form that Kafka shows.
+
+    Raises:
+        BadRecordError: It is not one; names need a running cluster to be looked up.
+    """
+    try:
+        return parse_topic_id(text)
+    except RefusedError as error:
+        raise BadRecordError(
+            f"{text!r} is no topic id; pass --bootstrap host:port to look up a topic by its name"
+        ) from error
+
+
+def life_of(data: Path, key: SharePartitionKey, record: int) -> list[Event]:
+    """Return all that is known of one record: from the history, then from the log behind it."""
+    shard = home_shard(format_key(key), cluster_file(data).state_shards)
+    reached = watermark(data).get(shard, 0)
+    events = list(_from_history(data, key, record))
+    for offset, _, each in shard_records(data, shard):
+        keyed = isinstance(each, Snapshot | Update | Tombstone) and each.key == key
+        if keyed and offset >= reached:
+            events += _events(offset, each, record)
+    return events
+
+
+def _events(offset: int, each: StateRecord, record: int) -> Iterator[Event]:
+    assert isinstance(each, Snapshot | Update | Tombstone)
+    origin = each.origin
+    member, trace = origin.member_id, origin.trace_id.hex()
+    at_ms, cause = each.write_timestamp_ms, origin.cause.name.lower()
+    if isinstance(each, Tombstone):
+        yield Event(at_ms, offset, "state deleted", 0, cause, member, trace)
+        return
+    changed: tuple[StateBatch, ...] = each.batches if isinstance(each, Update) else each.changed
+    if isinstance(each, Snapshot) and cause == "initialize":
+        what = f"initialized at offset {each.start_offset}, state epoch {each.state_epoch}"
+        yield Event(at_ms, offset, what, 0, cause, member, trace)
+    for batch in changed:
+        if batch.first_offset <= record <= batch.last_offset:
+            why = batch.cause.name.lower() if batch.cause else cause
+            what = batch.delivery_state.name.lower()
+            yield Event(at_ms, offset, what, batch.delivery_count, why, member, trace)
+
+
+def _from_history(data: Path, key: SharePartitionKey, record: int) -> Iterator[Event]:
+    base = data / FOLDER / RUNS
+    if not any(base.glob("run=*/day=*")):
+        return
+    names = pa.schema([(name, pa.string()) for name in ("run", "day", "group_id")])
+    hive = ds.partitioning(names, flavor="hive")
+    table = ds.dataset(base, partitioning=hive).to_table(filter=_filter(key, record))
+    for row in sorted(table.to_pylist(), key=lambda row: (row["shard"], row["offset"])):
+        yield _event_of(row)
+
+
+def _filter(key: SharePartitionKey, record: int) -> ds.Expression:
+    covers = (ds.field("first_offset") <= record) & (ds.field("last_offset") >= record)
+    return (
+        (ds.field("group_id") == key.group_id)
+        & (ds.field("topic_id") == format_topic_id(key.topic_id))
+        & (ds.field("partition") == key.partition)
+        & (covers | ds.field("first_offset").is_null())
+    )
+
+
+def _event_of(row: dict[str, Any]) -> Event:
+    what = row["delivery_state"]
+    if row["kind"] == "tombstone":
+        what = "state deleted"
+    elif what is None:
+        what = f"initialized at offset {row['start_offset']}, state epoch {row['state_epoch']}"
+    return Event(
+        row["at_ms"],
+        row["offset"],
+        what,
+        row["delivery_count"] or 0,
+        row["cause"],
+        row["member_id"],
+        row["trace_id"],
+    )

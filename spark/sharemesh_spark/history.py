@@ -1,0 +1,183 @@
+"""The history table: one row a state change, kept up incrementally and exactly once.
+
+::
+
+    history/<n>.new/                          being written; no part of the table
+    history/runs/run=<n>/_manifest.json       from and to offset of each shard, gaps, rows
+    history/runs/run=<n>/day=D/group_id=G/    Parquet
+
+A run appears by one rename, manifest included: a killed run leaves nothing behind that counts, and
+of two runs at once the second finds the name taken. The offsets of the newest manifest are the
+watermark up to which the log may be pruned.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from sharemesh.domain.delivery_state import Cause, DeliveryState
+from sharemesh_spark.data_directory import UnreadableLogError, shard_bounds, shards
+from sharemesh_spark.generation_files import sync
+from sharemesh_spark.source import FORMAT, StateLogSource
+
+FOLDER = "history"
+RUNS = "runs"
+MANIFEST = "_manifest.json"
+SCHEMA = (
+    "shard int, offset bigint, kind string, topic_id string, partition int, state_epoch int, "
+    "leader_epoch int, start_offset bigint, at_ms bigint, cause string, member_id string, "
+    "trace_id string, first_offset bigint, last_offset bigint, delivery_state string, "
+    "delivery_count int, run string, day string, group_id string"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRun:
+    """One run: [from, to) of offsets by shard; gaps were pruned before they were read."""
+
+    run: int
+    ranges: dict[int, tuple[int, int]]
+    gaps: dict[int, tuple[int, int]]
+    rows: int
+
+
+class HistoryTakenError(Exception):
+    """Another run was published meanwhile; start over."""
+
+
+def runs(data: Path) -> list[HistoryRun]:
+    """Return the published runs, oldest first.
+
+    Raises:
+        UnreadableLogError: A manifest is broken, or a run is missing.
+    """
+    found = []
+    for path in sorted((data / FOLDER / RUNS).glob(f"run=*/{MANIFEST}")):
+        try:
+            value = json.loads(path.read_text())
+            run, rows = int(value["run"]), int(value["rows"])
+            ranges, gaps = _by_shard(value["ranges"]), _by_shard(value["gaps"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UnreadableLogError(f"{path} cannot be read ({error})") from error
+        found.append(HistoryRun(run, ranges, gaps, rows))
+    if [each.run for each in found] != list(range(1, len(found) + 1)):
+        raise UnreadableLogError(f"a run of the history in {data / FOLDER} is missing")
+    return found
+
+
+def watermark(data: Path) -> dict[int, int]:
+    """Return how far the history has come, by shard (exclusive)."""
+    reached: dict[int, int] = {}
+    for run in runs(data):
+        reached.update({shard: to for shard, (_, to) in run.ranges.items()})
+    return reached
+
+
+def update_history(spark: SparkSession, data: Path) -> HistoryRun | None:
+    """Add what was committed since the last run; None if there is nothing new.
+
+    Raises:
+        HistoryTakenError: Another run was faster.
+        UnreadableLogError: The log or the table is corrupt.
+    """
+    number = len(runs(data)) + 1
+    ranges, gaps = _new_ranges(data)
+    if not ranges:
+        return None
+    spark.dataSource.register(StateLogSource)
+    source = spark.read.format(FORMAT).option("path", str(data))
+    changes = state_changes(source.option("ranges", json.dumps(ranges)).load())
+    scratch = data / FOLDER / f"{number:06d}.new"
+    shutil.rmtree(scratch, ignore_errors=True)
+    changes.write.partitionBy("day", "group_id").parquet(str(scratch))
+    rows = spark.read.parquet(str(scratch)).count() if any(scratch.glob("day=*")) else 0
+    run = HistoryRun(number, ranges, gaps, rows)
+    (scratch / MANIFEST).write_text(json.dumps(asdict(run)))
+    _sync_tree(scratch)
+    target = data / FOLDER / RUNS / f"run={number:06d}"
+    target.parent.mkdir(exist_ok=True)
+    try:
+        scratch.rename(target)  # refused if another run has the name: folders are never empty
+    except OSError as error:
+        raise HistoryTakenError(f"run {number} was published by another job; start over") from error
+    sync(target.parent)
+    return run
+
+
+def history(spark: SparkSession, data: Path) -> DataFrame:
+    """Return the table (``SCHEMA``)."""
+    base = data / FOLDER / RUNS
+    if not any(run.rows for run in runs(data)):
+        return spark.createDataFrame([], SCHEMA)
+    return spark.read.schema(SCHEMA).parquet(str(base))
+
+
+def state_changes(rows: DataFrame) -> DataFrame:
+    """Return one row a state change from rows of the source: ranges that changed, first of all.
+
+    Initializations and deletions are rows without a range. A snapshot that repeats what is known
+    is no change.
+    """
+    keyed = rows.where(f.col("kind").isin("snapshot", "update", "tombstone"))
+    exploded = keyed.withColumn("batch", f.explode_outer("changed"))
+    plain = f.col("cause").isin(int(Cause.INITIALIZE), int(Cause.DELETE))
+    tombstone = f.col("kind") == "tombstone"
+    told = exploded.where(f.col("batch").isNotNull() | tombstone | plain)
+    cause = f.when(f.col("batch.cause") > 0, f.col("batch.cause")).otherwise(f.col("cause"))
+    text = f.translate(f.base64("topic_id"), "+/=", "-_")
+    return told.select(
+        "shard",
+        "offset",
+        "kind",
+        text.alias("topic_id"),
+        "partition",
+        "state_epoch",
+        "leader_epoch",
+        "start_offset",
+        f.col("write_timestamp_ms").alias("at_ms"),
+        _named(cause, Cause).alias("cause"),
+        "member_id",
+        f.lower(f.hex("trace_id")).alias("trace_id"),
+        f.col("batch.first").alias("first_offset"),
+        f.col("batch.last").alias("last_offset"),
+        _named(f.col("batch.state"), DeliveryState).alias("delivery_state"),
+        f.col("batch.count").alias("delivery_count"),
+        f.date_format(f.timestamp_millis("write_timestamp_ms"), "yyyy-MM-dd").alias("day"),
+        "group_id",
+    )
+
+
+def _named(column: Column, names: Iterable[Cause | DeliveryState]) -> Column:
+    pairs = [f.lit(each) for name in names for each in (int(name), name.name.lower())]
+    return f.create_map(*pairs)[column]
+
+
+def _new_ranges(data: Path) -> tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]]]:
+    reached = watermark(data)
+    ranges, gaps = {}, {}
+    for shard in shards(data):
+        start, end = shard_bounds(data, shard)
+        begin = reached.get(shard, 0)
+        if begin < start:
+            gaps[shard] = (begin, start)
+            begin = start
+        if end > begin:
+            ranges[shard] = (begin, end)
+    return ranges, gaps
+
+
+def _by_shard(value: dict[str, list[int]]) -> dict[int, tuple[int, int]]:
+    return {int(shard): (int(low), int(high)) for shard, (low, high) in value.items()}
+
+
+def _sync_tree(folder: Path) -> None:
+    for parent, _, files in os.walk(folder, topdown=False):
+        for name in files:
+            sync(Path(parent) / name)
+        sync(Path(parent))
