@@ -64,6 +64,8 @@ def set_up_logs(
     root.setLevel(level.upper())
     logging.getLogger("asyncio").setLevel(max(logging.WARNING, root.level))
     logging.getLogger("grpc").setLevel(max(logging.WARNING, root.level))
+    # A collector that is down is said once by ours, not with each attempt.
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
 
 
 def _text(value: object) -> str:
