@@ -3,6 +3,7 @@
 import os
 import subprocess
 from itertools import count
+from pathlib import Path
 
 _numbers = range(10, 250)
 
@@ -11,7 +12,10 @@ class Namespaces:
     """One bridge and the namespaces on it; use it as a context manager."""
 
     def __init__(self) -> None:
-        number = _numbers[os.getpid() % len(_numbers)]
+        first = os.getpid() % len(_numbers)
+        turn = (_numbers[(first + step) % len(_numbers)] for step in range(len(_numbers)))
+        # What a killed run left behind is stepped around.
+        number = next(each for each in turn if not Path(f"/sys/class/net/sm{each}").exists())
         self._tag = f"sm{number}"
         self._prefix = f"10.213.{number}"
         self._hosts = count(2)
