@@ -9,6 +9,7 @@ from random import Random
 from sharemesh.client.async_consumer import AsyncShareConsumer
 from sharemesh.client.async_producer import AsyncProducer
 from sharemesh.client.errors import CorruptRecordError, RecordDeserializationError, SharemeshError
+from sharemesh.client.handler_runner import RunOptions
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
 from sharemesh.domain.delivery_state import AcknowledgeType
 from tests.simulation.journal import SimJournal
@@ -124,7 +125,11 @@ class ConsumerApplication:
                         if runner is not None:
                             runner.result()
                         runner = asyncio.create_task(
-                            consumer.run(self._handle, concurrency=self._rng.choice((1, 8, 32)))
+                            consumer.run(
+                                self._handle,
+                                concurrency=self._rng.choice((1, 8, 32)),
+                                options=RunOptions(renew=False),  # results do not tell the type
+                            )
                         )
                     await asyncio.wait([runner], timeout=0.5)
                 else:
@@ -192,7 +197,6 @@ class ConsumerApplication:
 
     async def _handle(self, record: ConsumerRecord) -> AcknowledgeType | None:
         self._note(record)
-        self._sent[_name(record)][record.offset] = AcknowledgeType.ACCEPT
         await asyncio.sleep(self._rng.choice((0.0, 0.01, 0.1, 1.0)))
         kind = self._decide(record)
         self._sent[_name(record)][record.offset] = kind
