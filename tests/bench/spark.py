@@ -109,7 +109,8 @@ def scan(spark, data):
 
 async def load(data, epoch, generations):
     clock, disk = SystemClock(), SystemDisk(data)
-    kind = state_shard_kind(ShareCoordinatorSettings(), generations and GenerationReader(disk))
+    reader = GenerationReader(disk) if generations else None
+    kind = state_shard_kind(ShareCoordinatorSettings(), reader)
     logs = EmbeddedShardLogs(disk, clock, LogSettings(fsync=False))
     shards = ShardSet(kind, logs, clock, RuntimeLimits())
     began = time.perf_counter()
