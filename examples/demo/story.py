@@ -16,7 +16,7 @@ from rich.table import Table
 
 from sharemesh.serve.settings import ServeSettings
 from tests.history.checker import Report
-from tests.history.journal import Entry
+from tests.history.journal import Entry, now_ms
 from tests.mesh.outcome import DurableState, first_after, held_at
 from tests.mesh.scene import Load, Scene
 
@@ -25,6 +25,7 @@ PARTITIONS = 3  # fewer than consumers: every partition is shared by two of them
 FINISH_TIMEOUT_S = 90
 SPARK_TIMEOUT_S = 120
 HOLD_TIMEOUT_S = 20
+FRESH_MS = 150  # a delivery so new that its acknowledgement cannot have been sent
 CONSUMERS = {
     "anna": "steady, rejects what is malformed",
     "bert": "greedy: holds what it gets for a while; will be killed",
@@ -178,7 +179,8 @@ class Story:
         deadline = asyncio.get_running_loop().time() + HOLD_TIMEOUT_S
         while asyncio.get_running_loop().time() < deadline:
             newest = [e for e in scene.entries() if e.who == "bert"][-1:]
-            if newest and newest[0].event == "delivered":
+            fresh = newest and now_ms() - newest[0].time_ms < FRESH_MS
+            if fresh and newest[0].event == "delivered":
                 break
             await asyncio.sleep(0.02)
         time_ms = scene.kill_worker("bert")
