@@ -57,7 +57,7 @@ class ShardKind(Generic[Machine, Record]):
     load: Callable[[Machine, Sequence[LogRecord]], None]
     """Applies stored records, oldest first; unknown kinds and versions are passed over."""
     restore: Callable[[Machine, int, ShardLog], Awaitable[int | None]] | None = None
-    """Fills the machine of a shard from outside the log; returns the offset to replay from (None: start)."""
+    """Fills a shard's machine from outside the log; returns where to replay from (None: start)."""
 
 
 def replaying(
