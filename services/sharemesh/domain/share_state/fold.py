@@ -68,6 +68,8 @@ def fold_updates(state: ShareState | None, updates: Sequence[Update]) -> ShareSt
     for each in updates:
         bare = _updated(bare, each, combining=False)
     new = [batch for each in updates for batch in each.batches]
+    if not new and bare.start_offset == state.start_offset:
+        return bare
     batches = combine(state.batches, new, start_offset=bare.start_offset)
     return replace(bare, batches=batches)
 
