@@ -1,0 +1,13 @@
+"""What every test folder shares: Hypothesis draws the same examples in every run by default.
+
+A gate must say the same of the same commit. ``SHAREMESH_EXPLORE=1`` draws new examples; what they
+find is kept as an example or a test of its own.
+"""
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("gate", derandomize=True)
+settings.register_profile("explore", print_blob=True)
+settings.load_profile("explore" if os.environ.get("SHAREMESH_EXPLORE") else "gate")
