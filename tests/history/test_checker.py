@@ -51,9 +51,31 @@ def test_a_delivery_read_late_from_a_buffer_is_not_a_redelivery_after_the_ack():
     assert report.violations == []
 
 
+def test_a_late_acknowledgement_of_an_older_grant_is_counted_and_no_second_decision():
+    report = history(
+        PRODUCED,
+        delivered("a", 0, 9, 1),
+        delivered("b", 0, 9, 2),
+        acknowledged("b", "accept", 0, 9),
+        acknowledged("a", "accept", 3, 4),  # below the start offset: skipped with success (ACK-4)
+    ).judge({"t/0": 10}, {})
+    assert report.violations == []
+    assert report.late_acknowledgements == 2
+
+
 @pytest.mark.parametrize(
     ("events", "start", "says"),
     [
+        (
+            [
+                delivered("a", 0, 9, 1),
+                delivered("b", 0, 9, 2),
+                acknowledged("a", "accept", 3, 3),
+                acknowledged("b", "accept", 3, 3),
+            ],
+            10,
+            "finally 2 times",
+        ),
         ([delivered("a", 0, 9, 1)], 0, "lost or stuck"),
         ([delivered("a", 0, 8, 1), acknowledged("a", "accept", 0, 8)], 10, "never delivered"),
         (
