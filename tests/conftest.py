@@ -8,6 +8,10 @@ import os
 
 from hypothesis import settings
 
+# Tests start processes by fork; gRPC's own handlers would run in the child before it is replaced,
+# and have ended it there.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+
 settings.register_profile("gate", derandomize=True)
 settings.register_profile("explore", print_blob=True)
 settings.load_profile("explore" if os.environ.get("SHAREMESH_EXPLORE") else "gate")
