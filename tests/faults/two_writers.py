@@ -85,7 +85,8 @@ class Shards:
         for start in range(1, LATE_START):
             if not await self.write(address, partition, start):
                 return
-            self.states[partition] = start
+            # An answer that the stop held back may come after the new owner's greater offset.
+            self.states[partition] = max(self.states[partition], start)
 
     async def keep_joining(self, address: str) -> None:
         while True:
