@@ -49,6 +49,7 @@ class Taken:
     count: int = 0
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
+    throttled: bool = False
 
     @property
     def delivered(self) -> int:
@@ -188,7 +189,14 @@ class Acquisition:
             return Taken(partition, shell.leader_epoch) if moved else None
         records = overlapping(result[1], acquired)
         self._environment.counters.bytes_delivered += len(records)
-        return Taken(partition, shell.leader_epoch, records, acquired.ranges, acquired.count)
+        return Taken(
+            partition,
+            shell.leader_epoch,
+            records,
+            acquired.ranges,
+            acquired.count,
+            throttled=acquired.throttled,
+        )
 
 
 def _event(

@@ -1,7 +1,7 @@
 """One open Consume stream: reads requests, acquires within its credit, sends (issue: Consume)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
@@ -15,6 +15,7 @@ from sharemesh.share_leader.acknowledging import (
     check_size,
 )
 from sharemesh.share_leader.acquisition import Acquisition, FetchOrder
+from sharemesh.share_leader.alarms import Alarm
 from sharemesh.share_leader.environment import Environment
 from sharemesh.share_leader.fetch_response import FetchResponse, acknowledged_topics
 from sharemesh.share_leader.fetch_sources import FetchSources, Outcome
@@ -79,7 +80,7 @@ class ConsumeStream:
         self._credit_records = 0
         self._credit_bytes: int | None = None  # no limit until the client grants some
         self._turn = 0
-        self._paused: set[TopicPartition] = set()
+        self._paused: dict[TopicPartition, Alarm] = {}
         self._changed = asyncio.Event()
         self._wait: FetchWait | None = None
         self._error: Outcome | None = None
@@ -176,7 +177,7 @@ class ConsumeStream:
             bound = self._services.environment.settings.max_partitions_per_request
             check_count([*added, *self._session.partitions], bound)
             self._session.add(added)
-            self._paused.difference_update(added)
+            self._go_on(added)
         if request.credit_records < 0 or request.credit_bytes < 0:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "credit is only added, never taken")
         self._credit_records += request.credit_records
@@ -207,6 +208,8 @@ class ConsumeStream:
             outcomes = await self._services.acknowledgements.finish(under_way)
         finally:
             self._acknowledges_under_way.release()
+        if self._paused:
+            self._go_on(partition for partition, (error, _) in outcomes.items() if not error)
         redirects = Redirects(self._services.environment.view)
         result = pb.ConsumeAcknowledged(
             acknowledge_id=acknowledge_id, topics=acknowledged_topics(outcomes, redirects)
@@ -257,6 +260,8 @@ class ConsumeStream:
         for one in taken:
             if one.ranges or one.error:
                 response.add_taken(one)
+            if one.throttled:
+                self._pause(one.partition, environment.settings.throttled_rest_ms)
             self._credit_records -= one.delivered
             if self._credit_bytes is not None:
                 self._credit_bytes -= len(one.records)
@@ -299,7 +304,7 @@ class ConsumeStream:
             if outcome[0] in _MOVED:
                 self._session.forget([partition])
             else:
-                self._pause(partition)
+                self._pause(partition, environment.settings.stream_retry_ms)
         if response.topics:
             config = environment.view.group_config(self._session.key.group_id)
             self._outbox.put(
@@ -310,20 +315,20 @@ class ConsumeStream:
                 )
             )
 
-    def _pause(self, partition: TopicPartition) -> None:
+    def _pause(self, partition: TopicPartition, pause_ms: int) -> None:
+        """Take nothing of it until ``_go_on``, or for ``pause_ms``."""
         environment = self._services.environment
-        self._paused.add(partition)
-        environment.alarms.at(
-            environment.clock.now_ms() + environment.settings.stream_retry_ms,
-            self._resume(partition),
+        if (earlier := self._paused.pop(partition, None)) is not None:
+            earlier.cancel()
+        self._paused[partition] = environment.alarms.at(
+            environment.clock.now_ms() + pause_ms, lambda: self._go_on([partition])
         )
 
-    def _resume(self, partition: TopicPartition) -> Callable[[], None]:
-        def resume() -> None:
-            self._paused.discard(partition)
-            self._wake()
-
-        return resume
+    def _go_on(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            if (alarm := self._paused.pop(partition, None)) is not None:
+                alarm.cancel()
+                self._wake()
 
     # ---- sender ---------------------------------------------------------------------------------
 

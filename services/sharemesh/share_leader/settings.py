@@ -67,6 +67,11 @@ class LeaderSettings:
     stream_retry_ms: int = 1_000
     """Pause of a stream before it tries a failed share partition again."""
 
+    throttled_rest_ms: int = 1_000
+    """After a delivery that suspicious records ended, the stream takes no more of that partition
+    until the member has acknowledged, or so long: lots of THR-4 and THR-5 must not be delivered
+    together."""
+
     empty_take_pause_ms: int = 5
     """Pause of a stream after a fetch that acquired nothing although there seemed to be records."""
 

@@ -5,7 +5,7 @@ from sharemesh.domain.share_partition.aborted import archive_aborted
 from sharemesh.domain.share_partition.acquisition import Acquisition
 from sharemesh.domain.share_partition.archive import archive_available
 from sharemesh.domain.share_partition.cached_batch import CachedBatch, Run
-from sharemesh.domain.share_partition.effects import AcquiredRange
+from sharemesh.domain.share_partition.effects import Acquired, AcquiredRange
 from sharemesh.domain.share_partition.events import Acquire, AcquireMode
 from sharemesh.domain.share_partition.in_flight import InFlight
 from sharemesh.domain.share_partition.new_range import acquire_new_range
@@ -13,19 +13,18 @@ from sharemesh.domain.share_partition.start_offset import move_start_offset
 from sharemesh.domain.share_partition.throttle import Lot, is_throttled
 
 
-def acquire(
-    flight: InFlight, request: Acquire, now_ms: int
-) -> tuple[tuple[AcquiredRange, ...], int]:
+def acquire(flight: InFlight, request: Acquire, now_ms: int) -> Acquired:
     """Return the ranges that the member holds now, and how many offsets were acquired (ACQ-21)."""
+    nothing = Acquired(request.request_id, (), 0)
     log_batches = request.log_batches
     if request.max_fetch_records <= 0 or not log_batches:  # ACQ-1
-        return (), 0
+        return nothing
     last = log_batches[-1].last_offset
     if last < flight.start_offset:  # ACQ-1
-        return (), 0
+        return nothing
     budget, last = _budget(flight, request, last)
     if budget <= 0:
-        return (), 0
+        return nothing
     base = log_batches[0].base_offset
     if request.fetch_offset < base and archive_available(
         flight, request.fetch_offset, base - 1
@@ -40,8 +39,8 @@ def acquire(
     ranges = tuple(AcquiredRange(first, end, count) for first, end, count in taken.ranges)
     if request.isolation_level is IsolationLevel.READ_COMMITTED and request.aborted:
         ranges = archive_aborted(flight, request, ranges)
-        return ranges, sum(each.last_offset - each.first_offset + 1 for each in ranges)
-    return ranges, taken.count
+        taken.count = sum(each.last_offset - each.first_offset + 1 for each in ranges)
+    return Acquired(request.request_id, ranges, taken.count, throttled=taken.throttled)
 
 
 def _budget(flight: InFlight, request: Acquire, last: int) -> tuple[int, int]:
@@ -104,6 +103,7 @@ def _take(taken: Acquisition, batch: CachedBatch, first: int, last: int) -> bool
     runs = batch.runs_between(first, last)
     throttled = is_throttled(config, runs)
     if throttled and taken.count > 0:  # THR-3
+        taken.throttled = True
         return False
     if not any(status.acquirable for _, _, status in runs):
         return True
@@ -115,7 +115,8 @@ def _take(taken: Acquisition, batch: CachedBatch, first: int, last: int) -> bool
         taken.flight.track_per_offset(batch)  # ACQ-8, ACQ-9, IFB-2, IFB-4
     before = taken.count
     _take_lot(taken, batch, Lot(config, len(batch), limit), runs)
-    return not (throttled and taken.count > before)  # THR-4
+    taken.throttled = throttled and taken.count > before
+    return not taken.throttled  # THR-4
 
 
 def _take_lot(taken: Acquisition, batch: CachedBatch, lot: Lot, runs: list[Run]) -> None:

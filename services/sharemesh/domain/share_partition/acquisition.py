@@ -20,6 +20,7 @@ class Acquisition:
         "ranges",
         "remaining",
         "request",
+        "throttled",
     )
 
     def __init__(self, flight: InFlight, request: Acquire, now_ms: int, budget: int) -> None:
@@ -27,6 +28,7 @@ class Acquisition:
         self.request = request
         self.remaining = budget
         self.count = 0
+        self.throttled = False
         self.ranges: list[tuple[int, int, int]] = []
         self.lock: Lock | None = None
         self._now_ms = now_ms

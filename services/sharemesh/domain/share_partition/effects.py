@@ -60,11 +60,14 @@ class Acquired:
     ``count`` is offsets acquired, gaps included, aborted ones not (spec ACQ-21, as traced).
     """
 
+    ``throttled``: suspicious records ended it early (THR-3, THR-4); what follows is for a later
+    delivery, not for the same one.
     request_id: int
     ranges: tuple[AcquiredRange, ...]
     count: int
 
 
+    throttled: bool = False
 @dataclass(frozen=True, slots=True)
 class Answered:
     """Final answer to ``Acknowledge`` or ``ReleaseMember``."""

@@ -275,8 +275,7 @@ class SharePartition:
     def _acquire(self, event: Acquire, now_ms: int) -> list[Effect]:
         if self._state is not Lifecycle.ACTIVE:  # ACQ-1
             return [Acquired(event.request_id, (), 0)]
-        ranges, count = acquire(self._flight, event, now_ms)
-        return [Acquired(event.request_id, ranges, count)]
+        return [acquire(self._flight, event, now_ms)]
 
     def _acknowledge(self, event: Acknowledge, now_ms: int) -> list[Effect]:
         if self._state not in _IN_USE:
