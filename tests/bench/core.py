@@ -30,6 +30,8 @@ BATCH = 500
 CYCLES = 400
 MEMBER = MemberId("m1")
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+_RNG = random.Random(7)
+MIXES = [tuple(_RNG.choices((ACCEPT, RELEASE, REJECT), k=BATCH)) for _ in range(20)]
 AVAILABLE, ACKNOWLEDGED = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED
 ARCHIVED = DeliveryState.ARCHIVED
 
@@ -164,13 +166,11 @@ def batch_cycle() -> int:
 
 def mixed_ack() -> int:
     """Acquire 500, one acknowledge with 500 mixed per-offset types."""
-    rng = random.Random(7)
-    mixes = [tuple(rng.choices((ACCEPT, RELEASE, REJECT), k=BATCH)) for _ in range(20)]
     cycles = CYCLES // 10
     for cycle in range(cycles):
         machine = partition()
         acquire(machine, 0, BATCH - 1)
-        acknowledge(machine, 0, BATCH - 1, mixes[cycle % len(mixes)])
+        acknowledge(machine, 0, BATCH - 1, MIXES[cycle % len(MIXES)])
     return cycles * BATCH
 
 

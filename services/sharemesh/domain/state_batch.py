@@ -1,27 +1,35 @@
 """Runs of offsets in one delivery state, as they are persisted, and how they combine."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 
 NO_START_OFFSET = -1
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class StateBatch:
+class StateBatch(NamedTuple):
     """Offsets ``first_offset..last_offset``, both included (spec SC-21); never ACQUIRED.
 
     ``cause`` says what brought them there. It is a note for the audit trail, not state: it takes
-    no part in combining, equality or order.
+    no part in combining and equality.
     """
 
     first_offset: int
     last_offset: int
     delivery_state: DeliveryState
     delivery_count: int
-    cause: Cause = field(default=Cause.UNSPECIFIED, compare=False)
+    cause: Cause = Cause.UNSPECIFIED
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StateBatch) and self[:4] == other[:4]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self[:4])
 
 
 def combine(

@@ -1,6 +1,8 @@
 """A member says what became of the records that it holds (spec section 7)."""
 
-from sharemesh.domain.delivery_state import AcknowledgeType, DeliveryState
+from bisect import bisect_right
+
+from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.share_partition.cached_batch import CachedBatch, Run
 from sharemesh.domain.share_partition.changes import Changes
@@ -30,11 +32,11 @@ def acknowledge(flight: InFlight, request: Acknowledge, changes: Changes, now_ms
     acknowledger = _Acknowledger(flight, request, changes, now_ms)
     for batch in request.batches:
         types = _types(batch)
-        first = batch.first_offset
-        if batch.last_offset < flight.start_offset:  # ACK-4
+        first, last = batch.first_offset, batch.last_offset
+        if last < flight.start_offset:  # ACK-4
             continue
-        reached = max(flight.start_offset, first)
-        for entry in _entries(flight, first, batch.last_offset):
+        reached = first if first > flight.start_offset else flight.start_offset
+        for entry in _entries(flight, first, last):
             if entry.last_offset >= reached:  # ACK-8
                 acknowledger.process(entry, batch, types)
 
@@ -61,7 +63,7 @@ def _types(batch: AcknowledgementBatch) -> list[AcknowledgeType]:
 
 def _entries(flight: InFlight, first: int, last: int) -> list[CachedBatch]:
     """Return the cached batches that the acknowledgement reaches (ACK-5, ACK-6, ACK-7)."""
-    low = flight.floor(first)
+    low = bisect_right(flight.keys, first) - 1
     if low < 0 and first < flight.start_offset:
         low = flight.floor(flight.start_offset)
     if low < 0:
@@ -96,20 +98,25 @@ class _Acknowledger:
         self, entry: CachedBatch, batch: AcknowledgementBatch, types: list[AcknowledgeType]
     ) -> None:
         """Check and move what both have in common, at or above the start offset (ACK-9)."""
-        first = max(batch.first_offset, entry.first_offset, self._flight.start_offset)
-        last = min(batch.last_offset, entry.last_offset)
+        first, last = batch.first_offset, batch.last_offset
+        first = max(first, entry.first_offset, self._flight.start_offset)
+        last = min(last, entry.last_offset)
         if not entry.per_offset:
             self._check(entry.status, entry.first_offset, entry.last_offset)
             if first != entry.first_offset or last != entry.last_offset or len(types) > 1:
                 self._flight.track_per_offset(entry)
-        runs = entry.runs_between(first, last)
-        moves: list[Move] = []
         self._renewals = None
+        only = entry.status_of(first, last) if len(types) == 1 else None
+        if only is not None:  # what most acknowledgements are
+            self._check(only, first, last)
+            new, cause = self._begun(entry, only, types[0])
+            if cause is not None:
+                self._changes.note(first, last, new, cause)
+            self._changes.apply_run(entry, first, last, only, new)
+            return
+        moves: list[Move] = []
         try:
-            if len(types) == 1:
-                self._move(entry, runs, types[0], moves)
-            else:
-                self._move_each(entry, runs, types, batch.first_offset, moves)
+            self._move(entry, entry.runs_between(first, last), types, batch.first_offset, moves)
         finally:
             if moves:
                 self._changes.apply(entry, moves)
@@ -118,40 +125,41 @@ class _Acknowledger:
         self,
         entry: CachedBatch,
         runs: list[Run],
-        kind: AcknowledgeType,
-        moves: list[Move],
-    ) -> None:
-        """Move whole runs."""
-        for first, last, old in runs:
-            self._check(old, first, last)
-            moves.append((first, last, old, self._moved(entry, first, last, old, kind)))
-
-    def _move_each(
-        self,
-        entry: CachedBatch,
-        runs: list[Run],
         types: list[AcknowledgeType],
         shift: int,
         moves: list[Move],
     ) -> None:
         """Move runs, cut where the type changes; ``shift`` is the offset of the first type."""
+        each = types if len(types) > 1 else None
+        kind = types[0]
+        note = self._changes.note
         for first, last, old in runs:
             self._check(old, first, last)
-            begin, kind = first, types[first - shift]
-            for offset in range(first + 1, last + 1):
-                following = types[offset - shift]
-                if following is not kind:
-                    new = self._moved(entry, begin, offset - 1, old, kind)
-                    moves.append((begin, offset - 1, old, new))
-                    begin, kind = offset, following
-            moves.append((begin, last, old, self._moved(entry, begin, last, old, kind)))
+            begun: dict[AcknowledgeType, tuple[RecordStatus, Cause | None]] = {}
+            begin = first
+            while begin <= last:
+                end = last
+                if each is not None:
+                    kind = each[begin - shift]
+                    end = begin
+                    while end < last and each[end + 1 - shift] is kind:
+                        end += 1
+                found = begun.get(kind)
+                if found is None:
+                    found = begun[kind] = self._begun(entry, old, kind)
+                new, cause = found
+                if cause is not None:
+                    note(begin, end, new, cause)
+                moves.append((begin, end, old, new))
+                begin = end + 1
 
-    def _moved(
-        self, entry: CachedBatch, first: int, last: int, old: RecordStatus, kind: AcknowledgeType
-    ) -> RecordStatus:
+    def _begun(
+        self, entry: CachedBatch, old: RecordStatus, kind: AcknowledgeType
+    ) -> tuple[RecordStatus, Cause | None]:
+        """Return the status that records go to, and why; no cause: nothing is written."""
         if kind is _RENEW:
-            return self._renewed(entry, old)
-        return self._changes.start(first, last, old, ACKNOWLEDGED_AS[kind], CAUSES[kind])
+            return self._renewed(entry, old), None
+        return self._changes.begun(old, ACKNOWLEDGED_AS[kind], CAUSES[kind])
 
     def _check(self, status: RecordStatus, first: int, last: int) -> None:
         """Only the owner may acknowledge, only what it holds, only once.

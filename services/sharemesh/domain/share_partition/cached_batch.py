@@ -63,12 +63,6 @@ class CachedBatch:
         result.append((begin, last, statuses[high - 1]))
         return result
 
-    def done_from(self, offset: int) -> bool:
-        """Return whether all from ``offset``, at or behind the first, to the end is done."""
-        if not self._statuses[-1].done:
-            return False
-        return offset > self.last_offset or self.done_end(offset) == self.last_offset
-
     def done_end(self, offset: int) -> int:
         """Return the last offset of the done records that begin at ``offset``, or the one before.
 
@@ -83,13 +77,36 @@ class CachedBatch:
             index += 1
         return self.last_offset if index == count else starts[index] - 1
 
+    def status_of(self, first: int, last: int) -> RecordStatus | None:
+        """Return the status of ``first..last``, inside the batch, or None if it is not one run."""
+        starts = self._starts
+        following = bisect_right(starts, first)
+        if following < len(starts) and starts[following] <= last:
+            return None
+        return self._statuses[following - 1]
+
     def replace(self, first: int, last: int, status: RecordStatus) -> None:
-        """Give all of ``first..last`` one status."""
-        if first == self.first_offset and last == self.last_offset:
-            self._starts = [first]
-            self._statuses = [status]
-        else:
+        """Give all of ``first..last`` one status; what it had before is another one."""
+        starts, statuses = self._starts, self._statuses
+        following = bisect_right(starts, first)
+        index = following - 1
+        end = starts[following] - 1 if following < len(starts) else self.last_offset
+        if starts[index] != first or last > end:
             self.splice(first, last, [first], [status])
+            return
+        joins_left = index > 0 and statuses[index - 1] is status
+        if last < end:  # the head of a run
+            starts[index] = last + 1
+            if not joins_left:
+                starts.insert(index, first)
+                statuses.insert(index, status)
+            return
+        if following < len(starts) and statuses[following] is status:
+            del starts[following], statuses[following]
+        if joins_left:
+            del starts[index], statuses[index]
+        else:
+            statuses[index] = status
 
     def splice(
         self, first: int, last: int, starts: list[int], statuses: list[RecordStatus]

@@ -7,21 +7,27 @@ from sharemesh.domain.share_partition.record_status import NO_MEMBER, RecordStat
 from sharemesh.domain.share_partition.transitions import limited
 from sharemesh.domain.state_batch import StateBatch
 
+_AVAILABLE = DeliveryState.AVAILABLE
+
 
 class Changes:
     """What one operation changes: what to write, and how to finish or undo it.
 
     The delivery count limit is captured at the start, for RS-8 and RS-11.
+
+    Attributes:
+        write_id: Names the write (RS-9).
+        written: What to write, as the fields of state batches; equal neighbours are one (ACK-17).
     """
 
     __slots__ = (
         "_available",
-        "_batches",
+        "_begun",
         "_flight",
         "_limit",
-        "_started",
         "_touched",
         "write_id",
+        "written",
     )
 
     def __init__(self, flight: InFlight, write_id: int) -> None:
@@ -29,26 +35,32 @@ class Changes:
         self._flight = flight
         self._available = False
         self._limit = flight.config.delivery_count_limit
-        self._batches: list[tuple[int, int, DeliveryState, int, Cause]] = []
+        self.written: list[tuple[int, int, DeliveryState, int, Cause]] = []
         self._touched: list[tuple[CachedBatch, int, int]] = []
-        self._started: dict[tuple[RecordStatus, Cause], tuple[RecordStatus, Cause]] = {}
+        self._begun: dict[tuple[RecordStatus, Cause], tuple[RecordStatus, Cause]] = {}
 
     def start(
         self, first: int, last: int, old: RecordStatus, target: DeliveryState, cause: Cause
     ) -> RecordStatus:
-        """Note a move to be written; return its status: the new state is visible at once (RS-9).
+        """Note a move to be written; return its status: the new state is visible at once (RS-9)."""
+        status, why = self.begun(old, target, cause)
+        self.note(first, last, status, why)
+        return status
+
+    def begun(
+        self, old: RecordStatus, target: DeliveryState, cause: Cause
+    ) -> tuple[RecordStatus, Cause]:
+        """Return the status of records that begin to move, one for all alike, and why (RS-9).
 
         A record at the delivery limit is archived instead of released (RS-7).
         """
-        started = self._started.get((old, cause))
-        if started is None:
+        begun = self._begun.get((old, cause))
+        if begun is None:
             count = old.delivery_count
             state, why = limited(target, cause, count, self._limit)
             status = RecordStatus(state, count, NO_MEMBER, old.lock, self.write_id, old)
-            started = self._started[old, cause] = (status, why)
-        status, why = started
-        self._write(first, last, status, why)
-        return status
+            begun = self._begun[old, cause] = (status, why)
+        return begun
 
     def settle(
         self, first: int, last: int, old: RecordStatus, target: DeliveryState, cause: Cause
@@ -56,8 +68,31 @@ class Changes:
         """Note a move that takes effect before it is written (LK-6); return its status."""
         state, why = limited(target, cause, old.delivery_count, self._limit)
         status = self._flight.settled.get(state, old.delivery_count)
-        self._write(first, last, status, why)
+        self.note(first, last, status, why)
         return status
+
+    def note(self, first: int, last: int, status: RecordStatus, cause: Cause) -> None:
+        """Write what has become of a run, together with an equal one right before it."""
+        batches = self.written
+        if batches:
+            begin, end, state, count, why = batches[-1]
+            if (
+                end + 1 == first
+                and state is status.state
+                and why is cause
+                and count == status.delivery_count
+            ):
+                batches[-1] = (begin, last, state, count, cause)
+                return
+        batches.append((first, last, status.state, status.delivery_count, cause))
+
+    def apply_run(
+        self, batch: CachedBatch, first: int, last: int, old: RecordStatus, new: RecordStatus
+    ) -> None:
+        """Carry out the move of one run, or a part of it."""
+        self._touched.append((batch, first, last))
+        if old is not new:
+            self._flight.put(batch, first, last, old, new)
 
     def apply(self, batch: CachedBatch, moves: list[Move]) -> None:
         """Carry out moves that lie one after the other in one batch."""
@@ -66,15 +101,11 @@ class Changes:
         self._put(batch, moves)
 
     @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
-        return not self._batches
-
-    @property
     def cause(self) -> Cause:
         """The cause of all batches, or UNSPECIFIED if they differ: then each says its own."""
-        cause = self._batches[0][4]
-        if len(self._batches) > 1 and any(batch[4] is not cause for batch in self._batches):
+        batches = self.written
+        cause = batches[0][4]
+        if len(batches) > 1 and any(batch[4] is not cause for batch in batches):
             return Cause.UNSPECIFIED
         return cause
 
@@ -85,20 +116,15 @@ class Changes:
             Whether anything became available (OFF-4).
         """
         for batch, first, last in self._touched:
-            runs = batch.runs_between(first, last)
-            if len(runs) == 1:
-                only = runs[0][2]
+            only = batch.status_of(first, last)
+            if only is not None:
                 done = self._ended(only)
                 if done is not only:
                     self._flight.put(batch, first, last, only, done)
                 continue
-            moves: list[Move] = []
-            ended: dict[RecordStatus, RecordStatus] = {}
-            for begin, end, old in runs:
-                new = ended.get(old)
-                if new is None:
-                    new = ended[old] = self._ended(old)
-                moves.append((begin, end, old, new))
+            runs = batch.runs_between(first, last)
+            ended = {old: self._ended(old) for old in {run[2] for run in runs}}
+            moves = [(begin, end, old, ended[old]) for begin, end, old in runs]
             self._put(batch, moves)
         return self._freed()
 
@@ -144,25 +170,9 @@ class Changes:
 
     def state_batches(self) -> tuple[StateBatch, ...]:
         """Return what to write, in order; equal neighbours are one batch (ACK-17)."""
-        if len(self._batches) == 1:
-            return (StateBatch(*self._batches[0]),)
-        if len(self._batches) > 1:
-            self._batches.sort()
-        return tuple([StateBatch(*batch) for batch in self._batches])
-
-    def _write(self, first: int, last: int, status: RecordStatus, cause: Cause) -> None:
-        batches = self._batches
-        if batches:
-            begin, end, state, count, why = batches[-1]
-            if (
-                end + 1 == first
-                and state is status.state
-                and why is cause
-                and count == status.delivery_count
-            ):
-                batches[-1] = (begin, last, state, count, cause)
-                return
-        batches.append((first, last, status.state, status.delivery_count, cause))
+        self.written.sort()
+        # The fields are there already: the class's own constructor would take twice the time.
+        return tuple([tuple.__new__(StateBatch, fields) for fields in self.written])
 
     def _put(self, batch: CachedBatch, moves: list[Move]) -> None:
         flight = self._flight
@@ -176,7 +186,7 @@ class Changes:
     def _ended(self, old: RecordStatus) -> RecordStatus:
         if old.write_id != self.write_id:
             return old
-        if old.state is DeliveryState.AVAILABLE:
+        if old.state is _AVAILABLE:
             self._available = True
         return self._flight.settled.get(old.state, old.delivery_count)
 

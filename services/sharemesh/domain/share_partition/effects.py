@@ -1,6 +1,10 @@
-"""What a share partition asks its shell to do, to be carried out in the order returned."""
+"""What a share partition asks its shell to do, to be carried out in the order returned.
+
+What comes once for each call of a member is a named tuple, as in ``events``.
+"""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sharemesh.domain.delivery_state import Cause
 from sharemesh.domain.errors import ErrorCode
@@ -30,8 +34,7 @@ class Initialized:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteState:
+class WriteState(NamedTuple):
     """Make these batches durable, then send ``StateWritten`` (spec PER-1, PER-2)."""
 
     write_id: int
@@ -44,8 +47,7 @@ class WriteState:
     member_id: MemberId
 
 
-@dataclass(frozen=True, slots=True)
-class AcquiredRange:
+class AcquiredRange(NamedTuple):
     """Offsets that one member now holds, all delivered for the same time."""
 
     first_offset: int
@@ -58,18 +60,17 @@ class Acquired:
     """Answer to ``Acquire``; no ranges means nothing could be acquired.
 
     ``count`` is offsets acquired, gaps included, aborted ones not (spec ACQ-21, as traced).
-    """
-
     ``throttled``: suspicious records ended it early (THR-3, THR-4); what follows is for a later
     delivery, not for the same one.
+    """
+
     request_id: int
     ranges: tuple[AcquiredRange, ...]
     count: int
-
-
     throttled: bool = False
-@dataclass(frozen=True, slots=True)
-class Answered:
+
+
+class Answered(NamedTuple):
     """Final answer to ``Acknowledge`` or ``ReleaseMember``."""
 
     request_id: int

@@ -132,14 +132,16 @@ class InFlight:
     ) -> None:
         """Change one run, or a part of it, from ``old`` to ``new``."""
         batch.replace(first, last, new)
+        count = last - first + 1
         if old.terminal is not new.terminal:
-            live = self._live(first, last)
+            live = count if first >= self.start_offset else self._live(first, last)
             self.delivery_complete_count += live if new.terminal else -live
-        if old.lock is not new.lock:
-            if new.lock is not None:
-                new.lock.held += last - first + 1
-            if old.lock is not None:
-                self.locks.leave(old.lock, last - first + 1)
+        left, taken = old.lock, new.lock
+        if left is not taken:
+            if taken is not None:
+                taken.held += count
+            if left is not None:
+                self.locks.leave(left, count)
         if new.acquirable:
             self.available.add(first)
         elif old.acquirable:
@@ -149,28 +151,27 @@ class InFlight:
         """Change a part of a batch, given whole as (first, last, old, new), in order."""
         starts: list[int] = []
         statuses: list[RecordStatus] = []
-        available = self.available
         previous = None
-        for begin, _, old, new in moves:
+        for begin, end, old, new in moves:
             if new is not previous:
                 starts.append(begin)
                 statuses.append(new)
                 previous = new
             if new.acquirable and old is not new:
-                available.add(begin)
-        self._tally(moves)
+                self.available.add(begin)
+            if old.terminal is not new.terminal:
+                live = self._live(begin, end)
+                self.delivery_complete_count += live if new.terminal else -live
+        self._change_locks(moves)
         last = moves[-1][1]
         batch.splice(moves[0][0], last, starts, statuses)
         self._still_available(batch, last + 1)
 
-    def _tally(self, moves: Sequence[Move]) -> None:
-        """Count what changes, runs that leave the same lock together."""
+    def _change_locks(self, moves: Sequence[Move]) -> None:
+        """Count who holds which lock; runs that leave the same one together."""
         lock: Lock | None = None
         left = 0
         for begin, end, old, new in moves:
-            if old.terminal is not new.terminal:
-                live = self._live(begin, end)
-                self.delivery_complete_count += live if new.terminal else -live
             if old.lock is new.lock:
                 continue
             if new.lock is not None:

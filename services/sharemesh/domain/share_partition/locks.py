@@ -24,12 +24,16 @@ class Lock:
 
 
 class LockIndex:
-    """Running locks by deadline, then by age; ended ones are removed lazily."""
+    """Running locks by deadline, then by age; ended ones are removed lazily.
 
-    __slots__ = ("_dead", "_heap", "_orders")
+    Attributes:
+        waiting: The heap of (deadline, age, lock); its head, if there is one, is a running lock.
+    """
+
+    __slots__ = ("_dead", "_orders", "waiting")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Lock]] = []
+        self.waiting: list[tuple[int, int, Lock]] = []
         self._orders = 0
         self._dead = 0
 
@@ -37,11 +41,11 @@ class LockIndex:
         """Start a lock."""
         self._orders += 1
         lock.order = self._orders
-        heappush(self._heap, (lock.deadline_ms, lock.order, lock))
+        heappush(self.waiting, (lock.deadline_ms, lock.order, lock))
 
     def add_again(self, lock: Lock) -> None:
         """Put a popped lock back in its old place, because a part of it has not expired yet."""
-        heappush(self._heap, (lock.deadline_ms, lock.order, lock))
+        heappush(self.waiting, (lock.deadline_ms, lock.order, lock))
 
     def leave(self, lock: Lock, record_count: int) -> None:
         """Note that records no longer name this lock."""
@@ -49,18 +53,18 @@ class LockIndex:
         if lock.held > 0 or lock.fired:
             return
         self._dead += 1
-        heap = self._heap
+        heap = self.waiting
         while heap and heap[0][2].held == 0:
             heappop(heap)
             self._dead -= 1
         if self._dead > DEAD_LOCKS_KEPT and self._dead * 2 > len(heap):
-            self._heap = [entry for entry in heap if entry[2].held > 0]
-            heapify(self._heap)
+            self.waiting = [entry for entry in heap if entry[2].held > 0]
+            heapify(self.waiting)
             self._dead = 0
 
     def pop_due(self, now_ms: int) -> Lock | None:
         """Remove and return the next lock whose deadline is at or before ``now_ms``."""
-        heap = self._heap
+        heap = self.waiting
         if heap and heap[0][0] <= now_ms:
             lock = heappop(heap)[2]
             lock.fired = True
@@ -69,8 +73,8 @@ class LockIndex:
 
     def earliest_ms(self) -> int | None:
         """Return the earliest deadline, or None if no lock is running."""
-        return self._heap[0][0] if self._heap else None
+        return self.waiting[0][0] if self.waiting else None
 
     def running(self) -> list[Lock]:
         """Return the locks that are still waited for, in no order."""
-        return [entry[2] for entry in self._heap if entry[2].held > 0]
+        return [entry[2] for entry in self.waiting if entry[2].held > 0]

@@ -49,6 +49,7 @@ from sharemesh.domain.share_partition.start_offset import move_start_offset
 from sharemesh.domain.share_partition.view import BatchView, RecordView, batch_views, record_views
 from sharemesh.domain.state_batch import NO_START_OFFSET
 
+_NONE = ErrorCode.NONE
 _IN_USE = frozenset({Lifecycle.EMPTY, Lifecycle.INITIALIZING, Lifecycle.ACTIVE})
 
 
@@ -105,12 +106,10 @@ class SharePartition:
             now_ms: Monotonic time; never less than in the step before.
         """
         effects = self._doors[type(event)](event, now_ms)
-        earliest_ms = self._flight.locks.earliest_ms()
-        if earliest_ms is not None and (
-            self._announced_ms is None or earliest_ms < self._announced_ms
-        ):
-            self._announced_ms = earliest_ms
-            effects.append(WakeAt(earliest_ms))
+        waiting = self._flight.locks.waiting
+        if waiting and (self._announced_ms is None or waiting[0][0] < self._announced_ms):
+            self._announced_ms = waiting[0][0]
+            effects.append(WakeAt(self._announced_ms))
         return tuple(effects)
 
     def validate(self) -> None:
@@ -280,7 +279,8 @@ class SharePartition:
     def _acknowledge(self, event: Acknowledge, now_ms: int) -> list[Effect]:
         if self._state not in _IN_USE:
             return [self._turned_away(event.request_id)]
-        changes = self._changes()
+        self._write_ids += 1
+        changes = Changes(self._flight, self._write_ids)
         try:
             acknowledge(self._flight, event, changes, now_ms)
         except RefusedError as refused:
@@ -299,8 +299,8 @@ class SharePartition:
         self, changes: Changes, request_id: int, member_id: MemberId, cause: Cause | None
     ) -> list[Effect]:
         """Ask for the write that the changes wait for, or answer at once (ACK-16, REL-4)."""
-        if changes.is_empty:
-            return [Answered(request_id, ErrorCode.NONE)]
+        if not changes.written:
+            return [Answered(request_id, _NONE)]
         self._pending[changes.write_id] = (changes, request_id)
         return [self._write(changes, member_id, cause)]
 
@@ -343,12 +343,12 @@ class SharePartition:
         if pending is None:  # of an earlier life, or told twice
             return []
         changes, request_id = pending
-        if event.error is not ErrorCode.NONE:
+        if event.error is not _NONE:
             return self._write_failed(changes, request_id, event)
         available = changes.commit()  # ACK-18; nothing to do for expired locks (LK-6)
         effects: list[Effect] = []
         if request_id is not None:
-            effects.append(Answered(request_id, ErrorCode.NONE))
+            effects.append(Answered(request_id, _NONE))
         if move_start_offset(self._flight) or available:
             effects.append(WakeWaiters())
         return effects

@@ -11,10 +11,13 @@ def move_start_offset(flight: InFlight) -> bool:
     Tried after initialization, so that a start offset that lags in storage catches up (PER-3), and
     after each write that may have finished something (OFF-13).
     """
-    if flight.window is None and _is_plain(flight):
-        return _move_inside_first(flight)
-    if not _may_move(flight):
-        return False
+    moved = _moved_inside_first(flight, flight.start_offset)
+    if moved is None:
+        moved = _may_move(flight) and _moved_over_batches(flight)
+    return moved
+
+
+def _moved_over_batches(flight: InFlight) -> bool:
     last_done = _last_done(flight)
     if last_done is None:
         return False
@@ -47,21 +50,19 @@ def move_start_offset(flight: InFlight) -> bool:
     return new_start > old_start or gone > 0
 
 
-def _is_plain(flight: InFlight) -> bool:
-    """Whether the start offset lies in the first batch and all before it is done."""
-    start, batches = flight.start_offset, flight.batches
-    return (
-        bool(batches)
-        and batches[0].first_offset <= start
-        and flight.done_through >= start - 1
-        and not batches[0].done_from(start)
-    )
+def _moved_inside_first(flight: InFlight, start: int) -> bool | None:
+    """Advance inside the first batch, if that is all that may happen (OFF-11); else None.
 
-
-def _move_inside_first(flight: InFlight) -> bool:
-    """Advance inside the first batch, which is not done to its end (OFF-11)."""
-    start = flight.start_offset
-    end = flight.batches[0].done_end(start)
+    It is if the start offset lies in it, all before is done, and its end is not.
+    """
+    if flight.window is not None or not flight.batches:
+        return None
+    batch = flight.batches[0]
+    if not batch.first_offset <= start <= batch.last_offset or flight.done_through < start - 1:
+        return None
+    end = batch.done_end(start)
+    if end == batch.last_offset:
+        return None
     if end < start:
         return False
     flight.done_through = max(flight.done_through, end)
