@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -67,6 +68,7 @@ class Shard(Generic[Machine, Record]):
         self._in_commit: _Round | None = None
         self._work = asyncio.Event()
         self._space = asyncio.Event()
+        self._enough = asyncio.Event()
         self._waiting = 0
         self._next_offset = log.end_offset
         self._joined_of_late = 1
@@ -287,6 +289,8 @@ class Shard(Generic[Machine, Record]):
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._open.waiters.append(waiter)
         self._work.set()
+        if len(self._open.waiters) >= self._joined_of_late:
+            self._enough.set()
         await waiter
 
     async def _commit_rounds(self) -> None:
@@ -312,16 +316,18 @@ class Shard(Generic[Machine, Record]):
             self._end(error)
 
     async def _linger(self) -> None:
-        """Let as many requests join as joined of late, if they come within some turns of the loop.
+        """Let as many requests join as joined of late, if they come within the linger.
 
         Callers that wait for their answers come back at about the same time; few large commits
-        cost less than many small ones. A single caller never waits.
+        cost less than many small ones. A single caller never waits. What is hoped for falls
+        slowly, so that one small round does not end the grouping of many callers.
         """
-        for _ in range(self._limits.linger_turns):
-            if len(self._open.waiters) >= self._joined_of_late:
-                break
-            await self._clock.sleep_ms(0)
-        self._joined_of_late = max(len(self._open.waiters), self._joined_of_late * 3 // 4)
+        if len(self._open.waiters) < self._joined_of_late:
+            self._enough.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._limits.linger_ms / 1000):
+                    await self._enough.wait()
+        self._joined_of_late = max(len(self._open.waiters), self._joined_of_late * 7 // 8)
 
     def _end(self, error: Exception) -> None:
         if self._ended is not None:
