@@ -3,7 +3,11 @@
 import argparse
 import asyncio
 import importlib
+import os
 import sys
+
+# Before gRPC is imported: trials start processes, and its handlers at a fork only complain.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 from tests.faults.trials import run_part
 
