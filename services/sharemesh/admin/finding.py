@@ -6,10 +6,17 @@ from collections.abc import Iterable
 from sharemesh.admin.access import AdminAccess
 from sharemesh.admin.nodes import node_message, partition_messages
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.ids import GroupId, NodeId, TopicPartition
+from sharemesh.domain.ids import GroupId, NodeId, TopicId, TopicPartition
 from sharemesh.domain.share_state.key_text import parse_key
 from sharemesh.ports.authorizer import Operation
-from sharemesh.ports.cluster import ClusterView, NodeInfo, TopicInfo
+from sharemesh.ports.cluster import (
+    ClusterView,
+    NodeInfo,
+    Role,
+    ShardKind,
+    ShardLeader,
+    TopicInfo,
+)
 from sharemesh.ports.network import CallContext, CallFailedError, Failure
 from sharemesh.v1 import admin_pb2 as pb
 
@@ -17,19 +24,35 @@ MAX_NAMES = 10_000
 """Topics or coordinator keys that one request may name."""
 
 MAX_GROUP_ID_CHARS = 255
+_ROLE = {ShardKind.GROUP: Role.GROUP_COORDINATOR, ShardKind.STATE: Role.SHARE_COORDINATOR}
+
+MAX_WAIT_MS = 2_000
+"""Longest wait of a metadata request for a new leader."""
+
+MAX_WAITING = 1_000
+"""Metadata requests that wait at the same time; more are answered at once."""
+
+MAX_AWAITED = 1_000
+"""Partitions whose new leader one metadata request may await."""
 
 
 class Finding:
-    """Where things are. Nothing here waits or changes anything."""
+    """Where things are. Nothing here changes anything."""
 
     def __init__(self, view: ClusterView, access: AdminAccess) -> None:
         self._view = view
         self._access = access
+        self._waiting = 0
 
     async def metadata(
         self, request: pb.MetadataRequest, context: CallContext
     ) -> pb.MetadataResponse:
-        """Return nodes, and topics with their leaders (absent ``topics``: all that may be seen)."""
+        """Return nodes, and topics with their leaders (absent ``topics``: all that may be seen).
+
+        With ``awaited`` the answer waits, for up to ``max_wait_ms``, until one of these
+        partitions is led in a higher leader epoch.
+        """
+        await self._new_leader(request)
         controller = self._view.controller()
         response = pb.MetadataResponse(
             cluster_id=self._view.cluster_id,
@@ -48,6 +71,31 @@ class Finding:
             else:
                 response.topics.append(self._topic_metadata(topic))
         return response
+
+    async def _new_leader(self, request: pb.MetadataRequest) -> None:
+        wait_ms = min(request.max_wait_ms, MAX_WAIT_MS)
+        if not request.awaited or wait_ms <= 0 or self._waiting >= MAX_WAITING:
+            return
+        if len(request.awaited) > MAX_AWAITED:
+            raise CallFailedError(
+                Failure.INVALID_ARGUMENT,
+                f"{len(request.awaited)} leaders awaited in one request; await at most "
+                f"{MAX_AWAITED}",
+            )
+        awaited = [
+            (TopicPartition(TopicId(each.topic_id), each.partition), each.above_leader_epoch)
+            for each in request.awaited
+        ]
+
+        def led_anew() -> bool:
+            leaders = ((self._view.leader(partition), above) for partition, above in awaited)
+            return any(leader and leader.leader_epoch > above for leader, above in leaders)
+
+        self._waiting += 1
+        try:
+            await self._view.wait_for(led_anew, timeout_ms=wait_ms)
+        finally:
+            self._waiting -= 1
 
     async def describe_topics(
         self, request: pb.DescribeTopicsRequest, context: CallContext
@@ -99,9 +147,12 @@ class Finding:
         return response
 
     async def describe_cluster(
-        self, _request: pb.DescribeClusterRequest, context: CallContext
+        self, request: pb.DescribeClusterRequest, context: CallContext
     ) -> pb.DescribeClusterResponse:
-        """Return members, shards with their leaders, and what nobody leads, with the reason."""
+        """Return members, shards, what moves, and what nobody leads, with the reason.
+
+        With ``partitions``, every partition with its leader, epoch and standbys too.
+        """
         try:
             self._access.cluster(context.principal, Operation.DESCRIBE)
         except RefusedError as error:
@@ -127,6 +178,7 @@ class Finding:
                     election=shard.election,
                     leader_id=shard.node.node_id if shard.node else "",
                     epoch=shard.epoch,
+                    reason=self._why_unled(shard),
                 )
                 for shard in view.shards()
             ],
@@ -136,7 +188,33 @@ class Finding:
                 )
                 for gap in view.unassigned()
             ],
+            moves=[
+                pb.PartitionMove(
+                    topic_name=move.topic.name,
+                    partition=move.partition,
+                    from_node_id=move.from_node,
+                    to_node_id=move.to_node,
+                    leader_epoch=move.leader_epoch,
+                )
+                for move in view.moves()
+            ],
+            partitions=[
+                pb.LedPartition(topic_name=topic.name, partition=each)
+                for topic in (view.topics() if request.partitions else ())
+                for each in partition_messages(view, topic)
+            ],
         )
+
+    def _why_unled(self, shard: ShardLeader) -> str:
+        if shard.node is not None:
+            return ""
+        role = _ROLE[shard.kind]
+        able = [node for node in self._view.nodes() if role in node.roles]
+        if not able:
+            return f"no {role} process is registered; start one"
+        if all(node.draining for node in able):
+            return f"every {role} process is draining; start another one"
+        return "it is being elected, or its log loads"
 
     def known_topic(self, name: str, context: CallContext) -> TopicInfo:
         """Return a topic.

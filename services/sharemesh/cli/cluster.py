@@ -13,6 +13,24 @@ from sharemesh.client import AdminClient, AsyncAdminClient
 from sharemesh.client.admin_results import ClusterDescription
 
 DRAIN_POLL_MS = 200
+_NODE_COLUMNS = {
+    "node": "NODE",
+    "role": "ROLE",
+    "address": "ADDRESS",
+    "rack": "RACK",
+    "pid": "PID",
+    "partitions": "PARTITIONS",
+    "state": "STATE",
+    "version": "VERSION",
+}
+_SHARD_COLUMNS = {"shard": "SHARD", "leader": "LEADER", "epoch": "EPOCH"}
+_MOVE_COLUMNS = {"partition": "MOVING", "from": "FROM", "to": "TO", "epoch": "EPOCH"}
+_PARTITION_COLUMNS = {
+    "partition": "PARTITION",
+    "leader": "LEADER",
+    "epoch": "EPOCH",
+    "standbys": "STANDBYS",
+}
 
 
 def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
@@ -20,9 +38,14 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     cluster = subparsers.add_parser(
         "cluster",
         parents=[connection_flags()],
-        help="show processes, coordinator shards and partitions without a leader",
-        epilog="examples:\n  sharemesh cluster\n  sharemesh cluster --json",
+        help="show processes, coordinator shards, moves, and why something has no leader",
+        epilog="examples:\n  sharemesh cluster\n  sharemesh cluster --partitions --json",
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    cluster.add_argument(
+        "--partitions",
+        action="store_true",
+        help="every partition too: its leader, leader epoch and standbys",
     )
     cluster.set_defaults(run=_cluster)
     _register_drain(cluster)
@@ -97,54 +120,76 @@ def _led_by(cluster: ClusterDescription, node_id: str) -> str:
 def _cluster(args: argparse.Namespace) -> int:
     session = session_of(args)
     with AdminClient(session.admin_settings) as admin:
-        found = admin.describe_cluster()
-    nodes = [
-        {
-            "node": each.node_id,
-            "role": each.role,
-            "address": each.address,
-            "pid": each.pid or None,
-            "partitions": each.led_partitions,
-            "state": "draining" if each.draining else "running",
-            "version": each.version,
-        }
-        for each in found.nodes
-    ]
-    shards = [
-        {"shard": each.election, "leader": each.leader_id, "epoch": each.epoch}
-        for each in found.shards
-    ]
-    unassigned = [{"partition": str(where), "reason": reason} for where, reason in found.unassigned]
+        found = admin.describe_cluster(partitions=args.partitions)
+    shown = _tables(found)
     if session.as_json:
-        session.show_json(
-            {
-                "cluster": found.cluster_id,
-                "controller": found.controller_id,
-                "nodes": nodes,
-                "shards": shards,
-                "unassigned": unassigned,
-            }
-        )
+        if not args.partitions:
+            del shown["partitions"]
+        session.show_json({"cluster": found.cluster_id, "controller": found.controller_id, **shown})
         return 0
     session.say(f"cluster {found.cluster_id}, controller {found.controller_id or '-'}")
-    columns = {
-        "node": "NODE",
-        "role": "ROLE",
-        "address": "ADDRESS",
-        "pid": "PID",
-        "partitions": "PARTITIONS",
-        "state": "STATE",
-        "version": "VERSION",
-    }
-    session.show(nodes, columns, empty="no process is known")
-    session.show(
-        shards,
-        {"shard": "SHARD", "leader": "LEADER", "epoch": "EPOCH"},
-        empty="no coordinator shard has a leader",
-    )
-    if unassigned:
-        session.show(unassigned, {"partition": "WITHOUT LEADER", "reason": "REASON"}, empty="")
+    session.show(shown["nodes"], _NODE_COLUMNS, empty="no process is known")
+    shards = shown["shards"]
+    columns = _SHARD_COLUMNS | ({"reason": "REASON"} if any(s["reason"] for s in shards) else {})
+    session.show(shards, columns, empty="no coordinator shard is known")
+    if args.partitions:
+        session.show(shown["partitions"], _PARTITION_COLUMNS, empty="there is no topic")
+    if shown["moves"]:
+        session.show(shown["moves"], _MOVE_COLUMNS, empty="")
+    if shown["unassigned"]:
+        session.show(
+            shown["unassigned"], {"partition": "WITHOUT LEADER", "reason": "REASON"}, empty=""
+        )
     return 0
+
+
+def _tables(found: ClusterDescription) -> dict[str, list[dict[str, Any]]]:
+    """Return rows by table, as `--json` prints them."""
+    return {
+        "nodes": [
+            {
+                "node": each.node_id,
+                "role": each.role,
+                "address": each.address,
+                "rack": each.rack,
+                "pid": each.pid or None,
+                "partitions": each.led_partitions,
+                "state": "draining" if each.draining else "running",
+                "version": each.version,
+            }
+            for each in found.nodes
+        ],
+        "shards": [
+            {
+                "shard": each.election,
+                "leader": each.leader_id,
+                "epoch": each.epoch,
+                "reason": each.reason,
+            }
+            for each in found.shards
+        ],
+        "partitions": [
+            {
+                "partition": str(each.partition),
+                "leader": each.leader_id,
+                "epoch": each.leader_epoch,
+                "standbys": ", ".join(each.standbys),
+            }
+            for each in found.partitions
+        ],
+        "moves": [
+            {
+                "partition": str(each.partition),
+                "from": each.from_node_id,
+                "to": each.to_node_id,
+                "epoch": each.leader_epoch,
+            }
+            for each in found.moves
+        ],
+        "unassigned": [
+            {"partition": str(where), "reason": reason} for where, reason in found.unassigned
+        ],
+    }
 
 
 def _explain(args: argparse.Namespace) -> int:

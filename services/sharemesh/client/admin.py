@@ -83,9 +83,9 @@ class AdminClient:
         """Return descriptions by name; None: of all topics."""
         return self._loop.run(self._admin.describe_topics(names))
 
-    def describe_cluster(self) -> ClusterDescription:
-        """Return processes, shards and partitions without a leader."""
-        return self._loop.run(self._admin.describe_cluster())
+    def describe_cluster(self, *, partitions: bool = False) -> ClusterDescription:
+        """Return processes, shards, moves and partitions without a leader; or all partitions."""
+        return self._loop.run(self._admin.describe_cluster(partitions=partitions))
 
     def drain_node(self, node_id: str) -> None:
         """Let a process begin to hand over all it leads; it serves again after a restart.

@@ -4,12 +4,17 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from sharemesh.client.admin_results import (
+    ClusterDescription,
     ConfigValue,
     GroupDescription,
     MemberDescription,
     MemberNode,
     PartitionDescription,
+    PartitionMove,
+    PartitionPlace,
+    Shard,
     TopicDescription,
+    TopicPartition,
 )
 from sharemesh.client.errors import (
     IllegalArgumentError,
@@ -99,6 +104,40 @@ def node_of(found: admin_pb2.ClusterMember) -> MemberNode:
         found.draining,
         found.led_partitions,
         found.pid,
+    )
+
+
+def cluster_of(found: admin_pb2.DescribeClusterResponse) -> ClusterDescription:
+    """Return the cluster as it was described."""
+    return ClusterDescription(
+        found.cluster_id,
+        found.controller_id,
+        tuple(node_of(each) for each in found.members),
+        tuple(
+            Shard(each.election, each.leader_id, each.epoch, each.reason) for each in found.shards
+        ),
+        tuple(
+            (TopicPartition(each.topic_name, each.partition), each.reason)
+            for each in found.unassigned
+        ),
+        tuple(
+            PartitionMove(
+                TopicPartition(each.topic_name, each.partition),
+                each.from_node_id,
+                each.to_node_id,
+                each.leader_epoch,
+            )
+            for each in found.moves
+        ),
+        tuple(
+            PartitionPlace(
+                TopicPartition(each.topic_name, each.partition.partition),
+                each.partition.leader_id,
+                each.partition.leader_epoch,
+                tuple(each.partition.standbys),
+            )
+            for each in found.partitions
+        ),
     )
 
 

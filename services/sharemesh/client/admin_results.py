@@ -128,17 +128,43 @@ class Shard:
     election: str
     leader_id: str
     epoch: int
+    reason: str = ""  # why nobody leads it
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMove:
+    """A partition on its way from one live leader to another; the old one drains first."""
+
+    partition: TopicPartition
+    from_node_id: str
+    to_node_id: str
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlace:
+    """Who leads a partition (empty: nobody, epoch -1) and who stands by, first one first."""
+
+    partition: TopicPartition
+    leader_id: str
+    leader_epoch: int
+    standbys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster: processes, coordinator shards, partitions without a leader and why."""
+    """The cluster: processes, shards, moves, partitions without a leader and why.
+
+    ``partitions`` is empty unless they were asked for.
+    """
 
     cluster_id: str
     controller_id: str
     nodes: tuple[MemberNode, ...]
     shards: tuple[Shard, ...]
     unassigned: tuple[tuple[TopicPartition, str], ...]
+    moves: tuple[PartitionMove, ...] = ()
+    partitions: tuple[PartitionPlace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from sharemesh.client.admin_answers import (
     Problem,
     caught,
     check,
+    cluster_of,
     config_resource,
     configs_of,
     group_of,
     group_states,
-    node_of,
     offset_partitions,
     raise_problem,
     topic_codes,
@@ -30,7 +30,6 @@ from sharemesh.client.admin_results import (
     GroupOffset,
     LogOffset,
     NewTopic,
-    Shard,
     TopicDescription,
     TopicPartition,
 )
@@ -178,19 +177,10 @@ class AsyncAdminClient(AsyncAcls, AsyncNodes):
             for each in response.topics
         }
 
-    async def describe_cluster(self) -> ClusterDescription:
-        """Return processes, shards and partitions without a leader."""
-        found = await self._calls.any(methods.DESCRIBE_CLUSTER, admin_pb2.DescribeClusterRequest())
-        return ClusterDescription(
-            found.cluster_id,
-            found.controller_id,
-            tuple(node_of(each) for each in found.members),
-            tuple(Shard(each.election, each.leader_id, each.epoch) for each in found.shards),
-            tuple(
-                (TopicPartition(each.topic_name, each.partition), each.reason)
-                for each in found.unassigned
-            ),
-        )
+    async def describe_cluster(self, *, partitions: bool = False) -> ClusterDescription:
+        """Return processes, shards, moves and partitions without a leader; or all partitions."""
+        request = admin_pb2.DescribeClusterRequest(partitions=partitions)
+        return cluster_of(await self._calls.any(methods.DESCRIBE_CLUSTER, request))
 
     # ---- groups ---------------------------------------------------------------------------------
 

@@ -345,7 +345,7 @@ class ConsumerEngine:
         self.records_received += delivery.record_count
         self.bytes_received += len(delivery.records)
         assert isinstance(delivery.route, LeaderStream)
-        self._sessions.worked(delivery.route.node_id)
+        self._sessions.worked(delivery.route.node_id, delivery.source)
         self._buffer.append(delivery)
         self._something.set()
 
@@ -385,12 +385,12 @@ class ConsumerEngine:
         """Look for the leader anew, or tell the application."""
         if answer.error_code in _MOVED:
             stream.forget([source])
-            self._sessions.look_again(source, stream.node_id)
+            self._sessions.refused(source, stream.node_id)
             if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
                 self._tell_once(source, answer.error_message)
         else:
             stream.forget([source])
-            self._sessions.look_again(source, stream.node_id)
+            self._sessions.refused(source, stream.node_id)
             self._passing_errors.append(
                 error_for(answer.error_code, answer.error_message, about=str(source))
             )
@@ -413,7 +413,7 @@ class ConsumerEngine:
     def draining(self, stream: LeaderStream, sources: Sequence[TopicIdPartition]) -> None:
         """Follow partitions to their next leader; what is held here is acknowledged here."""
         for source in sources:
-            self._sessions.look_again(source, stream.node_id)
+            self._sessions.leaving(source, stream.node_id)
 
     def ended(self, stream: LeaderStream) -> None:
         """Open a new session later; what it delivered and nobody has seen is dropped."""

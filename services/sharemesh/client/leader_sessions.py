@@ -3,19 +3,50 @@
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from sharemesh.client.backoff import Backoff
 from sharemesh.client.errors import SharemeshError
 from sharemesh.client.leader_stream import LeaderStream, SessionEvents
-from sharemesh.client.leaders import Leaders
+from sharemesh.client.leaders import Leader, Leaders
 from sharemesh.client.records import TopicIdPartition
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import Caller
 from sharemesh.v1.share_leader_pb2 import ConsumeStart
 
+_Key = tuple[bytes, int]
+
 _REFRESH_TIMEOUT_MS = 10_000
+
+_NEWS_WAIT_MS = 500
+"""While a leader is looked for, the process that is asked answers when it knows a newer one, or
+after so long."""
+
 _REFRESH_PAUSE_MS = 40
 """News of a move is followed at once, but metadata is read no more often than so."""
+
+_REFUSED_FIRST_MS = 40
+_REFUSED_MOST_MS = 1_000
+"""How soon a leader that refused a partition is asked again, if it still is its leader."""
+
+
+@dataclass(slots=True)
+class _Away:
+    """A partition that is not consumed from the leader that metadata shows, in that epoch.
+
+    ``retry_at_ms`` None: that leader gives it up, only a newer one will do.
+    """
+
+    leader: Leader
+    retry_at_ms: int | None
+    refusals: int
+
+    def left_ms(self, leader: Leader, now_ms: int) -> int | None:
+        """Return ms until ``leader`` may be asked; None: never."""
+        same = self.leader.node_id == leader.node_id
+        if not same or leader.leader_epoch > self.leader.leader_epoch:
+            return 0
+        return None if self.retry_at_ms is None else max(self.retry_at_ms - now_ms, 0)
 
 
 class LeaderSessions:
@@ -41,26 +72,26 @@ class LeaderSessions:
         self._start = start
         self._bytes_ahead = bytes_ahead
         self._events = events
-        self.assignment: dict[tuple[bytes, int], TopicIdPartition] = {}
+        self.assignment: dict[_Key, TopicIdPartition] = {}
         self.is_paused = False
         self._streams: dict[str, LeaderStream] = {}
         self._stream_tasks: dict[LeaderStream, asyncio.Task[None]] = {}
-        self._draining: dict[tuple[bytes, int], str] = {}
-        self._stale: set[tuple[bytes, int]] = set()
+        self._away: dict[_Key, _Away] = {}
+        self._stale = False
         self._retry_at_ms: dict[str, int] = {}
         self._backoffs: dict[str, Backoff] = {}
+        self._refreshing: asyncio.Task[None] | None = None
         self._refresh_backoff = leaders.backoff()
         self._refresh_at_ms = 0
-        self._refreshed_ms = 0
+        self._refreshed_ms = -_REFRESH_PAUSE_MS
         self._credit = 0
         self._work = asyncio.Event()
 
-    def assign(self, assignment: Mapping[tuple[bytes, int], TopicIdPartition]) -> None:
+    def assign(self, assignment: Mapping[_Key, TopicIdPartition]) -> None:
         """Take over an assignment."""
         self.assignment = dict(assignment)
-        for key in [key for key in self._draining if key not in self.assignment]:
-            del self._draining[key]
-        self._stale &= self.assignment.keys()
+        for key in [key for key in self._away if key not in self.assignment]:
+            del self._away[key]
         self._work.set()
 
     def grant(self, records: int) -> None:
@@ -82,26 +113,28 @@ class LeaderSessions:
             self.is_paused = False
             self._work.set()
 
-    def worked(self, node_id: str) -> None:
+    def worked(self, node_id: str, source: TopicIdPartition) -> None:
         """Forget failures of a leader: it delivered."""
         self._backoffs.pop(node_id, None)
+        if self._away:
+            away = self._away.get((source.topic_id, source.partition))
+            if away is not None and away.retry_at_ms is not None:
+                del self._away[source.topic_id, source.partition]
 
     def ended(self, stream: LeaderStream) -> bool:
         """Open a new session later; False if this one had been given up before."""
         if self._streams.get(stream.node_id) is not stream:
             return False
         del self._streams[stream.node_id]
-        for source in stream.partitions:
-            self._stale.add((source.topic_id, source.partition))
+        self._look_for_news()
         backoff = self._backoffs.setdefault(stream.node_id, self._leaders.backoff())
         self._retry_at_ms[stream.node_id] = self._clock.now_ms() + backoff.next_ms()
-        self._work.set()
         return True
 
     async def close(self, *, timeout_ms: int) -> None:
         """Close the sessions; those that do not end in time are dropped."""
         self.assignment.clear()
-        self._draining.clear()
+        self._away.clear()
         for stream in self._streams.values():
             stream.close()
         tasks = list(self._stream_tasks.values())
@@ -113,78 +146,113 @@ class LeaderSessions:
         """Drop all connections."""
         await cancelled(list(self._stream_tasks.values()))
 
-    def look_again(self, source: TopicIdPartition, node_id: str) -> None:
-        """Look for the leader of a partition that ``node_id`` lost, drains, or cannot serve."""
+    def leaving(self, source: TopicIdPartition, node_id: str) -> None:
+        """Look for the next leader of a partition that ``node_id`` is about to give up."""
+        self._note_away(source, node_id, refused=False)
+
+    def refused(self, source: TopicIdPartition, node_id: str) -> None:
+        """Look for the leader of a partition that ``node_id`` does not, or cannot, serve.
+
+        If metadata goes on to name this node in this epoch, it is asked again.
+        """
+        self._note_away(source, node_id, refused=True)
+
+    def _note_away(self, source: TopicIdPartition, node_id: str, *, refused: bool) -> None:
         key = (source.topic_id, source.partition)
-        self._draining[key] = node_id
-        self._stale.add(key)
-        # It moves now: waits that grew while it was about to are over.
+        leader = self._leaders.leader(*key)
+        if leader is not None and leader.node_id == node_id:
+            before = self._away.get(key)
+            if before is None or before.left_ms(leader, 0) == 0:
+                before = None
+            refusals = before.refusals if before is not None else 0
+            gone = not refused or (before is not None and before.retry_at_ms is None)
+            wait_ms = min(_REFUSED_FIRST_MS << min(refusals, 8), _REFUSED_MOST_MS)
+            self._away[key] = _Away(
+                leader, None if gone else self._clock.now_ms() + wait_ms, refusals + 1
+            )
+        self._look_for_news()
+
+    def _look_for_news(self) -> None:
+        """Read metadata soon: waits that grew before this are over."""
+        self._stale = True
         self._refresh_backoff.reset()
         self._refresh_at_ms = min(self._refresh_at_ms, self._refreshed_ms + _REFRESH_PAUSE_MS)
         self._work.set()
 
     async def run(self) -> None:
         """Keep one session with each leader of an assigned partition."""
-        while True:
-            self._work.clear()
-            wait_ms = await self._reconcile()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if wait_ms is None else wait_ms / 1_000):
-                    await self._work.wait()
+        try:
+            while True:
+                self._work.clear()
+                wait_ms = self._reconcile()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(None if wait_ms is None else wait_ms / 1_000):
+                        await self._work.wait()
+        finally:
+            if self._refreshing is not None:
+                self._refreshing.cancel()
+                await asyncio.gather(self._refreshing, return_exceptions=True)
 
-    async def _reconcile(self) -> int | None:
-        """Refresh, forget, add, open; return ms until something is to be tried again."""
-        await self._refresh()
+    def _reconcile(self) -> int | None:
+        """Forget, add, open, look for leaders; return ms until something is to be tried again."""
         wanted: dict[str, list[TopicIdPartition]] = {}
+        waits: list[int | None] = []
         unplaced = False
+        now_ms = self._clock.now_ms()
         for key, source in self.assignment.items() if not self.is_paused else ():
             leader = self._leaders.leader(*key)
-            if leader is None or self._draining.get(key) == leader.node_id:
+            away = self._away.get(key)
+            if leader is None:
                 unplaced = True
-                self._stale.add(key)  # else nobody would ask again, and the wait would be none
-                continue
-            self._draining.pop(key, None)
-            wanted.setdefault(leader.node_id, []).append(source)
+            elif away is not None and (left_ms := away.left_ms(leader, now_ms)) != 0:
+                unplaced = True
+                waits.append(left_ms)
+            else:
+                wanted.setdefault(leader.node_id, []).append(source)
         self._forget_lost(wanted)
-        waits = [self._serve(node_id, sources) for node_id, sources in wanted.items()]
-        if unplaced or self._stale:
-            waits.append(max(self._refresh_at_ms - self._clock.now_ms(), 0))
+        waits += [self._serve(node_id, sources) for node_id, sources in wanted.items()]
+        waits.append(self._refresh_if_due(needed=unplaced or self._stale))
         due = [wait for wait in waits if wait is not None]
         return min(due) if due else None
 
-    async def _refresh(self) -> None:
-        """Read metadata if a leader is unknown or said to have moved."""
-        unknown = [key for key in self.assignment if self._leaders.leader(*key) is None]
-        now_ms = self._clock.now_ms()
-        if not unknown and not self._stale:
+    def _refresh_if_due(self, *, needed: bool) -> int | None:
+        """Read metadata beside the sessions that work; return ms until it is due."""
+        running = self._refreshing
+        if running is not None:
+            if not running.done():
+                return None  # its end sets ``_work``
+            self._refreshing = None
+            running.result()
+            return self._refresh_if_due(needed=needed or self._stale)
+        if not needed:
             self._refresh_backoff.reset()
-            return
-        if now_ms < self._refresh_at_ms:
-            return
-        names = sorted({source.topic for source in self.assignment.values()})
-        stale, self._stale = self._stale, set()
-        self._refreshed_ms = now_ms
-        self._refresh_at_ms = now_ms + self._refresh_backoff.next_ms()
-        try:
-            await self._leaders.refresh(names, timeout_ms=_REFRESH_TIMEOUT_MS)
-        except SharemeshError:
-            self._stale |= stale
-            return
-        for key in stale:
-            leader = self._leaders.leader(*key)
-            if leader is not None and self._draining.get(key) == leader.node_id:
-                self._retry_on_same_leader(key, leader.node_id)
+            return None
+        left_ms = self._refresh_at_ms - self._clock.now_ms()
+        if left_ms > 0:
+            return left_ms
+        self._refreshing = asyncio.ensure_future(self._refresh())
+        self._refreshing.add_done_callback(lambda _: self._work.set())
+        return None
 
-    def _retry_on_same_leader(self, key: tuple[bytes, int], node_id: str) -> None:
-        """A partition that failed here and is still led here: ask again, unless it drains."""
-        stream = self._streams.get(node_id)
-        source = self.assignment.get(key)
-        if source is None:
+    async def _refresh(self) -> None:
+        names = sorted({source.topic for source in self.assignment.values()})
+        began_ms = self._refreshed_ms = self._clock.now_ms()
+        epochs = {key: self._leaders.epoch(key) for key in self.assignment}
+        self._stale = False
+        try:
+            await self._leaders.refresh(
+                names, timeout_ms=_REFRESH_TIMEOUT_MS, awaited=epochs, wait_ms=_NEWS_WAIT_MS
+            )
+        except SharemeshError:
+            self._stale = True
+            self._refresh_at_ms = self._clock.now_ms() + self._refresh_backoff.next_ms()
             return
-        if stream is not None and source in stream.partitions:
-            self._stale.add(key)  # draining: wait until it has moved
+        now_ms = self._clock.now_ms()
+        news = any(self._leaders.epoch(key) > epoch for key, epoch in epochs.items())
+        if news or now_ms - began_ms >= _NEWS_WAIT_MS // 2:
+            self._refresh_at_ms = began_ms + _REFRESH_PAUSE_MS
         else:
-            del self._draining[key]
+            self._refresh_at_ms = now_ms + self._refresh_backoff.next_ms()
 
     def _forget_lost(self, wanted: dict[str, list[TopicIdPartition]]) -> None:
         for node_id, stream in list(self._streams.items()):
@@ -192,8 +260,13 @@ class LeaderSessions:
             stream.forget(
                 source
                 for source in stream.partitions
-                if source not in keep and (source.topic_id, source.partition) not in self._draining
+                if source not in keep and not self._is_leaving(source, node_id)
             )
+
+    def _is_leaving(self, source: TopicIdPartition, node_id: str) -> bool:
+        away = self._away.get((source.topic_id, source.partition))
+        leaving = away is not None and away.retry_at_ms is None
+        return leaving and away is not None and away.leader.node_id == node_id
 
     def _serve(self, node_id: str, sources: Sequence[TopicIdPartition]) -> int | None:
         """Consume ``sources`` from a node; return ms to wait before its session may be opened."""
@@ -204,7 +277,7 @@ class LeaderSessions:
                 return wait_ms
             address = self._leaders.address(node_id)
             if address is None:
-                self._stale.update((each.topic_id, each.partition) for each in sources)
+                self._stale = True
                 return None
             stream = self._open(node_id, address)
         have = set(stream.partitions)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from sharemesh.client.backoff import Backoff
 from sharemesh.client.config import ClientConfig, bootstrap_addresses
@@ -18,6 +19,9 @@ from sharemesh.methods import (
 from sharemesh.ports.network import Caller, CallFailedError, Failure
 from sharemesh.v1 import admin_pb2
 from sharemesh.v1.common_pb2 import CurrentLeader, Node
+
+AWAITED_MAX = 1_000
+"""Partitions whose new leader one metadata request awaits."""
 
 ATTEMPT_TIMEOUT_MS = 3_000
 """Longest wait for one process before another one is asked."""
@@ -67,6 +71,7 @@ class Leaders:
         self._nodes: dict[str, Node] = {}
         self._topics: dict[str, Topic] = {}
         self._leaders: dict[tuple[bytes, int], Leader] = {}
+        self._epochs: dict[tuple[bytes, int], int] = {}
         self._coordinators: dict[str, str] = {}
         self._good_address = ""
         self.cluster_id = ""
@@ -87,6 +92,10 @@ class Leaders:
     def leader(self, topic_id: bytes, partition: int) -> Leader | None:
         """Return the leader as last seen, or None."""
         return self._leaders.get((topic_id, partition))
+
+    def epoch(self, key: tuple[bytes, int]) -> int:
+        """Return the highest leader epoch seen of a partition (topic id, number); -1: none."""
+        return self._epochs.get(key, -1)
 
     def address(self, node_id: str) -> str | None:
         """Return ``host:port`` of a node, or None if it is not known."""
@@ -115,22 +124,31 @@ class Leaders:
 
     def learn_leader(self, topic_id: bytes, partition: int, current: CurrentLeader) -> None:
         """Take over the leader that came with a refusal, unless an older one (spec REQ-11)."""
-        known = self._leaders.get((topic_id, partition))
-        if not current.leader_id:
-            return
-        if known is None or current.leader_epoch >= known.leader_epoch:
-            self._leaders[topic_id, partition] = Leader(current.leader_id, current.leader_epoch)
+        if current.leader_id:
+            self._learn((topic_id, partition), Leader(current.leader_id, current.leader_epoch))
 
-    async def refresh(self, names: Sequence[str] | None, *, timeout_ms: int) -> None:
+    async def refresh(
+        self,
+        names: Sequence[str] | None,
+        *,
+        timeout_ms: int,
+        awaited: Iterable[tuple[bytes, int]] = (),
+        wait_ms: int = 0,
+    ) -> None:
         """Read metadata of ``names`` (None: of all topics).
+
+        The process that is asked answers at once, or, if partitions are ``awaited`` (topic id,
+        number), as soon as it knows a newer leader of one of them, at most after ``wait_ms``.
 
         Raises:
             ConnectionFailedError: No process answered in time.
         """
-        topics = None if names is None else admin_pb2.TopicNames(names=names)
-        response = await self.call_any(
-            METADATA, admin_pb2.MetadataRequest(topics=topics), timeout_ms=timeout_ms
+        request = admin_pb2.MetadataRequest(
+            topics=None if names is None else admin_pb2.TopicNames(names=names),
+            awaited=[self._awaited(*key) for key in islice(awaited, AWAITED_MAX)],
+            max_wait_ms=wait_ms,
         )
+        response = await self.call_any(METADATA, request, timeout_ms=timeout_ms)
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
         if response.nodes:
@@ -143,16 +161,27 @@ class Leaders:
             if topic.error_code == ErrorCode.NONE:
                 self._learn_topic(topic)
 
+    def _awaited(self, topic_id: bytes, partition: int) -> admin_pb2.AwaitedLeader:
+        return admin_pb2.AwaitedLeader(
+            topic_id=topic_id,
+            partition=partition,
+            above_leader_epoch=self.epoch((topic_id, partition)),
+        )
+
     def _learn_topic(self, topic: admin_pb2.TopicMetadata) -> None:
         self._topics[topic.name] = Topic(topic.name, topic.topic_id, len(topic.partitions))
         for found in topic.partitions:
             key = (topic.topic_id, found.partition)
             if found.leader_id:
-                known = self._leaders.get(key)
-                if known is None or found.leader_epoch >= known.leader_epoch:
-                    self._leaders[key] = Leader(found.leader_id, found.leader_epoch)
+                self._learn(key, Leader(found.leader_id, found.leader_epoch))
             else:
                 self._leaders.pop(key, None)
+
+    def _learn(self, key: tuple[bytes, int], leader: Leader) -> None:
+        """Take over a leader, unless a later one is known or was (processes may lag)."""
+        if leader.leader_epoch >= self._epochs.get(key, -1):
+            self._epochs[key] = leader.leader_epoch
+            self._leaders[key] = leader
 
     async def call_any(
         self, method: Method[Request, Response], request: Request, *, timeout_ms: int

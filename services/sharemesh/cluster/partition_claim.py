@@ -48,7 +48,10 @@ class ClaimTurns:
 
 
 class PartitionClaim:
-    """Runs until the partition concerns this process no more; ``stopped`` while not leading."""
+    """Runs until the partition concerns this process no more.
+
+    ``stopped`` is set while nothing is led, ``settled`` once the claim is given back too.
+    """
 
     def __init__(
         self,
@@ -65,6 +68,8 @@ class PartitionClaim:
         self.wake = asyncio.Event()
         self.stopped = asyncio.Event()
         self.stopped.set()
+        self.settled = asyncio.Event()
+        self.settled.set()
         self._coordination = coordination
         self._watch = watch
         self._host = host
@@ -111,6 +116,7 @@ class PartitionClaim:
             elif self._watch.withdrawn:
                 await self._release(held)
             else:
+                self.settled.clear()
                 await self._lead(held)
         except SessionLostError as error:
             self.last_error = str(error)
@@ -122,6 +128,8 @@ class PartitionClaim:
             self.last_error = f"{type(error).__name__}: {error}"
             _log.exception("partition %s: given up", self._name)
             self._back_off()
+        finally:
+            self.settled.set()
 
     # ---- the claim -------------------------------------------------------------------------------
 
@@ -237,6 +245,7 @@ class PartitionClaim:
             await self._free(held)
         else:
             await self._release(held)
+            self.settled.set()
             await self._wait(STALE_VIEW_WAIT_MS)
 
     async def _start(self, held: _Held) -> bool:

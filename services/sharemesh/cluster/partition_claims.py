@@ -10,7 +10,7 @@ from sharemesh.cluster.tables import Changes
 from sharemesh.cluster.view import WatchedView
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.clock import Clock
-from sharemesh.ports.cluster import PartitionHost
+from sharemesh.ports.cluster import PartitionHost, Role
 from sharemesh.ports.coordination import Coordination
 
 
@@ -67,16 +67,19 @@ class PartitionClaims:
     async def drain(self) -> None:
         """Give everything up, letting holders acknowledge for up to ``drain_ms``.
 
-        The controller, if there is one, has new leaders ready (set the member to draining
-        first); without one, standbys follow by themselves.
+        Set the member to draining first: then the controller names new leaders, each partition
+        goes as soon as it has one, and whatever has none after ``hand_over_ms`` goes to its
+        standbys. Returns when all claims are free.
         """
-        self._watch.withdraw()
-        self._wake_all()
-        await self._until_stopped()
+        await self._view.wait_for(self._nothing_to_await, timeout_ms=self._settings.hand_over_ms)
+        self._withdraw()
+        for claim in tuple(self._claims.values()):
+            await claim.settled.wait()
 
     async def close(self) -> None:
         """Give everything up and end."""
-        await self.drain()
+        self._withdraw()
+        await self._until_stopped()
         if self._unsubscribe is not None:
             self._unsubscribe()
         tasks = list(self._tasks.values())
@@ -85,6 +88,23 @@ class PartitionClaims:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._failure is not None:
             raise self._failure
+
+    def _withdraw(self) -> None:
+        self._watch.withdraw()
+        self._wake_all()
+
+    def _nothing_to_await(self) -> bool:
+        """Return whether no controller is about to name a next leader for what is led here."""
+        node = self._member.node
+        others = (
+            other
+            for other in self._view.nodes_with(Role.SHARE_LEADER)
+            if other.node_id != node.node_id and not other.draining
+        )
+        if not node.draining or self._view.controller() is None or not any(others):
+            return True
+        assigned = (self._watch.assignment(partition) for partition in self.led)
+        return all(found is None or found.value.leader != node.node_id for found in assigned)
 
     def _changed(self, changes: Changes) -> None:
         if changes.everything or changes.members or changes.topics or changes.deletions:

@@ -16,6 +16,7 @@ from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import (
     NodeInfo,
     PartitionLeader,
+    PartitionMove,
     Role,
     ShardKind,
     ShardLeader,
@@ -129,6 +130,17 @@ class WatchedView:
             for topic in self.topics()
             for number in range(topic.partitions)
             if self.leader(partition := TopicPartition(topic.topic_id, number)) is None
+        )
+
+    def moves(self) -> tuple[PartitionMove, ...]:
+        """Return topic-partitions that are to change leaders, by topic name and number."""
+        return tuple(
+            PartitionMove(topic, number, held.value.node_id, wanted, held.value.leader_epoch)
+            for topic in self.topics()
+            for number in range(topic.partitions)
+            if (held := self.tables.claims.get(p := TopicPartition(topic.topic_id, number)))
+            and (assignment := self.tables.assignments.get(p))
+            and (wanted := assignment.value.leader) != held.value.node_id
         )
 
     def shards(self) -> tuple[ShardLeader, ...]:

@@ -86,6 +86,17 @@ class UnassignedPartition:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionMove:
+    """A topic-partition on its way from a live leader to another, which waits for it."""
+
+    topic: TopicInfo
+    partition: int
+    from_node: NodeId
+    to_node: NodeId
+    leader_epoch: int
+
+
 class ClusterView(Protocol):
     """The watched view: plain reads of memory, perhaps a little old."""
 
@@ -120,6 +131,10 @@ class ClusterView(Protocol):
 
     def unassigned(self) -> tuple[UnassignedPartition, ...]:
         """Return topic-partitions without a leader, by topic name and number, with the reason."""
+        ...
+
+    def moves(self) -> tuple[PartitionMove, ...]:
+        """Return topic-partitions that are to change leaders, by topic name and number."""
         ...
 
     def shards(self) -> tuple[ShardLeader, ...]:

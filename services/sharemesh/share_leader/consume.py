@@ -139,6 +139,9 @@ class _HeldSession:
         if mine and not self._notices.full():
             self._notices.put_nowait(sorted(mine))
 
+    def notify_led(self, partition: TopicPartition) -> None:
+        """Unary fetches ask again by themselves."""
+
     async def send_notices(
         self, stream: Stream[pb.HoldSessionResponse, pb.HoldSessionRequest]
     ) -> None:

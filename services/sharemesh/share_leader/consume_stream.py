@@ -81,6 +81,7 @@ class ConsumeStream:
         self._credit_bytes: int | None = None  # no limit until the client grants some
         self._turn = 0
         self._paused: dict[TopicPartition, Alarm] = {}
+        self._arriving: set[TopicPartition] = set()  # added, and not seen to be led here yet
         self._changed = asyncio.Event()
         self._wait: FetchWait | None = None
         self._error: Outcome | None = None
@@ -132,6 +133,10 @@ class ConsumeStream:
         """Send a drain notice for those partitions that this stream consumes."""
         self._outbox.put_draining(partitions.intersection(self._session.partitions))
 
+    def notify_led(self, partition: TopicPartition) -> None:
+        """This node leads the partition now: one that waited for it is served."""
+        self._go_on([partition])
+
     def replaced(self) -> None:
         """The member opened another session: this stream ends, nothing is released (SES-2)."""
         self._end(
@@ -172,11 +177,14 @@ class ConsumeStream:
 
     async def _handle(self, request: pb.ConsumeRequest) -> None:
         if request.add or request.forget:
-            self._session.forget(named(request.forget))
+            forgotten = named(request.forget)
+            self._session.forget(forgotten)
+            self._arriving.difference_update(forgotten)
             added = named(request.add)
             bound = self._services.environment.settings.max_partitions_per_request
             check_count([*added, *self._session.partitions], bound)
             self._session.add(added)
+            self._arriving.update(added)
             self._go_on(added)
         if request.credit_records < 0 or request.credit_bytes < 0:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "credit is only added, never taken")
@@ -241,6 +249,7 @@ class ConsumeStream:
             self._terms.principal, self._session.key.group_id, rotated(partitions, self._turn)
         )
         for shell in shells:
+            self._arriving.discard(shell.key.topic_partition)
             if shell.phase is Phase.ENDED:
                 refused[shell.key.topic_partition] = (shell.error, shell.message)
         if refused:
@@ -300,6 +309,9 @@ class ConsumeStream:
         environment = self._services.environment
         response = response or FetchResponse(environment.view, self._terms.record_format)
         for partition, outcome in refused.items():
+            if outcome[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._is_coming(partition):
+                self._pause(partition, environment.settings.take_over_wait_ms)
+                continue
             response.add_error(partition, outcome)
             if outcome[0] in _MOVED:
                 self._session.forget([partition])
@@ -314,6 +326,18 @@ class ConsumeStream:
                     node_endpoints=response.endpoints(),
                 )
             )
+
+    def _is_coming(self, partition: TopicPartition) -> bool:
+        """Return whether an added partition may be led here soon; told once for each adding.
+
+        Clients hear of a claim while its log is still being taken over.
+        """
+        environment = self._services.environment
+        if partition not in self._arriving:
+            return False
+        self._arriving.discard(partition)
+        leader = environment.view.leader(partition)
+        return leader is None or leader.node.node_id == environment.node_id
 
     def _pause(self, partition: TopicPartition, pause_ms: int) -> None:
         """Take nothing of it until ``_go_on``, or for ``pause_ms``."""

@@ -50,6 +50,7 @@ class Leadership:
             began_ns = self._environment.telemetry.spans.now_ns()
             log = await self._record_logs.open(partition, leader_epoch)
             self._partitions.add(LedPartition(partition, log, self._environment))
+            self._streams.notify_led(partition)
             self._tell(partition, leader_epoch, began_ns)
 
     def _tell(self, partition: TopicPartition, leader_epoch: int, began_ns: int) -> None:

@@ -67,6 +67,9 @@ class LeaderSettings:
     stream_retry_ms: int = 1_000
     """Pause of a stream before it tries a failed share partition again."""
 
+    take_over_wait_ms: int = 1_000
+    """How long a stream keeps a partition that was added to it while this node takes it over."""
+
     throttled_rest_ms: int = 1_000
     """After a delivery that suspicious records ended, the stream takes no more of that partition
     until the member has acknowledged, or so long: lots of THR-4 and THR-5 must not be delivered

@@ -14,6 +14,10 @@ class OpenStream(Protocol):
         """Tell the client which of these it uses: they will move (DESIGN 7)."""
         ...
 
+    def notify_led(self, partition: TopicPartition) -> None:
+        """The partition is led here from now on."""
+        ...
+
 
 class Streams:
     """All open streams of a leader."""
@@ -36,6 +40,11 @@ class Streams:
         """Tell every stream which partitions will move."""
         for stream in list(self._open):
             stream.notify_draining(partitions)
+
+    def notify_led(self, partition: TopicPartition) -> None:
+        """Tell every stream that a partition is led here from now on."""
+        for stream in list(self._open):
+            stream.notify_led(partition)
 
 
 def topics_message(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:

@@ -130,11 +130,25 @@ class TopicNames(_message.Message):
     names: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class AwaitedLeader(_message.Message):
+    __slots__ = ("topic_id", "partition", "above_leader_epoch")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ABOVE_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    above_leader_epoch: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., above_leader_epoch: _Optional[int] = ...) -> None: ...
+
 class MetadataRequest(_message.Message):
-    __slots__ = ("topics",)
+    __slots__ = ("topics", "awaited", "max_wait_ms")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    AWAITED_FIELD_NUMBER: _ClassVar[int]
+    MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     topics: TopicNames
-    def __init__(self, topics: _Optional[_Union[TopicNames, _Mapping]] = ...) -> None: ...
+    awaited: _containers.RepeatedCompositeFieldContainer[AwaitedLeader]
+    max_wait_ms: int
+    def __init__(self, topics: _Optional[_Union[TopicNames, _Mapping]] = ..., awaited: _Optional[_Iterable[_Union[AwaitedLeader, _Mapping]]] = ..., max_wait_ms: _Optional[int] = ...) -> None: ...
 
 class PartitionMetadata(_message.Message):
     __slots__ = ("partition", "error_code", "leader_id", "leader_epoch", "standbys")
@@ -375,18 +389,22 @@ class AlterConfigsResponse(_message.Message):
     def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class DescribeClusterRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: bool
+    def __init__(self, partitions: _Optional[bool] = ...) -> None: ...
 
 class ShardState(_message.Message):
-    __slots__ = ("election", "leader_id", "epoch")
+    __slots__ = ("election", "leader_id", "epoch", "reason")
     ELECTION_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     election: str
     leader_id: str
     epoch: int
-    def __init__(self, election: _Optional[str] = ..., leader_id: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+    reason: str
+    def __init__(self, election: _Optional[str] = ..., leader_id: _Optional[str] = ..., epoch: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ClusterMember(_message.Message):
     __slots__ = ("node", "version", "draining", "led_partitions", "pid")
@@ -412,19 +430,45 @@ class UnassignedPartition(_message.Message):
     reason: str
     def __init__(self, topic_name: _Optional[str] = ..., partition: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
+class PartitionMove(_message.Message):
+    __slots__ = ("topic_name", "partition", "from_node_id", "to_node_id", "leader_epoch")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FROM_NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    TO_NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    partition: int
+    from_node_id: str
+    to_node_id: str
+    leader_epoch: int
+    def __init__(self, topic_name: _Optional[str] = ..., partition: _Optional[int] = ..., from_node_id: _Optional[str] = ..., to_node_id: _Optional[str] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+
+class LedPartition(_message.Message):
+    __slots__ = ("topic_name", "partition")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    partition: PartitionMetadata
+    def __init__(self, topic_name: _Optional[str] = ..., partition: _Optional[_Union[PartitionMetadata, _Mapping]] = ...) -> None: ...
+
 class DescribeClusterResponse(_message.Message):
-    __slots__ = ("cluster_id", "controller_id", "members", "shards", "unassigned")
+    __slots__ = ("cluster_id", "controller_id", "members", "shards", "unassigned", "moves", "partitions")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     SHARDS_FIELD_NUMBER: _ClassVar[int]
     UNASSIGNED_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     controller_id: str
     members: _containers.RepeatedCompositeFieldContainer[ClusterMember]
     shards: _containers.RepeatedCompositeFieldContainer[ShardState]
     unassigned: _containers.RepeatedCompositeFieldContainer[UnassignedPartition]
-    def __init__(self, cluster_id: _Optional[str] = ..., controller_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[ClusterMember, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[ShardState, _Mapping]]] = ..., unassigned: _Optional[_Iterable[_Union[UnassignedPartition, _Mapping]]] = ...) -> None: ...
+    moves: _containers.RepeatedCompositeFieldContainer[PartitionMove]
+    partitions: _containers.RepeatedCompositeFieldContainer[LedPartition]
+    def __init__(self, cluster_id: _Optional[str] = ..., controller_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[ClusterMember, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[ShardState, _Mapping]]] = ..., unassigned: _Optional[_Iterable[_Union[UnassignedPartition, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[PartitionMove, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[LedPartition, _Mapping]]] = ...) -> None: ...
 
 class AclRule(_message.Message):
     __slots__ = ("resource_type", "resource_name", "pattern_type", "principal", "operation", "permission")
