@@ -40,7 +40,7 @@ PARTS = (
     Part("types", (str(BIN / "mypy"),), 90, fast=True),
     pytest_part("unit", "-m", f"not slow and {OTHERWISE}", budget_s=180, fast=True),
     pytest_part("slow and property", "-m", f"slow and {OTHERWISE}", budget_s=300),
-    Part("conformance", (sys.executable, "-m", "tests.conformance", "--covered"), 150, fast=False),
+    Part("conformance", (sys.executable, "-m", "tests.conformance"), 150, fast=False),
     Part(
         "simulation", (sys.executable, "-m", "tests.simulation", "--seeds", "20"), 120, fast=False
     ),

@@ -8,6 +8,9 @@ from sharemesh.client import AdminClient, Producer, ShareConsumer, connect
 from sharemesh.client.admin_results import GroupOffset, TopicPartition
 from sharemesh.client.async_admin import LATEST
 
+SHORT_LOCKS = ("--set", "group.share.min.record.lock.duration.ms=1000")
+"""Options of ``up``: groups may ask for locks of one second."""
+
 
 class ClientWorld:
     """Makes consumers, closes them, and waits for states with a deadline."""

@@ -251,6 +251,8 @@ async def test_a_fetch_of_a_fenced_partition_waits_and_ends_empty():
         assert fenced.machine.state == "FENCED"
         (outcome,) = fenced.machine.step(Initialize(), now_ms=w.clock.now_ms())
         assert outcome.error is ErrorCode.LEADER_NOT_AVAILABLE
+        fenced.step(Initialize())
+        assert fenced.error is not ErrorCode.LEADER_NOT_AVAILABLE
         began_ms = w.clock.now_ms()
         waiting = asyncio.ensure_future(m1.fetch(max_wait_ms=50))
         await until(lambda: w.shell(TP0) not in (None, fenced))
