@@ -96,7 +96,7 @@ async def _write_control_record(bootstrap: str, topic: str) -> int:
     """
     caller = GrpcCaller(SystemClock())
     request = admin_pb2.MetadataRequest(topics=admin_pb2.TopicNames(names=[topic]))
-    found = await caller.call(methods.METADATA, request, to=bootstrap.split(",")[0])
+    found = await caller.call(methods.METADATA, request, to=bootstrap.partition(",")[0])
     leader_id = found.topics[0].partitions[0].leader_id
     (leader,) = [f"{n.host}:{n.port}" for n in found.nodes if n.node_id == leader_id]
     wanted = record_log_pb2.InitProducerIdRequest(producer_id=-1, producer_epoch=-1)
