@@ -52,10 +52,8 @@ def debian_layer(packages: str) -> Layer:
     tar = LAYERS / f"debian-{key(SUITE, packages)}.tar"
     if not tar.exists():
         part = tar.with_name(tar.name + ".part.tar")
-        no = [
-            f"--dpkgopt=path-exclude=/usr/share/{what}/*" for what in ("man", "doc", "locale")
-        ]
-        user = "sharemesh:x:10001:10001::/tmp:/usr/sbin/nologin"  # noqa: S108 - the image's folder
+        no = [f"--dpkgopt=path-exclude=/usr/share/{what}/*" for what in ("man", "doc", "locale")]
+        user = "sharemesh:x:10001:10001::/tmp:/usr/sbin/nologin"
         subprocess.run(
             [
                 "mmdebstrap",
@@ -67,7 +65,7 @@ def debian_layer(packages: str) -> Layer:
                 '--setup-hook=mkdir -p "$1"/usr/share/man/man1',  # openjdk's scripts write there
                 f'--customize-hook=echo "{user}" >> "$1"/etc/passwd',
                 '--customize-hook=echo "sharemesh:x:10001:" >> "$1"/etc/group',
-                '--customize-hook=rm -rf "$1"/var/cache/apt/* "$1"/var/lib/apt/lists/* "$1"/var/log/*',
+                '--customize-hook=cd "$1"/var && rm -rf cache/apt/* lib/apt/lists/* log/*',
                 SUITE,
                 str(part),
             ],
