@@ -100,6 +100,11 @@ def test_an_invalid_topic_and_an_interrupt_surface_from_poll(world):
     with pytest.raises(InvalidTopicError):
         consumer.poll(10_000)
     waiting = world.consumer(world.topic(), world.group())
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(InterruptError):
-        waiting.poll(20_000)
+    # A background job of a shell starts with interrupts ignored, and Python then leaves them so.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(InterruptError):
+            waiting.poll(20_000)
+    finally:
+        signal.signal(signal.SIGINT, before)
