@@ -148,6 +148,12 @@ def frame_size(header: bytes | bytearray | memoryview) -> int:
     return length + LENGTH_PREFIX_BYTES
 
 
+def frame_start(buffer: bytes | bytearray | memoryview, at: int) -> int:
+    """Return the base offset that the header at ``at`` says."""
+    offset: int = HEADER.unpack_from(buffer, at)[0]
+    return offset
+
+
 def frame_of(batch: bytes | bytearray | memoryview, base_offset: int) -> Frame:
     """Return the frame of one whole batch of our own making that begins at ``base_offset``."""
     _, _, epoch, _, _, attributes, delta, first_ms, max_ms, producer_id, *rest = HEADER.unpack_from(

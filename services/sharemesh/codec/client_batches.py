@@ -1,34 +1,23 @@
 """Record batches as a client makes and reads them: RecordBatch v2, any compression."""
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import cramjam
-from aiokafka.errors import CorruptRecordException, KafkaError
-from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-_MAGIC = 2
-_HEAD = struct.Struct(">qiib")  # base offset, length after it, leader epoch, magic
-_LAST_OFFSET_DELTA = struct.Struct(">i")
-_LAST_OFFSET_DELTA_AT = 23
-_LENGTH_COVERS_FROM = 12
-_HEADER_BYTES = 61
-_NO_PRODUCER = -1
-_UNDECODABLE = (
-    CorruptRecordException,
-    KafkaError,
-    cramjam.DecompressionError,
-    ValueError,
-    IndexError,
-    struct.error,
+from sharemesh.codec.batch_frame import (
+    CONTROL,
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
 )
+from sharemesh.codec.checksum import crc32c
+from sharemesh.codec.record_set import COMPRESSION, RecordSetError, raw_records
 
-COMPRESSIONS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-"""Name to number of the compressions of RecordBatch v2."""
-
-BATCH_OVERHEAD_BYTES = _HEADER_BYTES
+_NO_PRODUCER = -1
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -50,8 +39,8 @@ class BatchWriter:
 
     def __init__(self, compression: str, limit_bytes: int) -> None:
         self._builder = DefaultRecordBatchBuilder(
-            _MAGIC,
-            COMPRESSIONS[compression],
+            MAGIC,
+            COMPRESSION[compression],
             0,
             _NO_PRODUCER,
             _NO_PRODUCER,
@@ -106,39 +95,33 @@ def read_batches(data: bytes, *, check_crc: bool) -> Iterator[ReadBatch]:
     view = memoryview(data)
     at = 0
     end = len(data)
-    while at + _HEADER_BYTES <= end:
-        base_offset, length, _, magic = _HEAD.unpack_from(data, at)
-        size = length + _LENGTH_COVERS_FROM
-        delta: int = _LAST_OFFSET_DELTA.unpack_from(data, at + _LAST_OFFSET_DELTA_AT)[0]
+    while at + HEADER_BYTES <= end:
+        base_offset, length, _, magic, crc, attributes, delta = HEADER.unpack_from(data, at)[:7]
+        size = length + LENGTH_PREFIX_BYTES
         last_offset = base_offset + max(delta, 0)
-        if magic != _MAGIC:
+        if magic != MAGIC:
             yield _corrupt(base_offset, last_offset, f"magic {magic} instead of 2")
-        elif size < _HEADER_BYTES or at + size > end:
+        elif size < HEADER_BYTES or at + size > end:
             yield _corrupt(base_offset, last_offset, "cut short")
             return
+        elif check_crc and crc32c(view[at + CRC_START : at + size]) != crc:
+            yield _corrupt(base_offset, last_offset, "checksum does not match")
+        elif attributes & CONTROL:
+            yield ReadBatch(base_offset, last_offset, is_control=True, corrupt="", records=())
         else:
-            whole = size == end
             yield _read(
-                data if whole else bytes(view[at : at + size]),
-                base_offset,
-                last_offset,
-                check_crc=check_crc,
+                data if size == end else bytes(view[at : at + size]), base_offset, last_offset
             )
-        at += max(size, _HEADER_BYTES)
+        at += max(size, HEADER_BYTES)
 
 
 def _corrupt(base_offset: int, last_offset: int, why: str) -> ReadBatch:
     return ReadBatch(base_offset, last_offset, is_control=False, corrupt=why, records=())
 
 
-def _read(data: bytes, base_offset: int, last_offset: int, *, check_crc: bool) -> ReadBatch:
+def _read(data: bytes, base_offset: int, last_offset: int) -> ReadBatch:
     try:
-        batch = DefaultRecordBatch(data)
-        if check_crc and not batch.validate_crc():
-            return _corrupt(base_offset, last_offset, "checksum does not match")
-        if batch.is_control_batch:
-            return ReadBatch(base_offset, last_offset, is_control=True, corrupt="", records=())
-        records = list(batch)
-    except _UNDECODABLE as error:
-        return _corrupt(base_offset, last_offset, str(error) or type(error).__name__)
+        records = raw_records(data)
+    except RecordSetError as error:
+        return _corrupt(base_offset, last_offset, str(error))
     return ReadBatch(base_offset, last_offset, is_control=False, corrupt="", records=records)

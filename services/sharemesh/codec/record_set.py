@@ -1,9 +1,11 @@
 """Building and opening record batches: keys and values in, RecordBatch v2 bytes out, and back."""
 
+import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
+import cramjam
+from aiokafka.errors import CorruptRecordException, KafkaError
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from sharemesh.codec.batch_frame import MAGIC
@@ -12,6 +14,14 @@ COMPRESSION = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 PlainRecord = TypeVar("PlainRecord", bound=tuple[Any, ...])
 
 _BUILDER_BYTES_MAX = 2**31 - 1
+_UNDECODABLE = (
+    CorruptRecordException,
+    KafkaError,
+    cramjam.DecompressionError,
+    ValueError,
+    IndexError,
+    struct.error,
+)
 
 
 class RecordSetError(ValueError):
@@ -89,8 +99,25 @@ def decode_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:
     try:
         for record in DefaultRecordBatch(batch):
             yield Record(record.offset, record.timestamp, record.key, record.value, record.headers)
-    except (CorruptRecordException, UnsupportedCodecError, ValueError, IndexError) as error:
+    except _UNDECODABLE as error:
         raise RecordSetError(f"records of the batch cannot be decoded: {error}") from error
+
+
+def raw_records(batch: bytes) -> list[Any]:
+    """Return the records of one whole batch as the library has them, for the client's hot path.
+
+    They have ``offset``, ``timestamp``, ``key``, ``value`` and ``headers``.
+
+    Args:
+        batch: A whole record batch, its checksum already checked.
+
+    Raises:
+        RecordSetError: Compression unknown, or the records do not parse.
+    """
+    try:
+        return list(DefaultRecordBatch(batch))
+    except _UNDECODABLE as error:
+        raise RecordSetError(str(error) or type(error).__name__) from error
 
 
 def decode_records_as(
@@ -113,7 +140,7 @@ def decode_records_as(
             new(record_type, (record.key, record.value, record.offset, record.timestamp))
             for record in DefaultRecordBatch(batch)
         ]
-    except (CorruptRecordException, UnsupportedCodecError, ValueError, IndexError) as error:
+    except _UNDECODABLE as error:
         raise RecordSetError(f"records of the batch cannot be decoded: {error}") from error
 
 
@@ -132,5 +159,5 @@ def decode_plain_records(
             (record.key, record.value, record.offset, record.timestamp)
             for record in DefaultRecordBatch(batch)
         ]
-    except (CorruptRecordException, UnsupportedCodecError, ValueError, IndexError) as error:
+    except _UNDECODABLE as error:
         raise RecordSetError(f"records of the batch cannot be decoded: {error}") from error

@@ -4,6 +4,7 @@ Layout of a log directory (all numbers in names are decimal and zero-padded)::
 
     fences/<epoch, 10 digits>                   empty; who finds a higher one is fenced
     <base offset, 20>-<epoch, 10>.log           header, then record batches
+    <base offset, 20>-<epoch, 10>.snapshot      of a record log: what a start would else scan for
     <epoch, 10>.end                             the committed end of this epoch's writer
     *.new                                       being written; never part of the log
 
@@ -19,6 +20,7 @@ from typing import NamedTuple
 from sharemesh.codec.checksum import crc32c
 
 FENCES = "fences"
+NEW_SUFFIX = ".new"
 SEGMENT_HEADER_BYTES = 64
 FORMAT = 1
 EPOCH_MAX = 2**31 - 1
@@ -26,6 +28,7 @@ EPOCH_MAX = 2**31 - 1
 _MAGIC = b"shmelog\n"
 _HEADER = struct.Struct(">8sHHqqqqqqI")
 _SEGMENT_NAME = re.compile(r"(\d{20})-(\d{10})\.log")
+_SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})\.snapshot")
 _END_NAME = re.compile(r"(\d{10})\.end")
 
 
@@ -39,6 +42,11 @@ class SegmentName(NamedTuple):
     def file_name(self) -> str:
         """The name within the log directory."""
         return f"{self.base_offset:020d}-{self.epoch:010d}.log"
+
+    @property
+    def snapshot_name(self) -> str:
+        """The name of the snapshot that belongs to the segment, if there is one."""
+        return f"{self.base_offset:020d}-{self.epoch:010d}.snapshot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +133,18 @@ def segment_names(listing: list[str]) -> list[SegmentName]:
     """Return the segments among the names of a log directory, by epoch, then base offset."""
     found = (_SEGMENT_NAME.fullmatch(name) for name in listing)
     return sorted(SegmentName(int(match[2]), int(match[1])) for match in found if match)
+
+
+def snapshot_names(listing: list[str]) -> list[SegmentName]:
+    """Return the segments that have a snapshot, by epoch, then base offset."""
+    found = (_SNAPSHOT_NAME.fullmatch(name) for name in listing)
+    return sorted(SegmentName(int(match[2]), int(match[1])) for match in found if match)
+
+
+def unfinished_snapshots(listing: list[str], below_epoch: int) -> list[str]:
+    """Return the names of snapshots of lower epochs that were never finished."""
+    found = ((name, _SNAPSHOT_NAME.match(name)) for name in listing if name.endswith(NEW_SUFFIX))
+    return [name for name, match in found if match and int(match[2]) < below_epoch]
 
 
 def end_name(epoch: int) -> str:

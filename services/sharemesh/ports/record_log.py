@@ -140,7 +140,15 @@ class PartitionLog(Protocol):
         ...
 
     async def delete_records(self, before_offset: int) -> int:
-        """Move the log start (−1: to the high watermark) and return it, once committed."""
+        """Move the log start (−1: to the high watermark) and return it, once committed.
+
+        In a corrupt log also past the corruption, up to the end of all that was ever confirmed
+        (−1: to there); if what is left can be read, appends are accepted again.
+
+        Raises:
+            RefusedError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR (the queue is full).
+            FencedError, LogFailedError: No longer the leader's to write.
+        """
         ...
 
     def configure(self, config: TopicLogConfig) -> None:

@@ -78,12 +78,6 @@ class Offsets:
         led: LedPartition | None = None
         try:
             led = self._led(context.principal, partition, Operation.DELETE)
-            if asked.offset < -1 or asked.offset > led.log.high_watermark:
-                raise RefusedError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"offset {asked.offset} is not within -1..{led.log.high_watermark}; "
-                    "-1 means the high watermark",
-                )
             async with self._parallel:
                 result.low_watermark = await led.log.delete_records(asked.offset)
         except RefusedError as refused:

@@ -1,6 +1,7 @@
 """What a log directory holds: the chain and the published end, read in the order of DESIGN 5.4."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sharemesh.codec.committed_end import SLOT_BYTES, CommittedEnd, decode_committed_end
 from sharemesh.codec.log_chain import (
@@ -24,13 +25,21 @@ from sharemesh.ports.shard_log import CorruptLogError
 
 START_OVER_MAX = 20
 
+Header = SegmentHeader | SegmentFormatError
+
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """Chain and committed end that belong together; ``end`` is None if none is readable."""
+    """Chain and committed end that belong together; ``end`` is None if none is readable.
+
+    ``headers`` are all segments that were found. ``problems`` are those of the chain that cannot
+    be read, and why; only a salvaged state has any.
+    """
 
     chain: Chain
     end: CommittedEnd | None
+    headers: Mapping[SegmentName, Header] = field(default_factory=dict)
+    problems: Mapping[SegmentName, str] = field(default_factory=dict)
 
 
 def read_log_state(disk: Disk, path: str) -> LogState:
@@ -55,19 +64,29 @@ def read_log_state(disk: Disk, path: str) -> LogState:
     raise CorruptLogError(f"log {path}: segments of the log are missing: {last}", file=path)
 
 
-def _read_once(disk: Disk, path: str) -> LogState:
+def read_listing(disk: Disk, path: str) -> tuple[CommittedEnd | None, dict[SegmentName, Header]]:
+    """Return the published end, then the segments with their headers. Blocks.
+
+    Raises:
+        FileNotFoundError: A file went away meanwhile: start over.
+    """
     end = None
     epochs = end_epochs(disk.list(path))
     if epochs:
         end = decode_committed_end(disk.read(f"{path}/{end_name(epochs[-1])}", 0, 2 * SLOT_BYTES))
-    headers: dict[SegmentName, SegmentHeader | SegmentFormatError] = {}
+    headers: dict[SegmentName, Header] = {}
     for name in segment_names(disk.list(path)):
         data = disk.read(f"{path}/{name.file_name}", 0, SEGMENT_HEADER_BYTES)
         try:
             headers[name] = decode_segment_header(data, name)
         except SegmentFormatError as error:
             headers[name] = error
+    return end, headers
+
+
+def _read_once(disk: Disk, path: str) -> LogState:
+    end, headers = read_listing(disk, path)
     chain = resolve_chain(headers)
     if end is not None and (chain.newest is None or chain.newest.name < end.segment):
         raise StartOverError(f"segment {end.segment.file_name} holds the committed end")
-    return LogState(chain, end)
+    return LogState(chain, end, headers)

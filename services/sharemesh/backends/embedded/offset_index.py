@@ -14,7 +14,10 @@ def _longs() -> "array[int]":
 
 @dataclass(slots=True)
 class SegmentIndex:
-    """One segment: an entry about every ``interval_bytes``; ends are committed ones."""
+    """One segment: an entry about every ``interval_bytes``; ends are committed ones.
+
+    ``begin`` is (offset, position) of the first frame that may be read.
+    """
 
     segment: Segment
     interval_bytes: int
@@ -24,6 +27,11 @@ class SegmentIndex:
     offsets: "array[int]" = field(default_factory=_longs)
     positions: "array[int]" = field(default_factory=_longs)
     earlier_max_ms: "array[int]" = field(default_factory=_longs)  # of all before the entry
+    begin: tuple[int, int] = (-1, -1)
+
+    def __post_init__(self) -> None:
+        if self.begin == (-1, -1):
+            self.begin = (self.segment.base_offset, SEGMENT_HEADER_BYTES)
 
     @property
     def base_offset(self) -> int:
@@ -40,18 +48,37 @@ class SegmentIndex:
         self.end_position = position + size_bytes
         self.max_timestamp_ms = max(self.max_timestamp_ms, max_ms)
 
+    def begin_at(self, offset: int, position: int) -> None:
+        """Forget what lies before a frame: below the log start nothing is read any more."""
+        first = bisect_right(self.offsets, offset - 1)
+        del self.offsets[:first]
+        del self.positions[:first]
+        del self.earlier_max_ms[:first]
+        if not self.offsets or self.offsets[0] != offset:
+            self.offsets.insert(0, offset)
+            self.positions.insert(0, position)
+            self.earlier_max_ms.insert(0, -1)
+        self.begin = (offset, position)
+
     def floor(self, offset: int) -> tuple[int, int]:
         """Return (offset, position) of a frame that begins at or before ``offset``."""
         at = bisect_right(self.offsets, offset) - 1
         if at < 0:
-            return self.base_offset, SEGMENT_HEADER_BYTES
+            return self.begin
+        return self.offsets[at], self.positions[at]
+
+    def at_position(self, position: int) -> tuple[int, int]:
+        """Return (offset, position) of a frame that begins at or before ``position``."""
+        at = bisect_right(self.positions, position) - 1
+        if at < 0:
+            return self.begin
         return self.offsets[at], self.positions[at]
 
     def about(self, offset: int) -> int:
         """Return about where ``offset`` lies, between the entries around it."""
         at = bisect_right(self.offsets, offset) - 1
         if at < 0:
-            return SEGMENT_HEADER_BYTES
+            return self.begin[1]
         last = at + 1 == len(self.offsets)
         next_offset = self.end_offset if last else self.offsets[at + 1]
         next_position = self.end_position if last else self.positions[at + 1]
@@ -71,7 +98,7 @@ class SegmentIndex:
             else:
                 high = middle
         if low == 0:
-            return self.base_offset, SEGMENT_HEADER_BYTES
+            return self.begin
         return self.offsets[low - 1], self.positions[low - 1]
 
 
@@ -79,7 +106,7 @@ class OffsetIndex:
     """All segments of one log, oldest first."""
 
     def __init__(self, interval_bytes: int) -> None:
-        self._interval_bytes = interval_bytes
+        self.interval_bytes = interval_bytes
         self._bases: list[int] = []
         self.segments: list[SegmentIndex] = []
 
@@ -87,10 +114,15 @@ class OffsetIndex:
         """Return the index of ``segment``, which is the newest or becomes it."""
         if self.segments and self.segments[-1].segment is segment:
             return self.segments[-1]
-        index = SegmentIndex(segment, self._interval_bytes, segment.base_offset)
+        index = SegmentIndex(segment, self.interval_bytes, segment.base_offset)
         self.segments.append(index)
         self._bases.append(segment.base_offset)
         return index
+
+    def take(self, index: SegmentIndex) -> None:
+        """Add the index of the next segment, as a snapshot had it."""
+        self.segments.append(index)
+        self._bases.append(index.base_offset)
 
     def drop(self, gone: list[Segment]) -> None:
         """Forget segments that were deleted."""

@@ -1,6 +1,6 @@
 """A log as its owner writes it: commit, look, roll, prune (DESIGN 5.2, 5.6). All calls block."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -27,8 +27,10 @@ class OwnedLog:
     Any failed or short append or sync ends the epoch: nobody retries, nobody truncates.
     """
 
-    def __init__(self, disk: Disk, path: str, epoch: int, settings: LogSettings) -> None:
-        """Take the log over.
+    def __init__(
+        self, disk: Disk, path: str, epoch: int, settings: LogSettings, *, salvage: bool = False
+    ) -> None:
+        """Take the log over; see ``take_over`` for ``salvage``.
 
         Raises:
             FencedError: A fence at or above ``epoch`` exists.
@@ -40,12 +42,14 @@ class OwnedLog:
         self._disk = disk
         self._settings = settings
         self._fences = Fences(disk, path, epoch)
-        taken = take_over(disk, path, epoch, self._fences)
+        taken = take_over(disk, path, epoch, self._fences, salvage=salvage)
         self.segments = taken.segments
         self.committed_end_offset = taken.end_offset
         self.log_start_offset = taken.log_start_offset
         self.corruption: CorruptLogError | None = taken.corruption
         self.free_bytes = disk.free_bytes()
+        self.before_change: Callable[[Segment], None] | None = None
+        """Called in the job that ends a segment, or deletes some, with the newest segment."""
         self._file = taken.file
         self._slots = taken.slots
         self._sequence = 1
@@ -115,9 +119,11 @@ class OwnedLog:
                 self._roll()
             while len(self.segments) > 1 and self.segments[0].end_offset <= self.log_start_offset:
                 if not gone:
-                    self._sync_end()  # the published log start must never lag behind an unlink
+                    self.note_change()
+                    self.sync_end()  # the published log start must never lag behind an unlink
                     self.look()
                 self._disk.delete(self.file_of(self.segments[0]))
+                self._disk.delete(f"{self.path}/{self.segments[0].name.snapshot_name}")
                 gone.append(self.segments.pop(0))
         except OSError as error:
             raise self._end(f"pruning failed: {error}") from error
@@ -127,7 +133,7 @@ class OwnedLog:
         """Make the published end durable if that is still ours, and release the files."""
         if self._ended is None:
             with suppress(OSError):  # then the published end lags after a power cut
-                self._sync_end()
+                self.sync_end()
             self._ended = LogFailedError(f"log {self.path}, epoch {self.epoch} is closed")
         for file in (self._file, self._slots):
             if file is not None:
@@ -149,6 +155,7 @@ class OwnedLog:
         """Begin the next segment: all before it is synced, looked after and published."""
         newest = self.segments[-1]
         self.look()
+        self.note_change()
         assert self._file is not None
         if not self._settings.fsync:
             self._file.sync()
@@ -159,6 +166,11 @@ class OwnedLog:
         self._file.close()
         self._file = file
         self.segments.append(Segment(header.name, header.base_offset, file.size))
+
+    def note_change(self) -> None:
+        """Call ``before_change``, if there is one."""
+        if self.before_change is not None:
+            self.before_change(self.segments[-1])
 
     def _publish(self) -> None:
         newest = self.segments[-1]
@@ -174,7 +186,8 @@ class OwnedLog:
         assert self._slots is not None
         self._slots.write(*encode_committed_end(end))
 
-    def _sync_end(self) -> None:
+    def sync_end(self) -> None:
+        """Make the published end durable; after a power cut it may lag otherwise."""
         if self._slots is not None:
             self._slots.sync()
 

@@ -1,6 +1,7 @@
 """Idempotent producers: epochs and sequences, as Kafka checks them (issue Leader, item 2)."""
 
 from collections import OrderedDict, deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -40,6 +41,27 @@ class Producers:
     def highest_id(self) -> int:
         """The highest producer id seen, or −1; new ids must be higher (DESIGN 5)."""
         return self._highest_id
+
+    def copy(self) -> "Producers":
+        """Return an independent copy."""
+        other = Producers()
+        other._highest_id = self._highest_id
+        for producer_id, producer in self._producers.items():
+            batches = deque(producer.batches, maxlen=BATCHES_KEPT)
+            other._producers[producer_id] = Producer(producer.epoch, batches)
+        return other
+
+    def all(self) -> Iterator[tuple[int, Producer]]:
+        """Yield each producer with its id, the one that wrote longest ago first."""
+        yield from self._producers.items()
+
+    def restore(self, producer_id: int, producer: Producer) -> None:
+        """Add a producer that ``all`` gave, as the one that wrote last."""
+        self._producers[producer_id] = producer
+
+    def saw_id(self, producer_id: int) -> None:
+        """Count an id that no producer who is still known has."""
+        self._highest_id = max(self._highest_id, producer_id)
 
     def epoch_of(self, producer_id: int) -> int:
         """Return the newest epoch of a producer, or −1."""

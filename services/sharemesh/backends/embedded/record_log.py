@@ -2,14 +2,19 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from sharemesh.backends.embedded.group_commit import Entry, GroupCommit
+from sharemesh.backends.embedded.log_snapshot import write_snapshot
 from sharemesh.backends.embedded.owned_log import OwnedLog, Place
 from sharemesh.backends.embedded.producers import Producers, Written
 from sharemesh.backends.embedded.recent_batches import RecentBatches
-from sharemesh.backends.embedded.record_load import Loaded
+from sharemesh.backends.embedded.record_load import Loaded, load_records
 from sharemesh.backends.embedded.record_reader import RecordReader
+from sharemesh.backends.embedded.salvage import resume_after
+from sharemesh.backends.embedded.scrub import Scrub
 from sharemesh.backends.embedded.segments import Segment
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.codec.batch_frame import HEADER_BYTES, Frame, frame_of, place_frame, placed_header
@@ -20,14 +25,23 @@ from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.record_log import AbortedTxn, AppendResult, ReadResult, TopicLogConfig
-from sharemesh.ports.shard_log import CorruptLogError, LogFullError
+from sharemesh.ports.shard_log import (
+    CorruptLogError,
+    FencedError,
+    LogFailedError,
+    LogFullError,
+)
 
 _logger = logging.getLogger(__name__)
 
-CORRUPTION_ADVICE = (
-    "records before it are served and nothing is written: restore that file from a copy, or "
-    "delete the topic"
-)
+
+def corruption_advice(resume_offset: int) -> str:
+    """Return what can be done about a damaged log."""
+    return (
+        "records before it are served and nothing is written: restore that file from a copy and "
+        "restart the leader, or give the records up that cannot be read with `sharemesh topics "
+        f"delete-records TOPIC/PARTITION --before {resume_offset}`"
+    )
 
 
 class _Note(NamedTuple):
@@ -53,19 +67,31 @@ class EmbeddedPartitionLog:
         self._disk = disk
         self._clock = clock
         self._log = log
-        self._index = loaded.index
-        self._producers: Producers = loaded.producers
-        self._transactions = loaded.transactions
+        self._settings = settings
         self._corruption: CorruptLogError | None = None
-        if loaded.corruption is not None:
-            self._note_corruption(loaded.corruption)
-        self._high_watermark = loaded.end_offset
-        self._reader = RecordReader(disk, log.path, loaded.index)
+        self._resume_offset = -1
+        self._take(loaded)
+        self.scrub = Scrub(disk, clock, log.path, self._found)
         self._config = TopicLogConfig(batch_bytes_max=settings.batch_bytes_max)
         self._callbacks: list[Callable[[], None]] = []
         self._commits: GroupCommit[_Note] = GroupCommit(
             disk, clock, log, settings, settings.record_reserve_bytes, self._on_committed
         )
+
+    def _take(self, loaded: Loaded) -> None:
+        """Go on with what was loaded."""
+        self._index = loaded.index
+        self._producers: Producers = loaded.producers
+        self._durable_producers = loaded.producers.copy()  # without what waits for its commit
+        self._transactions = loaded.transactions
+        self._high_watermark = loaded.end_offset
+        self._to_scan_bytes = loaded.scanned_bytes  # what the next start would have to scan
+        self._reader = RecordReader(self._disk, self._log.path, loaded.index)
+        self._is_cut_short = loaded.corruption is not None  # the index ends at the damage
+        self._corruption = None
+        if loaded.corruption is not None:
+            self._note_corruption(loaded.corruption, loaded.resume_offset)
+        self._log.before_change = None if self._is_cut_short else self._write_snapshot
 
     @property
     def leader_epoch(self) -> int:
@@ -143,9 +169,10 @@ class EmbeddedPartitionLog:
     ) -> ReadResult:
         """Return whole batches from the one that holds ``offset`` (or the next one)."""
         end = self._high_watermark if end_offset is None else min(end_offset, self._high_watermark)
+        wanted = max(offset, offset + 1 if end_offset is None else end_offset)
+        if self._is_cut_short and self._corruption and offset >= self._high_watermark < wanted:
+            raise self._storage_error(self._corruption)
         if not self.log_start_offset <= offset <= self._high_watermark:
-            if self._corruption is not None and offset > self._high_watermark:
-                raise self._storage_error(self._corruption)
             raise RefusedError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is not in {self.log_start_offset}..{self._high_watermark}",
@@ -157,7 +184,7 @@ class EmbeddedPartitionLog:
         try:
             return await self._reader.read(offset, end, max_bytes)
         except CorruptLogError as error:
-            self._note_corruption(error)
+            await self._found(error)
             raise self._storage_error(error) from error
 
     async def look(self) -> None:
@@ -177,7 +204,7 @@ class EmbeddedPartitionLog:
                 timestamp_ms, self.log_start_offset, self._high_watermark
             )
         except CorruptLogError as error:
-            self._note_corruption(error)
+            await self._found(error)
             raise self._storage_error(error) from error
 
     def aborted_between(self, offset: int, end_offset: int) -> tuple[AbortedTxn, ...]:
@@ -185,13 +212,19 @@ class EmbeddedPartitionLog:
         return self._transactions.aborted_between(offset, end_offset)
 
     async def delete_records(self, before_offset: int) -> int:
-        """Move the log start (−1: to the high watermark) and return it, once committed."""
-        target = self._high_watermark if before_offset == -1 else before_offset
-        if not 0 <= target <= self._high_watermark:
+        """Move the log start (−1: to the high watermark) and return it, once committed.
+
+        In a damaged log also past the damage, up to the end of all that was ever confirmed (−1:
+        to there). If what is left can be read, the log takes writes again.
+        """
+        is_damaged = self._corruption is not None
+        end = self._commits.committed_end_offset if is_damaged else self._high_watermark
+        target = end if before_offset == -1 else before_offset
+        if not 0 <= target <= end:
             raise RefusedError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"cannot delete before offset {before_offset}: the high watermark is "
-                f"{self._high_watermark}",
+                f"cannot delete before offset {before_offset}: it is not within 0..{end}; "
+                "-1 means the end",
             )
         await self._move_log_start(target)
         return self.log_start_offset
@@ -215,6 +248,10 @@ class EmbeddedPartitionLog:
 
     async def close(self) -> None:
         """Commit what is queued if that is still possible, and release files."""
+        await self.scrub.close()
+        if self._to_scan_bytes > self._settings.snapshot_every_bytes:
+            with suppress(FencedError, LogFailedError):
+                await self._commits.between_commits(self._log.note_change)
         await self._commits.close()
         self._recent.clear()
 
@@ -256,16 +293,15 @@ class EmbeddedPartitionLog:
         return spans
 
     def _queue(self, entry: Entry[_Note]) -> None:
+        moves_log_start = entry.log_start_offset >= 0  # allowed: the way past a damage
         try:
-            if self._corruption is not None:
+            if self._corruption is not None and not moves_log_start:
                 raise self._corruption.with_traceback(None)
             self._commits.append(entry)
         except (LogFullError, CorruptLogError) as error:
             raise self._storage_error(error) from error
 
     async def _move_log_start(self, target: int) -> None:
-        if self._corruption is not None:
-            raise self._storage_error(self._corruption)
         if target > self.log_start_offset:
             offset = self._commits.end_offset
             marker = encode_log_start(
@@ -276,12 +312,37 @@ class EmbeddedPartitionLog:
             )
             self._queue(Entry((marker,), len(marker), offset, target, _Note([], is_abort=False)))
             await self._commits.committed(offset)
+        corruption = self._corruption
+        if corruption is not None and corruption.offset < self.log_start_offset:
+            await self._reload()
+        if self._is_cut_short:
+            return  # what a snapshot must keep of the producers is not known: no file goes
         gone: list[Segment] = []
         await self._commits.between_commits(lambda: gone.extend(self._log.prune()))
         self._index.drop(gone)
         self._transactions.forget_before(self.log_start_offset)
 
+    async def _reload(self) -> None:
+        """The log start has passed a damage: look again at what is left."""
+        found: list[Loaded] = []
+
+        def load() -> None:
+            self._log.sync_end()
+            found.append(load_records(self._disk, self._log, self._settings))
+
+        await self._commits.between_commits(load)
+        self._take(found[0])
+        if self._corruption is None:
+            _logger.warning(
+                "log %s: what was damaged is deleted; records are taken again", self._log.path
+            )
+        for callback in self._callbacks:
+            callback()
+
     def _on_committed(self, entries: list[Entry[_Note]], place: Place) -> None:
+        if self._is_cut_short:
+            return  # it was only a log start
+        self._to_scan_bytes += sum(entry.size_bytes for entry in entries)
         index = self._index.open_segment(place.segment)
         position = place.position
         for entry in entries:
@@ -294,6 +355,7 @@ class EmbeddedPartitionLog:
                     max_ms=frame.max_timestamp_ms,
                 )
                 self._transactions.note(frame, is_abort=entry.note.is_abort)
+                self._durable_producers.note(frame)
             self._recent.add(entry.note.frames, entry.data, is_abort=entry.note.is_abort)
             position += entry.size_bytes
         index.end_position = position
@@ -301,12 +363,43 @@ class EmbeddedPartitionLog:
         for callback in self._callbacks:
             callback()
 
-    def _note_corruption(self, error: CorruptLogError) -> None:
+    # ---- snapshots and damage ---------------------------------------------------------------
+
+    def _write_snapshot(self, segment: Segment) -> None:
+        """Keep what the log means up to its end; between commits, in the pool."""
+        try:
+            write_snapshot(
+                self._disk,
+                self._log.path,
+                segment,
+                self._index,
+                self._durable_producers,
+                self._transactions,
+            )
+        except OSError as error:
+            _logger.warning("log %s: no snapshot was written: %s", self._log.path, error)
+        else:
+            self._to_scan_bytes = 0
+
+    async def _found(self, error: CorruptLogError) -> None:
+        """Damage was found while the log is open."""
+        resume_offset = await self._disk.run(
+            partial(resume_after, self._disk, self._log.path, tuple(self._log.segments), error)
+        )
+        if error.offset >= self.log_start_offset:
+            self._note_corruption(error, resume_offset)
+
+    def _note_corruption(self, error: CorruptLogError, resume_offset: int) -> None:
         """Serve what lies before it from now on, write nothing, and tell the log once."""
         if self._corruption is None:
-            _logger.error("committed records are damaged: %s; %s", error, CORRUPTION_ADVICE)
+            self._resume_offset = resume_offset
+            _logger.error(
+                "committed records are damaged: %s; %s", error, corruption_advice(resume_offset)
+            )
         self._corruption = error
 
     def _storage_error(self, error: Exception) -> RefusedError:
-        advice = f"; {CORRUPTION_ADVICE}" if isinstance(error, CorruptLogError) else ""
+        advice = ""
+        if isinstance(error, CorruptLogError):
+            advice = f"; {corruption_advice(self._resume_offset)}"
         return RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, f"{error}{advice}")

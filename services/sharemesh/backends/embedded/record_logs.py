@@ -1,8 +1,10 @@
 """All record logs of a data directory (port RecordLogs)."""
 
+import asyncio
 from contextlib import suppress
 from functools import partial
 
+from sharemesh.backends.embedded.log_snapshot import write_snapshot
 from sharemesh.backends.embedded.owned_log import OwnedLog
 from sharemesh.backends.embedded.recent_batches import RecentBatches, RecentPool
 from sharemesh.backends.embedded.record_load import Loaded, load_records
@@ -26,6 +28,7 @@ class EmbeddedRecordLogs:
         self._clock = clock
         self._settings = settings
         self._recent = RecentPool(settings.recent_bytes_max)
+        self._scrub_turns = asyncio.Semaphore(1)
 
     async def open(self, partition: TopicPartition, leader_epoch: int) -> EmbeddedPartitionLog:
         """Take the partition over under ``leader_epoch`` (DESIGN 5.1).
@@ -39,7 +42,9 @@ class EmbeddedRecordLogs:
         """
         log, loaded = await self._disk.run(partial(self._open, partition, leader_epoch))
         recent = RecentBatches(self._recent)
-        return EmbeddedPartitionLog(self._disk, self._clock, self._settings, log, loaded, recent)
+        opened = EmbeddedPartitionLog(self._disk, self._clock, self._settings, log, loaded, recent)
+        opened.scrub.begin(loaded.unverified, self._scrub_turns)
+        return opened
 
     async def delete(self, partition: TopicPartition) -> None:
         """Free the directories of a deleted topic's partition; repeating it is fine."""
@@ -51,12 +56,16 @@ class EmbeddedRecordLogs:
 
     def _open(self, partition: TopicPartition, leader_epoch: int) -> tuple[OwnedLog, Loaded]:
         path = record_log_path(partition.topic_id, partition.partition)
-        log = OwnedLog(self._disk, path, leader_epoch, self._settings)
+        log = OwnedLog(self._disk, path, leader_epoch, self._settings, salvage=True)
         try:
-            if log.corruption is None:
-                log.prune()  # what an owner before did not come to after it moved the log start
-            interval_bytes = self._settings.index_interval_bytes
-            return log, load_records(self._disk, log, interval_bytes=interval_bytes)
+            loaded = load_records(self._disk, log, self._settings)
+            if loaded.corruption is None:
+                # What an owner before did not come to after it moved the log start.
+                log.before_change = lambda newest: write_snapshot(
+                    self._disk, path, newest, loaded.index, loaded.producers, loaded.transactions
+                )
+                loaded.index.drop(log.prune())
+            return log, loaded
         except OSError as error:
             log.close()
             raise LogFailedError(f"log {path}: cannot be loaded: {error}") from error

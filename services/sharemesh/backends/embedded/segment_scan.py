@@ -22,15 +22,23 @@ def corrupt(file: str, position: int, offset: int, problem: str) -> CorruptLogEr
 
 
 def scan_headers(
-    disk: Disk, path: str, name: SegmentName, *, end_position: int, end_offset: int
+    disk: Disk,
+    path: str,
+    name: SegmentName,
+    *,
+    end_position: int,
+    end_offset: int,
+    begin: tuple[int, int] | None = None,
 ) -> Iterator[list[Frame]]:
     """Yield the frames of a segment up to ``end_position``, without checking payloads.
+
+    ``begin`` is (position, offset) of the first frame, if it is not that of the segment.
 
     Raises:
         CorruptLogError: A header is invalid, or the frames do not end at ``end_offset``.
     """
     file = f"{path}/{name.file_name}"
-    position, offset = SEGMENT_HEADER_BYTES, name.base_offset
+    position, offset = begin or (SEGMENT_HEADER_BYTES, name.base_offset)
     size = disk.size(file)
     while position < end_position:
         window = disk.read(file, position, min(SCAN_WINDOW_BYTES, end_position - position))

@@ -18,6 +18,10 @@ class LogSettings:
         record_reserve_bytes: Record logs refuse to grow when less than this is free.
         shard_reserve_bytes: Shard logs refuse to grow when less than this is free.
         recent_bytes_max: Committed batches of all record logs that stay in memory for readers.
+        verify_open_bytes: The newest bytes of a record log whose checksums are checked before it
+            opens; the rest is checked behind its back.
+        snapshot_every_bytes: A record log that is closed writes a snapshot if a start would
+            have to scan more than this.
         fsync: False is ``durability: os``: confirmed records survive a crash of processes only.
     """
 
@@ -29,4 +33,6 @@ class LogSettings:
     record_reserve_bytes: int = 16 * MIB
     shard_reserve_bytes: int = 4 * MIB
     recent_bytes_max: int = 32 * MIB
+    verify_open_bytes: int = 16 * MIB
+    snapshot_every_bytes: int = 1 * MIB
     fsync: bool = True

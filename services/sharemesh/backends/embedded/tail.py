@@ -5,6 +5,7 @@ reach the disk. The new owner appends them again, to its own segment.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sharemesh.backends.embedded.log_state import LogState
@@ -15,6 +16,7 @@ from sharemesh.codec.log_chain import Chain, ChainLink
 from sharemesh.codec.log_marker import decode_log_start
 from sharemesh.codec.segment import SEGMENT_HEADER_BYTES, SegmentName
 from sharemesh.ports.disk import Disk
+from sharemesh.ports.shard_log import CorruptLogError
 
 
 @dataclass(slots=True)
@@ -32,8 +34,10 @@ class Tail:
     predecessor_end: int
 
 
-def read_tail(disk: Disk, path: str, state: LogState, epoch: int) -> Tail:
+def read_tail(disk: Disk, path: str, state: LogState, epoch: int, *, check_committed: bool) -> Tail:
     """Return the tail of the newest segment, rewritten for ``epoch``. Blocks.
+
+    With ``check_committed`` the headers of what is committed of that segment are walked too.
 
     Raises:
         CorruptLogError: Invalid bytes below the committed end, or followed by a valid batch.
@@ -44,8 +48,11 @@ def read_tail(disk: Disk, path: str, state: LogState, epoch: int) -> Tail:
     committed, position = committed_in(newest, state.end)
     log_start = state.chain.log_start_offset
     file = f"{path}/{newest.name.file_name}"
-    for log_start_of_marker in _committed_markers(disk, path, newest, committed, position):
-        log_start = max(log_start, log_start_of_marker)
+    if state.end is not None:  # published with each commit, so it knows all committed markers
+        log_start = max(log_start, state.end.log_start_offset)
+    if check_committed:
+        for marked in _committed_markers(disk, path, newest, committed, position):
+            log_start = max(log_start, marked)
     data = disk.read(file, position)
     walk = walk_frames(
         data,
@@ -68,10 +75,50 @@ def read_tail(disk: Disk, path: str, state: LogState, epoch: int) -> Tail:
         place_frame(taken, frame.base_offset, epoch, at=frame.position)
     _check_oldest(path, state.chain, log_start)
     predecessor: SegmentName | None = newest.name
-    if position == SEGMENT_HEADER_BYTES:
+    if position == SEGMENT_HEADER_BYTES and newest.name.snapshot_name not in disk.list(path):
         # Nothing of it is committed, so its name need not be durable: the chain goes past it.
+        # With a snapshot the name is durable, and what the snapshot knows must not be lost.
         predecessor, position = newest.header.predecessor, newest.header.predecessor_end
     return Tail(committed, walk.end_offset, log_start, taken, predecessor, position)
+
+
+def salvaged_tail(disk: Disk, path: str, state: LogState) -> Tail:
+    """Return where a damaged log goes on: behind all that may ever have been confirmed. Blocks.
+
+    Nothing is appended again, because it would hide the damage: what lies behind the committed
+    end stays where it is, as part of the segment that holds it.
+    """
+    newest = state.chain.newest
+    assert newest is not None
+    committed, position = committed_in(newest, state.end)
+    log_start = max(link.header.log_start_offset for link in state.chain.links)
+    if state.end is not None:
+        log_start = max(log_start, state.end.log_start_offset)
+    data = b""
+    with suppress(FileNotFoundError):
+        data = disk.read(f"{path}/{newest.name.file_name}", position)
+    with suppress(CorruptLogError, FileNotFoundError):
+        for marked in _committed_markers(disk, path, newest, committed, position):
+            log_start = max(log_start, marked)
+    end_offset, end_position = committed, position
+    at: int | None = 0
+    while at is not None:
+        walk = walk_frames(
+            memoryview(data)[at:],
+            start=at,
+            limit=len(data),
+            base_offset=committed if at == 0 else None,
+            leader_epoch=newest.header.epoch,
+            check_crc=True,
+        )
+        if walk.frames:
+            log_start = max([log_start, *(_marked(data, frame) for frame in walk.frames)])
+            end_offset = max(end_offset + (at > 0), walk.end_offset)
+            end_position = position + walk.position
+        at = find_valid_frame(
+            data, from_position=walk.position + 1, leader_epoch=newest.header.epoch
+        )
+    return Tail(end_offset, end_offset, log_start, bytearray(), newest.name, end_position)
 
 
 def committed_in(newest: ChainLink, end: CommittedEnd | None) -> tuple[int, int]:

@@ -9,30 +9,36 @@ from dataclasses import dataclass
 
 from sharemesh.backends.embedded.fences import Fences
 from sharemesh.backends.embedded.log_state import LogState, read_log_state
+from sharemesh.backends.embedded.salvage import (
+    salvaged_segments,
+    salvaged_state,
+    without_missing,
+)
 from sharemesh.backends.embedded.segments import Segment
-from sharemesh.backends.embedded.tail import Tail, read_tail
+from sharemesh.backends.embedded.tail import Tail, read_tail, salvaged_tail
 from sharemesh.codec.committed_end import SLOT_BYTES, CommittedEnd, encode_committed_end
 from sharemesh.codec.log_chain import ChainLink
 from sharemesh.codec.segment import (
+    NEW_SUFFIX,
     SegmentHeader,
     SegmentName,
     encode_segment_header,
     end_epochs,
     end_name,
     segment_names,
+    snapshot_names,
+    unfinished_snapshots,
 )
 from sharemesh.ports.disk import AppendFile, Disk, SlotFile
 from sharemesh.ports.shard_log import CorruptLogError, FencedError, LogFailedError
-
-NEW_SUFFIX = ".new"
 
 
 @dataclass(slots=True)
 class Taken:
     """A log that was taken over; ``segments`` are its files, oldest first.
 
-    ``file`` and ``slots`` are None if it is corrupt. Then ``corruption`` says where; what lies
-    before that may be read, and nothing be written.
+    ``file`` and ``slots`` are None if it is corrupt, and ``corruption`` says where: nothing can
+    be written. A damaged log that was salvaged has them; then the damage lies in its segments.
     """
 
     segments: list[Segment]
@@ -43,8 +49,12 @@ class Taken:
     corruption: CorruptLogError | None
 
 
-def take_over(disk: Disk, path: str, epoch: int, fences: Fences) -> Taken:
+def take_over(disk: Disk, path: str, epoch: int, fences: Fences, *, salvage: bool = False) -> Taken:
     """Take the log at ``path`` over under ``epoch``. Blocks.
+
+    With ``salvage`` a damaged log is taken over too, for an owner who looks for the damage itself
+    (also in what is committed of the newest segment), serves what lies before it, and writes
+    nothing but the log start that passes it.
 
     Raises:
         FencedError: A fence at or above ``epoch`` exists.
@@ -54,28 +64,38 @@ def take_over(disk: Disk, path: str, epoch: int, fences: Fences) -> Taken:
         fences.claim()
         try:
             state = read_log_state(disk, path)
+            tail = read_tail(disk, path, state, epoch, check_committed=not salvage)
         except CorruptLogError as error:
-            return Taken([], 0, 0, None, None, error)
-        try:
-            tail = read_tail(disk, path, state, epoch)
-        except CorruptLogError as error:
-            return _damaged(path, state, error)
-        return _settle(disk, path, epoch, fences, state, tail)
+            if not salvage:
+                return Taken([], 0, 0, None, None, error)
+        else:
+            return _settle(disk, path, epoch, fences, state, tail)
+        return _settle_damaged(disk, path, epoch, fences)
     except OSError as error:
         raise LogFailedError(
             f"log {path}: cannot take over under epoch {epoch}: {error}"
         ) from error
 
 
-def _damaged(path: str, state: LogState, corruption: CorruptLogError) -> Taken:
-    """A log that can be read up to the corruption, and not be written."""
-    segments = [_segment(link) for link in state.chain.links[:-1]]
-    newest = state.chain.links[-1]
-    end_offset = newest.header.base_offset
-    if corruption.file == f"{path}/{newest.name.file_name}":
-        end_offset = corruption.offset
-        segments.append(Segment(newest.name, end_offset, corruption.position))
-    return Taken(segments, end_offset, state.chain.log_start_offset, None, None, corruption)
+def _settle_damaged(disk: Disk, path: str, epoch: int, fences: Fences) -> Taken:
+    """Go on behind the damage; nothing that lies there is deleted."""
+    state = salvaged_state(disk, path)
+    tail = salvaged_tail(disk, path, state)
+    state = without_missing(state, tail.log_start_offset)
+    newest = state.chain.newest
+    assert newest is not None
+    file, slots = _begin(disk, path, epoch, fences, tail)
+    segments = salvaged_segments(disk, path, state)
+    segments.append(
+        Segment(
+            newest.name,
+            tail.end_offset,
+            tail.predecessor_end,
+            state.problems.get(newest.name, ""),
+        )
+    )
+    segments.append(Segment(SegmentName(epoch, tail.base_offset), tail.end_offset, file.size))
+    return Taken(segments, tail.end_offset, tail.log_start_offset, file, slots, None)
 
 
 def _segment(link: ChainLink) -> Segment:
@@ -88,6 +108,21 @@ def _settle(
     disk: Disk, path: str, epoch: int, fences: Fences, state: LogState, tail: Tail
 ) -> Taken:
     """Open the own segment, make it the log, publish, and clear what is outside."""
+    file, slots = _begin(disk, path, epoch, fences, tail)
+    segments = [_segment(link) for link in state.chain.links[:-1]]
+    newest = state.chain.newest
+    if newest is not None and tail.predecessor == newest.name:
+        segments.append(Segment(newest.name, tail.base_offset, tail.predecessor_end))
+    segments.append(Segment(SegmentName(epoch, tail.base_offset), tail.end_offset, file.size))
+    with suppress(OSError, FencedError):  # what stays behind costs space, and goes next time
+        _clear(disk, path, epoch, fences, {segment.name for segment in segments})
+    return Taken(segments, tail.end_offset, tail.log_start_offset, file, slots, None)
+
+
+def _begin(
+    disk: Disk, path: str, epoch: int, fences: Fences, tail: Tail
+) -> tuple[AppendFile, SlotFile]:
+    """Make the own segment and publish its end."""
     fences.look()
     header = SegmentHeader(
         epoch, tail.base_offset, tail.predecessor, tail.predecessor_end, tail.log_start_offset
@@ -99,14 +134,7 @@ def _settle(
     slots.write(*encode_committed_end(end))
     slots.sync()
     disk.sync_directory(path)
-    segments = [_segment(link) for link in state.chain.links[:-1]]
-    newest = state.chain.newest
-    if newest is not None and header.predecessor == newest.name:
-        segments.append(Segment(newest.name, tail.base_offset, tail.predecessor_end))
-    segments.append(Segment(header.name, tail.end_offset, file.size))
-    with suppress(OSError, FencedError):  # what stays behind costs space, and goes next time
-        _clear(disk, path, epoch, fences, {segment.name for segment in segments})
-    return Taken(segments, tail.end_offset, tail.log_start_offset, file, slots, None)
+    return file, slots
 
 
 def create_segment(
@@ -136,8 +164,11 @@ def _clear(disk: Disk, path: str, epoch: int, fences: Fences, on_chain: set[Segm
     unfinished = [name for name in listing if name.endswith(NEW_SUFFIX)]
     by_plain_name = {name.removesuffix(NEW_SUFFIX): name for name in unfinished}
     gone += [by_plain_name[name.file_name] for name in segment_names(list(by_plain_name))]
+    snapshots = [name for name in snapshot_names(listing) if name not in on_chain]
     lower = {name for name in gone if _epoch_of(name) < epoch}
     ends = [end_name(other) for other in end_epochs(listing) if other < epoch]
+    lower |= {name.snapshot_name for name in snapshots if name.epoch < epoch}
+    lower |= set(unfinished_snapshots(listing, epoch))
     for name in (*sorted(lower), *ends):
         disk.delete(f"{path}/{name}")
     fences.drop_lower()

@@ -1,6 +1,7 @@
 """Open transactions and the aborted index of one partition (read_committed, spec ISO-1, ISO-2)."""
 
 from bisect import bisect_left
+from collections.abc import Iterable
 
 from sharemesh.codec.batch_frame import CONTROL, TRANSACTIONAL, Frame
 from sharemesh.ports.record_log import AbortedTxn
@@ -26,6 +27,21 @@ class Transactions:
             last = frame.end_offset - 1
             self._aborted.append(AbortedTxn(frame.producer_id, first, last))
             self._last_offsets.append(last)
+
+    def open(self) -> dict[int, int]:
+        """Return the first offset of each open transaction, by producer id, in offset order."""
+        return dict(self._open)
+
+    def aborted_from(self, offset: int) -> tuple[AbortedTxn, ...]:
+        """Return aborted transactions whose marker lies at ``offset`` or behind."""
+        return tuple(self._aborted[bisect_left(self._last_offsets, offset) :])
+
+    def restore(self, is_open: dict[int, int], aborted: Iterable[AbortedTxn]) -> None:
+        """Take over what is open, and the aborted ones of the segment that was loaded."""
+        self._open = dict(is_open)
+        for txn in aborted:
+            self._aborted.append(txn)
+            self._last_offsets.append(txn.last_offset)
 
     def stable_end(self, high_watermark: int) -> int:
         """Return the last stable offset: where the oldest open transaction begins."""

@@ -1,0 +1,69 @@
+"""Checking, behind the back of an open log, the checksums that its start did not look at."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from sharemesh.backends.embedded.verify import Unverified, verify_some
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.disk import Disk
+from sharemesh.ports.shard_log import CorruptLogError
+
+SCRUB_PAUSE_MS = 10  # between two windows, so that it takes at most about 100 MB/s
+
+_logger = logging.getLogger(__name__)
+
+
+class Scrub:
+    """One pass over parts of one log; ends at the first damage, which ``found`` is told.
+
+    Args:
+        disk: Where the log lies.
+        clock: Gives the pauses.
+        path: The log's directory.
+        found: Called once, if there is damage.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        path: str,
+        found: Callable[[CorruptLogError], Awaitable[None]],
+    ) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._path = path
+        self._found = found
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, parts: Sequence[Unverified], turns: asyncio.Semaphore) -> None:
+        """Check ``parts``, one log of the process at a time (``turns``)."""
+        if parts and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(parts, turns))
+
+    async def close(self) -> None:
+        """Stop."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+
+    async def _run(self, parts: Sequence[Unverified], turns: asyncio.Semaphore) -> None:
+        async with turns:
+            for part in parts:
+                try:
+                    await self._check(part)
+                except FileNotFoundError:
+                    continue  # the log start has passed it
+                except OSError as error:
+                    _logger.warning("log %s cannot be verified: %s", self._path, error)
+                except CorruptLogError as error:
+                    await self._found(error)
+                    return
+
+    async def _check(self, part: Unverified) -> None:
+        left: Unverified | None = part
+        while left is not None:
+            left = await self._disk.run(partial(verify_some, self._disk, self._path, left))
+            await self._clock.sleep_ms(SCRUB_PAUSE_MS)
