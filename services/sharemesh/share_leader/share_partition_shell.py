@@ -291,6 +291,8 @@ class SharePartitionShell:
             case Initialized(error=ErrorCode.NONE):
                 self.phase = Phase.ACTIVE
                 self.wake_soon()
+            case Initialized(error=ErrorCode.LEADER_NOT_AVAILABLE):
+                pass  # never a client's business (INI-3, INI-15): the fetch waits
             case Initialized(error=error, message=message):
                 self._end(error, message)
             case Dropped(error=error):

@@ -25,7 +25,7 @@ from sharemesh.domain.share_partition.events import (
     Tick,
 )
 from sharemesh.domain.share_partition.machine import SharePartition
-from sharemesh.domain.share_partition.transitions import LEGAL_MOVES
+from sharemesh.domain.share_partition.transitions import TRANSITION_TABLE
 from sharemesh.domain.state_batch import StateBatch
 from tests.domain.share_partition.naive_acquire import Cache, NaiveAcquire
 from tests.domain.share_partition.naive_model import ModelError, NaiveModel, Rec
@@ -41,6 +41,7 @@ HELD = st.lists(
     ),
     max_size=4,
 )
+LEGAL_MOVES = {(row.source, row.target) for row in TRANSITION_TABLE}  # RS-4
 MEMBER = st.sampled_from(MEMBERS)
 HOLDER, OTHER, ANYTHING = "holder", "other member", "anything"
 FETCH = {

@@ -23,6 +23,7 @@ from sharemesh.domain.share_partition import (
     new_range,
     recovery,
     release,
+    transitions,
 )
 from sharemesh.domain.share_partition.cached_batch import CachedBatch
 from sharemesh.domain.share_partition.record_status import RecordStatus
@@ -208,8 +209,7 @@ def expiry_below_the_start_gives_back(patch):
 
 def reject_is_forgotten(patch):
     """REJECT makes the record available."""
-    mapping = {**acknowledge.ACKNOWLEDGED_AS, AcknowledgeType.REJECT: DeliveryState.AVAILABLE}
-    patch.setattr(acknowledge, "ACKNOWLEDGED_AS", mapping)
+    patch.setitem(transitions.TARGETS, AcknowledgeType.REJECT, DeliveryState.AVAILABLE)
 
 
 def released_records_are_never_found(patch):
@@ -248,6 +248,11 @@ def throttling_is_off(patch):
     patch.setattr(acquire, "is_throttled", lambda config, runs: False)
 
 
+def expired_records_are_lost(patch):
+    """The table of transitions says that an expired lock archives: the machine follows it."""
+    patch.setitem(transitions.TARGETS, transitions.Happening.LOCK_EXPIRY, DeliveryState.ARCHIVED)
+
+
 MUTANTS = (
     start_offset_is_not_guarded,
     release_forgets_per_offset_state,
@@ -269,6 +274,7 @@ MUTANTS = (
     commit_forgets_a_part,
     stale_records_stay,
     throttling_is_off,
+    expired_records_are_lost,
 )
 
 

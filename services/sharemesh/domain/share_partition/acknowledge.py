@@ -10,7 +10,7 @@ from sharemesh.domain.share_partition.events import Acknowledge, Acknowledgement
 from sharemesh.domain.share_partition.in_flight import InFlight, Move
 from sharemesh.domain.share_partition.locks import Lock
 from sharemesh.domain.share_partition.record_status import RecordStatus
-from sharemesh.domain.share_partition.transitions import ACKNOWLEDGED_AS, CAUSES
+from sharemesh.domain.share_partition.transitions import CAUSES, TARGETS
 
 RENEW_SETTING = "share.renew.acknowledge.enable"
 _ACQUIRED = DeliveryState.ACQUIRED
@@ -159,7 +159,7 @@ class _Acknowledger:
         """Return the status that records go to, and why; no cause: nothing is written."""
         if kind is _RENEW:
             return self._renewed(entry, old), None
-        return self._changes.begun(old, ACKNOWLEDGED_AS[kind], CAUSES[kind])
+        return self._changes.begun(old, TARGETS[kind], CAUSES[kind])
 
     def _check(self, status: RecordStatus, first: int, last: int) -> None:
         """Only the owner may acknowledge, only what it holds, only once.

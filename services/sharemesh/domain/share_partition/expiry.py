@@ -10,6 +10,7 @@ from sharemesh.domain.share_partition.in_flight import InFlight
 from sharemesh.domain.share_partition.locks import Lock
 from sharemesh.domain.share_partition.record_status import RecordStatus
 from sharemesh.domain.share_partition.release import cut_at_start
+from sharemesh.domain.share_partition.transitions import TARGETS, Happening
 
 
 class Expiry:
@@ -81,9 +82,9 @@ class Expiry:
         flight = self._flight
         changes = self._changes_of(old.member_id)
         for begin, end, below in cut_at_start(flight.start_offset, first, last):
-            target, cause = DeliveryState.AVAILABLE, Cause.LOCK_EXPIRY  # T9, T10
-            if below:
-                target, cause = DeliveryState.ARCHIVED, Cause.LOG_START  # T11
+            target, cause = TARGETS[Happening.LOCK_EXPIRY], Cause.LOCK_EXPIRY  # T9, T10
+            if below:  # T11
+                target, cause = TARGETS[Happening.LOCK_EXPIRY_BELOW_START], Cause.LOG_START
             new = changes.settle(begin, end, old, target, cause)
             if new.acquirable:
                 flight.find_next = True  # OFF-4

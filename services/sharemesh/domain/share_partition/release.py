@@ -6,6 +6,7 @@ from sharemesh.domain.share_partition.cached_batch import Run
 from sharemesh.domain.share_partition.changes import Changes
 from sharemesh.domain.share_partition.in_flight import InFlight, Move
 from sharemesh.domain.share_partition.record_status import RecordStatus
+from sharemesh.domain.share_partition.transitions import TARGETS, Happening
 
 
 def release_member(flight: InFlight, member_id: MemberId, changes: Changes) -> None:
@@ -32,9 +33,9 @@ def _held(status: RecordStatus, member_id: MemberId) -> bool:
 def _released(flight: InFlight, changes: Changes, run: Run) -> list[Move]:
     moves = []
     for first, last, below in cut_at_start(flight.start_offset, run[0], run[1]):
-        target, cause = DeliveryState.AVAILABLE, Cause.SESSION_CLOSE
-        if below:  # T11
-            target, cause = DeliveryState.ARCHIVED, Cause.LOG_START
+        target, cause = TARGETS[Happening.SESSION_CLOSE], Cause.SESSION_CLOSE
+        if below:  # as T11
+            target, cause = TARGETS[Happening.LOCK_EXPIRY_BELOW_START], Cause.LOG_START
         moves.append((first, last, run[2], changes.start(first, last, run[2], target, cause)))
     return moves
 

@@ -19,41 +19,53 @@ class Written(Enum):
     AFTER = "after it took effect"  # LK-6
 
 
+class Happening(Enum):
+    """What moves a record, apart from what a member says of it."""
+
+    FIRST_ACQUIRE = "first acquire of a range"
+    ACQUIRE = "acquire"
+    RELEASE_AT_LIMIT = "release at the delivery limit"
+    LOCK_EXPIRY = "lock expiry"
+    LOCK_EXPIRY_AT_LIMIT = "lock expiry at the delivery limit"
+    LOCK_EXPIRY_BELOW_START = "lock expiry below the start"
+    SESSION_CLOSE = "session close"
+    LOG_START_MOVED = "log start moved past it"
+    COMPACTED = "compacted away"
+    ABORTED = "aborted transaction"
+
+
 @dataclass(frozen=True, slots=True)
 class Transition:
     """One row of the table: from a state, on an event, to a state."""
 
     rule: str
     source: DeliveryState | None
-    event: AcknowledgeType | str
+    event: AcknowledgeType | Happening
     target: DeliveryState
     count_change: int
     written: Written
 
 
 TRANSITION_TABLE = (  # spec RS-5; T16 and RS-16 belong to the dead-letter queue, left out
-    Transition("T1", None, "first acquire of a range", _ACQUIRED, 1, Written.NO),
-    Transition("T2", _AVAILABLE, "acquire", _ACQUIRED, 1, Written.NO),
+    Transition("T1", None, Happening.FIRST_ACQUIRE, _ACQUIRED, 1, Written.NO),
+    Transition("T2", _AVAILABLE, Happening.ACQUIRE, _ACQUIRED, 1, Written.NO),
     Transition("T3", _ACQUIRED, AcknowledgeType.ACCEPT, _ACKNOWLEDGED, 0, Written.BEFORE),
     Transition("T4", _ACQUIRED, AcknowledgeType.REJECT, _ARCHIVED, 0, Written.BEFORE),
     Transition("T5", _ACQUIRED, AcknowledgeType.GAP, _ARCHIVED, 0, Written.BEFORE),
     Transition("T6", _ACQUIRED, AcknowledgeType.RELEASE, _AVAILABLE, 0, Written.BEFORE),
-    Transition("T7", _ACQUIRED, "release at the delivery limit", _ARCHIVED, 0, Written.BEFORE),
+    Transition("T7", _ACQUIRED, Happening.RELEASE_AT_LIMIT, _ARCHIVED, 0, Written.BEFORE),
     Transition("T8", _ACQUIRED, AcknowledgeType.RENEW, _ACQUIRED, 0, Written.NO),
-    Transition("T9", _ACQUIRED, "lock expiry", _AVAILABLE, 0, Written.AFTER),
-    Transition("T10", _ACQUIRED, "lock expiry at the delivery limit", _ARCHIVED, 0, Written.AFTER),
-    Transition("T11", _ACQUIRED, "lock expiry below the start", _ARCHIVED, 0, Written.AFTER),
-    Transition("T12", _ACQUIRED, "session close", _AVAILABLE, 0, Written.BEFORE),
-    Transition("T13", _AVAILABLE, "log start moved past it", _ARCHIVED, 0, Written.NO),
-    Transition("T14", _AVAILABLE, "compacted away", _ARCHIVED, 0, Written.NO),
-    Transition("T15", _ACQUIRED, "aborted transaction", _ARCHIVED, 0, Written.NO),
+    Transition("T9", _ACQUIRED, Happening.LOCK_EXPIRY, _AVAILABLE, 0, Written.AFTER),
+    Transition("T10", _ACQUIRED, Happening.LOCK_EXPIRY_AT_LIMIT, _ARCHIVED, 0, Written.AFTER),
+    Transition("T11", _ACQUIRED, Happening.LOCK_EXPIRY_BELOW_START, _ARCHIVED, 0, Written.AFTER),
+    Transition("T12", _ACQUIRED, Happening.SESSION_CLOSE, _AVAILABLE, 0, Written.BEFORE),
+    Transition("T13", _AVAILABLE, Happening.LOG_START_MOVED, _ARCHIVED, 0, Written.NO),
+    Transition("T14", _AVAILABLE, Happening.COMPACTED, _ARCHIVED, 0, Written.NO),
+    Transition("T15", _ACQUIRED, Happening.ABORTED, _ARCHIVED, 0, Written.NO),
 )
 
-LEGAL_MOVES = frozenset((row.source, row.target) for row in TRANSITION_TABLE)  # RS-4
-
-ACKNOWLEDGED_AS = {  # RS-3
-    row.event: row.target for row in TRANSITION_TABLE if isinstance(row.event, AcknowledgeType)
-}
+TARGETS = {row.event: row.target for row in TRANSITION_TABLE}
+"""Where each event moves a record (RS-3, RS-4): the only place that the machine takes it from."""
 
 CAUSES = {
     AcknowledgeType.GAP: Cause.GAP,
@@ -68,5 +80,5 @@ def limited(
 ) -> tuple[DeliveryState, Cause]:
     """Return ARCHIVED instead of AVAILABLE for a record at the delivery limit (RS-7, T7, T10)."""
     if target is _AVAILABLE and delivery_count >= limit:
-        return _ARCHIVED, Cause.DELIVERY_LIMIT
+        return TARGETS[Happening.RELEASE_AT_LIMIT], Cause.DELIVERY_LIMIT
     return target, cause
