@@ -10,6 +10,7 @@ PARTS = (
     "consume-stream",
     "consume-unary",
     "ack",
+    "client",
     "coordinators",
     "spark",
     "memory",

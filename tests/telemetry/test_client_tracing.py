@@ -2,7 +2,7 @@
 
 from opentelemetry import trace
 
-from sharemesh.client.records import ConsumerRecord, TopicIdPartition
+from sharemesh.client.records import ConsumerRecord
 from sharemesh.client.tracing import producer_links, with_trace_context
 
 OURS = (("kind", b"order"),)
@@ -19,8 +19,7 @@ def headers_in(context: trace.SpanContext, headers=OURS):
 
 
 def record(offset: int, headers) -> ConsumerRecord:
-    source = TopicIdPartition("orders", 0, b"t" * 16)
-    return ConsumerRecord(source, offset, 0, None, b"v", headers, 1, leader_epoch=1)
+    return ConsumerRecord("orders", 0, offset, 0, None, b"v", headers, 1, 1, b"t" * 16)
 
 
 def test_without_a_span_headers_stay_as_they_are() -> None:

@@ -1,6 +1,6 @@
 """How acknowledgements of one partition become ranges on the wire (spec CL-27)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.v1.share_leader_pb2 import AcknowledgementBatch
@@ -11,7 +11,11 @@ LONG_RUN_LENGTH = 10
 
 def encode(types: Mapping[int, AcknowledgeType]) -> list[AcknowledgementBatch]:
     """Return the ranges of ``types``, which maps offset to acknowledge type, in order of offset."""
-    offsets = list(types) if _ascending(types) else sorted(types)
+    if not types:
+        return []
+    offsets = sorted(types)
+    if offsets[-1] - offsets[0] + 1 == len(offsets):  # no holes, as nearly always
+        return _encode_run(offsets[0], [types[offset] for offset in offsets])
     batches: list[AcknowledgementBatch] = []
     at = 0
     count = len(offsets)
@@ -22,15 +26,6 @@ def encode(types: Mapping[int, AcknowledgeType]) -> list[AcknowledgementBatch]:
         batches.extend(_encode_run(offsets[at], [types[offset] for offset in offsets[at:end]]))
         at = end
     return batches
-
-
-def _ascending(offsets: Iterable[int]) -> bool:
-    last = -1
-    for offset in offsets:
-        if offset <= last:
-            return False
-        last = offset
-    return True
 
 
 def _encode_run(first: int, types: list[AcknowledgeType]) -> list[AcknowledgementBatch]:

@@ -39,6 +39,7 @@ from sharemesh.client.config import admin_config
 from sharemesh.client.environment import Environment
 from sharemesh.client.errors import SharemeshError, error_for, optional_error
 from sharemesh.domain.errors import ErrorCode
+from sharemesh.client.real_environment import real_environment
 from sharemesh.v1 import admin_pb2, group_coordinator_pb2, record_log_pb2
 from sharemesh.v1.share_leader_pb2 import ExplainRequest
 
@@ -68,10 +69,7 @@ class AsyncAdminClient(AsyncAcls, AsyncNodes):
         self, config: Mapping[str, Any], *, environment: Environment | None = None
     ) -> None:
         self._config = admin_config(config)
-        if environment is None:
-            from sharemesh.client.connect import real_environment
-
-            environment = real_environment(self._config)
+        environment = environment or real_environment(self._config)
         self._environment = environment
         self._made: AdminCalls | None = None
 

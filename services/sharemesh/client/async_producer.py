@@ -10,6 +10,7 @@ from sharemesh.client.environment import Environment
 from sharemesh.client.errors import BufferExhaustedError, IllegalStateError
 from sharemesh.client.produce_batches import RecordMetadata
 from sharemesh.client.producer_engine import ProducerEngine
+from sharemesh.client.real_environment import real_environment
 from sharemesh.client.serializing import HeadersLike, Serializing
 
 DEFAULT_CLOSE_TIMEOUT_MS = 30_000
@@ -30,10 +31,7 @@ class AsyncProducer:
         self, config: Mapping[str, Any], *, environment: Environment | None = None
     ) -> None:
         self._config = producer_config(config)
-        if environment is None:
-            from sharemesh.client.connect import real_environment
-
-            environment = real_environment(self._config)
+        environment = environment or real_environment(self._config)
         self._environment = environment
         self._serializing = Serializing(self._config, environment.clock)
         self._engine: ProducerEngine | None = None

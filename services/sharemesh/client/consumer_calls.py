@@ -14,6 +14,7 @@ from sharemesh.client.consumer_state import CommitCallback, CommitResult, Consum
 from sharemesh.client.deliveries import Delivery, PartitionAcknowledgements
 from sharemesh.client.environment import Environment
 from sharemesh.client.errors import IllegalStateError, UnsupportedVersionError
+from sharemesh.client.real_environment import real_environment
 from sharemesh.client.records import ConsumerRecord
 from sharemesh.domain.delivery_state import AcknowledgeType
 
@@ -61,10 +62,7 @@ class ConsumerCalls:
 
     def __init__(self, config: Mapping[str, Any], environment: Environment | None) -> None:
         self.config: ClientConfig = consumer_config(config)
-        if environment is None:
-            from sharemesh.client.connect import real_environment
-
-            environment = real_environment(self.config)
+        environment = environment or real_environment(self.config)
         self.environment = environment
         self._clock = environment.clock
         self.member_id = environment.new_id()

@@ -393,10 +393,11 @@ class ConsumerState:
                 records.extend(good)
             if not reader.is_read:
                 break  # enough, or the next thing in it is a failure: for the next poll
+            self._readers.popleft()
         return records
 
     def _hold(self, delivery: Delivery, records: Sequence[ConsumerRecord]) -> None:
-        types: dict[int, AcknowledgeType | None] = dict.fromkeys(each.offset for each in records)
+        types: dict[int, AcknowledgeType | None] = dict.fromkeys([each.offset for each in records])
         held = _Held(delivery.source, delivery.route, delivery.leader_epoch, types)
         if self._explicit:
             held.records = {each.offset: each for each in records}

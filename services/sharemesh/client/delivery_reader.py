@@ -103,17 +103,32 @@ class DeliveryReader:
     def _convert(
         self, end: int, *, failures: bool
     ) -> tuple[list[ConsumerRecord], Failure | None, range]:
-        source = self.delivery.source
+        topic, partition, topic_id = self.delivery.source
         epoch = self.delivery.leader_epoch
+        new = tuple.__new__  # half the cost of the constructor
+        if self._key is None and self._value is None:
+            whole = [
+                new(
+                    ConsumerRecord,
+                    (
+                        topic, partition, raw.offset, raw.timestamp, raw.key, raw.value,
+                        tuple(raw.headers), count, epoch, topic_id,
+                    ),
+                )
+                for raw, count in zip(
+                    self._raw[self._at : end], self._counts[self._at : end], strict=True
+                )
+            ]  # fmt: skip
+            self._at = max(end, self._at)
+            return whole, None, range(0)
         good: list[ConsumerRecord] = []
         for at in range(self._at, end):
             raw = self._raw[at]
-            key, value = raw.key, raw.value
             part = "key"
             try:
-                if self._key is not None and key is not None:
-                    key = self._key(key)
+                key = raw.key if self._key is None or raw.key is None else self._key(raw.key)
                 part = "value"
+                value = raw.value
                 if self._value is not None and value is not None:
                     value = self._value(value)
             except Exception as error:
@@ -121,21 +136,15 @@ class DeliveryReader:
                     break
                 self._at = at + 1
                 failure = RecordDeserializationError(
-                    source.topic, source.partition, raw.offset, part, repr(error)
+                    topic, partition, raw.offset, part, repr(error)
                 )
                 failure.__cause__ = error
                 return [], failure, range(raw.offset, raw.offset + 1)
             good.append(
                 ConsumerRecord(
-                    source,
-                    raw.offset,
-                    raw.timestamp,
-                    key,
-                    value,
-                    tuple(raw.headers),
-                    self._counts[at],
-                    leader_epoch=epoch,
+                    topic, partition, raw.offset, raw.timestamp, key, value,
+                    tuple(raw.headers), self._counts[at], epoch, topic_id,
                 )
-            )
+            )  # fmt: skip
         self._at += len(good)
         return good, None, range(0)

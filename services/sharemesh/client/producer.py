@@ -14,6 +14,7 @@ from sharemesh.client.environment import Environment
 from sharemesh.client.errors import BufferExhaustedError, IllegalStateError
 from sharemesh.client.produce_batches import OutgoingRecord, RecordMetadata
 from sharemesh.client.producer_engine import ProducerEngine
+from sharemesh.client.real_environment import real_environment
 from sharemesh.client.serializing import HeadersLike, Serializing
 
 _log = logging.getLogger(__name__)
@@ -33,10 +34,7 @@ class Producer:
         self, config: Mapping[str, Any], *, environment: Environment | None = None
     ) -> None:
         self._config = producer_config(config)
-        if environment is None:
-            from sharemesh.client.connect import real_environment
-
-            environment = real_environment(self._config)
+        environment = environment or real_environment(self._config)
         self._environment = environment
         self._serializing = Serializing(self._config, environment.clock)
         self._limit = self._config.number("buffer.memory")

@@ -8,7 +8,7 @@ from sharemesh.client.errors import IllegalArgumentError, MessageTooLargeError
 from sharemesh.client.produce_batches import Done, OutgoingRecord
 from sharemesh.client.records import Headers
 from sharemesh.client.tracing import with_trace_context
-from sharemesh.codec.client_batches import BATCH_OVERHEAD_BYTES
+from sharemesh.codec.batch_frame import HEADER_BYTES
 from sharemesh.ports.clock import Clock
 
 HeadersLike = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
@@ -54,7 +54,7 @@ class Serializing:
             self._clock.wall_ms() if timestamp_ms is None else timestamp_ms,
             done,
         )
-        size = record.size_bytes + BATCH_OVERHEAD_BYTES
+        size = record.size_bytes + HEADER_BYTES
         if size > self._size_max:
             raise MessageTooLargeError(
                 f"a record of {size} bytes is larger than max.request.size = {self._size_max}",
