@@ -1,4 +1,4 @@
-"""``sharemesh state-log``: dump and verify the share state log of a data directory."""
+"""``sharemesh state-log``: dump and verify the share state log, import from an old one."""
 
 import argparse
 import json
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from sharemesh.cli import state_import
 from sharemesh.cli.failures import CommandError
 from sharemesh.cli.log_files import OpenedLog, open_log
 from sharemesh.cli.session import DEFAULT_DATA_DIRECTORY
@@ -31,8 +32,8 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     """Add the command to the command line."""
     parser = subparsers.add_parser(
         "state-log",
-        help="read the share state log of a data directory",
-        description="Reads files only; the cluster may run meanwhile or not.",
+        help="read the share state log of a data directory, import from an old design's",
+        description="dump and verify read files only; the cluster may run meanwhile or not.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -50,6 +51,7 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
         if name == "dump":
             action.add_argument("--group", metavar="G", help="only this group")
         action.set_defaults(run=run)
+    state_import.register(actions)
 
 
 def _logs(args: argparse.Namespace) -> Iterator[tuple[int, OpenedLog]]:

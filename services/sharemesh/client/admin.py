@@ -22,6 +22,7 @@ from sharemesh.client.async_admin import AsyncAdminClient
 from sharemesh.client.background_loop import BackgroundLoop
 from sharemesh.client.environment import Environment
 from sharemesh.client.errors import SharemeshError
+from sharemesh.domain.state_batch import StateBatch
 
 
 class AdminClient:
@@ -123,6 +124,30 @@ class AdminClient:
     ) -> dict[TopicPartition, Problem]:
         """Set start offsets of an empty group; a group that does not exist is made (GC-42)."""
         return self._loop.run(self._admin.alter_share_group_offsets(group_id, offsets))
+
+    def import_delivery_states(
+        self,
+        group_id: str,
+        where: TopicPartition,
+        *,
+        start_offset: int,
+        delivery_complete_count: int,
+        batches: Sequence[StateBatch],
+    ) -> None:
+        """Let an empty group go on in a partition as if it had these delivery states (spec 19).
+
+        Raises:
+            NonEmptyGroupError: The group has members.
+        """
+        self._loop.run(
+            self._admin.import_delivery_states(
+                group_id,
+                where,
+                start_offset=start_offset,
+                delivery_complete_count=delivery_complete_count,
+                batches=batches,
+            )
+        )
 
     def delete_share_group_offsets(
         self, group_id: str, topics: Sequence[str]

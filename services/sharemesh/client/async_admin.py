@@ -35,11 +35,12 @@ from sharemesh.client.admin_results import (
 )
 from sharemesh.client.async_acls import AsyncAcls
 from sharemesh.client.async_nodes import AsyncNodes
+from sharemesh.client.async_states import AsyncStates
 from sharemesh.client.config import admin_config
 from sharemesh.client.environment import Environment
 from sharemesh.client.errors import SharemeshError, error_for, optional_error
-from sharemesh.domain.errors import ErrorCode
 from sharemesh.client.real_environment import real_environment
+from sharemesh.domain.errors import ErrorCode
 from sharemesh.v1 import admin_pb2, group_coordinator_pb2, record_log_pb2
 from sharemesh.v1.share_leader_pb2 import ExplainRequest
 
@@ -51,7 +52,7 @@ LAST_STABLE = -4
 _G = group_coordinator_pb2
 
 
-class AsyncAdminClient(AsyncAcls, AsyncNodes):
+class AsyncAdminClient(AsyncAcls, AsyncNodes, AsyncStates):
     """Administers a cluster.
 
     Calls about several things return a result or an error for each of them; calls about one thing

@@ -87,26 +87,36 @@ def _decoded(key: bytes, value: bytes, offset: int, name: str) -> OldRecord | No
         return None
     where = f"{name}: control record at offset {offset}"
     try:
-        return _value(value, kind == CHECKPOINT_TYPE, offset)
+        return _checkpoint(value, offset) if kind == CHECKPOINT_TYPE else _delta(value, offset)
     except (struct.error, UnicodeDecodeError) as error:
         raise OldRecordsError(f"{where} cannot be read: {error}") from error
     except OldRecordsError as error:
         raise OldRecordsError(f"{where} {error}") from error
 
 
-def _value(value: bytes, is_checkpoint: bool, offset: int) -> OldRecord:
-    version, length = _HEAD.unpack_from(value)
-    if version != VERSION:
-        raise OldRecordsError(f"has version {version}, known is {VERSION}")
-    at = _HEAD.size + length
-    group_id = GroupId(value[_HEAD.size : at].decode())
-    if is_checkpoint:
-        epoch, start_offset, end_offset, count = _CHECKPOINT.unpack_from(value, at)
-        states = _states(value, at + _CHECKPOINT.size, count)
-        return ShareCheckpoint(offset, group_id, epoch, start_offset, end_offset, states)
+def _checkpoint(value: bytes, offset: int) -> ShareCheckpoint:
+    group_id, at = _group_id(value)
+    epoch, start_offset, end_offset, count = _CHECKPOINT.unpack_from(value, at)
+    states = _states(value, at + _CHECKPOINT.size, count)
+    return ShareCheckpoint(offset, group_id, epoch, start_offset, end_offset, states)
+
+
+def _delta(value: bytes, offset: int) -> ShareDelta:
+    group_id, at = _group_id(value)
     epoch, back_offset, count = _DELTA.unpack_from(value, at)
     states = _states(value, at + _DELTA.size, count)
     return ShareDelta(offset, group_id, epoch, back_offset, states)
+
+
+def _group_id(value: bytes) -> tuple[GroupId, int]:
+    """Return the group and where it ends."""
+    version, length = _HEAD.unpack_from(value)
+    if version != VERSION:
+        raise OldRecordsError(f"has version {version}, known is {VERSION}")
+    end = _HEAD.size + length
+    if not _HEAD.size < end <= len(value):
+        raise OldRecordsError(f"has a group id of {length} bytes")
+    return GroupId(value[_HEAD.size : end].decode()), end
 
 
 def _states(value: bytes, at: int, count: int) -> tuple[OldState, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, SharePartitionKey
+from sharemesh.domain.share_state.fold import ShareState, fold
 from sharemesh.domain.share_state.records import Origin, Snapshot, Update
 from sharemesh.domain.state_batch import StateBatch, combine
 
@@ -130,6 +131,18 @@ def import_records(
             )
         )
     return snapshot, tuple(updates)
+
+
+def import_state(
+    key: SharePartitionKey, log: Sequence[OldRecord], *, timestamp_ms: int
+) -> ShareState:
+    """Return what the records of ``import_records`` add up to; raises as that."""
+    snapshot, updates = import_records(key, log, timestamp_ms=timestamp_ms)
+    state = fold(None, snapshot)
+    for update in updates:
+        state = fold(state, update)
+    assert state is not None
+    return state
 
 
 def _deltas_of(checkpoint: ShareCheckpoint, records: Sequence[OldRecord]) -> list[ShareDelta]:
