@@ -1,6 +1,6 @@
 """Where records, keys and values lie in the record batches of a log part; NumPy, no copies."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,13 +42,16 @@ class RecordPlaces:
         )
 
 
-def record_places(buffer: Bytes, frames: Sequence[Frame], *, start_position: int) -> RecordPlaces:
-    """Return where the records of whole, checked frames lie.
+def record_places(
+    buffer: Bytes, frames: Sequence[Frame], *, start_position: int, records_max: int
+) -> Iterator[RecordPlaces]:
+    """Yield where the records of whole, checked frames lie, ``records_max`` at a time.
 
     Args:
         buffer: The bytes from ``start_position`` of the file on.
         frames: What ``part_frames`` yielded.
         start_position: Subtracted from the position of each frame.
+        records_max: Records of one yield, 1 or more; the last one may have fewer.
 
     Raises:
         BrokenRecordsError: Compressed records, or a batch that its records do not fill.
@@ -67,6 +70,13 @@ def record_places(buffer: Bytes, frames: Sequence[Frame], *, start_position: int
             int(base_offset[number]), "compressed records, which no shard log has"
         )
     starts, frame_of = _starts(buffer, position - start_position, size, count, base_offset)
+    for first in range(0, len(starts), records_max):
+        some = slice(first, first + records_max)
+        frame = frame_of[some]
+        yield _places(buffer, starts[some], base_offset[frame], first_ms[frame])
+
+
+def _places(buffer: Bytes, starts: Ints, base_offset: Ints, first_ms: Ints) -> RecordPlaces:
     at = starts + 1  # the attributes
     delta_ms, at = buffer.varints(at)
     offset_delta, at = buffer.varints(at)
@@ -74,8 +84,8 @@ def record_places(buffer: Bytes, frames: Sequence[Frame], *, start_position: int
     key_size = np.maximum(zigzag(key_length), 0)
     value_length, value_at = buffer.varints(key_at + key_size)
     return RecordPlaces(
-        offset=base_offset[frame_of] + zigzag(offset_delta),
-        timestamp_ms=first_ms[frame_of] + zigzag(delta_ms),
+        offset=base_offset + zigzag(offset_delta),
+        timestamp_ms=first_ms + zigzag(delta_ms),
         key_at=key_at,
         key_length=key_size,
         value_at=value_at,

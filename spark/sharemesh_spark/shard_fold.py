@@ -62,6 +62,7 @@ class ShardFold:
         self._parts: list[Rows] = []
         self._waiting = 0
         self._proof: dict[SharePartitionKey, ShareState | None] = {}
+        self._proven_keys: dict[bytes, SharePartitionKey] = {}
         if base is not None:
             self._keep(Rows(self._keys(pa.array(base.names, pa.binary())), *_of(base.rows)))
             for row in np.flatnonzero(self._sampled[base.rows.key]).tolist():
@@ -148,7 +149,9 @@ class ShardFold:
             name = columns.key_bytes(row)
             record = decode_record(name, columns.value_bytes(row))
             if isinstance(record, Snapshot | Update | Tombstone):
-                key = parse_key(name.decode())
+                key = self._proven_keys.get(name)
+                if key is None:
+                    key = self._proven_keys[name] = parse_key(name.decode())
                 self._proof[key] = fold(self._proof.get(key), record)
 
 

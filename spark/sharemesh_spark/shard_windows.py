@@ -14,7 +14,11 @@ from sharemesh_spark.varints import Bytes
 RECORDS_PER_WINDOW = 16_384
 """Measured: columns of 128 KiB; four times as many cost twice the time for each record."""
 
-_WINDOW_BYTES_MAX = 64 * 1024 * 1024
+RECORDS_PER_WALK = 16 * RECORDS_PER_WINDOW
+"""Records whose beginnings are looked for together, one of each record batch at a time: so many
+batches side by side that what NumPy costs for each call does not count."""
+
+_WALK_BYTES_MAX = 64 * 1024 * 1024
 
 
 def windows(image: ShardImage, from_offset: int = 0) -> Iterator[StateColumns]:
@@ -46,12 +50,13 @@ def _of_part(part: LogPart, image: ShardImage, first: int) -> Iterator[StateColu
         low = some[0].position - start
         high = some[-1].position + some[-1].size_bytes - start
         buffer = Bytes(view[low:high])
-        places = record_places(buffer, some, start_position=start + low)
-        wanted = (places.offset >= first) & (places.offset < image.end_offset)
-        if not wanted.all():
-            places = places.selected(np.flatnonzero(wanted))
-        if len(places):
-            yield state_columns(buffer, places)
+        for places in record_places(
+            buffer, some, start_position=start + low, records_max=RECORDS_PER_WINDOW
+        ):
+            wanted = (places.offset >= first) & (places.offset < image.end_offset)
+            chosen = places if wanted.all() else places.selected(np.flatnonzero(wanted))
+            if len(chosen):
+                yield state_columns(buffer, chosen)
 
 
 def _grouped(frames: Iterator[Frame], first: int) -> Iterator[list[Frame]]:
@@ -63,7 +68,7 @@ def _grouped(frames: Iterator[Frame], first: int) -> Iterator[list[Frame]]:
         group.append(frame)
         records += frame.record_count
         size += frame.size_bytes
-        if records >= RECORDS_PER_WINDOW or size >= _WINDOW_BYTES_MAX:
+        if records >= RECORDS_PER_WALK or size >= _WALK_BYTES_MAX:
             yield group
             group, records, size = [], 0, 0
     if group:

@@ -22,7 +22,7 @@ from sharemesh.domain.share_state.records import UNKNOWN_START_OFFSET
 from sharemesh.v1.common_pb2 import StateBatch
 from sharemesh.v1.state_record_pb2 import ShareStateRecord
 from sharemesh_spark.record_places import RecordPlaces
-from sharemesh_spark.varints import Bytes, Ints
+from sharemesh_spark.varints import Bytes, Ints, Words, short_varints
 
 KIND_SNAPSHOT = int(ShareStateRecord.KIND_SNAPSHOT)
 KIND_UPDATE = int(ShareStateRecord.KIND_UPDATE)
@@ -163,8 +163,12 @@ class _Parsed:
         )
 
     def _peek(self) -> None:
-        ahead = self.buffer.words(self.at) & _BITS
-        self.ahead = np.where(self.at < self.end, ahead, np.uint64(0))
+        """Look at the next eight bytes of each value: a tag, and mostly all of a number."""
+        self.words = self.buffer.words(self.at)
+        self.ahead = self.words & _BITS
+        ended = self.at >= self.end
+        if ended.any():
+            self.ahead[ended] = 0
 
     def _having(self, number: int, wire_type: int) -> tuple[Ints, int]:
         tag = number << 3 | wire_type
@@ -178,16 +182,25 @@ class _Parsed:
         missing = UNKNOWN_START_OFFSET if name == "initial_start_offset" else 0
         if rows.size == 0:
             return np.full(len(self.at), missing, dtype=np.int64)
-        values, at = self.buffer.varints(self.at[rows] + tag_bytes)
         if rows.size == len(self.at):
-            self.at = at
+            values, self.at = self._varints(self.at, self.words, tag_bytes)
             self._peek()
             return values.view(np.int64)
+        values, at = self._varints(self.at[rows], self.words[rows], tag_bytes)
         result = np.full(len(self.at), missing, dtype=np.int64)
         result[rows] = values.view(np.int64)
         self.at[rows] = at
         self._peek()
         return result
+
+    def _varints(self, at: Ints, words: Words, tag_bytes: int) -> tuple[Words, Ints]:
+        """Return the numbers behind the tags, and where they end."""
+        behind = words >> np.uint64(8 * tag_bytes)
+        short = short_varints(behind)
+        if short is None:
+            return self.buffer.varints(at + tag_bytes)
+        values, lengths = short
+        return values, at + (lengths + tag_bytes)
 
     def _text(self, number: int) -> Texts:
         at = np.zeros(len(self.at), dtype=np.int64)
@@ -198,7 +211,7 @@ class _Parsed:
         return Texts(at, length)
 
     def _delimited(self, rows: Ints, tag_bytes: int) -> tuple[Ints, Ints]:
-        sizes, bodies = self.buffer.varints(self.at[rows] + tag_bytes)
+        sizes, bodies = self._varints(self.at[rows], self.words[rows], tag_bytes)
         # A length beyond the value leaves the cursor behind its end, which makes the row odd.
         lengths = np.minimum(sizes, np.uint64(self.buffer.size)).astype(np.int64)
         self.at[rows] = bodies + lengths
