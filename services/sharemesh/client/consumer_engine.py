@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sharemesh.client.config import ClientConfig
@@ -410,10 +410,10 @@ class ConsumerEngine:
         """Remember addresses."""
         self.leaders.learn_nodes(nodes)
 
-    def draining(self, stream: LeaderStream, sources: Sequence[TopicIdPartition]) -> None:
+    def draining(self, stream: LeaderStream, sources: Mapping[TopicIdPartition, str]) -> None:
         """Follow partitions to their next leader; what is held here is acknowledged here."""
-        for source in sources:
-            self._sessions.leaving(source, stream.node_id)
+        for source, next_node_id in sources.items():
+            self._sessions.leaving(source, stream.node_id, next_node_id)
 
     def ended(self, stream: LeaderStream) -> None:
         """Open a new session later; what it delivered and nobody has seen is dropped."""

@@ -34,12 +34,14 @@ _REFUSED_MOST_MS = 1_000
 class _Away:
     """A partition that is not consumed from the leader that metadata shows, in that epoch.
 
-    ``retry_at_ms`` None: that leader gives it up, only a newer one will do.
+    ``retry_at_ms`` None: that leader gives it up, only a newer one will do; ``next_node_id`` is
+    the one it named, where the partition is added ahead.
     """
 
     leader: Leader
     retry_at_ms: int | None
     refusals: int
+    next_node_id: str = ""
 
     def left_ms(self, leader: Leader, now_ms: int) -> int | None:
         """Return ms until ``leader`` may be asked; None: never."""
@@ -146,9 +148,12 @@ class LeaderSessions:
         """Drop all connections."""
         await cancelled(list(self._stream_tasks.values()))
 
-    def leaving(self, source: TopicIdPartition, node_id: str) -> None:
+    def leaving(self, source: TopicIdPartition, node_id: str, next_node_id: str) -> None:
         """Look for the next leader of a partition that ``node_id`` is about to give up."""
         self._note_away(source, node_id, refused=False)
+        away = self._away.get((source.topic_id, source.partition))
+        if away is not None and away.leader.node_id == node_id and next_node_id != node_id:
+            away.next_node_id = next_node_id
 
     def refused(self, source: TopicIdPartition, node_id: str) -> None:
         """Look for the leader of a partition that ``node_id`` does not, or cannot, serve.
@@ -160,15 +165,20 @@ class LeaderSessions:
     def _note_away(self, source: TopicIdPartition, node_id: str, *, refused: bool) -> None:
         key = (source.topic_id, source.partition)
         leader = self._leaders.leader(*key)
+        before = self._away.get(key)
+        if before is not None and before.next_node_id == node_id:
+            before.next_node_id = ""  # it does not take it over after all
         if leader is not None and leader.node_id == node_id:
-            before = self._away.get(key)
             if before is None or before.left_ms(leader, 0) == 0:
                 before = None
             refusals = before.refusals if before is not None else 0
             gone = not refused or (before is not None and before.retry_at_ms is None)
             wait_ms = min(_REFUSED_FIRST_MS << min(refusals, 8), _REFUSED_MOST_MS)
             self._away[key] = _Away(
-                leader, None if gone else self._clock.now_ms() + wait_ms, refusals + 1
+                leader,
+                None if gone else self._clock.now_ms() + wait_ms,
+                refusals + 1,
+                before.next_node_id if before is not None else "",
             )
         self._look_for_news()
 
@@ -207,6 +217,8 @@ class LeaderSessions:
             elif away is not None and (left_ms := away.left_ms(leader, now_ms)) != 0:
                 unplaced = True
                 waits.append(left_ms)
+                if away.next_node_id:
+                    wanted.setdefault(away.next_node_id, []).append(source)
             else:
                 wanted.setdefault(leader.node_id, []).append(source)
         self._forget_lost(wanted)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from sharemesh.client.acknowledgements import encode
@@ -60,8 +60,8 @@ class SessionEvents(Protocol):
         """Addresses of nodes came with an answer."""
         ...
 
-    def draining(self, stream: "LeaderStream", sources: Sequence[TopicIdPartition]) -> None:
-        """Partitions will move; what is held may still be acknowledged here."""
+    def draining(self, stream: "LeaderStream", sources: Mapping[TopicIdPartition, str]) -> None:
+        """Partitions will move, to the node told (may be empty); acknowledge here until then."""
         ...
 
     def ended(self, stream: "LeaderStream") -> None:
@@ -245,12 +245,13 @@ class LeaderStream:
             for partition in topic.partitions:
                 self._take_partition(topic.topic_id, partition)
         if response.draining:
-            moving = [
-                source
+            named = {(each.topic_id, each.partition): each for each in response.next_leaders}
+            moving = {
+                source: next_leader.node_id if (next_leader := named.get(key)) else ""
                 for each in response.draining
                 for number in each.partitions
-                if (source := self._partitions.get((each.topic_id, number))) is not None
-            ]
+                if (source := self._partitions.get(key := (each.topic_id, number))) is not None
+            }
             self._events.draining(self, moving)
 
     def _take_partition(self, topic_id: bytes, answer: ShareFetchPartition) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from sharemesh.cluster import records
 from sharemesh.cluster.claim_decision import ClaimWatch
+from sharemesh.cluster.claim_writer import ClaimWriter
 from sharemesh.cluster.keys import partition_path
 from sharemesh.cluster.records import Assignment, AssignmentState, Claim, Trouble
 from sharemesh.cluster.shard_term import EPOCH_MAX, FENCE_ATTEMPTS
@@ -41,7 +42,9 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class ClaimTurns:
-    """How much goes on at once in this process."""
+    """What the claims of this process share: how much goes on at once, and how it is written."""
+
+    writer: ClaimWriter
 
     claims: asyncio.Semaphore
     starts: asyncio.Semaphore
@@ -142,7 +145,7 @@ class PartitionClaim:
         if self._watch.claim(self.partition) is not None:
             return await self._adopt(session, generation)
         assignment = self._raised(stored.value, above=0)
-        revision = await self._coordination.commit(
+        revision = await self._turns.writer.commit(
             [
                 Guard(self._keys.claim(self.partition), create_revision=0),
                 Guard(self._keys.assignment(self.partition), mod_revision=stored.mod_revision),
@@ -152,6 +155,7 @@ class PartitionClaim:
         )
         if revision is None:
             return None
+        _log.debug("partition %s epoch %d: claimed", self._name, assignment.leader_epoch)
         return _Held(session, assignment.leader_epoch, revision, revision, generation)
 
     async def _adopt(self, session: Session, generation: int) -> _Held | None:
@@ -207,8 +211,9 @@ class PartitionClaim:
 
     async def _release(self, held: _Held) -> None:
         key = self._keys.claim(self.partition)
-        await self._coordination.commit([Guard(key, create_revision=held.token)], [Delete(key)])
+        await self._turns.writer.commit([Guard(key, create_revision=held.token)], [Delete(key)])
         self._watch.note_released(self.partition, held.token)
+        _log.debug("partition %s epoch %d: claim given back", self._name, held.epoch)
 
     # ---- leading ---------------------------------------------------------------------------------
 

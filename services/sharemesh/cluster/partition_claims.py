@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from sharemesh.cluster.claim_decision import ClaimSettings, ClaimWatch
+from sharemesh.cluster.claim_writer import ClaimWriter
 from sharemesh.cluster.membership import Member
 from sharemesh.cluster.partition_claim import ClaimTurns, PartitionClaim
 from sharemesh.cluster.tables import Changes
@@ -38,6 +39,7 @@ class PartitionClaims:
         self._settings = settings or ClaimSettings()
         self._watch = ClaimWatch(view, member, clock, self._settings)
         self._turns = ClaimTurns(
+            writer=ClaimWriter(coordination),
             claims=asyncio.Semaphore(self._settings.parallel_claims),
             starts=asyncio.Semaphore(self._settings.parallel_starts),
         )
@@ -86,6 +88,7 @@ class PartitionClaims:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._turns.writer.close()
         if self._failure is not None:
             raise self._failure
 

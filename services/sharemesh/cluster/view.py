@@ -118,6 +118,14 @@ class WatchedView:
         node = self.node(claim.value.node_id)
         return PartitionLeader(node, claim.value.leader_epoch) if node else None
 
+    def next_leader(self, partition: TopicPartition) -> NodeInfo | None:
+        """Return who is to lead a topic-partition after its leader, if another one is named."""
+        claim = self.tables.claims.get(partition)
+        assignment = self.tables.assignments.get(partition)
+        if assignment is None or (claim and claim.value.node_id == assignment.value.leader):
+            return None
+        return self.node(assignment.value.leader)
+
     def standbys(self, partition: TopicPartition) -> tuple[NodeId, ...]:
         """Return who takes a topic-partition over if its leader is lost, first one first."""
         assignment = self.tables.assignments.get(partition)

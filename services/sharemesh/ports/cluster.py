@@ -125,6 +125,10 @@ class ClusterView(Protocol):
         """Return who leads a topic-partition, or None between leaders."""
         ...
 
+    def next_leader(self, partition: TopicPartition) -> NodeInfo | None:
+        """Return who is to lead a topic-partition after its leader, if another one is named."""
+        ...
+
     def standbys(self, partition: TopicPartition) -> tuple[NodeId, ...]:
         """Return who takes a topic-partition over if its leader is lost, first one first."""
         ...

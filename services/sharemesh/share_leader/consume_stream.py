@@ -22,7 +22,7 @@ from sharemesh.share_leader.fetch_sources import FetchSources, Outcome
 from sharemesh.share_leader.fetch_wait import FetchWait
 from sharemesh.share_leader.outbox import Outbox
 from sharemesh.share_leader.owned_tasks import OwnedTasks
-from sharemesh.share_leader.redirects import Redirects
+from sharemesh.share_leader.redirects import Redirects, node_message
 from sharemesh.share_leader.request_checks import check_count, listed, named
 from sharemesh.share_leader.share_partition_shell import Phase
 from sharemesh.v1 import share_leader_pb2 as pb
@@ -131,7 +131,10 @@ class ConsumeStream:
 
     def notify_draining(self, partitions: frozenset[TopicPartition]) -> None:
         """Send a drain notice for those partitions that this stream consumes."""
-        self._outbox.put_draining(partitions.intersection(self._session.partitions))
+        mine = partitions.intersection(self._session.partitions)
+        view = self._services.environment.view
+        named = ((partition, view.next_leader(partition)) for partition in mine)
+        self._outbox.put_draining(mine, {each: node_message(node) for each, node in named if node})
 
     def notify_led(self, partition: TopicPartition) -> None:
         """This node leads the partition now: one that waited for it is served."""
@@ -309,8 +312,8 @@ class ConsumeStream:
         environment = self._services.environment
         response = response or FetchResponse(environment.view, self._terms.record_format)
         for partition, outcome in refused.items():
-            if outcome[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._is_coming(partition):
-                self._pause(partition, environment.settings.take_over_wait_ms)
+            if outcome[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER and (wait_ms := self._due(partition)):
+                self._pause(partition, wait_ms)
                 continue
             response.add_error(partition, outcome)
             if outcome[0] in _MOVED:
@@ -327,17 +330,23 @@ class ConsumeStream:
                 )
             )
 
-    def _is_coming(self, partition: TopicPartition) -> bool:
-        """Return whether an added partition may be led here soon; told once for each adding.
+    def _due(self, partition: TopicPartition) -> int:
+        """Return how long to keep an added partition that may be led here soon; told once.
 
-        Clients hear of a claim while its log is still being taken over.
+        Clients hear of a move while the old leader drains, and of a claim while its log is
+        still being taken over.
         """
-        environment = self._services.environment
         if partition not in self._arriving:
-            return False
+            return 0
         self._arriving.discard(partition)
-        leader = environment.view.leader(partition)
-        return leader is None or leader.node.node_id == environment.node_id
+        environment, view = self._services.environment, self._services.environment.view
+        named = view.next_leader(partition)
+        if named is not None and named.node_id == environment.node_id:
+            return environment.settings.hand_over_wait_ms
+        leader = view.leader(partition)
+        if leader is None or leader.node.node_id == environment.node_id:
+            return environment.settings.take_over_wait_ms
+        return 0
 
     def _pause(self, partition: TopicPartition, pause_ms: int) -> None:
         """Take nothing of it until ``_go_on``, or for ``pause_ms``."""

@@ -18,6 +18,11 @@ from sharemesh.telemetry.spans import Span
 _LOG = logging.getLogger(__name__)
 
 
+def partition_name(partition: TopicPartition) -> str:
+    """Return a partition as log lines name it."""
+    return f"{partition.topic_id.hex()}/{partition.partition}"
+
+
 class Leadership:
     """One change at a time for each partition; different partitions do not wait for another."""
 
@@ -59,6 +64,12 @@ class Leadership:
         now_ns = telemetry.spans.now_ns()
         telemetry.registry.counter(names.LEADER_CHANGES).add()
         took_s = (now_ns - began_ns) / 1e9
+        _LOG.debug(
+            "partition %s epoch %d: taken over in %d ms",
+            partition_name(partition),
+            leader_epoch,
+            took_s * 1_000,
+        )
         telemetry.registry.histogram(names.LEADER_CHANGE_DURATION).record(took_s)
         if telemetry.spans.enabled:
             topic = topic_name(self._environment.view, partition.topic_id)
@@ -104,11 +115,13 @@ class Leadership:
         error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ) -> None:
         """The order is that of the placement rules: see each step."""
+        began_ms = self._environment.clock.now_ms()
         led.stop_acquiring()  # 1. nothing new is granted
         if drain_ms > 0:
             self._streams.notify_draining(frozenset({led.partition}))  # 2. clients hear of it
             await self._until_acknowledged(led, drain_ms)  # 3. holders may acknowledge
         led.closed = True  # 4. later acknowledgements are answered not-leader
+        closed_ms = self._environment.clock.now_ms()
         try:
             async with asyncio.timeout(self._environment.settings.drain_write_ms / 1_000):
                 await led.settle_writes()  # 5. what was accepted becomes durable
@@ -120,6 +133,14 @@ class Leadership:
             await led.log.close()
         except (FencedError, LogFailedError, OSError) as failure:
             _LOG.warning("closing the log of %s failed: %s", led.partition, failure)
+        now_ms = self._environment.clock.now_ms()
+        _LOG.debug(
+            "partition %s epoch %d: given up; holders %d ms, writes and log %d ms",
+            partition_name(led.partition),
+            led.leader_epoch,
+            closed_ms - began_ms,
+            now_ms - closed_ms,
+        )
 
     async def _until_acknowledged(self, led: LedPartition, drain_ms: int) -> None:
         settings, clock = self._environment.settings, self._environment.clock

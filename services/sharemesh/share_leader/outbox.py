@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.share_leader.streams import topics_message
@@ -19,6 +19,7 @@ class Outbox:
         self._acknowledged: list[pb.ConsumeAcknowledged] = []
         self._nodes: dict[str, Node] = {}
         self._draining: set[TopicPartition] = set()
+        self._next_leaders: dict[TopicPartition, str] = {}
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -38,9 +39,14 @@ class Outbox:
             self._nodes[node.node_id] = node
         self._changed.set()
 
-    def put_draining(self, partitions: Iterable[TopicPartition]) -> None:
-        """Add a drain notice."""
+    def put_draining(
+        self, partitions: Iterable[TopicPartition], next_leaders: Mapping[TopicPartition, Node]
+    ) -> None:
+        """Add a drain notice; ``next_leaders`` where they are named."""
         self._draining.update(partitions)
+        for partition, node in next_leaders.items():
+            self._next_leaders[partition] = node.node_id
+            self._nodes[node.node_id] = node
         if self._draining:
             self._changed.set()
 
@@ -68,6 +74,11 @@ class Outbox:
         if self._draining:
             message.draining.extend(topics_message(self._draining))
             self._draining.clear()
+            for partition, node_id in self._next_leaders.items():
+                message.next_leaders.add(
+                    topic_id=partition.topic_id, partition=partition.partition, node_id=node_id
+                )
+            self._next_leaders.clear()
         if self._nodes:
             message.node_endpoints.extend(self._nodes.values())
             self._nodes.clear()

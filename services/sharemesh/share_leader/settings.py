@@ -70,6 +70,9 @@ class LeaderSettings:
     take_over_wait_ms: int = 1_000
     """How long a stream keeps a partition that was added to it while this node takes it over."""
 
+    hand_over_wait_ms: int = 10_000
+    """The same, while another leader drains the partition in favour of this node."""
+
     throttled_rest_ms: int = 1_000
     """After a delivery that suspicious records ended, the stream takes no more of that partition
     until the member has acknowledged, or so long: lots of THR-4 and THR-5 must not be delivered

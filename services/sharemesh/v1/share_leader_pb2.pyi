@@ -242,7 +242,7 @@ class ConsumeAcknowledged(_message.Message):
     def __init__(self, acknowledge_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[ShareAcknowledgeTopic, _Mapping]]] = ...) -> None: ...
 
 class ConsumeResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "acquisition_lock_timeout_ms", "responses", "acknowledged", "draining", "node_endpoints")
+    __slots__ = ("error_code", "error_message", "acquisition_lock_timeout_ms", "responses", "acknowledged", "draining", "node_endpoints", "next_leaders")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     ACQUISITION_LOCK_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -250,6 +250,7 @@ class ConsumeResponse(_message.Message):
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     NODE_ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_LEADERS_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     error_message: str
     acquisition_lock_timeout_ms: int
@@ -257,7 +258,18 @@ class ConsumeResponse(_message.Message):
     acknowledged: _containers.RepeatedCompositeFieldContainer[ConsumeAcknowledged]
     draining: _containers.RepeatedCompositeFieldContainer[_common_pb2.TopicPartitions]
     node_endpoints: _containers.RepeatedCompositeFieldContainer[_common_pb2.Node]
-    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., acquisition_lock_timeout_ms: _Optional[int] = ..., responses: _Optional[_Iterable[_Union[ShareFetchTopic, _Mapping]]] = ..., acknowledged: _Optional[_Iterable[_Union[ConsumeAcknowledged, _Mapping]]] = ..., draining: _Optional[_Iterable[_Union[_common_pb2.TopicPartitions, _Mapping]]] = ..., node_endpoints: _Optional[_Iterable[_Union[_common_pb2.Node, _Mapping]]] = ...) -> None: ...
+    next_leaders: _containers.RepeatedCompositeFieldContainer[NextLeader]
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., acquisition_lock_timeout_ms: _Optional[int] = ..., responses: _Optional[_Iterable[_Union[ShareFetchTopic, _Mapping]]] = ..., acknowledged: _Optional[_Iterable[_Union[ConsumeAcknowledged, _Mapping]]] = ..., draining: _Optional[_Iterable[_Union[_common_pb2.TopicPartitions, _Mapping]]] = ..., node_endpoints: _Optional[_Iterable[_Union[_common_pb2.Node, _Mapping]]] = ..., next_leaders: _Optional[_Iterable[_Union[NextLeader, _Mapping]]] = ...) -> None: ...
+
+class NextLeader(_message.Message):
+    __slots__ = ("topic_id", "partition", "node_id")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    node_id: str
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., node_id: _Optional[str] = ...) -> None: ...
 
 class HoldSessionRequest(_message.Message):
     __slots__ = ("group_id", "member_id")

@@ -1,0 +1,114 @@
+"""Claims that are taken, or given back, at the same time go to the store in one transaction."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sharemesh.ports.coordination import (
+    GUARDS_MAX,
+    OPERATIONS_MAX,
+    Coordination,
+    CoordinationError,
+    Delete,
+    Guard,
+    Put,
+    Session,
+    SessionLostError,
+)
+
+
+class _Waiting(NamedTuple):
+    guards: Sequence[Guard]
+    operations: Sequence[Put | Delete]
+    done: asyncio.Future[int | None]
+
+
+class ClaimWriter:
+    """One transaction a session on its way; what comes meanwhile goes into the next.
+
+    A drained or lost node moves hundreds of claims at once: one by one they would cost the store
+    a sync each, and every process a message each. A transaction that was overtaken is
+    repeated part by part, so that each caller gets the answer for its own guards.
+    """
+
+    def __init__(self, coordination: Coordination) -> None:
+        self._coordination = coordination
+        self._lanes: dict[Session | None, deque[_Waiting]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def commit(
+        self,
+        guards: Sequence[Guard],
+        operations: Sequence[Put | Delete],
+        *,
+        session: Session | None = None,
+    ) -> int | None:
+        """As ``Coordination.commit``; the revision may be shared with others.
+
+        Raises:
+            SessionLostError: ``session`` is lost.
+            CoordinationError: The outcome is unknown, or the store cannot be reached.
+        """
+        done: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        lane = self._lanes.get(session)
+        if lane is None:
+            lane = self._lanes[session] = deque()
+            task = asyncio.create_task(self._run(session, lane), name="claim writer")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        lane.append(_Waiting(guards, operations, done))
+        return await done
+
+    async def close(self) -> None:
+        """End what is on its way; the claims that wait for it must have ended before."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, session: Session | None, lane: deque[_Waiting]) -> None:
+        part: list[_Waiting] = []
+        try:
+            while lane:
+                part = _next_part(lane)
+                await self._commit(part, session)
+        finally:
+            del self._lanes[session]
+            for each in (*part, *lane):
+                if not each.done.done():
+                    each.done.set_exception(CoordinationError("the claims of this process ended"))
+
+    async def _commit(self, part: list[_Waiting], session: Session | None) -> None:
+        try:
+            revision = await self._coordination.commit(
+                [guard for each in part for guard in each.guards],
+                [operation for each in part for operation in each.operations],
+                session=session,
+            )
+        except (CoordinationError, SessionLostError) as error:
+            for each in part:
+                if not each.done.done():
+                    each.done.set_exception(error)
+            return
+        if revision is None and len(part) > 1:  # one of them was overtaken: the others may stand
+            await asyncio.gather(*(self._commit([each], session) for each in part))
+            return
+        for each in part:
+            if not each.done.done():
+                each.done.set_result(revision)
+
+
+def _next_part(lane: deque[_Waiting]) -> list[_Waiting]:
+    """Take what fits one transaction, at least one; callers that gave up are left out."""
+    part: list[_Waiting] = []
+    guards = operations = 0
+    while lane:
+        guards += len(lane[0].guards)
+        operations += len(lane[0].operations)
+        if part and (guards > GUARDS_MAX or operations > OPERATIONS_MAX):
+            break
+        each = lane.popleft()
+        if not each.done.done():
+            part.append(each)
+    return part
