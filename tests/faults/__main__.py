@@ -11,7 +11,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 from tests.faults.trials import run_part
 
-PARTS = ("mesh", "storage", "failover", "etcd", "hostile")
+PARTS = ("mesh", "storage", "failover", "etcd", "client", "hostile")
 
 
 def main() -> int:
