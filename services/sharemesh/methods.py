@@ -14,6 +14,8 @@ from sharemesh.v1 import (
     share_leader_pb2,
 )
 
+_MIB = 1024 * 1024
+
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
 
@@ -30,7 +32,9 @@ class Method(Generic[Request, Response]):
     """One RPC of package ``sharemesh.v1``; ``name`` is ``Service/Method``.
 
     ``deadline_ms`` is the default of a unary call. ``idempotent`` calls may be repeated after a
-    transport failure without asking whether the first one took effect.
+    transport failure without asking whether the first one took effect. A request of more than
+    ``request_bytes_max`` bytes is refused before it is parsed: parsed, a message of many small
+    parts takes twenty times its size.
     """
 
     name: str
@@ -39,6 +43,7 @@ class Method(Generic[Request, Response]):
     deadline_ms: int
     idempotent: bool
     kind: Kind = Kind.UNARY
+    request_bytes_max: int = _MIB
 
 
 _G = group_coordinator_pb2
@@ -89,6 +94,7 @@ DESCRIBE_SHARE_GROUP_OFFSETS = Method(
     _G.DescribeShareGroupOffsetsResponse,
     deadline_ms=10_000,
     idempotent=True,
+    request_bytes_max=4 * _MIB,
 )
 ALTER_SHARE_GROUP_OFFSETS = Method(
     "GroupCoordinator/AlterShareGroupOffsets",
@@ -96,6 +102,7 @@ ALTER_SHARE_GROUP_OFFSETS = Method(
     _G.AlterShareGroupOffsetsResponse,
     deadline_ms=30_000,
     idempotent=False,
+    request_bytes_max=4 * _MIB,
 )
 DELETE_SHARE_GROUP_OFFSETS = Method(
     "GroupCoordinator/DeleteShareGroupOffsets",
@@ -103,6 +110,7 @@ DELETE_SHARE_GROUP_OFFSETS = Method(
     _G.DeleteShareGroupOffsetsResponse,
     deadline_ms=30_000,
     idempotent=False,
+    request_bytes_max=4 * _MIB,
 )
 DESCRIBE_GROUP_CONFIGS = Method(
     "GroupCoordinator/DescribeGroupConfigs",
@@ -125,6 +133,7 @@ SHARE_FETCH = Method(
     _L.ShareFetchResponse,
     deadline_ms=40_000,
     idempotent=False,
+    request_bytes_max=2 * _MIB,
 )
 SHARE_ACKNOWLEDGE = Method(
     "ShareLeader/ShareAcknowledge",
@@ -132,6 +141,7 @@ SHARE_ACKNOWLEDGE = Method(
     _L.ShareAcknowledgeResponse,
     deadline_ms=30_000,
     idempotent=False,
+    request_bytes_max=2 * _MIB,
 )
 CONSUME = Method(
     "ShareLeader/Consume",
@@ -140,6 +150,7 @@ CONSUME = Method(
     deadline_ms=0,
     idempotent=False,
     kind=Kind.STREAM,
+    request_bytes_max=2 * _MIB,
 )
 HOLD_SESSION = Method(
     "ShareLeader/HoldSession",
@@ -177,6 +188,7 @@ WRITE_SHARE_GROUP_STATE = Method(
     _C.WriteShareGroupStateResponse,
     deadline_ms=10_000,
     idempotent=True,
+    request_bytes_max=2 * _MIB,
 )
 DELETE_SHARE_GROUP_STATE = Method(
     "ShareCoordinator/DeleteShareGroupState",
@@ -206,6 +218,7 @@ PRODUCE = Method(
     _R.ProduceResponse,
     deadline_ms=30_000,
     idempotent=False,
+    request_bytes_max=20 * _MIB,
 )
 INIT_PRODUCER_ID = Method(
     "RecordLog/InitProducerId",

@@ -33,6 +33,8 @@ REGIONS = {
     "magic": 16,
     "crc": CRC_AT,
     "attributes": 22,
+    "last offset delta": 26,
+    "last offset delta, much": 24,
     "record count": 60,
     "payload": BATCH_HEADER + 5,
     "last byte": SIZE - 1,

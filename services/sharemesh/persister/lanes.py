@@ -10,6 +10,7 @@ from sharemesh.domain.ids import GroupId, SharePartitionKey
 from sharemesh.persister.rpcs import MisshapenResponseError, Result, Rpc
 from sharemesh.persister.settings import PersisterSettings
 from sharemesh.ports.network import Caller, CallFailedError, Failure
+from sharemesh.ports.share_state import StateWrite
 
 _ERRORS = {
     Failure.UNAVAILABLE: ErrorCode.NETWORK_EXCEPTION,
@@ -86,10 +87,7 @@ class Lanes:
         part: list[_Waiting] = []
         try:
             while lane.waiting:
-                part = [
-                    lane.waiting.popleft()
-                    for _ in range(min(len(lane.waiting), self._settings.partitions_per_request))
-                ]
+                part = self._next(lane)
                 part = [each for each in part if not each.answered.done()]
                 if part:
                     await self._call(name, lane.rpc, part)
@@ -98,6 +96,18 @@ class Lanes:
             left = lane.rpc.failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the persister stopped")
             for each in (*part, *lane.waiting):
                 _answer(each, left)
+
+    def _next(self, lane: _Lane) -> list[_Waiting]:
+        """Take what fits into the next request: at least one share partition."""
+        part: list[_Waiting] = []
+        batches = 0
+        while lane.waiting and len(part) < self._settings.partitions_per_request:
+            item = lane.waiting[0].item
+            batches += len(item.batches) if isinstance(item, StateWrite) else 0
+            if part and batches > self._settings.batches_per_request:
+                break
+            part.append(lane.waiting.popleft())
+        return part
 
     async def _call(self, name: _Name, rpc: Rpc[Any], part: list[_Waiting]) -> None:
         request = rpc.request(name.group_id, [(each.key, each.item) for each in part])

@@ -16,4 +16,6 @@ class PersisterSettings:
     """While a coordinator is loading or unknown it is asked this often within a back-off."""
     request_timeout_ms: int = 6_000  # above the coordinator's own write time-out
     partitions_per_request: int = 1_000
+    batches_per_request: int = 20_000
+    """State batches of one write, unless one share partition has more; some 500 KiB."""
     queued_per_lane: int = 20_000  # share partitions waiting for one node, RPC and group

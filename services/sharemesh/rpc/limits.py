@@ -1,9 +1,15 @@
 """Bounds of the transport, and the gRPC arguments that carry them out."""
 
 from dataclasses import dataclass
+from typing import Any
+
+from sharemesh.methods import Method
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """Largest request or response, inclusive."""
+
+HEALTH_BYTES_MAX = 64 * 1024
+"""Largest request for health and reflection."""
 
 MAX_CONNECT_MS = 5_000
 """Longest wait for the first sign of life of a stream's peer."""
@@ -57,10 +63,24 @@ def channel_arguments(max_message_bytes: int) -> GrpcArguments:
     ]
 
 
-def server_arguments(limits: ServerLimits) -> GrpcArguments:
-    """Return the server's settings: it pings too, so that a dead consumer's locks come free."""
+def too_large(method: Method[Any, Any], size_bytes: int) -> str:
+    """Return why a request was refused before it was parsed."""
+    return (
+        f"{method.name}: a request of {size_bytes} bytes is larger than "
+        f"{method.request_bytes_max}: send less at once"
+    )
+
+
+def server_arguments(limits: ServerLimits, request_bytes_max: int) -> GrpcArguments:
+    """Return the server's settings: it pings too, so that a dead consumer's locks come free.
+
+    A request of more than ``request_bytes_max`` is refused by gRPC before it is received whole.
+    """
     return [
-        ("grpc.max_receive_message_length", limits.max_message_bytes),
+        (
+            "grpc.max_receive_message_length",
+            min(limits.max_message_bytes, request_bytes_max),
+        ),
         ("grpc.max_send_message_length", limits.max_message_bytes),
         ("grpc.max_concurrent_streams", limits.max_concurrent_streams),
         ("grpc.keepalive_time_ms", _KEEPALIVE_EVERY_MS),

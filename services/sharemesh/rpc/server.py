@@ -12,7 +12,12 @@ from google.protobuf.message import DecodeError
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import CallContext, CallFailedError, Failure, Stream
 from sharemesh.rpc.health import Health
-from sharemesh.rpc.limits import ServerLimits, server_arguments
+from sharemesh.rpc.limits import (
+    HEALTH_BYTES_MAX,
+    ServerLimits,
+    server_arguments,
+    too_large,
+)
 from sharemesh.rpc.principals import SECRET_HEADER, Principals
 from sharemesh.rpc.reflection import reflection_handlers
 from sharemesh.rpc.server_stream import GrpcServerStream
@@ -49,6 +54,7 @@ class GrpcServer:
         self._principals = principals or Principals()
         self._handlers: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
         self._servers: list[grpc.aio.Server] = []
+        self._request_bytes_max = HEALTH_BYTES_MAX
         self.health = Health()
 
     def offer(
@@ -59,6 +65,10 @@ class GrpcServer:
         """Answer a unary method (see the port)."""
 
         async def answer(data: bytes, context: Any) -> Response | None:  # noqa: ANN401
+            if len(data) > method.request_bytes_max:
+                await context.abort(
+                    grpc.StatusCode.RESOURCE_EXHAUSTED, too_large(method, len(data))
+                )
             try:
                 request = method.request.FromString(data)
             except DecodeError:
@@ -87,7 +97,7 @@ class GrpcServer:
         """Answer a stream method (see the port)."""
 
         async def answer(_requests: object, context: Any) -> None:  # noqa: ANN401
-            stream = GrpcServerStream[Response, Request](context, method.request, method.name)
+            stream = GrpcServerStream[Response, Request](context, method)
             await context.send_initial_metadata(())
             pump = asyncio.ensure_future(stream.read_ahead())
             try:
@@ -113,7 +123,7 @@ class GrpcServer:
             TlsError: A certificate file cannot be used.
         """
         server = grpc.aio.server(
-            options=server_arguments(self._limits),
+            options=server_arguments(self._limits, self._request_bytes_max),
             maximum_concurrent_rpcs=self._limits.max_concurrent_calls,
         )
         for service, handlers in self._handlers.items():
@@ -134,7 +144,7 @@ class GrpcServer:
 
     async def start_health(self, host: str, port: int) -> int:
         """Listen with health only and without TLS, for Kubernetes' gRPC probes."""
-        server = grpc.aio.server(options=server_arguments(self._limits))
+        server = grpc.aio.server(options=server_arguments(self._limits, HEALTH_BYTES_MAX))
         self.health.add_to(server)
         bound = _bind(server, host, port, None)
         await server.start()
@@ -153,6 +163,7 @@ class GrpcServer:
         if name in methods:
             raise ValueError(f"{method.name} is offered twice")
         methods[name] = handler
+        self._request_bytes_max = max(self._request_bytes_max, method.request_bytes_max)
 
 
 def call_context(context: Any, principals: Principals) -> CallContext:  # noqa: ANN401 - untyped

@@ -7,19 +7,20 @@ from typing import Any, Generic
 import grpc
 from google.protobuf.message import DecodeError
 
-from sharemesh.methods import Request, Response
+from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.rpc.inbox import Inbox
-from sharemesh.rpc.limits import INBOX_MESSAGES
+from sharemesh.rpc.limits import INBOX_MESSAGES, too_large
 
 
 class GrpcServerStream(Generic[Response, Request]):
     """Fills ``ports.network.Stream`` over a grpc.aio servicer context."""
 
-    def __init__(self, context: Any, request: type[Request], method: str) -> None:  # noqa: ANN401
+    def __init__(self, context: Any, method: Method[Any, Any]) -> None:  # noqa: ANN401
         self._context = context
-        self._request = request
-        self._method = method
+        self._request: type[Request] = method.request
+        self._method = method.name
+        self._of = method
         self._inbox: Inbox[Request] = Inbox(INBOX_MESSAGES)
         self._closed = False
 
@@ -54,6 +55,10 @@ class GrpcServerStream(Generic[Response, Request]):
         """Move what the client says into the inbox until it has no more to say."""
         try:
             while (data := await self._context.read()) is not grpc.aio.EOF:
+                if len(data) > self._of.request_bytes_max:
+                    why = too_large(self._of, len(data))
+                    self._inbox.end(CallFailedError(Failure.RESOURCE_EXHAUSTED, why))
+                    return
                 await self._inbox.put(self._request.FromString(data))
         except DecodeError:
             name = self._request.DESCRIPTOR.full_name

@@ -138,10 +138,11 @@ class Acknowledgements:
 
     def _count_requests(self, outcomes: dict[TopicPartition, Outcome]) -> None:
         counters = self._environment.counters
-        counters.acknowledge_requests.update({p.topic_id for p in outcomes})
-        counters.failed_acknowledge_requests.update(
-            {p.topic_id for p, (error, _) in outcomes.items() if error}
-        )
+        topic = self._environment.view.topic  # ids that are none are not counted: there is no end
+        asked = {p.topic_id for p in outcomes}
+        failed = {p.topic_id for p, (error, _) in outcomes.items() if error}
+        counters.acknowledge_requests.update(each for each in asked if topic(each))
+        counters.failed_acknowledge_requests.update(each for each in failed if topic(each))
 
 
 def _check_epoch(sent: int, current: int) -> None:

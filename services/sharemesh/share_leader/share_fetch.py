@@ -193,8 +193,11 @@ class ShareFetch:
         moved = [] if fetch.is_initial else [one.partition for one in taken if not one.error]
         fetch.session.answered(with_records=moved, with_error=failed)
         counters = self._environment.counters
-        counters.fetch_requests.update({p.topic_id for p in partitions})
-        counters.failed_fetch_requests.update({p.topic_id for p in failed})
+        topic = self._environment.view.topic  # ids that are none are not counted: there is no end
+        asked = {p.topic_id for p in partitions}
+        counters.fetch_requests.update(each for each in asked if topic(each))
+        wrong = {p.topic_id for p in failed}
+        counters.failed_fetch_requests.update(each for each in wrong if topic(each))
 
     async def _add_acknowledged(
         self,

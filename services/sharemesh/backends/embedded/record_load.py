@@ -138,24 +138,40 @@ class _Loader:
         index.end_offset, index.end_position = segment.end_offset, segment.end_position
 
     def _frames(self, segment: Segment, position: int, offset: int) -> Iterator[Frame]:
-        """Yield the frames that hold offsets; damage that the log start has passed is skipped."""
+        """Yield the frames that hold offsets; damage that the log start has passed is skipped.
+
+        Each is held back until the next one fits: a length or span that is wrong shows only there.
+        """
         begin: tuple[int, int] | None = (position, offset)
-        last: Frame | None = None
         while begin is not None:
+            held: Frame | None = None
             try:
-                for frames in scan_headers(
-                    self._disk,
-                    self._log.path,
-                    segment.name,
-                    end_position=segment.end_position,
-                    end_offset=segment.end_offset,
-                    begin=begin,
-                ):
-                    last = frames[-1] if frames else last
-                    yield from (frame for frame in frames if not frame.is_marker)
-                return
+                for frame in self._headers(segment, begin):
+                    if held is not None and not held.is_marker:
+                        yield held
+                    held = frame
             except CorruptLogError as error:
-                begin = self._behind(segment, self._blame(segment, last) or error)
+                blame = self._blame(segment, held)
+                if blame is not None:
+                    held = None
+                if held is not None and not held.is_marker:
+                    yield held
+                begin = self._behind(segment, blame or error)
+            else:
+                if held is not None and not held.is_marker:
+                    yield held
+                return
+
+    def _headers(self, segment: Segment, begin: tuple[int, int]) -> Iterator[Frame]:
+        for frames in scan_headers(
+            self._disk,
+            self._log.path,
+            segment.name,
+            end_position=segment.end_position,
+            end_offset=segment.end_offset,
+            begin=begin,
+        ):
+            yield from frames
 
     def _blame(self, segment: Segment, last: Frame | None) -> CorruptLogError | None:
         """Return what is wrong with the last frame: its length may have led astray."""

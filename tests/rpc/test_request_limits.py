@@ -1,0 +1,94 @@
+"""Requests that are too large for their method are refused before anything is parsed."""
+
+import grpc
+import pytest
+
+from sharemesh.backends.local.clock import SystemClock
+from sharemesh.methods import API_VERSIONS, CONSUME, METHODS, PRODUCE, SHARE_FETCH
+from sharemesh.ports.network import CallFailedError, Failure
+from sharemesh.rpc.channels import GrpcCaller
+from sharemesh.rpc.server import GrpcServer
+from sharemesh.v1 import admin_pb2, record_log_pb2, share_leader_pb2
+
+MIB = 1 << 20
+
+
+async def nothing(request, context):
+    return admin_pb2.ApiVersionsResponse()
+
+
+async def produced(request, context):
+    return record_log_pb2.ProduceResponse()
+
+
+async def fetched(request, context):
+    return share_leader_pb2.ShareFetchResponse()
+
+
+async def consumed(stream, context):
+    async for _ in stream:
+        await stream.send(share_leader_pb2.ConsumeResponse())
+
+
+@pytest.fixture
+async def address():
+    server = GrpcServer()
+    server.offer(API_VERSIONS, nothing)
+    server.offer(PRODUCE, produced)
+    server.offer(SHARE_FETCH, fetched)
+    server.offer_stream(CONSUME, consumed)
+    port = await server.start("127.0.0.1", 0)
+    yield f"127.0.0.1:{port}"
+    await server.stop(0)
+
+
+@pytest.fixture
+async def caller():
+    caller = GrpcCaller(SystemClock())
+    yield caller
+    await caller.close()
+
+
+def fetch_of(size_bytes: int) -> share_leader_pb2.ShareFetchRequest:
+    """A request that is cheap to send and expensive to parse: nothing but empty messages."""
+    return share_leader_pb2.ShareFetchRequest.FromString(b"\x5a\x00" * (size_bytes // 2))
+
+
+def test_every_method_has_a_bound_and_only_records_may_be_large() -> None:
+    large = {method.name for method in METHODS if method.request_bytes_max > 4 * MIB}
+    assert large == {"RecordLog/Produce"}
+    assert all(method.request_bytes_max >= MIB for method in METHODS)
+
+
+async def test_a_request_above_its_methods_bound_is_refused_with_the_bound(address, caller) -> None:
+    with pytest.raises(CallFailedError, match="larger than 2097152: send less") as refused:
+        await caller.call(SHARE_FETCH, fetch_of(2 * MIB + 2), to=address)
+    assert refused.value.failure is Failure.RESOURCE_EXHAUSTED
+    await caller.call(SHARE_FETCH, fetch_of(2 * MIB), to=address)
+    names = admin_pb2.ApiVersionsRequest(client_name="x" * (MIB + 1))
+    with pytest.raises(CallFailedError, match="larger than 1048576") as refused:
+        await caller.call(API_VERSIONS, names, to=address)
+    assert refused.value.failure is Failure.RESOURCE_EXHAUSTED
+
+
+async def test_records_have_room(address, caller) -> None:
+    partition = record_log_pb2.ProducePartition(records=bytes(16 * MIB))
+    await caller.call(PRODUCE, record_log_pb2.ProduceRequest(partitions=[partition]), to=address)
+
+
+async def test_what_no_method_takes_is_refused_by_the_transport(address) -> None:
+    options = [("grpc.max_send_message_length", -1)]
+    async with grpc.aio.insecure_channel(address, options=options) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await channel.unary_unary("/sharemesh.v1.RecordLog/Produce")(bytes(20 * MIB + 1))
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_a_message_of_a_stream_above_the_bound_ends_it(address, caller) -> None:
+    stream = await caller.stream(CONSUME, to=address)
+    message = share_leader_pb2.ConsumeRequest.FromString(b"\x12\x00" * (MIB + 1))
+    await stream.send(message)
+    with pytest.raises(CallFailedError, match="larger than 2097152") as ended:
+        await anext(stream)
+    assert ended.value.failure is Failure.RESOURCE_EXHAUSTED
+    await stream.close()
