@@ -1,16 +1,20 @@
 """Trials of one fault: run, count, write build/faults/PART.json; resumable by commit.
 
 A trial is an async function of (trial number, seed) that returns what it saw. The file holds one
-row a fault: name, trials, violations, p50_ms, p99_ms, and what is needed to go on or replay.
+row a fault: name, trials, violations, p50_ms, p99_ms, and what is needed to go on or replay. Rows
+of another commit, or of a tree with changes, are never taken over: all of a file is of one run, or
+of several on the same clean commit.
 """
 
 import json
 import math
+import os
 import statistics
 import subprocess
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -56,6 +60,7 @@ class Row:
     violations: int = 0
     times_ms: list[float] = field(default_factory=list)
     seeds_of_violations: list[int] = field(default_factory=list)
+    loads: list[float] = field(default_factory=list)
 
     def as_json(self, commit: str) -> dict[str, object]:
         """Return the row as it is written."""
@@ -67,6 +72,8 @@ class Row:
             "p99_ms": round(_quantile(self.times_ms, 0.99), 1) if self.times_ms else None,
             "seeds_of_violations": self.seeds_of_violations,
             "times_ms": [round(t, 1) for t in self.times_ms],
+            "load_average": [round(load, 1) for load in self.loads],
+            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
             "commit": commit,
         }
 
@@ -101,15 +108,9 @@ def load(path: Path, commit: str) -> dict[str, Row]:
                 row["violations"],
                 row["times_ms"],
                 row["seeds_of_violations"],
+                row["load_average"],
             )
     return rows
-
-
-def _rows_of_others(path: Path, names: set[str]) -> list[dict[str, object]]:
-    """Return rows of faults that are not run now; each names the commit it ran on."""
-    if not path.exists():
-        return []
-    return [row for row in json.loads(path.read_text()) if row["name"] not in names]
 
 
 def _against_goal(fault: Fault | Series, written: dict[str, object]) -> str:
@@ -137,7 +138,6 @@ async def run_part(
     path.parent.mkdir(parents=True, exist_ok=True)
     commit = commit_id()
     rows = load(path, commit)
-    others = _rows_of_others(path, {fault.name for fault in faults} | rows.keys())
     for fault in faults:
         row = rows.setdefault(fault.name, Row(fault.name))
         wanted = fault.trials if trials is None else trials
@@ -148,6 +148,7 @@ async def run_part(
             outcome = await _tried(fault, number, trial_seed)
             row.trials += outcome.trials
             row.times_ms.extend(outcome.recovery_ms)
+            row.loads.append(os.getloadavg()[0])
             if outcome.violations:
                 row.violations += len(outcome.violations)
                 row.seeds_of_violations.append(trial_seed)
@@ -159,7 +160,7 @@ async def run_part(
             )
             for violation in outcome.violations[:10]:
                 print(f"  {violation}", flush=True)
-            written = [*others, *(r.as_json(commit) for r in rows.values())]
+            written = [r.as_json(commit) for r in rows.values() if r.trials]
             path.write_text(json.dumps(written, indent=1))
     total = sum(rows[fault.name].violations for fault in faults)
     for fault in faults:
