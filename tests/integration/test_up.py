@@ -172,16 +172,22 @@ async def test_a_second_cluster_on_the_same_directory_is_refused(cluster) -> Non
     assert all(status.state is ProcessState.READY for status in cluster.processes)
 
 
-async def test_a_fixed_port_in_use_ends_the_start_with_its_sentence(tmp_path) -> None:
+@pytest.mark.parametrize("existed", [False, True])
+async def test_a_fixed_port_in_use_ends_the_start_and_leaves_nothing_behind(tmp_path, existed):
     server = await asyncio.start_server(lambda _r, w: w.close(), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
+    directory = tmp_path / "data"
+    if existed:
+        directory.mkdir()
     cluster = LocalCluster(
-        ServeSettings(data_directory=tmp_path), UpSettings(base_port=port), clock=SystemClock()
+        ServeSettings(data_directory=directory), UpSettings(base_port=port), clock=SystemClock()
     )
-    with pytest.raises(StartError, match=f"127.0.0.1:{port}.*in use") as caught:
+    sentence = f"127.0.0.1:{port}.*in use.*base_port = {port}; 0 takes free ones"
+    with pytest.raises(StartError, match=sentence) as caught:
         await cluster.start()
     assert caught.value.code is Exit.PORT_IN_USE
     assert not any(status.pid for status in cluster.processes)
+    assert list(tmp_path.rglob("*")) == ([directory] if existed else [])
     server.close()
 
 

@@ -24,6 +24,7 @@ from sharemesh.serve.coordination import connect_etcd, create_cluster, reach
 from sharemesh.serve.data_lock import DirectoryLock, make_writable, unusable
 from sharemesh.serve.etcd_process import EtcdPlace, place_etcd
 from sharemesh.serve.exits import Exit, StartError
+from sharemesh.serve.first_start import FirstStart
 from sharemesh.serve.identity import Identity, with_secret
 from sharemesh.serve.leases import revoke_leases
 from sharemesh.serve.process import ManagedProcess, ProcessPlan, ProcessState, ProcessStatus
@@ -124,8 +125,10 @@ class LocalCluster:
         """Start everything and return when all processes are ready.
 
         Raises:
-            StartError: With one sentence; what had been started is stopped again.
+            StartError: With one sentence; what had been started is stopped again. If a port was
+                taken, a directory that was empty is empty again.
         """
+        first_start = FirstStart(self._directory)
         make_writable(self._directory)
         self._lock.take()
         try:
@@ -135,11 +138,12 @@ class LocalCluster:
             await self._start_roles()
             await self._until_ready()
             await self._until_led()
-        except BaseException:
-            await self.stop(fast=True)
+        except BaseException as error:
+            undo = isinstance(error, StartError) and error.code is Exit.PORT_IN_USE
+            await self.stop(fast=True, undo=first_start if undo else None)
             raise
 
-    async def stop(self, *, fast: bool = False) -> None:
+    async def stop(self, *, fast: bool = False, undo: FirstStart | None = None) -> None:
         """Stop all roles in the order that loses least, then etcd. Repeating it is fine."""
         if fast:
             self.hurry()
@@ -150,6 +154,8 @@ class LocalCluster:
             await coordination.close()
         await self._stop([child for key, child in self._children.items() if key[0] == ETCD])
         self._write_run_file()
+        if undo is not None:
+            undo.undo()
         self._lock.release()
 
     def hurry(self) -> None:
@@ -281,7 +287,13 @@ class LocalCluster:
             self._up.start_timeout_ms,
         )
         for status in self.processes:
-            if status.state is ProcessState.FAILED or self._port_taken(status):
+            if self._port_taken(status):
+                raise StartError(
+                    Exit.PORT_IN_USE,
+                    f"{status.message or f'port {status.port} is in use'} (the ports of `up` begin "
+                    f"at base_port = {self._up.base_port}; 0 takes free ones)",
+                )
+            if status.state is ProcessState.FAILED:
                 raise StartError(
                     Exit(status.exit_code or Exit.FAILED),
                     status.message or f"{status.name} failed; see {self._log_of(status)}",
