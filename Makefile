@@ -55,7 +55,7 @@ conformance-driver: setup ## one share partition behind JSON lines on stdin and 
 bench: setup ## figures with their floors -> build/bench/PART.json (PART=core …)
 	@$(PY) -m tests.bench $(PART)
 
-faults: setup ## trials of kills and corruption -> build/faults/PART.json (PART=mesh|storage|failover|etcd|hostile, N=trials)
+faults: setup ## trials of kills and corruption -> build/faults/PART.json (PART=mesh|storage|failover|etcd|client|hostile, N=trials)
 	@$(PY) -m tests.faults $(PART) $(if $(N),--trials $(N))
 
 simulate: setup ## the whole mesh in virtual time, with faults (SEEDS=n START=s WORKLOAD=w; SEED=s replays)

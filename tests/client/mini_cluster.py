@@ -54,7 +54,14 @@ class Partition:
 class MiniCluster:
     """Nodes ``a`` and ``b`` lead; ``a`` coordinates. Topic ``t`` with some partitions."""
 
-    def __init__(self, partitions: int = 1, *, lock_ms: int = 30_000, seed: int = 1) -> None:
+    def __init__(
+        self,
+        partitions: int = 1,
+        *,
+        lock_ms: int = 30_000,
+        seed: int = 1,
+        has_api_versions: bool = True,
+    ) -> None:
         self.network = LocalNetwork()
         self.lock_ms = lock_ms
         self.chance = random.Random(seed)
@@ -69,7 +76,10 @@ class MiniCluster:
         self.produce_errors: list[int] = []
         self.stall_acknowledge = False
         self.has_heartbeat_stream = True
+        self.has_api_versions = has_api_versions
         self.renew_error = 0
+        self.share_version = 2
+        self.metadata_reads = 0
         self.changed = asyncio.Event()
         self.draining: set[int] = set()
         self.streams: list[object] = []
@@ -130,6 +140,8 @@ class MiniCluster:
     def listen(self, node: str) -> None:
         listener = self.network.listener(f"{node}:1")
         listener.offer(methods.METADATA, self._metadata)
+        if self.has_api_versions:
+            listener.offer(methods.API_VERSIONS, self._versions)
         listener.offer(methods.FIND_COORDINATOR, self._find)
         listener.offer(methods.SHARE_GROUP_HEARTBEAT, self._heartbeat)
         listener.offer(methods.PRODUCE, self._produce)
@@ -142,7 +154,14 @@ class MiniCluster:
 
         listener.offer_stream(methods.CONSUME, consume)
 
+    async def _versions(self, request, context):
+        known = admin_pb2.ApiVersion(
+            method=methods.SHARE_ACKNOWLEDGE.name, min_version=1, max_version=self.share_version
+        )
+        return admin_pb2.ApiVersionsResponse(methods=[known])
+
     async def _metadata(self, request, context):
+        self.metadata_reads += 1
         topics = []
         wanted = list(request.topics.names) if request.HasField("topics") else list(self.topics)
         for name in wanted:

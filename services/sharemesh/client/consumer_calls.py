@@ -22,7 +22,6 @@ T = TypeVar("T")
 Steps = Generator[Coroutine[Any, Any, Any], Any, T]
 
 DEFAULT_CLOSE_TIMEOUT_MS = 30_000
-VERSIONS_TIMEOUT_MS = 3_000
 
 
 async def drive(steps: Steps[T]) -> T:

@@ -15,6 +15,7 @@ from sharemesh.client.errors import (
     InvalidRecordStateError,
     ServiceError,
     SharemeshError,
+    UnsupportedVersionError,
     WakeupError,
     error_for,
 )
@@ -44,6 +45,7 @@ _log = logging.getLogger(__name__)
 PASSING_ERRORS_MAX = 100
 """Errors of partitions kept for the application; the oldest go first."""
 
+_BATCH_OPTIMIZED = 0
 _RECORD_LIMIT = 1
 
 _MOVED = frozenset(
@@ -97,13 +99,13 @@ class ConsumerEngine:
         self._caller = environment.open_caller()
         self._on_outcomes = on_outcomes
         self.leaders = Leaders(environment, config, self._caller)
-        self.versions = ShareVersions(self.leaders)
+        self.versions = ShareVersions(self.leaders, environment.clock)
         self._start = ConsumeStart(
             group_id=config.text("group.id"),
             member_id=member_id,
             share_acquire_mode=_RECORD_LIMIT
             if config.text("share.acquire.mode") == "record_limit"
-            else 0,
+            else _BATCH_OPTIMIZED,
             batch_size=config.number("max.poll.records"),
             max_records=config.number("max.poll.records"),
             min_bytes=config.number("fetch.min.bytes"),
@@ -154,10 +156,25 @@ class ConsumerEngine:
         if not self._tasks:
             self._tasks = [
                 asyncio.ensure_future(self.heartbeats.run()),
-                asyncio.ensure_future(self._sessions.run()),
+                asyncio.ensure_future(self._consume()),
             ]
             for task in self._tasks:
                 task.add_done_callback(self._broke_down)
+
+    async def _consume(self) -> None:
+        """Learn what the cluster knows, then keep the sessions."""
+        await self.versions.learn()
+        if not self.versions.knows_renew:
+            if self._config.text("share.acquire.mode") == "record_limit":
+                self._fail(
+                    UnsupportedVersionError(
+                        "the cluster does not know share.acquire.mode=record_limit: upgrade its "
+                        "processes"
+                    )
+                )
+                return
+            self._start.share_acquire_mode = _BATCH_OPTIMIZED
+        await self._sessions.run()
 
     def _broke_down(self, task: "asyncio.Task[None]") -> None:
         """Nobody polls for nothing if a background task failed."""
@@ -267,7 +284,8 @@ class ConsumerEngine:
 
     def acquire_at_most(self, records: int) -> None:
         """Ask leaders for no more than there is credit for, in sessions opened from now on."""
-        self._start.share_acquire_mode = _RECORD_LIMIT
+        if self.versions.knows_renew:
+            self._start.share_acquire_mode = _RECORD_LIMIT
         self._start.max_records = min(self._start.max_records, records)
 
     def _send(self, acknowledgements: Sequence[PartitionAcknowledgements]) -> None:

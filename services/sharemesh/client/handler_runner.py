@@ -255,7 +255,7 @@ class HandlerRunner:
             pause_ms = max(shortest_ms // (2 * RENEWALS_PER_LOCK), _LEAST_RENEW_WAIT_MS)
             await self._clock.sleep_ms(min(pause_ms, FETCH_WAIT_MS))
             due = self._due_for_renewal()
-            if due:
+            if due and engine.versions.knows_renew:
                 engine.send(due)
 
     def _due_for_renewal(self) -> Sequence[PartitionAcknowledgements]:

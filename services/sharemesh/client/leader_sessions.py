@@ -238,13 +238,21 @@ class LeaderSessions:
             return self._refresh_if_due(needed=needed or self._stale)
         if not needed:
             self._refresh_backoff.reset()
-            return None
+            fresh_ms = self._fresh_ms()
+            if fresh_ms != 0:
+                return fresh_ms
         left_ms = self._refresh_at_ms - self._clock.now_ms()
         if left_ms > 0:
             return left_ms
         self._refreshing = asyncio.ensure_future(self._refresh())
         self._refreshing.add_done_callback(lambda _: self._work.set())
         return None
+
+    def _fresh_ms(self) -> int | None:
+        """Return ms until metadata of an assigned topic is too old; None: it will not be."""
+        names = {source.topic for source in self.assignment.values()}
+        known = [left for name in names if (left := self._leaders.fresh_ms(name)) is not None]
+        return min(known, default=None)
 
     async def _refresh(self) -> None:
         names = sorted({source.topic for source in self.assignment.values()})

@@ -70,6 +70,8 @@ class Leaders:
         self._most_wait_ms = config.number("retry.backoff.max.ms")
         self._nodes: dict[str, Node] = {}
         self._topics: dict[str, Topic] = {}
+        self._read_at_ms: dict[str, int] = {}
+        self._max_age_ms = config.number("metadata.max.age.ms")
         self._leaders: dict[tuple[bytes, int], Leader] = {}
         self._epochs: dict[tuple[bytes, int], int] = {}
         self._coordinators: dict[str, str] = {}
@@ -84,6 +86,13 @@ class Leaders:
     def topic(self, name: str) -> Topic | None:
         """Return a topic as last seen, or None."""
         return self._topics.get(name)
+
+    def fresh_ms(self, name: str) -> int | None:
+        """Return ms until a topic must be read anew (metadata.max.age.ms); None: not known."""
+        read_at_ms = self._read_at_ms.get(name)
+        if read_at_ms is None:
+            return None
+        return max(read_at_ms + self._max_age_ms - self._clock.now_ms(), 0)
 
     def known_topics(self) -> Collection[str]:
         """Return the names seen so far."""
@@ -155,8 +164,10 @@ class Leaders:
             self._nodes = {node.node_id: node for node in response.nodes}
         if names is None:
             self._topics.clear()
+            self._read_at_ms.clear()
         for name in names or ():
             self._topics.pop(name, None)
+            self._read_at_ms.pop(name, None)
         for topic in response.topics:
             if topic.error_code == ErrorCode.NONE:
                 self._learn_topic(topic)
@@ -170,6 +181,7 @@ class Leaders:
 
     def _learn_topic(self, topic: admin_pb2.TopicMetadata) -> None:
         self._topics[topic.name] = Topic(topic.name, topic.topic_id, len(topic.partitions))
+        self._read_at_ms[topic.name] = self._clock.now_ms()
         for found in topic.partitions:
             key = (topic.topic_id, found.partition)
             if found.leader_id:

@@ -249,6 +249,8 @@ class ProducerEngine:
 
     def _refresh_if_due(self, now_ms: int) -> None:
         """Read metadata beside the sending: one lost leader does not hold up the others."""
+        known = self.leaders.known_topics()
+        self._stale.update(name for name in known if self.leaders.fresh_ms(name) == 0)
         running = self._refreshing is not None and not self._refreshing.done()
         if self._stale and not running and now_ms >= self._refresh_at_ms:
             self._refresh_at_ms = now_ms + self._first_wait_ms
