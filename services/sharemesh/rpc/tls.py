@@ -21,12 +21,14 @@ class TlsFiles:
     """PEM files; absent ones are not used.
 
     A server needs ``certificate`` and ``key``; with ``authority`` it demands client certificates
-    (mTLS). A client needs ``authority`` (default: the system's) and, for mTLS, the other two.
+    (mTLS) unless ``demand_certificates`` is off. A client needs ``authority`` (default: the
+    system's) and, for mTLS, the other two.
     """
 
     certificate: Path | None = None
     key: Path | None = None
     authority: Path | None = None
+    demand_certificates: bool = True
 
 
 def _read(path: Path | None, what: str) -> bytes | None:
@@ -107,7 +109,7 @@ def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
     return grpc.dynamic_ssl_server_credentials(
         renewed.renewed(),
         renewed.renewed,
-        require_client_authentication=files.authority is not None,
+        require_client_authentication=files.authority is not None and files.demand_certificates,
     )
 
 

@@ -171,7 +171,7 @@ class RoleProcess:
         self.node = NodeInfo(
             node_id=around.node_id,
             host=settings.advertised_host or settings.listen_host,
-            port=settings.advertised_port or port,
+            port=settings.port_to_advertise or port,
             roles=settings.roles,
             rack=settings.rack,
             version=sharemesh.__version__,

@@ -6,6 +6,7 @@ from random import Random
 
 from sharemesh.backends.etcd.connection import EtcdTls
 from sharemesh.backends.etcd.coordination import EtcdCoordination
+from sharemesh.backends.etcd.rooted import SHIPPED_ROOT, RootedCoordination
 from sharemesh.cluster.bootstrap import ClusterMismatchError, ensure_cluster
 from sharemesh.cluster.config_store import alter_cluster_configs
 from sharemesh.cluster.records import ClusterRecord, decode_configs
@@ -22,7 +23,7 @@ _PROBE_KEY = "/sharemesh/reachable"
 
 def connect_etcd(
     settings: ServeSettings, endpoints: Sequence[str], *, clock: Clock, rng: Random
-) -> EtcdCoordination:
+) -> Coordination:
     """Return a client of etcd; nothing is sent yet.
 
     Raises:
@@ -35,7 +36,10 @@ def connect_etcd(
             certificate=_read(settings.etcd_tls_certificate, "etcd_tls_certificate"),
             key=_read(settings.etcd_tls_key, "etcd_tls_key"),
         )
-    return EtcdCoordination(endpoints, clock=clock, rng=rng, tls=tls)
+    etcd = EtcdCoordination(endpoints, clock=clock, rng=rng, tls=tls)
+    if settings.etcd_prefix == SHIPPED_ROOT:
+        return etcd
+    return RootedCoordination(etcd, settings.etcd_prefix)
 
 
 async def reach(

@@ -50,6 +50,10 @@ class ServeSettings:
             "host:port of etcd, comma separated; none: one process with everything in memory"
         ),
     )
+    etcd_prefix: str = field(
+        default="/sharemesh",
+        metadata=about("where the keys of all clusters lie in etcd; the same for all processes"),
+    )
     etcd_tls_authority: Path | None = field(
         default=None, metadata=about("PEM file: whom etcd's certificate is from")
     )
@@ -72,6 +76,15 @@ class ServeSettings:
         default=0,
         metadata=about(
             "port that others reach this process by; 0 is the one listened on",
+            minimum=0,
+            maximum=MAX_PORT,
+        ),
+    )
+    advertised_port_base: int = field(
+        default=0,
+        metadata=about(
+            "instead of advertised_port: the port of the process whose node id ends in 0, counted "
+            "up by the number at the end of the node id; 0 is none",
             minimum=0,
             maximum=MAX_PORT,
         ),
@@ -118,6 +131,13 @@ class ServeSettings:
     tls_key: Path | None = field(default=None, metadata=about("PEM file: key of that certificate"))
     tls_authority: Path | None = field(
         default=None, metadata=about("PEM file: whose client certificates are taken")
+    )
+    tls_client_certificates: str = field(
+        default="required",
+        metadata=about(
+            "with tls_authority, whether clients must show certificates of it",
+            choices=("required", "none"),
+        ),
     )
     authorizer: str = field(
         default="allow-all",
@@ -183,6 +203,14 @@ class ServeSettings:
     def roles(self) -> tuple[Role, ...]:
         """The roles of this process."""
         return tuple(Role) if self.role == ALL_ROLES else (Role(self.role),)
+
+    @property
+    def port_to_advertise(self) -> int:
+        """The port that others are told; 0: the one listened on."""
+        if not self.advertised_port_base:
+            return self.advertised_port
+        number = self.node_id.rpartition("-")[2]
+        return self.advertised_port_base + (int(number) if number.isdecimal() else 0)
 
     @property
     def in_memory(self) -> bool:

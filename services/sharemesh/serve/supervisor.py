@@ -11,13 +11,12 @@ from pathlib import Path
 from random import SystemRandom
 
 from sharemesh.backends.embedded.data_directory import open_data_directory
-from sharemesh.backends.etcd.coordination import EtcdCoordination
 from sharemesh.backends.local.disk import SystemDisk
 from sharemesh.codec.log_layout import DataDirectoryError
 from sharemesh.methods import DESCRIBE_CLUSTER
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import Role
-from sharemesh.ports.coordination import CoordinationError
+from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.ports.network import CallFailedError
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.serve.coordination import connect_etcd, create_cluster, reach
@@ -74,7 +73,7 @@ class LocalCluster:
         self._directory = serve.data_directory.resolve()
         self._lock = DirectoryLock(self._directory)
         self._children: dict[tuple[str, int], ManagedProcess] = {}
-        self._coordination: EtcdCoordination | None = None
+        self._coordination: Coordination | None = None
         self._etcd: EtcdPlace | None = None
         self._endpoints: tuple[str, ...] = serve.etcd_endpoints
         self._changed = asyncio.Event()
@@ -222,7 +221,7 @@ class LocalCluster:
         await self._etcd_answers(self._up.start_timeout_ms if self._etcd else GIVEN_ETCD_TIMEOUT_MS)
         await self._create_cluster(self._coordination)
 
-    async def _create_cluster(self, coordination: EtcdCoordination) -> None:
+    async def _create_cluster(self, coordination: Coordination) -> None:
         """Create the cluster with the file's settings, or bring its settings up to the file."""
         try:
             await create_cluster(coordination, self._serve, self._clock, overwrite=True)

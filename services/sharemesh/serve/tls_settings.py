@@ -8,4 +8,9 @@ def tls_files(settings: ServeSettings) -> TlsFiles | None:
     """Return the files for servers and for calls to other processes, or None without TLS."""
     if settings.tls_certificate is None:
         return None
-    return TlsFiles(settings.tls_certificate, settings.tls_key, settings.tls_authority)
+    return TlsFiles(
+        settings.tls_certificate,
+        settings.tls_key,
+        settings.tls_authority,
+        demand_certificates=settings.tls_client_certificates == "required",
+    )

@@ -1,0 +1,1 @@
+"""The operator's hands: the Kubernetes API, etcd, the running mesh."""

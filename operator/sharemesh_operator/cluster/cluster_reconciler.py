@@ -1,0 +1,190 @@
+"""ShareClusters: from what is wanted and what is there to the next step, and the status."""
+
+import logging
+
+import sharemesh_operator.resources.words as w
+from sharemesh.client.errors import SharemeshError
+from sharemesh.ports.clock import Clock
+from sharemesh_operator.cluster.events import Events
+from sharemesh_operator.cluster.kube import Kube
+from sharemesh_operator.cluster.mesh import Mesh, MeshError
+from sharemesh_operator.cluster.meshes import Meshes
+from sharemesh_operator.cluster.status_writer import StatusWriter
+from sharemesh_operator.resources.cluster_spec import ClusterSpec, cluster_spec
+from sharemesh_operator.resources.cluster_status import (
+    ClusterSeen,
+    Problem,
+    by_role,
+    conditions,
+    status,
+    storage_problem,
+)
+from sharemesh_operator.resources.conditions import Condition, find
+from sharemesh_operator.resources.observed import pod_seen, settled
+from sharemesh_operator.resources.rollout import Plan, PodSeen, Seen, plan
+from sharemesh_operator.resources.words import KubeObject
+from sharemesh_operator.resources.workloads import needs_apply, objects_of, surplus
+
+OWNED = ("ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget")
+IN_PROGRESS_MS = 2_000
+TROUBLED_MS = 5_000
+SWEEP_MS = 60_000
+
+_log = logging.getLogger(__name__)
+
+
+class ClusterReconciler:
+    """Makes ShareClusters so; ``reconcile`` may be called at any time and any number of times."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        meshes: Meshes,
+        writer: StatusWriter,
+        events: Events,
+        clock: Clock,
+        *,
+        default_image: str,
+    ) -> None:
+        self._kube = kube
+        self._meshes = meshes
+        self._writer = writer
+        self._events = events
+        self._clock = clock
+        self._default_image = default_image
+
+    def spec_of(self, body: KubeObject) -> ClusterSpec:
+        """Return what a ShareCluster object asks for."""
+        return cluster_spec(body, default_image=self._default_image)
+
+    async def reconcile(self, name: str) -> int | None:
+        """Take the next step of a cluster; return after how many ms to look again.
+
+        Raises:
+            KubeError: The API server did not do what was asked; try again.
+        """
+        body = await self._kube.get("ShareCluster", name)
+        if body is None:
+            await self._meshes.close(name)
+            return None
+        if "deletionTimestamp" in body["metadata"]:
+            return None  # its finalizer sees to the rest
+        spec = self.spec_of(body)
+        live = [each for kind in OWNED for each in await self._list(kind, spec)]
+        found, mesh = await self._look(spec, live)
+        if not spec.hands_off:
+            await self._act(body, spec, found, live, mesh)
+        said = conditions(spec, found)
+        await self._tell(body, said)
+        left_ms = await self._writer.write(body, status(spec, found), said)
+        again_ms = SWEEP_MS
+        if found.plan.progressing:
+            again_ms = IN_PROGRESS_MS
+        elif found.mesh_problem or found.storage_problem:
+            again_ms = TROUBLED_MS
+        return again_ms if left_ms is None else min(again_ms, left_ms)
+
+    async def _list(self, kind: str, spec: ClusterSpec) -> list[KubeObject]:
+        return await self._kube.list(kind, w.selector(spec.name))
+
+    async def _look(
+        self, spec: ClusterSpec, live: list[KubeObject]
+    ) -> tuple[ClusterSeen, Mesh | None]:
+        storage = None
+        if spec.storage.claim:
+            claim = await self._kube.get("PersistentVolumeClaim", spec.storage.claim)
+            storage = storage_problem(spec, claim)
+        mesh, problem = await self._mesh(spec)
+        sets = by_role([each for each in live if each["kind"] == "StatefulSet"])
+        now_s = self._clock.wall_ms() // 1_000
+        pods = [pod_seen(pod, sets, now_s) for pod in await self._list("Pod", spec)]
+        placement = mesh.placement() if mesh else None
+        seen = Seen(
+            pods=tuple(sorted((pod for pod in pods if pod), key=_order)),
+            replicas={role: each["spec"]["replicas"] for role, each in sets.items()},
+            nodes=mesh.nodes() if mesh else None,
+            unled=_unled(placement.partitions - placement.led, placement.unled_shards)
+            if placement
+            else 0,
+            settled=settled(sets),
+        )
+        found = ClusterSeen(seen, plan(spec, seen), placement, problem, storage)
+        return found, mesh
+
+    async def _mesh(self, spec: ClusterSpec) -> tuple[Mesh | None, Problem | None]:
+        try:
+            return await self._meshes.get(spec), None
+        except MeshError as error:
+            return None, error.problem
+
+    async def _act(
+        self,
+        body: KubeObject,
+        spec: ClusterSpec,
+        found: ClusterSeen,
+        live: list[KubeObject],
+        mesh: Mesh | None,
+    ) -> None:
+        if found.storage_problem is not None and not found.seen.replicas:
+            return  # pods would only fail, or write where they must not
+        step = found.plan
+        wanted = objects_of(spec, step.replicas)
+        known = {(each["kind"], each["metadata"]["name"]): each for each in live}
+        for each in wanted:
+            if needs_apply(each, known.get((each["kind"], each["metadata"]["name"]))):
+                await self._kube.apply(each)
+                _log.info("%s %s applied", each["kind"], each["metadata"]["name"])
+        for each in surplus(wanted, live, spec.uid):
+            meta = each["metadata"]
+            await self._kube.delete(each["kind"], meta["name"], uid=meta.get("uid", ""))
+        await self._step(body, step, {pod.name: pod for pod in found.seen.pods}, mesh)
+
+    async def _step(
+        self, body: KubeObject, step: Plan, pods: dict[str, PodSeen], mesh: Mesh | None
+    ) -> None:
+        for name in step.drain:
+            await self.begin_drain(body, name, mesh)
+        for name in step.delete:
+            pod = pods[name]
+            waited = "" if pod.drain_age_s is None else f" after {pod.drain_age_s} s of hand-over"
+            await self._events.tell(body, "PodRestarted", f"{name} is made anew{waited}")
+            await self._kube.delete("Pod", name)
+
+    async def begin_drain(
+        self, body: KubeObject, name: str, mesh: Mesh | None, *, held: str = ""
+    ) -> None:
+        """Let a pod hand over what it leads; repeating it is fine.
+
+        The annotation comes first: an operator that takes over in between goes on from it. A pod
+        that does not answer is not waited for longer than its drain time-out.
+        """
+        if mesh is None:
+            return
+        notes = {w.DRAIN_ANNOTATION: str(self._clock.wall_ms() // 1_000)}
+        if held:
+            notes[w.HELD_ANNOTATION] = held
+        await self._kube.patch("Pod", name, {"metadata": {"annotations": notes}})
+        await self._events.tell(body, "PodDraining", f"{name} hands over what it leads")
+        try:
+            admin = await mesh.admin()
+            await admin.drain_node(name)
+        except (SharemeshError, MeshError, ValueError) as error:
+            await self._events.tell(
+                body, "DrainNotBegun", f"{name} was not told to hand over: {error}", warning=True
+            )
+
+    async def _tell(self, body: KubeObject, said: list[Condition]) -> None:
+        """Post an Event where Ready is about to change its reason."""
+        ready = said[0]
+        old = find((body.get("status") or {}).get("conditions") or (), "Ready") or {}
+        if old.get("reason") == ready.reason or ready.status is None:
+            return
+        await self._events.tell(body, ready.reason, ready.message, warning=not ready.status)
+
+
+def _order(pod: PodSeen) -> tuple[str, int]:
+    return str(pod.role), pod.ordinal
+
+
+def _unled(partitions: int, shards: int) -> int:
+    return partitions + shards

@@ -1,0 +1,164 @@
+"""Everything an elected operator does: the queue, the reconcilers, the clusters' controllers."""
+
+import logging
+from random import Random
+
+import sharemesh_operator.resources.words as w
+from sharemesh.cluster.tables import Changes
+from sharemesh.ports.clock import Clock
+from sharemesh_operator.cluster.cluster_reconciler import ClusterReconciler
+from sharemesh_operator.cluster.events import Events
+from sharemesh_operator.cluster.finalizing import NotYetError
+from sharemesh_operator.cluster.group_reconciler import GroupReconciler
+from sharemesh_operator.cluster.kube import Kube, KubeError
+from sharemesh_operator.cluster.mesh import MeshSettings
+from sharemesh_operator.cluster.meshes import Meshes
+from sharemesh_operator.cluster.operation_reconciler import OperationReconciler
+from sharemesh_operator.cluster.status_writer import StatusWriter
+from sharemesh_operator.cluster.tenants import Homes
+from sharemesh_operator.cluster.topic_reconciler import TopicReconciler
+from sharemesh_operator.cluster.work_queue import Key, WorkQueue
+from sharemesh_operator.resources.words import KubeObject
+from sharemesh_operator.settings import OperatorSettings
+
+GATHER_MS = 300
+"""Changes in etcd come in crowds; one round sees them all."""
+CLEAN_UP_LIMIT_S = 180
+"""Longest time that the deletion of an object waits for its clean-up in the mesh."""
+TENANTS = ("ShareTopic", "ShareGroup", "ShareGroupOperation")
+
+_log = logging.getLogger(__name__)
+
+
+class Engine:
+    """Owns the work of one term as elected operator; runs on one loop."""
+
+    def __init__(self, kube: Kube, settings: OperatorSettings, clock: Clock, rng: Random) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._events = Events(kube, clock, settings.identity)
+        self._writer = StatusWriter(kube, clock)
+        self._meshes = Meshes(
+            MeshSettings(settings.identity, settings.secrets_directory, clock, rng), self._moved
+        )
+        clusters = self._clusters = ClusterReconciler(
+            kube, self._meshes, self._writer, self._events, clock, default_image=settings.image
+        )
+        homes = Homes(kube, self._meshes, clusters)
+        self._topics = TopicReconciler(kube, homes, self._writer, self._events)
+        self._groups = GroupReconciler(kube, homes, self._writer, self._events, clock)
+        self._operations = OperationReconciler(
+            kube, homes, clusters, self._writer, self._events, clock
+        )
+        self._tenants: dict[Key, str] = {}
+        self.queue = WorkQueue(self._work, clock)
+        self.last_round_ms = clock.now_ms()
+
+    @property
+    def status_writes(self) -> int:
+        """How often a status was written."""
+        return self._writer.writes
+
+    def start(self) -> None:
+        """Begin to work on what is added."""
+        self.queue.start()
+
+    async def close(self) -> None:
+        """Stop the rounds, then resign as controller of each cluster."""
+        await self.queue.close()
+        await self._meshes.close_all()
+
+    # ---- what happened ---------------------------------------------------------------------------
+
+    def seen(self, kind: str, body: KubeObject, *, gone: bool) -> None:
+        """Hear that a custom resource is there, changed, or is gone."""
+        meta = body["metadata"]
+        key = Key(kind, meta["name"])
+        if kind in TENANTS:
+            cluster = ((body.get("spec") or {}).get("clusterRef") or {}).get("name", "")
+            self._tenants[key] = cluster
+        if gone:
+            self._tenants.pop(key, None)
+            self._writer.forget(meta.get("uid", ""))
+            if kind != "ShareCluster":
+                self.queue.drop(key)
+                return
+        self.queue.add(key)
+        if kind == "ShareCluster":
+            self._add_tenants(meta["name"], after_ms=GATHER_MS)
+
+    def owned_seen(self, body: KubeObject) -> None:
+        """Hear that an object of a cluster came, changed or went."""
+        cluster = (body["metadata"].get("labels") or {}).get(w.CLUSTER_LABEL)
+        if cluster:
+            self.queue.add(Key("ShareCluster", cluster), GATHER_MS)
+
+    async def finalize(self, kind: str, body: KubeObject, *, waited_s: float) -> None:
+        """Clean up after an object that is being deleted; returns when it may go.
+
+        Raises:
+            NotYetError: It is to wait and be tried again; never beyond ``CLEAN_UP_LIMIT_S``.
+        """
+        body = {**body, "kind": kind}
+        try:
+            done = await self._finalize(kind, body)
+        except (NotYetError, KubeError) as error:
+            if waited_s < CLEAN_UP_LIMIT_S:
+                await self._events.tell(body, "CleanUpWaits", str(error), warning=True)
+                raise NotYetError(str(error)) from error
+            await self._events.tell(
+                body,
+                "CleanUpGivenUp",
+                f"given up after {round(waited_s)} s: {error}; what is left stays in the mesh",
+                warning=True,
+            )
+            return
+        await self._events.tell(body, "CleanedUp", done)
+
+    # ---- rounds ----------------------------------------------------------------------------------
+
+    async def _finalize(self, kind: str, body: KubeObject) -> str:
+        match kind:
+            case "ShareTopic":
+                return await self._topics.finalize(body)
+            case "ShareGroup":
+                return await self._groups.finalize(body)
+            case _:
+                return await self._finalize_cluster(body)
+
+    async def _finalize_cluster(self, body: KubeObject) -> str:
+        """Let a cluster wait for its objects that are being deleted with it."""
+        name = body["metadata"]["name"]
+        waiting = []
+        for kind in ("ShareTopic", "ShareGroup"):
+            for each in await self._kube.list(kind):
+                meta = each["metadata"]
+                if each["spec"]["clusterRef"]["name"] == name and "deletionTimestamp" in meta:
+                    waiting.append(f"{kind} {meta['name']}")
+        if waiting:
+            raise NotYetError(f"ShareCluster {name!r} waits for {', '.join(waiting[:5])}")
+        await self._meshes.close(name)
+        return f"pods of {name!r} go; its data directory and its keys in etcd stay"
+
+    async def _work(self, key: Key) -> int | None:
+        self.last_round_ms = self._clock.now_ms()
+        match key.kind:
+            case "ShareCluster":
+                return await self._clusters.reconcile(key.name)
+            case "ShareTopic":
+                return await self._topics.reconcile(key.name)
+            case "ShareGroup":
+                return await self._groups.reconcile(key.name)
+            case _:
+                return await self._operations.reconcile(key.name)
+
+    def _moved(self, cluster: str, changes: Changes) -> None:
+        """Hear from etcd that members, leaders, topics or configs of a cluster changed."""
+        self.queue.add(Key("ShareCluster", cluster), GATHER_MS)
+        if changes.everything or changes.topics or changes.members or changes.configs:
+            self._add_tenants(cluster, after_ms=GATHER_MS)
+
+    def _add_tenants(self, cluster: str, *, after_ms: int) -> None:
+        for key, name in self._tenants.items():
+            if name == cluster:
+                self.queue.add(key, after_ms)

@@ -1,0 +1,250 @@
+"""One running cluster as the operator sees it: watched view, placement controller, admin client."""
+
+import logging
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import sharemesh
+from sharemesh.backends.etcd.connection import EtcdTls
+from sharemesh.backends.etcd.coordination import EtcdCoordination
+from sharemesh.backends.etcd.rooted import RootedCoordination
+from sharemesh.client.async_admin import AsyncAdminClient
+from sharemesh.cluster.bootstrap import ClusterMismatchError, ensure_cluster
+from sharemesh.cluster.keys import CONTROLLER
+from sharemesh.cluster.membership import Member
+from sharemesh.cluster.view import WatchedView
+from sharemesh.controller.desired import PlacementLimits
+from sharemesh.controller.placement_controller import ControllerSettings, PlacementController
+from sharemesh.domain.ids import NodeId, TopicPartition
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.cluster import NodeInfo, Role
+from sharemesh.ports.coordination import Coordination, CoordinationError
+from sharemesh_operator.resources.cluster_spec import ClusterSpec
+from sharemesh_operator.resources.cluster_status import PlacementSeen, Problem
+from sharemesh_operator.resources.rollout import NodeSeen
+
+API_TIMEOUT_MS = 8_000
+REQUEST_TIMEOUT_MS = 5_000
+ROUNDS_PER_MINUTE = 6  # of the placement controller, that only serve the balance
+EXAMPLES_MAX = 3
+
+_log = logging.getLogger(__name__)
+
+
+class MeshError(Exception):
+    """The cluster cannot be reached or used; ``problem`` says why and what to do."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(f"{problem.reason}: {problem.message}")
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class MeshSettings:
+    """What is the same for all clusters of one operator."""
+
+    identity: str
+    secrets_directory: Path
+    clock: Clock
+    rng: Random
+
+
+class Mesh:
+    """Owns the operator's connections to one cluster, from ``start`` to ``close``."""
+
+    def __init__(self, spec: ClusterSpec, settings: MeshSettings) -> None:
+        self._spec = spec
+        self._settings = settings
+        self._coordination: Coordination | None = None
+        self._view: WatchedView | None = None
+        self._member: Member | None = None
+        self._controller: PlacementController | None = None
+        self._admin: AsyncAdminClient | None = None
+        self._admin_addresses: frozenset[str] = frozenset()
+        self.broken = ""
+
+    @property
+    def view(self) -> WatchedView:
+        """The watched view; the mesh has started."""
+        assert self._view is not None
+        return self._view
+
+    async def start(self) -> None:
+        """Connect, create the cluster's record if need be, watch, and stand for election.
+
+        Raises:
+            MeshError: etcd does not answer, or holds another cluster of this name.
+        """
+        spec = self._spec
+        try:
+            await self._start()
+        except ClusterMismatchError as error:
+            raise MeshError(Problem("ClusterMismatch", str(error))) from error
+        except CoordinationError as error:
+            where = ", ".join(spec.etcd.endpoints)
+            raise MeshError(
+                Problem("EtcdUnavailable", f"etcd at {where} does not answer: {error}")
+            ) from error
+
+    async def close(self) -> None:
+        """Resign and end; repeating it is fine."""
+        for part in (
+            self._admin,
+            self._controller,
+            self._member,
+            self._view,
+            self._coordination,
+        ):
+            if part is not None:
+                await part.close()
+
+    async def admin(self) -> AsyncAdminClient:
+        """Return the client of the cluster's admin service.
+
+        Raises:
+            MeshError: No process of the cluster runs.
+        """
+        addresses = frozenset(node.address for node in self.view.nodes() if node.port)
+        if not addresses:
+            raise MeshError(
+                Problem(
+                    "ClusterNotReady",
+                    f"no pod of ShareCluster {self._spec.name!r} runs yet; look at its conditions",
+                )
+            )
+        if self._admin is None or not addresses & self._admin_addresses:
+            if self._admin is not None:
+                await self._admin.close()
+            self._admin = AsyncAdminClient(self._client_settings(sorted(addresses)))
+            self._admin_addresses = addresses
+        return self._admin
+
+    def nodes(self) -> dict[str, NodeSeen]:
+        """Return the processes of the cluster with what each of them serves."""
+        serves: Counter[NodeId] = Counter(self._leaders())
+        serves.update(shard.node.node_id for shard in self.view.shards() if shard.node)
+        return {
+            node.node_id: NodeSeen(node.node_id, node.draining, serves[node.node_id])
+            for node in self.view.nodes()
+            if node.port
+        }
+
+    def placement(self) -> PlacementSeen:
+        """Return where topic-partitions are led, in numbers."""
+        view = self.view
+        tables = view.tables
+        loads = Counter({node.node_id: 0 for node in view.nodes_with(Role.SHARE_LEADER)})
+        loads.update(self._leaders())
+        partitions = sum(topic.partitions for topic in view.topics())
+        elected = tables.leader_of(CONTROLLER)
+        gaps = view.unassigned()
+        return PlacementSeen(
+            controller=elected.value if elected else "",
+            token=elected.create_revision if elected else 0,
+            generation=max((each.mod_revision for each in tables.assignments.values()), default=0),
+            partitions=partitions,
+            led=partitions - len(gaps),
+            unassigned=sum(
+                TopicPartition(gap.topic.topic_id, gap.partition) not in tables.assignments
+                for gap in gaps
+            ),
+            loads=tuple(loads.values()),
+            unled_shards=sum(shard.node is None for shard in view.shards()),
+            examples=tuple(
+                f"{gap.topic.name}/{gap.partition}: {gap.reason}" for gap in gaps[:EXAMPLES_MAX]
+            ),
+        )
+
+    def _leaders(self) -> list[NodeId]:
+        view = self.view
+        found = (
+            view.leader(TopicPartition(topic.topic_id, number))
+            for topic in view.topics()
+            for number in range(topic.partitions)
+        )
+        return [leader.node.node_id for leader in found if leader is not None]
+
+    async def _start(self) -> None:
+        spec, clock = self._spec, self._settings.clock
+        etcd = EtcdCoordination(
+            spec.etcd.addresses, clock=clock, rng=self._settings.rng, tls=self._etcd_tls()
+        )
+        coordination = self._coordination = RootedCoordination(etcd, spec.etcd.prefix)
+        await ensure_cluster(
+            coordination,
+            spec.cluster_id,
+            group_shards=spec.roles[Role.GROUP_COORDINATOR].shards,
+            state_shards=spec.roles[Role.SHARE_COORDINATOR].shards,
+        )
+        view = self._view = WatchedView(coordination, spec.cluster_id, clock)
+        await view.start()
+        node = NodeInfo(
+            node_id=NodeId(self._settings.identity),
+            host="",  # nobody calls it: it speaks through etcd
+            port=0,
+            roles=(Role.CONTROLLER,),
+            version=sharemesh.__version__,
+        )
+        member = self._member = Member(
+            coordination, view, node, clock, ttl_ms=spec.etcd.session_ttl_s * 1_000
+        )
+        member.on_broken(self._broke)
+        per_round = -(-spec.placement.moves_per_minute // ROUNDS_PER_MINUTE)
+        controller = self._controller = PlacementController(
+            coordination,
+            member,
+            view,
+            clock,
+            settings=ControllerSettings(limits=PlacementLimits(moves_per_round=per_round)),
+        )
+        await controller.start()
+        await member.start()
+
+    def _broke(self, why: str) -> None:
+        _log.error("cluster %s: %s", self._spec.cluster_id, why)
+        self.broken = self.broken or why
+
+    def _etcd_tls(self) -> EtcdTls | None:
+        if not self._spec.etcd.secret:
+            return None
+        files = self._files(self._spec.etcd.secret)
+        return EtcdTls(
+            ca=files["ca.crt"].read_bytes(),
+            certificate=files["tls.crt"].read_bytes(),
+            key=files["tls.key"].read_bytes(),
+        )
+
+    def _client_settings(self, addresses: list[str]) -> dict[str, object]:
+        found: dict[str, object] = {
+            "bootstrap.servers": ",".join(addresses),
+            "client.id": self._settings.identity,
+            "default.api.timeout.ms": API_TIMEOUT_MS,
+            "request.timeout.ms": REQUEST_TIMEOUT_MS,
+        }
+        if self._spec.tls_secret:
+            files = self._files(self._spec.tls_secret)
+            found |= {
+                "security.protocol": "ssl",
+                "ssl.ca.location": str(files["ca.crt"]),
+                "ssl.certificate.location": str(files["tls.crt"]),
+                "ssl.key.location": str(files["tls.key"]),
+            }
+        return found
+
+    def _files(self, secret: str) -> dict[str, Path]:
+        """Return the files of a Secret that the kubelet mounted into the operator's pod."""
+        folder = self._settings.secrets_directory / secret
+        files = {name: folder / name for name in ("ca.crt", "tls.crt", "tls.key")}
+        missing = [name for name, path in files.items() if not path.is_file()]
+        if missing:
+            raise MeshError(
+                Problem(
+                    "SecretNotMounted",
+                    f"the operator has no {', '.join(missing)} of Secret {secret!r}; name the "
+                    "Secret in the value secrets of chart sharemesh (the operator reads no "
+                    "Secrets itself)",
+                )
+            )
+        return files

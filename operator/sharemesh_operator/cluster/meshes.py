@@ -1,0 +1,65 @@
+"""The running clusters of this operator, connected once each."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from sharemesh.cluster.tables import Changes
+from sharemesh_operator.cluster.mesh import Mesh, MeshSettings
+from sharemesh_operator.resources.cluster_spec import ClusterSpec
+
+Changed = Callable[[str, Changes], None]
+
+_log = logging.getLogger(__name__)
+
+
+class Meshes:
+    """Opens and closes the connection to each cluster; ``changed`` hears what moves there."""
+
+    def __init__(self, settings: MeshSettings, changed: Changed) -> None:
+        self._settings = settings
+        self._changed = changed
+        self._open: dict[str, tuple[object, Mesh]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def get(self, spec: ClusterSpec) -> Mesh:
+        """Return the connected cluster; a new one if what it was made from changed.
+
+        Raises:
+            MeshError: It cannot be connected; nothing is left open.
+        """
+        key = (spec.uid, spec.etcd, spec.tls_secret, spec.placement, _shards(spec))
+        async with self._locks.setdefault(spec.name, asyncio.Lock()):
+            known = self._open.get(spec.name)
+            if known is not None and known[0] == key and not known[1].broken:
+                return known[1]
+            await self._close(spec.name)
+            mesh = Mesh(spec, self._settings)
+            try:
+                await mesh.start()
+            except BaseException:
+                await mesh.close()
+                raise
+            mesh.view.subscribe(lambda changes: self._changed(spec.name, changes))
+            self._open[spec.name] = (key, mesh)
+            return mesh
+
+    async def close(self, name: str) -> None:
+        """Leave a cluster that is gone."""
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            await self._close(name)
+        self._locks.pop(name, None)
+
+    async def close_all(self) -> None:
+        """Leave all clusters, at the same time."""
+        await asyncio.gather(*(self.close(name) for name in list(self._open)))
+
+    async def _close(self, name: str) -> None:
+        known = self._open.pop(name, None)
+        if known is not None:
+            await known[1].close()
+            _log.info("cluster %s: left", name)
+
+
+def _shards(spec: ClusterSpec) -> tuple[int, ...]:
+    return tuple(role.shards for role in spec.roles.values())

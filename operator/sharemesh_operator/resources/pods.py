@@ -1,0 +1,149 @@
+"""The pod template of a role: restricted in every way that a role process does not need."""
+
+import sharemesh_operator.resources.words as w
+from sharemesh.ports.cluster import Role
+from sharemesh_operator.resources.cluster_spec import ClusterSpec
+from sharemesh_operator.resources.overlay import laid_over
+from sharemesh_operator.resources.words import KubeObject
+
+CONTAINER = "sharemesh"
+DATA_PATH = "/data"
+CONFIG_PATH = "/etc/sharemesh/config"
+TLS_PATH = "/etc/sharemesh/tls"
+ETCD_TLS_PATH = "/etc/sharemesh/etcd-tls"
+CONFIG_FILE = "sharemesh.yaml"
+
+_TMP_SIZE = "64Mi"
+_START_ATTEMPTS = 180  # seconds: a big log loads before the process is ready
+_LEAVING_S = 20  # of the grace period, after the hand-over: close, revoke, flush
+
+
+def pod_template(spec: ClusterSpec, role: Role, *, config_hash: str) -> KubeObject:
+    """Return the template of a role's pods with the user's overlay on it."""
+    mine = spec.roles[role]
+    template: KubeObject = {
+        "metadata": {
+            "labels": w.labels(spec.name, role),
+            "annotations": {w.CONFIG_ANNOTATION: config_hash},
+        },
+        "spec": {
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": max(mine.grace_s, mine.drain_timeout_s + _LEAVING_S),
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": w.USER_ID,
+                "runAsGroup": w.USER_ID,
+                "fsGroup": w.USER_ID,
+                "fsGroupChangePolicy": "OnRootMismatch",
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [_container(spec, role)],
+            "volumes": _volumes(spec),
+            "topologySpreadConstraints": [
+                _spread(spec, role, "kubernetes.io/hostname"),
+                _spread(spec, role, spec.rack_key),
+            ],
+        },
+    }
+    if spec.storage.node:
+        template["spec"]["nodeSelector"] = {"kubernetes.io/hostname": spec.storage.node}
+    return laid_over(template, mine.pod_template)
+
+
+def _container(spec: ClusterSpec, role: Role) -> KubeObject:
+    return {
+        "name": CONTAINER,
+        "image": spec.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/usr/bin/python3", "-m", "sharemesh.serve"],
+        "args": _arguments(spec, role),
+        "env": [
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {
+                "name": "SHAREMESH_RACK",
+                "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{spec.rack_key}']"}},
+            },
+            {"name": "HOME", "value": "/tmp"},  # noqa: S108 - the pod's own emptyDir
+            {"name": "PYTHONUNBUFFERED", "value": "1"},
+        ],
+        "ports": [
+            {"name": "grpc", "containerPort": w.GRPC_PORT},
+            {"name": "health", "containerPort": w.HEALTH_PORT},
+            {"name": "metrics", "containerPort": w.METRICS_PORT},
+        ],
+        "startupProbe": _probe("liveness", periodSeconds=1, failureThreshold=_START_ATTEMPTS),
+        "livenessProbe": _probe("liveness", periodSeconds=10, failureThreshold=6),
+        "readinessProbe": _probe("readiness", periodSeconds=2, failureThreshold=2),
+        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": _mounts(spec),
+    }
+
+
+def _arguments(spec: ClusterSpec, role: Role) -> list[str]:
+    """Return what differs from pod to pod; the rest is in the configuration file."""
+    arguments = [
+        "--guard",  # as the first process of the container it revokes the lease of a dead role
+        f"--config={CONFIG_PATH}/{CONFIG_FILE}",
+        f"--role={role}",
+        "--node-id=$(POD_NAME)",
+        f"--drain-timeout-ms={spec.roles[role].drain_timeout_s * 1_000}",
+    ]
+    outside = spec.external
+    if outside is None or not outside.port(role):
+        return [*arguments, f"--advertised-host=$(POD_NAME).{spec.namespace}.svc"]
+    return [
+        *arguments,
+        f"--advertised-host={outside.host.replace('{pod}', '$(POD_NAME)')}",
+        f"--advertised-port-base={outside.port(role)}",
+    ]
+
+
+def _probe(service: str, **numbers: int) -> KubeObject:
+    return {"grpc": {"port": w.HEALTH_PORT, "service": service}, "timeoutSeconds": 5, **numbers}
+
+
+def _spread(spec: ClusterSpec, role: Role, key: str) -> KubeObject:
+    return {
+        "maxSkew": 1,
+        "topologyKey": key,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": w.selector(spec.name, role)},
+    }
+
+
+def _volumes(spec: ClusterSpec) -> list[KubeObject]:
+    data: KubeObject = {"name": "data"}
+    if spec.storage.claim:
+        data["persistentVolumeClaim"] = {"claimName": spec.storage.claim}
+    else:
+        data["hostPath"] = {"path": spec.storage.host_path, "type": "Directory"}
+    volumes = [
+        data,
+        {"name": "tmp", "emptyDir": {"sizeLimit": _TMP_SIZE}},
+        {"name": "config", "configMap": {"name": f"{spec.name}-config"}},
+    ]
+    for name, secret in (("tls", spec.tls_secret), ("etcd-tls", spec.etcd.secret)):
+        if secret:
+            volumes.append({"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}})
+    return volumes
+
+
+def _mounts(spec: ClusterSpec) -> list[KubeObject]:
+    mounts: list[KubeObject] = [
+        {"name": "data", "mountPath": DATA_PATH},
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own emptyDir
+        {"name": "config", "mountPath": CONFIG_PATH, "readOnly": True},
+    ]
+    for name, secret, path in (
+        ("tls", spec.tls_secret, TLS_PATH),
+        ("etcd-tls", spec.etcd.secret, ETCD_TLS_PATH),
+    ):
+        if secret:
+            mounts.append({"name": name, "mountPath": path, "readOnly": True})
+    return mounts

@@ -1,0 +1,197 @@
+"""The next step of a cluster on its way: who is made, handed over, restarted, taken away."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sharemesh.ports.cluster import Role
+from sharemesh_operator.resources.cluster_spec import ClusterSpec
+from sharemesh_operator.resources.words import ROLES
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """One pod as the API server shows it."""
+
+    name: str
+    role: Role
+    ordinal: int
+    ready: bool
+    outdated: bool = False
+    terminating: bool = False
+    trouble: str = ""
+    drain_age_s: int | None = None
+    """How long ago it was told to hand over; None: it was not."""
+    skip_drain: bool = False
+    held: str = ""
+    """The operation that drained it and wants it to stay as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """One process as the mesh knows it; ``serves`` counts partitions and shards it leads."""
+
+    node_id: str
+    draining: bool
+    serves: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Everything that a step is decided from."""
+
+    pods: tuple[PodSeen, ...] = ()
+    replicas: Mapping[Role, int] = field(default_factory=dict)
+    """Of the StatefulSets there are."""
+    nodes: Mapping[str, NodeSeen] | None = None
+    """None: the mesh cannot be asked now."""
+    unled: int = 0
+    settled: bool = True
+    """Whether the StatefulSet controller has seen the newest templates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do now. All empty: nothing is left to do."""
+
+    replicas: Mapping[Role, int]
+    drain: tuple[str, ...] = ()
+    """Nodes to be told to hand over."""
+    delete: tuple[str, ...] = ()
+    """Pods to be deleted; their StatefulSet makes them anew."""
+    reason: str = "UpToDate"
+    message: str = ""
+
+    @property
+    def progressing(self) -> bool:
+        """Whether the cluster is on its way somewhere."""
+        return self.reason != "UpToDate"
+
+
+def plan(spec: ClusterSpec, seen: Seen) -> Plan:
+    """Return the next step; repeating it changes nothing.
+
+    More pods come at once. Fewer: the last ones hand over first. New templates: one pod after
+    another, only while all others serve and nothing is without a leader.
+    """
+    replicas = {role: _replicas(spec, seen, role) for role in ROLES}
+    shrinking = [role for role in ROLES if replicas[role] > spec.roles[role].replicas]
+    for role in shrinking:
+        step = _shrink(spec, seen, role, replicas)
+        if step is not None:
+            return step
+    growing = [role for role in ROLES if replicas[role] > seen.replicas.get(role, replicas[role])]
+    step = _roll(spec, seen, replicas)
+    if step is not None:
+        return step
+    if growing:
+        names = ", ".join(str(role) for role in growing)
+        return Plan(replicas, reason="ScalingUp", message=f"more pods of {names}")
+    starting = [pod.name for pod in seen.pods if not pod.ready]
+    wanted = sum(replicas.values())
+    if len(seen.pods) < wanted or starting:
+        return Plan(replicas, reason="PodsStarting", message=_waiting(spec, seen))
+    return Plan(replicas)
+
+
+def _replicas(spec: ClusterSpec, seen: Seen, role: Role) -> int:
+    return max(spec.roles[role].replicas, seen.replicas.get(role, 0))
+
+
+def _shrink(spec: ClusterSpec, seen: Seen, role: Role, replicas: dict[Role, int]) -> Plan | None:
+    wanted = spec.roles[role].replicas
+    leaving = [pod for pod in seen.pods if pod.role is role and pod.ordinal >= wanted]
+    busy = [pod for pod in leaving if not _may_go(spec, seen, pod)]
+    if not busy:
+        replicas[role] = wanted
+        return None
+    untold = tuple(pod.name for pod in busy if pod.drain_age_s is None)
+    if untold and not seen.settled:
+        untold = ()
+    names = ", ".join(pod.name for pod in busy)
+    return Plan(replicas, drain=untold, reason="Draining", message=f"{names} hand over, then go")
+
+
+def _roll(spec: ClusterSpec, seen: Seen, replicas: Mapping[Role, int]) -> Plan | None:
+    outdated = [
+        pod for pod in seen.pods if not pod.terminating and (pod.outdated or _left_over(seen, pod))
+    ]
+    if not outdated or not seen.settled:
+        return None
+    left = f"{len(outdated)} of {len(seen.pods)} pods are to be restarted"
+    broken = [pod for pod in outdated if not pod.ready]
+    if broken:  # it serves nothing: a new one can only be better
+        return Plan(replicas, delete=(broken[0].name,), reason="RollingUpdate", message=left)
+    nxt = min(outdated, key=lambda pod: (ROLES.index(pod.role), -pod.ordinal))
+    # A pod that was told to leave goes first: two on their way would be one too many.
+    told = [pod for pod in outdated if pod.drain_age_s is not None]
+    nxt = told[0] if told else nxt
+    why = _why_wait(spec, seen, nxt)
+    if why:
+        return Plan(replicas, reason="RollingUpdate", message=f"{left}; waiting: {why}")
+    if _may_go(spec, seen, nxt):
+        return Plan(replicas, delete=(nxt.name,), reason="RollingUpdate", message=left)
+    drain = (nxt.name,) if nxt.drain_age_s is None else ()
+    message = f"{left}; {nxt.name} hands over"
+    return Plan(replicas, drain=drain, reason="RollingUpdate", message=message)
+
+
+def _left_over(seen: Seen, pod: PodSeen) -> bool:
+    """Return whether a pod was drained for a roll that was called off: it leads nothing now."""
+    if pod.held or pod.drain_age_s is None:
+        return False
+    node = (seen.nodes or {}).get(pod.name)
+    return node is not None and node.draining
+
+
+def _why_wait(spec: ClusterSpec, seen: Seen, nxt: PodSeen) -> str:
+    away = [pod for pod in seen.pods if not pod.ready or pod.terminating]
+    allowed = spec.roles[nxt.role].max_unavailable
+    others = [pod for pod in away if pod.role is not nxt.role]
+    if others or len(away) >= allowed or _missing(spec, seen):
+        return _waiting(spec, seen)
+    if seen.nodes is None:
+        return "the mesh cannot be asked who serves what"
+    if len(seen.pods) > 1 and seen.unled:
+        return f"{seen.unled} partitions or shards are without a leader"
+    unknown = [pod.name for pod in seen.pods if pod.name not in seen.nodes]
+    return f"{', '.join(unknown)} not registered" if unknown else ""
+
+
+def _may_go(spec: ClusterSpec, seen: Seen, pod: PodSeen) -> bool:
+    """Return whether a pod serves nothing any more, or had all the time that it may have."""
+    if pod.skip_drain or pod.terminating or not pod.ready:
+        return True
+    alone = not any(
+        other.ready and other.role is pod.role and other.name != pod.name for other in seen.pods
+    )
+    if alone:
+        return True  # nobody could take over: what it leads waits for its next life
+    if pod.drain_age_s is None:
+        return False
+    if pod.drain_age_s >= spec.roles[pod.role].drain_timeout_s:
+        return True
+    node = (seen.nodes or {}).get(pod.name)
+    return seen.nodes is not None and (node is None or (node.draining and node.serves == 0))
+
+
+def _missing(spec: ClusterSpec, seen: Seen) -> bool:
+    return any(
+        sum(pod.role is role for pod in seen.pods)
+        < min(spec.roles[role].replicas, seen.replicas.get(role, 0))
+        for role in ROLES
+    )
+
+
+def _waiting(spec: ClusterSpec, seen: Seen) -> str:
+    """Return in words which pods are not there yet, and why if it is known."""
+    told = [
+        f"{pod.name} {'is leaving' if pod.terminating else pod.trouble or 'is not ready'}"
+        for pod in seen.pods
+        if not pod.ready or pod.terminating
+    ]
+    for role in ROLES:
+        count = sum(pod.role is role for pod in seen.pods)
+        wanted = spec.roles[role].replicas
+        if count < wanted:
+            told.append(f"{wanted - count} pods of {spec.workload(role)} are not made yet")
+    return "; ".join(told[:5])

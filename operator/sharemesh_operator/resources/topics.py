@@ -1,0 +1,93 @@
+"""A ShareTopic against the topic that there is: what to do, and what to say."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sharemesh.domain.topics import RETENTION_BYTES, RETENTION_MS
+from sharemesh_operator.resources.conditions import Condition
+from sharemesh_operator.resources.words import KubeObject
+
+NO_LIMIT = "-1"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFound:
+    """A topic as the mesh describes it."""
+
+    topic_id: str
+    partitions: int
+    led: int
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """What has to be done to a topic; all empty: nothing."""
+
+    create: bool = False
+    partitions: int = 0
+    """The number to grow to; 0: it stays."""
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def topic_name(body: KubeObject) -> str:
+    """Return the topic's name in the mesh."""
+    name: str = body["spec"].get("topicName") or body["metadata"]["name"]
+    return name
+
+
+def topic_configs(body: KubeObject) -> dict[str, str | None]:
+    """Return the configs that the object speaks of; None: the default."""
+    spec = body["spec"]
+    size = spec.get("retentionBytes")
+    return {
+        RETENTION_MS: str(spec.get("retentionSeconds", 604_800) * 1_000),
+        RETENTION_BYTES: None if size is None else str(size),
+    }
+
+
+def change_of(body: KubeObject, found: TopicFound | None) -> TopicChange:
+    """Return how to bring the topic to what the object says; partitions never become fewer."""
+    wanted = topic_configs(body)
+    count = body["spec"]["partitions"]
+    if found is None:
+        given = {name: value for name, value in wanted.items() if value is not None}
+        return TopicChange(create=True, partitions=count, configs=given)
+    drifted: dict[str, str | None] = {
+        name: value
+        for name, value in wanted.items()
+        if found.configs.get(name) != value
+        and not (value is None and found.configs.get(name) in (None, NO_LIMIT))
+    }
+    return TopicChange(partitions=count if count > found.partitions else 0, configs=drifted)
+
+
+def topic_condition(body: KubeObject, found: TopicFound | None) -> Condition:
+    """Return Ready of a ShareTopic."""
+    name, wanted = topic_name(body), body["spec"]["partitions"]
+    if found is None:
+        return Condition.false("Ready", "NotCreated", f"topic {name!r} is not there yet")
+    if found.partitions > wanted:
+        return Condition.false(
+            "Ready",
+            "MorePartitions",
+            f"topic {name!r} has {found.partitions} partitions, more than {wanted}; partitions "
+            f"cannot be taken away: set partitions to {found.partitions}",
+        )
+    if found.led < found.partitions:
+        return Condition.false(
+            "Ready",
+            "PartitionsNotLed",
+            f"{found.partitions - found.led} of {found.partitions} partitions have no leader",
+        )
+    return Condition.true("Ready", "InSync", f"{found.partitions} partitions are led")
+
+
+def topic_status(body: KubeObject, found: TopicFound | None) -> KubeObject:
+    """Return the status but for its conditions."""
+    return {
+        "observedGeneration": body["metadata"].get("generation", 0),
+        "topicName": topic_name(body),
+        "topicId": found.topic_id if found else None,
+        "partitions": found.partitions if found else 0,
+    }
