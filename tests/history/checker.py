@@ -6,7 +6,7 @@ apart from one that was granted after a confirmed acknowledgement, without trust
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -23,6 +23,18 @@ class Delivery:
     epoch: int
     count: int
     time_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A final acknowledgement that was confirmed, and the grant it was for."""
+
+    kind: str
+    grant: Delivery | None
+    time_ms: float
+
+
+StartOffsetAt = Callable[[str, float], int]
 
 
 @dataclass(slots=True)
@@ -47,7 +59,7 @@ class History:
         self._limit = delivery_count_limit
         self._produced: dict[str, set[int]] = defaultdict(set)
         self._deliveries: dict[tuple[str, int], list[Delivery]] = defaultdict(list)
-        self._final: dict[tuple[str, int], list[tuple[str, Delivery | None]]] = defaultdict(list)
+        self._final: dict[tuple[str, int], list[Decision]] = defaultdict(list)
         self._released: Counter[tuple[str, int]] = Counter()
         self._refused = 0
         self._confirmed_twice: list[str] = []
@@ -86,18 +98,28 @@ class History:
                     self._refused += 1
                 elif kind in FINAL:
                     mine = [d for d in self._deliveries[partition, offset] if d.who == entry.who]
-                    self._final[partition, offset].append((kind, mine[-1] if mine else None))
+                    self._final[partition, offset].append(
+                        Decision(kind, mine[-1] if mine else None, entry.time_ms)
+                    )
                 elif kind == "release":
                     self._released[partition, offset] += 1
 
-    def judge(self, start_offsets: dict[str, int], terminal: dict[str, set[int]]) -> Report:
+    def judge(
+        self,
+        start_offsets: dict[str, int],
+        terminal: dict[str, set[int]],
+        start_offset_at: StartOffsetAt | None = None,
+    ) -> Report:
         """Return the report.
 
         Args:
             start_offsets: SPSO of each partition at the end; everything below is finished.
             terminal: Offsets at or above it that are acknowledged or archived.
+            start_offset_at: SPSO of a partition at a time of the journals (ms), as its leader had
+                it; without it the SPSO at the end is the bound, which excuses more.
         """
         report = Report(refused_acknowledgements=self._refused)
+        at = start_offset_at or (lambda partition, _: start_offsets.get(partition, 0))
         report.violations += self._confirmed_twice
         for partition, offsets in self._produced.items():
             report.produced += len(offsets)
@@ -114,10 +136,10 @@ class History:
                     f"{len(never)} confirmed records of {partition} were never delivered, first "
                     f"{min(never)}"
                 )
-        self._judge_deliveries(report)
+        self._judge_deliveries(report, at)
         return report
 
-    def _judge_deliveries(self, report: Report) -> None:
+    def _judge_deliveries(self, report: Report, at: StartOffsetAt) -> None:
         for (partition, offset), deliveries in self._deliveries.items():
             report.delivered += 1
             report.redelivered += len(deliveries) - 1
@@ -136,7 +158,13 @@ class History:
                     f"epochs, limit {self._limit}"
                 )
             self._count_reasons(report, (partition, offset), deliveries)
-            self._judge_final(report, where, self._final.get((partition, offset), []), deliveries)
+            final = self._final.get((partition, offset), [])
+            late = [
+                each for each in final[1:] if _comes_late(each, final[0], offset, partition, at)
+            ]
+            report.late_acknowledgements += len(late)
+            final = [each for each in final if not any(each is other for other in late)]
+            self._judge_final(report, where, final, deliveries)
 
     def _count_reasons(
         self, report: Report, key: tuple[str, int], deliveries: list[Delivery]
@@ -156,18 +184,16 @@ class History:
         self,
         report: Report,
         where: str,
-        final: list[tuple[str, Delivery | None]],
+        final: list[Decision],
         deliveries: list[Delivery],
     ) -> None:
         if not final:
             return
-        kind, grant = final[0]
+        kind, grant = final[0].kind, final[0].grant
         report.accepted += kind == "accept"
         report.rejected += kind == "reject"
-        decided = [each for each in final[1:] if not _comes_late(each[1], grant)]
-        report.late_acknowledgements += len(final) - 1 - len(decided)
-        if decided:
-            report.violations.append(f"{where} was acknowledged finally {len(decided) + 1} times")
+        if len(final) > 1:
+            report.violations.append(f"{where} was acknowledged finally {len(final)} times")
         if grant is None:
             report.violations.append(f"{where} was acknowledged by a member that never held it")
             return
@@ -180,12 +206,16 @@ class History:
             )
 
 
-def _comes_late(grant: Delivery | None, decisive: Delivery | None) -> bool:
+def _comes_late(
+    late: Decision, decisive: Decision, offset: int, partition: str, at: StartOffsetAt
+) -> bool:
     """Return whether a final acknowledgement changed nothing, though it was answered with success.
 
-    Its grant is older than the one whose acknowledgement had been confirmed before it: the record
-    lies below the start offset by then, and such an acknowledgement is skipped (spec ACK-4, ACK-8).
+    Its grant is older than the one whose acknowledgement had been confirmed before it, and the
+    start offset had passed the record by the time of the answer: such an acknowledgement is
+    skipped (spec ACK-4, ACK-8). Above the start offset it would have been a second decision.
     """
-    if grant is None or decisive is None:
+    if late.grant is None or decisive.grant is None or at(partition, late.time_ms) <= offset:
         return False
-    return (grant.epoch, grant.count) < (decisive.epoch, decisive.count)
+    mine, other = late.grant, decisive.grant
+    return (mine.epoch, mine.count) < (other.epoch, other.count)

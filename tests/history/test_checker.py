@@ -63,6 +63,34 @@ def test_a_late_acknowledgement_of_an_older_grant_is_counted_and_no_second_decis
     assert report.late_acknowledgements == 2
 
 
+@pytest.mark.parametrize(("start_then", "decisions"), [(4, 1), (3, 2), (0, 2)])
+def test_a_late_acknowledgement_is_excused_only_if_the_start_offset_had_passed(
+    start_then, decisions
+):
+    checked = history(
+        PRODUCED,
+        delivered("a", 0, 9, 1),
+        delivered("b", 0, 9, 2),
+        acknowledged("b", "accept", 0, 9),
+        acknowledged("a", "accept", 3, 3),
+    )
+    report = checked.judge({"t/0": 10}, {}, lambda _, time_ms: start_then if time_ms == 4 else 0)
+    assert report.late_acknowledgements == 2 - decisions
+    assert any("finally 2 times" in text for text in report.violations) == (decisions == 2)
+
+
+def test_without_that_knowledge_the_start_offset_at_the_end_is_the_bound():
+    checked = history(
+        PRODUCED,
+        delivered("a", 0, 9, 1),
+        delivered("b", 0, 9, 2),
+        acknowledged("b", "accept", 0, 9),
+        acknowledged("a", "accept", 3, 3),
+    )
+    report = checked.judge({"t/0": 3}, {"t/0": set(range(3, 10))})
+    assert any("finally 2 times" in text for text in report.violations)
+
+
 @pytest.mark.parametrize(
     ("events", "start", "says"),
     [

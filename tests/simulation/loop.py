@@ -9,7 +9,6 @@ import asyncio
 import contextvars
 import heapq
 import itertools
-from asyncio.events import Handle, TimerHandle
 from collections import deque
 from collections.abc import Callable, Coroutine
 from random import Random
@@ -33,7 +32,7 @@ class Process:
         self.name = name
         self.alive = True
         self.frozen = False
-        self.queue: deque[Handle] = deque()
+        self.queue: deque[SimHandle] = deque()
         self._context = contextvars.copy_context()
         self._context.run(PROCESS.set, self)
         self._kept: list[object] = []
@@ -79,26 +78,57 @@ def _done(thing: object) -> bool:
 
 
 class _Numbered:
-    """Hashes by number of creation: sets of it have the same order in every run."""
+    """Hashes by a number given when it is first asked for: sets have the same order in each run."""
 
     def __hash__(self) -> int:
-        return self.number  # type: ignore[attr-defined, no-any-return]
+        try:
+            return self.number
+        except AttributeError:
+            self.number: int = self.get_loop().next_number()  # type: ignore[attr-defined]
+            return self.number
 
 
 class SimFuture(_Numbered, asyncio.Future):  # type: ignore[type-arg, misc]
     """A future with a stable place in sets."""
 
-    def __init__(self, *, loop: "SimLoop") -> None:
-        self.number = loop.next_number()
-        super().__init__(loop=loop)
-
 
 class SimTask(_Numbered, asyncio.Task):  # type: ignore[type-arg, misc]
     """A task with a stable place in sets."""
 
-    def __init__(self, work: Any, *, loop: "SimLoop", **rest: Any) -> None:
-        self.number = loop.next_number()
-        super().__init__(work, loop=loop, **rest)
+
+class SimHandle:
+    """A callback of a process; what asyncio's handles offer, and cheaper."""
+
+    __slots__ = ("args", "callback", "context", "is_cancelled", "process", "when_s")
+
+    def __init__(
+        self,
+        when_s: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: contextvars.Context | None,
+        world: Process,
+    ) -> None:
+        self.when_s = when_s
+        self.callback = callback
+        self.args = args
+        if context is None:
+            context = contextvars.copy_context()
+        self.context = context
+        self.process = context.get(PROCESS) or world
+        self.is_cancelled = False
+
+    def __repr__(self) -> str:
+        return f"<{self.callback!r} of {self.process}>"
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def when(self) -> float:
+        return self.when_s
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -108,14 +138,13 @@ class SimLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._rng = rng
         self._time_s = 0.0
-        self._timers: list[tuple[float, int, TimerHandle]] = []
+        self._timers: list[tuple[float, int, SimHandle]] = []
         self._numbers = itertools.count(1)
         self._window_s, self._window_turns = 0.0, 0
         self._due: list[Process] = []
         self.turns = 0
         self.after_turn: Callable[[], None] | None = None
         self.world = Process(self, "world")
-        self.set_task_factory(self._new_task)
 
     # ---- what asyncio asks ----------------------------------------------------------------------
 
@@ -129,54 +158,60 @@ class SimLoop(asyncio.BaseEventLoop):
         """Return the number of the next future or task."""
         return next(self._numbers)
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]
         self,
         callback: Callable[..., object],
         *args: Any,
         context: contextvars.Context | None = None,
-    ) -> Handle:
-        handle = Handle(callback, args, self, context)
+    ) -> SimHandle:
+        handle = SimHandle(0.0, callback, args, context, self.world)
         self._add(handle)
         return handle
 
-    def call_soon_threadsafe(
+    def call_soon_threadsafe(  # type: ignore[override]
         self,
         callback: Callable[..., object],
         *args: Any,
         context: contextvars.Context | None = None,
-    ) -> Handle:
+    ) -> SimHandle:
         raise RuntimeError("the simulation has one thread")
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self,
         when: float,
         callback: Callable[..., object],
         *args: Any,
         context: contextvars.Context | None = None,
-    ) -> TimerHandle:
-        handle = TimerHandle(when, callback, args, self, context)
+    ) -> SimHandle:
+        handle = SimHandle(when, callback, args, context, self.world)
         heapq.heappush(self._timers, (when, next(self._numbers), handle))
         return handle
 
-    def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
-        """Nothing: it is passed over when it is due."""
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> SimHandle:
+        return self.call_at(self._time_s + delay, callback, *args, context=context)
 
-    def _asyncgen_finalizer_hook(self, agen: Any) -> None:
-        """Leave abandoned generators alone: when they are collected is not the seed's choice."""
-
-    def _new_task(self, loop: Any, work: Any, **rest: Any) -> "asyncio.Task[Any]":
-        task = SimTask(work, loop=self, **rest)
-        context = rest.get("context")
+    def create_task(  # type: ignore[override]
+        self,
+        coro: Coroutine[Any, Any, Any],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+    ) -> "asyncio.Task[Any]":
+        task = SimTask(coro, loop=self, name=name, context=context)
         process = context.get(PROCESS) if context is not None else PROCESS.get(None)
         (process or self.world).keep(task)
         return task
 
-    # ---- processes ------------------------------------------------------------------------------
+    def _asyncgen_finalizer_hook(self, agen: Any) -> None:
+        """Leave abandoned generators alone: when they are collected is not the seed's choice."""
 
-    def process_of(self, handle: Handle) -> Process:
-        """Return whose callback this is."""
-        context = handle._context  # type: ignore[attr-defined]
-        return context.get(PROCESS) or self.world
+    # ---- processes ------------------------------------------------------------------------------
 
     def forget(self, process: Process, *, keep: bool = False) -> None:
         """Take a process from those that run."""
@@ -192,8 +227,8 @@ class SimLoop(asyncio.BaseEventLoop):
         if process.alive and process.queue and process not in self._due:
             self._due.append(process)
 
-    def _add(self, handle: Handle) -> None:
-        process = self.process_of(handle)
+    def _add(self, handle: SimHandle) -> None:
+        process = handle.process
         if not process.alive:
             process.keep(handle)
             return
@@ -212,18 +247,23 @@ class SimLoop(asyncio.BaseEventLoop):
         handle = process.queue.popleft()
         if not process.queue:
             due.pop(index)
-        if handle._cancelled:  # type: ignore[attr-defined]
+        if handle.is_cancelled:
             return
         self.turns += 1
         self._time_s += TURN_S
         if self._time_s - self._window_s > 1:
             self._window_s, self._window_turns = self._time_s, self.turns
         if self.turns - self._window_turns > STUCK_TURNS or self.turns > TURNS_MAX:
-            where = _waiting_at(getattr(handle._callback, "__self__", None))  # type: ignore[attr-defined]
+            where = _waiting_at(getattr(handle.callback, "__self__", None))
             raise BusyLoopError(
                 f"{process} runs without end at {self._time_s:.3f} s: {handle} {where}"
             )
-        handle._run()  # type: ignore[attr-defined]
+        try:
+            handle.context.run(handle.callback, *handle.args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self.call_exception_handler({"message": f"{handle} failed", "exception": error})
         if self.after_turn is not None:
             self.after_turn()
 
@@ -235,7 +275,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self._time_s = timers[0][0]
         while timers and timers[0][0] <= self._time_s:
             handle = heapq.heappop(timers)[2]
-            if not handle._cancelled:  # type: ignore[attr-defined]
+            if not handle.is_cancelled:
                 self._add(handle)
 
 

@@ -10,6 +10,7 @@ from tests.simulation.observers import observe
 from tests.simulation.patching import Patches
 from tests.simulation.story import Story
 from tests.simulation.verdict import judge
+from tests.simulation.workloads.mixed import MixedWorkload
 from tests.simulation.workloads.names import WORKLOADS
 from tests.simulation.world import Options, World
 
@@ -61,12 +62,13 @@ def run_seed(
     _ENDED.append(world)
     workload = WORKLOADS[options.workload](world)
     patches = patches or Patches()
-    GrantChecker(world).install(patches)
+    grants = GrantChecker(world)
+    grants.install(patches)
     observe(world, patches)
     handler = _Complaints(world)
     logging.getLogger("sharemesh").addHandler(handler)
     try:
-        world.loop.run_until_complete(world.loop.world.start(_all(world, workload)))
+        world.loop.run_until_complete(world.loop.world.start(_all(world, workload, grants)))
     except Exception as error:
         story.violation(world.now_s, f"the run ended with {error!r}")
     finally:
@@ -85,6 +87,6 @@ def run_seed(
     )
 
 
-async def _all(world: World, workload) -> None:
+async def _all(world: World, workload: MixedWorkload, grants: GrantChecker) -> None:
     await workload.run()
-    await judge(world, workload)
+    await judge(world, workload, grants)

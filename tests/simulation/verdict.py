@@ -2,13 +2,15 @@
 
 from collections import defaultdict
 
+from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
 from tests.history.checker import History
 from tests.simulation.checkers.durable import Audit, Auditor, terminal_of
-from tests.simulation.workloads.mixed import GROUPS, MixedWorkload
+from tests.simulation.checkers.grants import GrantChecker
+from tests.simulation.workloads.mixed import GROUPS, PARTITIONS, MixedWorkload
 from tests.simulation.world import DELIVERY_COUNT_LIMIT, World
 
 
-async def judge(world: World, workload: MixedWorkload) -> None:
+async def judge(world: World, workload: MixedWorkload, grants: GrantChecker) -> None:
     """Stop every process, read the logs as a new owner would, and compare."""
     for node in world.nodes.values():
         node.crash(noticed=False, restart=False)
@@ -16,11 +18,18 @@ async def judge(world: World, workload: MixedWorkload) -> None:
     audit = await Auditor(world).audit()
     world.story.violations_of(world.now_s, audit.complaints)
     for group in GROUPS:
-        _judge_history(world, workload, audit, group)
+        _judge_history(world, workload, audit, group, grants)
     _judge_records(world, workload, audit)
 
 
-def _judge_history(world: World, workload: MixedWorkload, audit: Audit, group: str) -> None:
+def _judge_history(
+    world: World, workload: MixedWorkload, audit: Audit, group: str, grants: GrantChecker
+) -> None:
+    keys = {
+        f"{name}/{number}": SharePartitionKey(GroupId(group), TopicId(topic_id), number)
+        for topic_id, name in workload.topic_ids.items()
+        for number in range(PARTITIONS)
+    }
     starts, terminal = terminal_of(audit, group, workload.topic_ids)
     log_starts = {
         f"{workload.topic_ids[where.topic_id]}/{where.partition}": start
@@ -35,7 +44,10 @@ def _judge_history(world: World, workload: MixedWorkload, audit: Audit, group: s
                 history.add([entry])
         elif entry.who in members:
             history.add([entry])
-    report = history.judge(starts, terminal)
+    report = history.judge(
+        starts, terminal, lambda name, time_ms: grants.start_offset_at(keys[name], time_ms / 1_000)
+    )
+    world.story.counters["late acknowledgements"] += report.late_acknowledgements
     counters = world.story.counters
     for reason, count in report.redelivery_reasons.items():
         counters[f"redelivered: {reason}"] += count

@@ -1,9 +1,12 @@
 """Invariants 1, 2, 5, 8, 12 and 13, seen at the leader: who holds what, by a model of its own."""
 
 import random
+from bisect import bisect_right
+from collections import defaultdict
 from dataclasses import dataclass
 
 from sharemesh.domain.delivery_state import AcknowledgeType
+from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_partition.effects import Acquired, Answered
 from sharemesh.domain.share_partition.events import (
     Acknowledge,
@@ -29,7 +32,17 @@ class Grant:
     count: int
     deadline_ms: int
     ended: bool = False
+    decided: bool = False
     final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An acknowledgement that was not answered yet, and the start offset when it came."""
+
+    event: Acknowledge
+    now_ms: int
+    start_offset: int
 
 
 class GrantChecker:
@@ -40,7 +53,8 @@ class GrantChecker:
         self._rng = random.Random(world.seed)
         self._grants: dict[int, dict[int, Grant]] = {}
         self._kept: dict[int, SharePartition] = {}
-        self._asked: dict[tuple[int, int], tuple[Acknowledge, int]] = {}
+        self._asked: dict[tuple[int, int], Asked] = {}
+        self._starts: dict[SharePartitionKey, list[tuple[float, int]]] = defaultdict(list)
         self.steps = 0
 
     def install(self, patches: Patches) -> None:
@@ -55,9 +69,18 @@ class GrantChecker:
 
         patches.setattr(SharePartition, "step", step)
 
+    def start_offset_at(self, key: SharePartitionKey, time_s: float) -> int:
+        """Return the highest start offset that any leader had by then."""
+        known = self._starts.get(key, [])
+        index = bisect_right(known, time_s, key=lambda each: each[0]) - 1
+        return known[index][1] if index >= 0 else 0
+
     def seen(self, machine: SharePartition, event: Event, effects: tuple, now_ms: int) -> None:
         """Judge one step."""
         self.steps += 1
+        known = self._starts[machine.key]
+        if not known or known[-1][1] < machine.start_offset:
+            known.append((self._world.now_s, machine.start_offset))
         if self._rng.randrange(VALIDATE_ONE_OF) == 0:
             try:
                 machine.validate()
@@ -68,7 +91,9 @@ class GrantChecker:
                 self._grants[id(machine)] = {}
                 self._kept[id(machine)] = machine  # so that its id is not used again
             case Acknowledge():
-                self._asked[id(machine), event.request_id] = (event, now_ms)
+                self._asked[id(machine), event.request_id] = Asked(
+                    event, now_ms, machine.start_offset
+                )
                 self._acknowledging(machine, event)
             case ReleaseMember():
                 self._left(machine, event)
@@ -125,16 +150,33 @@ class GrantChecker:
         asked = self._asked.pop((id(machine), effect.request_id), None)
         if asked is None or effect.error:
             return
-        event, asked_ms = asked
+        event = asked.event
+        self._accepted(machine, asked)
         for grant, kind in self._named(machine, event):
-            if grant.member == event.member_id and kind == AcknowledgeType.RENEW:
-                grant.deadline_ms = max(grant.deadline_ms, asked_ms + LOCK_DURATION_MS)
+            if grant.member != event.member_id:
+                continue
+            if kind == AcknowledgeType.RENEW:
+                grant.deadline_ms = max(grant.deadline_ms, asked.now_ms + LOCK_DURATION_MS)
                 self._world.story.counters["locks renewed"] += 1
-            if grant.member == event.member_id and kind in (
-                AcknowledgeType.ACCEPT,
-                AcknowledgeType.REJECT,
-            ):
+            else:
+                grant.decided = True
+            if kind in (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT):
                 grant.final = True
+
+    def _accepted(self, machine: SharePartition, asked: Asked) -> None:
+        """Whoever is told success above the start offset held a lock that nobody had ended."""
+        grants, event = self._grants.get(id(machine), {}), asked.event
+        for batch in event.batches:
+            for offset in range(max(batch.first_offset, asked.start_offset), batch.last_offset + 1):
+                grant = grants.get(offset)
+                if grant is None:
+                    self._say(machine, f"offset {offset}: {event.member_id} never held it, success")
+                elif grant.member != event.member_id or grant.decided:
+                    self._say(
+                        machine,
+                        f"offset {offset} was acknowledged by {event.member_id} after "
+                        f"{grant.member} had it, delivery {grant.count}",
+                    )
 
     def _left(self, machine: SharePartition, event: ReleaseMember) -> None:
         for grant in self._grants.get(id(machine), {}).values():

@@ -257,11 +257,9 @@ class MemoryDisk:
         self._change("delete", path)
 
     def _children(self, path: str) -> list[str]:
-        return sorted(
-            name.rpartition("/")[2]
-            for name in self._names
-            if name != _ROOT and _parent(name) == path
-        )
+        prefix = "" if path == _ROOT else f"{path}/"
+        below = [name[len(prefix) :] for name in self._names if name.startswith(prefix)]
+        return sorted([name for name in below if "/" not in name and name != _ROOT])
 
     def list(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
@@ -295,7 +293,7 @@ class MemoryDisk:
 
     def free_bytes(self) -> int:
         """Return the space left."""
-        used = sum(len(inode.cached) for inode in self._names.values() if inode is not None)
+        used = sum([len(inode.cached) for inode in self._names.values() if inode is not None])
         return self.capacity_bytes - used
 
     # ---- names ----------------------------------------------------------------------------
