@@ -207,9 +207,17 @@ async def test_acquisitions_acknowledgements_and_expiries_agree_to_the_record(tm
     settles = [s for s in found if s["name"].startswith("settle ") and not s["error"]]
     assert all(s["parent_span_id"] in acquisitions for s in settles)
     assert all({link["span_id"] for link in s["links"]} <= acquisitions for s in settles)
-    produced_links = {
-        link["trace_id"] for s in found if s["name"].startswith("acquire ") for link in s["links"]
+    acquires = [s for s in found if s["name"].startswith("acquire ")]
+    linked = [[link["trace_id"] for link in s["links"]] for s in acquires]
+    produced = TRACE.decode().split("-")[1]
+    assert any(produced in traces for traces in linked)
+    # Besides its producers an acquisition names the stream that it was made for.
+    assert all(sum(trace != produced for trace in traces) == 1 for traces in linked)
+    served = [s for s in found if s["kind"] == "SERVER"]
+    assert {s["attributes"]["rpc.method"] for s in served} >= {
+        "sharemesh.v1.ShareLeader/Consume",
+        "sharemesh.v1.ShareCoordinator/WriteShareGroupState",
+        "sharemesh.v1.RecordLog/Produce",
     }
-    assert produced_links == {"0af7651916cd43dd8448eb211c80319c"}
     assert sum(s["name"].startswith("leader_change ") for s in found) > PARTITIONS
     assert re.search(r'"name": "placement"', json.dumps(found))

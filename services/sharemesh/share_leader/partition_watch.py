@@ -29,9 +29,11 @@ from sharemesh.domain.share_partition.events import (
 )
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.share_leader.grants import Grant, Grants
+from sharemesh.share_leader.partition_log import PartitionLog
 from sharemesh.share_leader.partition_spans import (
     PartitionSpans,
     Ranges,
+    called_by,
     contexts_of,
     range_attributes,
 )
@@ -52,6 +54,7 @@ class _Answering:
     start_ns: int
     batches: tuple[AcknowledgementBatch, ...] = ()
     context: TraceContext | None = None
+    parent: TraceContext | None = None
     grants: list[Grant] = field(default_factory=list)
     released: int = 0
     ranges: Ranges = ()
@@ -81,6 +84,7 @@ class PartitionWatch:
         self._spans = telemetry.spans
         self._series = ShareSeries(telemetry, key, topic)
         self._traces = PartitionSpans(telemetry, key, topic, leader_epoch)
+        self._log = PartitionLog(key, topic)
         self._grants = Grants()
         self._outcomes = Grants()
         self._answering: dict[int, _Answering] = {}
@@ -181,7 +185,7 @@ class PartitionWatch:
             if isinstance(effect, Acquired) and effect.ranges:
                 start_ns = self._fetching_ns or now_ns
                 self._count_acquired(effect, (now_ns - start_ns) / 1e9)
-                context = self._spans.context() if self._spans.enabled else None
+                context = self._spans.context(called_by()) if self._spans.enabled else None
                 for one in effect.ranges:
                     self._grants.add(Grant(one.first_offset, one.last_offset, now_ns, context))
                 if context is not None:
@@ -222,8 +226,11 @@ class PartitionWatch:
         self, request_id: int, answering: _Answering, effects: tuple[Effect, ...], now_ns: int
     ) -> None:
         if self._spans.enabled:
+            settles = answering.operation is names.SETTLE
+            call = called_by() if settles else None
             first = answering.grants[0].context if answering.grants else None
-            answering.context = self._spans.context(first)
+            answering.parent = call or first
+            answering.context = self._spans.context(answering.parent)
         self._answering[request_id] = answering
         for effect in effects:
             if isinstance(effect, WriteState):
@@ -266,6 +273,7 @@ class PartitionWatch:
             counts = counted(answering.batches)
             for kind, count in counts.items():
                 self._series.acknowledged[kind].add(count)
+            self._log.renewed(answering.member_id, counts, answering.context)
             for grant in answering.grants:
                 self._series.ack_latency.record((now_ns - grant.granted_ns) / 1e9)
         if answering.context is not None:
@@ -289,7 +297,7 @@ class PartitionWatch:
             (answering.start_ns, now_ns),
             attributes,
             links=contexts_of(answering.grants),
-            parent=answering.grants[0].context if answering.grants else None,
+            parent=answering.parent,
             error=answer.error,
         )
 
@@ -309,8 +317,9 @@ class PartitionWatch:
                 names.STATE_WRITE_FAILURES, event.error.name.lower()
             )
             failures.add()
+            self._log.not_written(event.error, event.message, writing.parent)
         else:
-            self._count_archived(writing.effect.batches, writing.effect.cause)
+            self._count_archived(writing)
             for batch in writing.effect.batches:
                 cause = batch.cause or writing.effect.cause
                 self._outcomes.add(
@@ -325,13 +334,18 @@ class PartitionWatch:
         self._grants.forget_below(writing.effect.start_offset)
         self._outcomes.forget_below(writing.effect.start_offset)
 
-    def _count_archived(self, batches: Sequence[StateBatch], cause: Cause) -> None:
-        for batch in batches:
+    def _count_archived(self, writing: _Writing) -> None:
+        given_up: list[StateBatch] = []
+        for batch in writing.effect.batches:
             if batch.delivery_state is DeliveryState.ARCHIVED:
-                why = batch.cause if batch.cause is not Cause.UNSPECIFIED else cause
+                why = batch.cause or writing.effect.cause
                 counter = self._series.archived.get(why)
                 if counter is not None:
                     counter.add(batch.last_offset - batch.first_offset + 1)
+                if why is Cause.DELIVERY_LIMIT:
+                    given_up.append(batch)
+        if given_up:
+            self._log.given_up(_archived(given_up), given_up[0].first_offset, writing.parent)
 
 
 def counted(batches: Sequence[AcknowledgementBatch]) -> dict[int, int]:

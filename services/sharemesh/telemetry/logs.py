@@ -6,6 +6,8 @@ import sys
 import time
 from typing import TextIO
 
+from sharemesh.telemetry.request_span import current_request
+
 _PLAIN = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {
     "message",
     "asctime",
@@ -15,7 +17,10 @@ _QUOTED = frozenset(' "=\n\t')
 
 
 class _LineFormatter(logging.Formatter):
-    """Fields of ``extra=`` follow the message; an exception becomes one field."""
+    """Fields of ``extra=`` follow the message; an exception becomes one field.
+
+    A line about a request that is being answered names its trace, unless it names one itself.
+    """
 
     def __init__(self, origin: dict[str, str], *, as_json: bool) -> None:
         super().__init__()
@@ -32,6 +37,9 @@ class _LineFormatter(logging.Formatter):
             "event": record.getMessage(),
         }
         fields |= {name: value for name, value in vars(record).items() if name not in _PLAIN}
+        request = current_request()
+        if request is not None and "trace_id" not in fields:
+            fields |= request.context.ids()
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
         if self._as_json:

@@ -20,8 +20,8 @@ _log = logging.getLogger(__name__)
 class SpanExporter(Protocol):
     """Takes batches of spans; called on one thread, may block."""
 
-    def export(self, spans: Sequence[Span]) -> bool:
-        """Return whether the batch was taken; what was not is dropped and counted."""
+    def export(self, spans: Sequence[Span]) -> int:
+        """Return how many of the batch were taken; what was not is dropped and counted."""
         ...
 
     def close(self) -> None:
@@ -36,11 +36,11 @@ class SpanFile:
         self._resource = dict(resource)
         self._file = path.open("a", encoding="utf-8")
 
-    def export(self, spans: Sequence[Span]) -> bool:
+    def export(self, spans: Sequence[Span]) -> int:
         """Append and flush the batch."""
         self._file.writelines(json.dumps(self._line(span)) + "\n" for span in spans)
         self._file.flush()
-        return True
+        return len(spans)
 
     def close(self) -> None:
         """Close the file."""
@@ -56,7 +56,7 @@ class SpanFile:
             "start_ns": span.start_ns,
             "end_ns": span.end_ns,
             "error": span.error,
-            "attributes": span.attributes,
+            "attributes": {**span.shared, **span.attributes},
             "links": [
                 {"trace_id": f"{link.trace_id:032x}", "span_id": f"{link.span_id:016x}"}
                 for link in span.links
@@ -97,13 +97,12 @@ class SpanPump:
             try:
                 taken = self._exporter.export(batch)
             except Exception:  # whatever a collector does, the process goes on
-                taken = False
+                taken = 0
                 if not self._failing:
                     _log.exception("spans could not be exported")
-            if taken:
-                self.exported += len(batch)
-            else:
-                self.failed += len(batch)
-                if not self._failing:
-                    _log.warning("spans are dropped: the collector takes none")
-            self._failing = not taken
+            lost = len(batch) - taken
+            self.exported += taken
+            self.failed += lost
+            if lost and not self._failing:
+                _log.warning("spans are dropped: the collector does not take them all")
+            self._failing = lost > 0

@@ -12,6 +12,7 @@ QUEUE_MAX = 16_384
 """Spans that wait for export (kubernetes.md item 84); about 20 MB at the most."""
 
 Attributes = dict[str, Any]
+_NONE: Attributes = {}
 
 
 class SpanKind(IntEnum):
@@ -36,6 +37,7 @@ class Span:
         "links",
         "name",
         "parent",
+        "shared",
         "start_ns",
     )
 
@@ -51,7 +53,9 @@ class Span:
         kind: SpanKind = SpanKind.INTERNAL,
         links: Sequence[TraceContext] = (),
         error: str = "",
+        shared: Attributes = _NONE,
     ) -> None:
+        """``shared`` are attributes that many spans have, in one dict that is never changed."""
         self.name = name
         self.context = context
         self.parent = parent
@@ -61,6 +65,7 @@ class Span:
         self.kind = kind
         self.links = links
         self.error = error
+        self.shared = shared
 
 
 class Spans:

@@ -21,6 +21,10 @@ class TraceContext(NamedTuple):
         """Return the header value."""
         return f"00-{self.trace_id:032x}-{self.span_id:016x}-{1 if self.sampled else 0:02x}"
 
+    def ids(self) -> dict[str, str]:
+        """Return the ids as log lines name them."""
+        return {"trace_id": f"{self.trace_id:032x}", "span_id": f"{self.span_id:016x}"}
+
 
 def parsed(value: bytes) -> TraceContext | None:
     """Return the context of a ``traceparent`` value, or None if it is malformed."""

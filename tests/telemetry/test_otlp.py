@@ -1,0 +1,215 @@
+"""Spans and metrics over OTLP to a real gRPC receiver that answers OTLP's own services."""
+
+import random
+import threading
+from concurrent import futures
+from contextlib import contextmanager
+
+import grpc
+import pytest
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+from opentelemetry.proto.trace.v1 import trace_pb2
+
+from sharemesh.telemetry.instruments import Kind, Metric, Registry
+from sharemesh.telemetry.names import SCHEMA_URL
+from sharemesh.telemetry.otlp import OtlpMetrics, OtlpSpans
+from sharemesh.telemetry.otlp_wire import SpanWriter, any_value, varint
+from sharemesh.telemetry.span_export import SpanPump
+from sharemesh.telemetry.spans import Span, SpanKind, Spans
+from sharemesh.telemetry.trace_context import TraceContext
+
+RESOURCE = {"service.name": "share-leader", "service.instance.id": "n1"}
+
+
+class Collector:
+    """OTLP's trace and metrics services on a port: messages are parsed by protobuf, and kept."""
+
+    def __init__(self, reject=0):
+        self.spans, self.metrics, self.resources = [], [], []
+        self.arrived = threading.Event()
+        self._reject = reject
+        services = {
+            "trace.v1.TraceService": (self._trace, trace_service_pb2.ExportTraceServiceRequest),
+            "metrics.v1.MetricsService": (
+                self._metric,
+                metrics_service_pb2.ExportMetricsServiceRequest,
+            ),
+        }
+        self._server = grpc.server(futures.ThreadPoolExecutor(2))
+        for name, (answer, request) in services.items():
+            handler = grpc.unary_unary_rpc_method_handler(
+                answer, request.FromString, lambda message: message.SerializeToString()
+            )
+            self._server.add_generic_rpc_handlers(
+                [
+                    grpc.method_handlers_generic_handler(
+                        f"opentelemetry.proto.collector.{name}", {"Export": handler}
+                    )
+                ]
+            )
+        self.endpoint = f"http://127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._server.start()
+
+    def stop(self):
+        self._server.stop(None).wait(5)
+
+    def _trace(self, request, _):
+        for whole in request.resource_spans:
+            self.resources.append(
+                {each.key: each.value.string_value for each in whole.resource.attributes}
+            )
+            for scope in whole.scope_spans:
+                assert (whole.schema_url, scope.schema_url) == (SCHEMA_URL, SCHEMA_URL)
+                assert scope.scope.name == "sharemesh"
+                self.spans += scope.spans
+        self.arrived.set()
+        answer = trace_service_pb2.ExportTraceServiceResponse()
+        answer.partial_success.rejected_spans = self._reject
+        return answer
+
+    def _metric(self, request, _):
+        for whole in request.resource_metrics:
+            for scope in whole.scope_metrics:
+                self.metrics += scope.metrics
+        return metrics_service_pb2.ExportMetricsServiceResponse()
+
+
+@contextmanager
+def collector(**settings):
+    made = Collector(**settings)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def random_value(rng):
+    return rng.choice(
+        [
+            rng.randrange(-5, 1 << 40),
+            rng.randrange(1 << 20),
+            "text-" * rng.randrange(60),
+            rng.random() < 0.5,
+            rng.random(),
+            [rng.randrange(1 << 40) for _ in range(rng.randrange(40))],
+            ["a", "b"],
+        ]
+    )
+
+
+def random_span(rng, shared):
+    def context():
+        return TraceContext(rng.getrandbits(128) or 1, rng.getrandbits(64) or 1)
+
+    return Span(
+        f"settle topic-{rng.randrange(3)}",
+        context(),
+        context() if rng.random() < 0.5 else None,
+        rng.randrange(1 << 62),
+        rng.randrange(1 << 62),
+        {f"share.{n}": random_value(rng) for n in range(rng.randrange(8))},
+        kind=rng.choice(list(SpanKind)),
+        links=[context() for _ in range(rng.randrange(4))],
+        error=rng.choice(["", "INVALID_RECORD_STATE"]),
+        shared=shared,
+    )
+
+
+def expected(span):
+    """The same span by OTLP's own messages."""
+    message = trace_pb2.Span(
+        name=span.name,
+        kind=span.kind + 1,
+        trace_id=span.context.trace_id.to_bytes(16, "big"),
+        span_id=span.context.span_id.to_bytes(8, "big"),
+        start_time_unix_nano=span.start_ns,
+        end_time_unix_nano=span.end_ns,
+    )
+    if span.parent:
+        message.parent_span_id = span.parent.span_id.to_bytes(8, "big")
+    attributes = {**span.shared, **span.attributes}
+    if span.error:
+        attributes["error.type"] = span.error
+        message.status.code = trace_pb2.Status.STATUS_CODE_ERROR
+    for name, value in attributes.items():
+        message.attributes.add(key=name).value.CopyFrom(any_value(value))
+    for link in span.links:
+        message.links.add(
+            trace_id=link.trace_id.to_bytes(16, "big"), span_id=link.span_id.to_bytes(8, "big")
+        )
+    return message
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_bytes_of_a_span_are_those_of_otlps_own_messages(seed):
+    rng = random.Random(seed)
+    writer = SpanWriter(b"", b"")
+    shared = {"messaging.system": "sharemesh", "share.leader.epoch": 7}
+    for _ in range(200):
+        span = random_span(rng, rng.choice([shared, {}]))
+        assert trace_pb2.Span.FromString(writer.span(span)) == expected(span), f"seed {seed}"
+
+
+def test_numbers_are_written_as_protobuf_writes_them():
+    for value in (0, 1, 127, 128, 16_383, 16_384, 1 << 35, (1 << 63) - 1, -1, -(1 << 63)):
+        assert b"\x18" + varint(value) == any_value(value).SerializeToString()
+
+
+def spans():
+    return Spans(enabled=True, rng=random.Random(1), now_ns=lambda: 7)
+
+
+def test_a_collector_gets_every_span_with_its_resource():
+    rng = random.Random(3)
+    with collector() as receiver:
+        known = spans()
+        pump = SpanPump(known, OtlpSpans(receiver.endpoint, RESOURCE))
+        pump.start()
+        sent = [random_span(rng, {}) for _ in range(5_000)]
+        for span in sent:
+            known.end(span)
+        pump.close()
+        assert (pump.exported, pump.failed) == (5_000, 0)
+        assert receiver.spans == [expected(span) for span in sent]
+        assert all(each == RESOURCE for each in receiver.resources)
+
+
+def test_spans_that_a_collector_rejects_are_counted_as_lost():
+    with collector(reject=2) as receiver:
+        exporter = OtlpSpans(receiver.endpoint, RESOURCE)
+        known = spans()
+        batch = [Span("work", known.context(), None, 1, 2, {}) for _ in range(5)]
+        assert exporter.export(batch) == 3
+        exporter.close()
+
+
+def test_a_collector_that_is_gone_takes_none():
+    exporter = OtlpSpans("http://127.0.0.1:9", RESOURCE)
+    assert exporter.export([Span("work", spans().context(), None, 1, 2, {})]) == 0
+    exporter.close()
+
+
+def test_a_collector_gets_every_metric():
+    registry = Registry()
+    reads = Metric("test.reads", Kind.COUNTER, "{read}", "reads", ("topic",))
+    times = Metric("test.time", Kind.HISTOGRAM, "s", "times", (), (0.1, 1.0))
+    registry.counter(reads, "orders").add(3)
+    registry.observe(Metric("test.open", Kind.GAUGE, "1", "open"), lambda: [((), 4.0)])
+    for value in (0.05, 0.5, 3):
+        registry.histogram(times).record(value)
+    with collector() as receiver:
+        sender = OtlpMetrics(receiver.endpoint, RESOURCE, start_ns=5)
+        assert sender.export(registry.collect(), now_ns=9)
+        sender.close()
+        found = {metric.name: metric for metric in receiver.metrics}
+    assert set(found) == {"test.reads", "test.open", "test.time"}
+    [point] = found["test.reads"].sum.data_points
+    assert (point.as_double, point.start_time_unix_nano, point.time_unix_nano) == (3.0, 5, 9)
+    assert found["test.reads"].sum.is_monotonic
+    assert point.attributes[0].value.string_value == "orders"
+    assert found["test.open"].gauge.data_points[0].as_double == 4.0
+    [point] = found["test.time"].histogram.data_points
+    assert list(point.bucket_counts) == [1, 1, 1]
+    assert list(point.explicit_bounds) == [0.1, 1.0]
+    assert (point.count, point.sum) == (3, 3.55)
