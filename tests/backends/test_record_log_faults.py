@@ -56,6 +56,24 @@ async def test_a_deletion_that_was_cut_short_is_finished_by_the_next_one():
         assert disk.list("records") == []
 
 
+async def test_a_power_cut_after_a_deletion_brings_nothing_back():
+    """Its claim is gone by then, so that nobody would finish it (simulation, seed 301)."""
+    for seed in range(30):
+        disk = MemoryDisk(random.Random(seed))
+        logs = logs_on(disk, segment_bytes=300)
+        other = TopicPartition(PARTITION.topic_id, 1)
+        for partition in (PARTITION, other):
+            log = await logs.open(partition, 1)
+            for _ in range(6):
+                await log.append(batch())
+        await logs.delete(PARTITION)
+        disk.crash()
+        assert await logs.partitions() == (other,)
+        await logs.delete(other)
+        disk.crash()
+        assert await logs.partitions() == ()
+
+
 async def test_all_who_wait_hear_of_a_failed_sync_and_nothing_was_confirmed():
     disk = MemoryDisk(random.Random(1))
     log = await logs_on(disk).open(PARTITION, 1)

@@ -80,8 +80,13 @@ class EmbeddedRecordLogs:
             for name in self._disk.list(directory):
                 self._disk.delete(f"{directory}/{name}")
             self._disk.delete(directory)
+        parent = topic_path(partition.topic_id)
         with suppress(OSError):  # other partitions of the topic are still there
-            self._disk.delete(topic_path(partition.topic_id))
+            self._disk.delete(parent)
+            parent = RECORDS
+        # Its claim goes next: what a power cut brought back then, nobody would ever free.
+        with suppress(FileNotFoundError):
+            self._disk.sync_directory(parent)
 
     def _list(self) -> tuple[TopicPartition, ...]:
         found = []
