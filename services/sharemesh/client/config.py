@@ -98,8 +98,8 @@ CONSUMER_SETTINGS = (
     Setting(
         "prefetch.records",
         -1,
-        "records one leader may send ahead of poll; -1: as many as max.poll.records in implicit "
-        "mode, none in explicit mode",
+        "records one leader may send ahead of poll; -1: none in explicit mode, in implicit mode "
+        "max.poll.records, up to 4 times as many to an application that keeps up",
         least=-1,
         most=INT32_MAX,
     ),

@@ -23,6 +23,12 @@ Steps = Generator[Coroutine[Any, Any, Any], Any, T]
 
 DEFAULT_CLOSE_TIMEOUT_MS = 30_000
 
+AHEAD_MS = 20
+"""Leaders send ahead what the application took in so long at its last poll, in implicit mode."""
+
+AHEAD_POLLS_MAX = 4
+"""Ahead of an application however fast: this many times max.poll.records from each leader."""
+
 
 async def drive(steps: Steps[T]) -> T:
     """Carry a call out on the running event loop."""
@@ -70,7 +76,9 @@ class ConsumerCalls:
         self._wanted = self.config.number("max.poll.records")
         ahead = self.config.number("prefetch.records")
         explicit = self.config.text("share.acknowledgement.mode") == "explicit"
-        self._ahead = ahead if ahead >= 0 else 0 if explicit else self._wanted
+        self._ahead = 0 if explicit and ahead < 0 else ahead
+        self._handed_out = 0
+        self._handed_out_ms = 0
         self.state = ConsumerState(
             explicit=explicit,
             key_deserializer=self.config.function("key.deserializer"),
@@ -132,6 +140,7 @@ class ConsumerCalls:
         check_timeout_ms(timeout_ms)
         self._polls += 1
         deadline_ms = self._clock.now_ms() + timeout_ms
+        ahead = self._records_ahead()
         engine: ConsumerEngine = self.engine or (yield self._start())
         engine.raise_errors()
         self.state.settle_outcomes()
@@ -152,7 +161,7 @@ class ConsumerCalls:
                 break
             left_ms = max(deadline_ms - self._clock.now_ms(), 0)
             deliveries: list[Delivery] = yield engine.fetch(
-                outgoing, wanted=self._wanted, ahead=self._ahead, timeout_ms=left_ms
+                outgoing, wanted=self._wanted, ahead=ahead, timeout_ms=left_ms
             )
             if not deliveries:
                 break
@@ -162,7 +171,16 @@ class ConsumerCalls:
                 yield self._send(engine, outgoing)
                 outgoing = []
         self.state.settle_outcomes()
+        self._handed_out, self._handed_out_ms = len(records), self._clock.now_ms()
         return records
+
+    def _records_ahead(self) -> int:
+        """Return how many records a leader may send ahead: more to a fast application."""
+        if self._ahead >= 0:
+            return self._ahead
+        spent_ms = max(self._clock.now_ms() - self._handed_out_ms, 1)
+        taken = self._handed_out * AHEAD_MS // spent_ms
+        return min(max(taken, self._wanted), AHEAD_POLLS_MAX * self._wanted)
 
     async def _rest(
         self,
