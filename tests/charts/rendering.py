@@ -42,6 +42,7 @@ OPERATOR_VALUES: dict[str, Document] = {
             "podLabels": {"l": "m"},
             "podAnnotations": {"n": "o"},
         },
+        "secrets": ["mesh-tls", "etcd-client"],
         "serviceAccount": {"annotations": {"p": "q"}},
         "rbac": {"aggregate": True},
         "networkPolicy": {

@@ -1,4 +1,4 @@
-"""Asks the API server what this pod's ServiceAccount may do; exit 1 if it is too much or too little."""
+"""Asks the API server what this pod may do; exit 1 if it is too much or too little."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def may(namespace: str, group: str, resource: str, subresource: str, verb: str) 
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": attributes | {"subresource": subresource}},
     }
-    request = urllib.request.Request(  # noqa: S310 - https, below
+    request = urllib.request.Request(
         f"https://{host}:{port}/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
         json.dumps(review).encode(),
         {

@@ -1,0 +1,89 @@
+"""Fixtures of the suite on a real Kubernetes: one stage for all tests, small clusters for some."""
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import objects, stage
+from tests.e2e.kube import Document, Kube
+from tests.e2e.stage import Images, Stage, Timings
+
+# What others build on comes first; what takes the stage itself apart comes last.
+ORDER = (
+    "test_quick_start",
+    "test_groups",
+    "test_permissions",
+    "test_probes",
+    "test_kills",
+    "test_evictions",
+    "test_scaling",
+    "test_operations",
+    "test_rolling_updates",
+    "test_storage",
+    "test_outside",
+    "test_spark",
+    "test_deletion",
+    "test_backup",
+    "test_releases",
+)
+REPORT = Path(__file__).parents[2] / "build" / "e2e" / "timings.json"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    mine = [item for item in items if item.path.parent == here]
+    for item in mine:
+        item.add_marker(pytest.mark.cluster)
+        item.add_marker(pytest.mark.timeout(420))
+    if len(mine) == len(items):
+        items.sort(key=lambda item: ORDER.index(item.path.stem))
+
+
+@pytest.fixture(scope="session")
+def timings() -> Iterator[Timings]:
+    found = Timings()
+    yield found
+    found.write(REPORT)
+
+
+def make_stage(prefix: str, timings: Timings) -> Stage:
+    assert os.environ.get("KUBECONFIG"), "KUBECONFIG is not set: run `make e2e`, which sets it"
+    namespace = f"{prefix}-{secrets.token_hex(3)}"
+    Kube("default")("create", "namespace", namespace)
+    root = os.environ.get("SHAREMESH_E2E_HOST_PATH", "/var/lib/sharemesh-e2e")
+    return Stage(Kube(namespace), Images(), stage.first_node(), root, timings)
+
+
+@pytest.fixture(scope="session")
+def mesh(timings: Timings) -> Iterator[Stage]:
+    """The operator, an etcd and the ShareCluster ``main`` of the quick start, all ready."""
+    made = make_stage("e2e", timings)
+    stage.install(made)
+    yield made
+    stage.remove(made)
+
+
+@pytest.fixture
+def small(mesh: Stage) -> Iterator[Callable[..., str]]:
+    """Make ShareClusters of one pod a role; they are gone when the test is over."""
+    names: list[str] = []
+
+    def make(name: str, *, storage: Document | None = None, ready: bool = True, **spec) -> str:
+        names.append(name)
+        mesh.make_directories(name)
+        mesh.kube.apply(
+            objects.small_cluster(name, mesh.etcd, storage or mesh.storage(name), **spec)
+        )
+        if ready:
+            mesh.ready(name)
+        return name
+
+    yield make
+    for kind in ("sharegroups", "sharetopics", "shareclusters"):
+        for found in mesh.kube.objects(kind):
+            owner = found["spec"].get("clusterRef", {}).get("name", found["metadata"]["name"])
+            if owner in names:
+                mesh.kube.delete(kind, found["metadata"]["name"], wait=True)

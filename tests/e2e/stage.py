@@ -1,0 +1,239 @@
+"""What the tests stand on: a namespace with operator, etcd and one ShareCluster under it."""
+
+import json
+import os
+import shlex
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from tests.e2e import objects
+from tests.e2e.kube import Document, Kube, until
+from tests.e2e.ledger import Load
+
+ROOT = Path(__file__).parents[2]
+CHARTS = ROOT / "charts"
+CLUSTER = "main"
+ROLES = ("share-leader", "group-coordinator", "share-coordinator")
+OPERATOR = "app.kubernetes.io/component=operator"
+READY_TIMEOUT_S = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """Names of images that the nodes have; ``newer`` has the same content under another tag."""
+
+    registry: str = os.environ.get("SHAREMESH_E2E_REGISTRY", "localhost")
+    tag: str = os.environ.get("SHAREMESH_E2E_TAG", "e2e")
+    newer_tag: str = os.environ.get("SHAREMESH_E2E_NEWER_TAG", "e2e-newer")
+    etcd_tag: str = os.environ.get("SHAREMESH_E2E_TAG", "e2e")
+
+    @property
+    def sharemesh(self) -> str:
+        """The image that everything starts with."""
+        return f"{self.registry}/sharemesh:{self.tag}"
+
+    @property
+    def newer(self) -> str:
+        """The image that updates roll to."""
+        return f"{self.registry}/sharemesh:{self.newer_tag}"
+
+    @property
+    def spark(self) -> str:
+        """The image of Spark."""
+        return f"{self.registry}/sharemesh-spark:{self.tag}"
+
+
+class Timings:
+    """What was measured, for the report."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, float] = {}
+
+    def note(self, what: str, seconds: float) -> None:
+        """Keep one figure, and show it."""
+        self.found[what] = round(seconds, 2)
+        print(f"\n[e2e] {what}: {seconds:.2f} s")
+
+    def write(self, path: Path) -> None:
+        """Write all figures."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.found, indent=1) + "\n")
+
+
+@dataclass(slots=True)
+class Stage:
+    """One namespace of the suite."""
+
+    kube: Kube
+    images: Images
+    node: str
+    host_root: str
+    timings: Timings
+    loads: int = 0
+    made: list[Path] = field(default_factory=list)
+
+    @property
+    def namespace(self) -> str:
+        """Its name."""
+        return self.kube.namespace
+
+    @property
+    def etcd(self) -> str:
+        """The URL of the etcd inside, from every namespace."""
+        return f"http://sharemesh-etcd.{self.namespace}.svc:2379"
+
+    def bootstrap(self, cluster: str = CLUSTER) -> str:
+        """Where clients inside begin."""
+        return f"{cluster}-bootstrap.{self.namespace}.svc:9400"
+
+    def operator_values(self, **more: str) -> list[str]:
+        """Return the values that the operator's chart is installed with."""
+        values = {
+            "image.repository": f"{self.images.registry}/sharemesh",
+            "image.tag": self.images.tag,
+            "etcd.inCluster.enabled": "true",
+            "etcd.inCluster.image.repository": f"{self.images.registry}/etcd",
+            "etcd.inCluster.image.tag": self.images.etcd_tag,
+            **more,
+        }
+        return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+
+    def host_path(self, name: str) -> str:
+        """Return a directory of the node."""
+        return f"{self.host_root}/{self.namespace}/{name}"
+
+    def as_root(self, name: str, script: str) -> str:
+        """Run a script as root on the node, with the suite's directory at /host."""
+        pod = objects.root_pod(name, self.images.sharemesh, self.node, self.host_root, script)
+        self.kube.apply(pod)
+
+        def over() -> str | None:
+            phase: str = self.kube.get("pod", name)["status"]["phase"]
+            return phase if phase in {"Succeeded", "Failed"} else None
+
+        phase = until(f"{name} ends", over, timeout_s=60)
+        said = self.kube.logs(name)
+        self.kube.delete("pod", name)
+        assert phase == "Succeeded", said
+        return said
+
+    def make_directories(self, *names: str) -> None:
+        """Make directories that the pods' user may write to."""
+        paths = " ".join(shlex.quote(f"/host/{self.namespace}/{name}") for name in names)
+        self.as_root("make-directories", f"mkdir -p {paths}; chown 10001:10001 {paths}")
+
+    def storage(self, name: str) -> Document:
+        """Return SingleNode storage in such a directory."""
+        return {"type": "SingleNode", "node": self.node, "hostPath": self.host_path(name)}
+
+    def load(
+        self, topic: str, group: str, *words: str, cluster: str = CLUSTER, image: str = ""
+    ) -> Load:
+        """Start a load pod."""
+        self.loads += 1
+        load = Load(self.kube, image or self.images.sharemesh, f"load-{self.loads}")
+        return load.start(self.bootstrap(cluster), topic, group, *words)
+
+    def topic_and_group(
+        self, name: str, *, cluster: str = CLUSTER, partitions: int = 4
+    ) -> tuple[str, str]:
+        """Make a ShareTopic and a ShareGroup of their own; return their names when ready."""
+        topic, group = f"{name}-topic", f"{name}-group"
+        self.kube.apply(
+            objects.topic(topic, cluster, partitions=partitions),
+            objects.group(group, cluster, topic),
+        )
+        self.kube.wait_for_condition("sharetopic", topic)
+        self.kube.wait_for_condition("sharegroup", group)
+        return topic, group
+
+    def ready(self, cluster: str = CLUSTER, *, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Wait until a ShareCluster says that it is ready."""
+        self.kube.wait_for_condition("sharecluster", cluster, timeout_s=timeout_s)
+
+    def settled(self, cluster: str = CLUSTER, *, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Wait until a ShareCluster is ready, and nothing is being rolled or scaled any more."""
+        self.ready(cluster, timeout_s=timeout_s)
+        self.kube.wait_for_condition(
+            "sharecluster", cluster, "Progressing", status="False", timeout_s=timeout_s
+        )
+
+    def pods(self, role: str, cluster: str = CLUSTER) -> list[Document]:
+        """Return the pods of a role, those that are leaving left out."""
+        selector = f"app.kubernetes.io/component={role},sharemesh.io/cluster={cluster}"
+        found = self.kube.objects("pods", selector)
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def sharemesh(self, *words: str, cluster: str = CLUSTER, timeout_s: float = 60) -> str:
+        """Run the command line of a share-leader pod against the cluster."""
+        pod = self.pods("share-leader", cluster)[0]["metadata"]["name"]
+        command = ("sharemesh", *words, "--bootstrap", self.bootstrap(cluster))
+        return self.kube.exec(pod, *command, timeout_s=timeout_s)
+
+    def group_config(self, group: str, name: str, *, cluster: str = CLUSTER) -> str:
+        """Return a config of a group as the mesh has it."""
+        said = self.sharemesh("configs", "describe", "--group", group, "--json", cluster=cluster)
+        return str(next(row["value"] for row in json.loads(said) if row["name"] == name))
+
+    def operator_logs(self) -> str:
+        """Return what all operator pods wrote, also before a restart."""
+        said = []
+        for pod in self.kube.objects("pods", OPERATOR):
+            name = pod["metadata"]["name"]
+            said.append(self.kube.logs(name))
+            if any(s["restartCount"] for s in pod["status"].get("containerStatuses", ())):
+                said.append(self.kube.logs(name, "--previous"))
+        return "\n".join(said)
+
+
+def first_node() -> str:
+    """Return the name of a node that takes pods."""
+    kube = Kube("default")
+    nodes = kube.objects("nodes")
+    good = [node for node in nodes if not node["spec"].get("unschedulable")]
+    assert good, f"no node takes pods: {[node['metadata']['name'] for node in nodes]}"
+    return str(good[0]["metadata"]["name"])
+
+
+def quick_start(stage: Stage) -> list[Document]:
+    """Return the objects of examples/kubernetes/quick-start.yaml, with this node's storage."""
+    text = (ROOT / "examples" / "kubernetes" / "quick-start.yaml").read_text()
+    found = list(yaml.safe_load_all(text))
+    found[0]["spec"]["storage"] |= {"node": stage.node, "hostPath": stage.host_path(CLUSTER)}
+    return found
+
+
+def install(stage: Stage) -> None:
+    """Install charts and quick start; note how long it is to the first record."""
+    stage.make_directories(CLUSTER)
+    started = time.monotonic()
+    crds = Kube("default")
+    crds.helm("upgrade", "--install", "sharemesh-crds", str(CHARTS / "sharemesh-crds"))
+    stage.kube.helm("install", "sharemesh", str(CHARTS / "sharemesh"), *stage.operator_values())
+    stage.kube.apply(*quick_start(stage))
+    load = stage.load("orders", "billing")
+    until(
+        "the first record is consumed",
+        lambda: load.acknowledged() > 0 or None,
+        timeout_s=READY_TIMEOUT_S,
+    )
+    stage.timings.note("helm install to first record consumed", time.monotonic() - started)
+    stage.ready()
+    stage.timings.note("helm install to ShareCluster Ready", time.monotonic() - started)
+    load.finish().check()
+
+
+def remove(stage: Stage) -> None:
+    """Take everything of a stage away, in an order that lets finalizers end."""
+    kube = stage.kube
+    for kind in ("sharegroupoperations", "sharegroups", "sharetopics", "shareclusters"):
+        names = kube.names(kind)
+        if names:
+            kube.delete(kind, *names, wait=True, timeout_s=90)
+    for release in json.loads(kube.helm("list", "-o", "json")):
+        kube.helm("uninstall", release["name"], "--wait")
+    stage.as_root("remove-directories", f"rm -rf /host/{shlex.quote(stage.namespace)}")
+    Kube("default")("delete", "namespace", stage.namespace, "--wait=false")

@@ -1,0 +1,73 @@
+"""Another image rolls through, one pod at a time."""
+
+import time
+
+from tests.e2e import disruptions, stage
+from tests.e2e.kube import until
+
+
+def images(mesh) -> dict[str, str]:
+    """Return the image of each role pod."""
+    return {
+        pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"]
+        for role in stage.ROLES
+        for pod in mesh.pods(role)
+    }
+
+
+def rolled(mesh, image: str) -> bool | None:
+    found = images(mesh)
+    return (len(found) == 6 and set(found.values()) == {image}) or None
+
+
+def test_a_rolling_update_serves_all_the_time_and_loses_nothing(mesh, timings):
+    topic, group = mesh.topic_and_group("rolled")
+    load = mesh.load(topic, group)
+    load.flows()
+    started = time.monotonic()
+    mesh.kube.patch("sharecluster", "main", {"spec": {"image": mesh.images.newer}})
+    until("all pods run the newer image", lambda: rolled(mesh, mesh.images.newer), timeout_s=240)
+    mesh.settled()
+    timings.note("rolling update of six pods", time.monotonic() - started)
+    load.flows()
+    verdict = load.finish()
+    verdict.check()
+    timings.note("rolling update: longest silence", verdict.longest_silence_ms / 1000)
+
+
+def test_operators_killed_in_mid_roll_are_followed_by_others_that_end_it(mesh, timings):
+    topic, group = mesh.topic_and_group("mid-roll")
+    load = mesh.load(topic, group)
+    load.flows()
+    started = time.monotonic()
+    mesh.kube.patch("sharecluster", "main", {"spec": {"image": mesh.images.sharemesh}})
+    until(
+        "the first pod is rolled",
+        lambda: mesh.images.sharemesh in images(mesh).values() or None,
+        timeout_s=120,
+    )
+    for pod in mesh.kube.names("pods", stage.OPERATOR):
+        disruptions.kill_pod(mesh.kube, pod)
+    assert set(images(mesh).values()) != {mesh.images.sharemesh}
+    until("the roll is ended", lambda: rolled(mesh, mesh.images.sharemesh), timeout_s=240)
+    mesh.settled()
+    timings.note("rolling update with killed operators", time.monotonic() - started)
+    verdict = load.finish()
+    verdict.check()
+
+
+def test_an_image_that_does_not_start_stops_the_roll_and_is_named(mesh):
+    topic, group = mesh.topic_and_group("bad-image")
+    load = mesh.load(topic, group)
+    wrong = f"{mesh.images.registry}/sharemesh:there-is-none"
+    mesh.kube.patch("sharecluster", "main", {"spec": {"image": wrong}})
+    condition = mesh.kube.wait_for_condition(
+        "sharecluster", "main", "Progressing", reason="RollStuck", timeout_s=240
+    )
+    assert condition["message"]
+    load.flows()
+    good = [name for name, image in images(mesh).items() if image != wrong]
+    assert len(good) >= 5
+    mesh.kube.patch("sharecluster", "main", {"spec": {"image": mesh.images.sharemesh}})
+    mesh.settled(timeout_s=240)
+    load.finish().check()

@@ -1,0 +1,50 @@
+"""kubectl scale on a ShareCluster."""
+
+import json
+import time
+
+from tests.e2e.kube import until
+
+
+def leads(mesh) -> dict[str, int]:
+    """Return how many partitions each share-leader pod leads."""
+    said = json.loads(mesh.sharemesh("cluster", "--json"))
+    return {
+        node["node_id"]: node["led_partitions"]
+        for node in said["nodes"]
+        if node["role"] == "share-leader"
+    }
+
+
+def test_from_two_leaders_to_three_and_back_nothing_is_lost(mesh, timings):
+    topic, group = mesh.topic_and_group("scaled", partitions=6)
+    load = mesh.load(topic, group)
+    load.flows()
+    started = time.monotonic()
+    mesh.kube("scale", "sharecluster/main", "--replicas=3")
+    mesh.settled()
+    until("the new leader leads", lambda: leads(mesh).get("main-share-leader-2", 0) > 0 or None)
+    timings.note("scale 2 to 3: the new leader leads", time.monotonic() - started)
+    load.flows()
+    started = time.monotonic()
+    mesh.kube("scale", "sharecluster/main", "--replicas=2")
+    mesh.settled()
+    mesh.kube.gone("pod", "main-share-leader-2")
+    timings.note("scale 3 to 2: settled", time.monotonic() - started)
+    load.flows()
+    assert "main-share-leader-2" not in leads(mesh)
+    verdict = load.finish()
+    verdict.check()
+    timings.note("scaling: longest silence", verdict.longest_silence_ms / 1000)
+
+
+def test_the_scale_subresource_names_the_pods(mesh):
+    scale = json.loads(
+        mesh.kube(
+            "get",
+            "--raw",
+            f"/apis/sharemesh.io/v1alpha1/namespaces/{mesh.namespace}/shareclusters/main/scale",
+        )
+    )
+    assert scale["spec"]["replicas"] == scale["status"]["replicas"] == 2
+    assert len(mesh.kube.names("pods", scale["status"]["selector"])) == 2
