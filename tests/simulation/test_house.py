@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from sharemesh.serve import hosted_roles
+
 HERE = Path(__file__).parent
 MAY_BE_EXTENDED = ("sharemesh.backends.local.",)
 FORBIDDEN = {"time", "threading", "concurrent", "secrets", "uuid", "socket"}
@@ -46,3 +48,15 @@ def test_a_run_uses_no_real_time_no_threads_and_no_unseeded_chance(path):
             if isinstance(owner, ast.Name) and owner.id == "random":
                 assert name == "Random", f"{path.name}:{node.lineno} random.{name}"
                 assert node.args, f"{path.name}:{node.lineno}: an unseeded Random"
+
+
+def test_simulated_processes_host_the_roles_that_production_hosts():
+    """Both build, offer, start, drain and close through ``HostedRoles``; neither names a role."""
+    hosts = {
+        "simulated": HERE / "world.py",
+        "production": Path(hosted_roles.__file__).parent / "compose.py",
+    }
+    for path in hosts.values():
+        origins = imported(ast.parse(path.read_text()))
+        assert origins["HostedRoles"] == "sharemesh.serve.hosted_roles."
+        assert not any(origin.startswith("sharemesh.serve.roles.") for origin in origins.values())

@@ -20,11 +20,9 @@ from sharemesh.cluster.view import WatchedView
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.cluster import NodeInfo, Role
 from sharemesh.ports.coordination import CoordinationError
-from sharemesh.serve.compose import build_roles
-from sharemesh.serve.measured_listener import MeasuredListener
-from sharemesh.serve.roles.every import EveryRole
+from sharemesh.serve.hosted_roles import HostedRoles
 from sharemesh.serve.settings import ServeSettings
-from sharemesh.serve.surroundings import RoleService, Surroundings
+from sharemesh.serve.surroundings import Surroundings
 from sharemesh.telemetry.telemetry import without_export
 from tests.simulation.disk import SharedVolume
 from tests.simulation.loop import Process, SimClock, SimLoop
@@ -104,7 +102,7 @@ class Node:
         self.process.alive = False
         self.coordination: SimCoordination | None = None
         self.member: Member | None = None
-        self.roles: list[RoleService] = []
+        self.roles: HostedRoles | None = None
         self.ready = False
         self.lives = 0
 
@@ -158,17 +156,13 @@ class Node:
             authorizer=AllowAll(),
             telemetry=without_export(lambda: clock.wall_ms() * 1_000_000),
         )
-        self.roles = [EveryRole(around, self._begin_drain), *build_roles((self.role,), around)]
-        listener = MeasuredListener(world.network.listener(process, self.address), around.telemetry)
-        for role in self.roles:
-            role.offer(listener)
+        roles = self.roles = HostedRoles((self.role,), around, self._begin_drain)
+        roles.offer(world.network.listener(process, self.address))
         host, _, port = self.address.partition(":")
         info = NodeInfo(NodeId(self.name), host, int(port), (self.role,))
         member = self.member = Member(self.coordination, view, info, clock)
         member.on_broken(lambda why: self._broken(process, why))
-        for role in self.roles:
-            await role.start(member)
-        await member.start()
+        await roles.start(member)
         self.ready = True
         world.tell(f"{self.name} is ready, life {self.lives}")
 
@@ -207,15 +201,13 @@ class Node:
             self.crash()
 
     async def _drain(self, process: Process) -> None:
-        if self.member is None or not self.ready:
+        if self.member is None or self.roles is None or not self.ready:
             return
         self.ready = False
         with contextlib.suppress(CoordinationError):
             await self.member.draining(draining=True)
-        for role in reversed(self.roles):
-            await role.drain()
-        for role in reversed(self.roles):
-            await role.close()
+        await self.roles.drain()
+        await self.roles.close()
         await self.member.close()
         self.world.loop.world.context().run(self._drained, process)
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from random import Random, SystemRandom
 from typing import Any
 
@@ -18,7 +18,7 @@ from sharemesh.cluster.membership import Member
 from sharemesh.cluster.view import WatchedView
 from sharemesh.codec.log_layout import DataDirectoryError
 from sharemesh.domain.ids import NodeId
-from sharemesh.ports.cluster import NodeInfo, Role
+from sharemesh.ports.cluster import NodeInfo
 from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.server import GrpcServer, ListenError
@@ -27,14 +27,13 @@ from sharemesh.serve.coordination import connect_etcd, create_cluster, reach
 from sharemesh.serve.data_lock import make_writable
 from sharemesh.serve.exits import Exit, StartError
 from sharemesh.serve.exporting import Exporting
+from sharemesh.serve.hosted_roles import HostedRoles
 from sharemesh.serve.identity import Identity
-from sharemesh.serve.measured_listener import MeasuredListener
 from sharemesh.serve.process_probe import ProcessProbe
 from sharemesh.serve.readiness import Readiness
 from sharemesh.serve.report import Report, Reporter, ReportKind
-from sharemesh.serve.roles.every import EveryRole
 from sharemesh.serve.settings import ServeSettings
-from sharemesh.serve.surroundings import RoleService, Surroundings
+from sharemesh.serve.surroundings import Surroundings
 from sharemesh.serve.tls_settings import tls_files
 from sharemesh.serve.volumes import check_volume, is_known
 
@@ -66,7 +65,7 @@ class RoleProcess:
         self._disk: SystemDisk | None = None
         self._view: WatchedView | None = None
         self._member: Member | None = None
-        self._roles: list[RoleService] = []
+        self._roles: HostedRoles | None = None
         self._draining: asyncio.Task[None] | None = None
         self._exporting: Exporting | None = None
         self._probe: ProcessProbe | None = None
@@ -157,10 +156,8 @@ class RoleProcess:
 
     async def _serve(self, around: Surroundings) -> NodeInfo:
         settings = self._settings
-        self._roles = [EveryRole(around, self._begin_drain), *build_roles(settings.roles, around)]
-        listener = MeasuredListener(self._server, around.telemetry)
-        for role in self._roles:
-            role.offer(listener)
+        roles = self._roles = HostedRoles(settings.roles, around, self._begin_drain)
+        roles.offer(self._server)
         metrics_port = 0 if self._exporting is None else await self._exporting.start()
         port = await self._server.start(settings.listen_host, settings.listen_port)
         health_port = 0
@@ -191,9 +188,7 @@ class RoleProcess:
         self._readiness.follow(member)
         self._probe = ProcessProbe(around.telemetry, self._clock, around.view)
         self._probe.start(member)
-        for role in self._roles:
-            await role.start(member)
-        await member.start()
+        await roles.start(member)
         if settings.in_memory:  # nobody else can lead: ready means led
             await around.view.wait_for(lambda: _all_led(around.view), timeout_ms=LED_TIMEOUT_MS)
         self._reporter.tell(
@@ -255,12 +250,12 @@ class RoleProcess:
             await member.draining(draining=True)
         except CoordinationError as error:
             _log.warning("not marked as draining", extra={"error": error})
-        for role in reversed(self._roles):
-            await role.drain()
+        if self._roles is not None:
+            await self._roles.drain()
 
     async def _close(self) -> None:
-        for role in reversed(self._roles):
-            await role.close()
+        if self._roles is not None:
+            await self._roles.close()
         await self._readiness.close()
         for measuring in (self._probe, self._exporting):
             if measuring is not None:
@@ -281,28 +276,3 @@ class RoleProcess:
 
 def _all_led(view: WatchedView) -> bool:
     return view.controller() is not None and all(shard.node is not None for shard in view.shards())
-
-
-def build_roles(roles: Sequence[Role], around: Surroundings) -> list[RoleService]:
-    """Return the services of these roles; only what a role needs is imported."""
-    return [_build_role(role, around) for role in roles]
-
-
-def _build_role(role: Role, around: Surroundings) -> RoleService:
-    match role:
-        case Role.SHARE_LEADER:
-            from sharemesh.serve.roles.share_leader import ShareLeaderRole
-
-            return ShareLeaderRole(around)
-        case Role.GROUP_COORDINATOR:
-            from sharemesh.serve.roles.group_coordinator import GroupCoordinatorRole
-
-            return GroupCoordinatorRole(around)
-        case Role.SHARE_COORDINATOR:
-            from sharemesh.serve.roles.share_coordinator import ShareCoordinatorRole
-
-            return ShareCoordinatorRole(around)
-        case Role.CONTROLLER:
-            from sharemesh.serve.roles.controller import ControllerRole
-
-            return ControllerRole(around)
