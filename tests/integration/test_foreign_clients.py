@@ -1,0 +1,76 @@
+"""Clients that are not ours, against real processes: grpcurl as docs/grpcurl.md says, and Go."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import go_tools
+from tests.cli.local_up import local_up
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(1_200)]
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "grpcurl.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+MARK = "--- next block ---"
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory):
+    with local_up(tmp_path_factory.mktemp("foreign") / "data") as up:
+        yield up
+
+
+def address(up) -> str:
+    """Return one process of the cluster; any will do."""
+    return str(up.bootstrap).partition(",")[0]
+
+
+def test_the_session_of_the_page_produces_fetches_decoded_and_acknowledges(up) -> None:
+    assert f"go install {go_tools.GRPCURL}" in PAGE
+    script = f"\necho '{MARK}'\n".join(BLOCKS).replace("127.0.0.1:9400", address(up))
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=go_tools.grpcurl(),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "error_code" not in done.stdout, done.stdout
+    _, joined, produced, fetched, again, left = done.stdout.split(MARK)
+    assert '"member_epoch":' in joined
+    assert '"assignment":' in joined
+    assert '"last_offset":"1"' in produced
+    assert '"acquired_records":[{"last_offset":"1","delivery_count":1}]' in fetched
+    assert '"key":"YQ==","value":"aGVsbG8=","delivery_count":1}' in fetched
+    assert '"value":"d29ybGQ=","headers":[{"key":"lang","value":"ZW4="}]' in fetched
+    second = '"acquired_records":[{"first_offset":"1","last_offset":"1","delivery_count":2}]'
+    assert second in again
+    assert "aGVsbG8=" not in again
+    assert '"start_offset":"1"' in left
+    assert '"lag"' not in left  # 0
+
+
+def test_the_go_consumer_prints_and_accepts_every_record(up) -> None:
+    program = go_tools.example_consumer()
+    assert up.sharemesh("topics", "create", "orders", "--partitions", "4").returncode == 0
+    rows = "".join(f'{{"id": {number}}}\n' for number in range(40))
+    assert up.sharemesh("produce", "orders", stdin=rows).returncode == 0
+    reset = ("configs", "alter", "--group", "billing", "share.auto.offset.reset=earliest")
+    assert up.sharemesh(*reset).returncode == 0
+    done = subprocess.run(
+        [str(program), address(up), "orders", "billing", "40"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    values = [line.split(" ", 2)[2] for line in done.stdout.splitlines()]
+    assert sorted(values) == sorted(rows.splitlines())
+    lag = up.sharemesh("groups", "describe", "billing")
+    assert lag.returncode == 0, lag.stderr
