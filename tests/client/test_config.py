@@ -6,8 +6,6 @@ from sharemesh.client.config import (
     REJECTED_BY_SHARE_CONSUMERS,
     bootstrap_addresses,
     consumer_config,
-    from_environment,
-    from_file,
     producer_config,
 )
 from sharemesh.client.errors import ConfigError, InvalidGroupIdError
@@ -59,19 +57,6 @@ def test_defaults_are_kafkas():
 def test_delivery_timeout_must_cover_linger_and_request():
     with pytest.raises(ConfigError, match=r"delivery\.timeout\.ms"):
         producer_config({"delivery.timeout.ms": 10})
-
-
-def test_files_and_environment_are_sources(tmp_path):
-    path = tmp_path / "client.properties"
-    path.write_text("# comment\n\nmax.poll.records = 7\ngroup.id=g=1\n")
-    assert from_file(path) == {"max.poll.records": "7", "group.id": "g=1"}
-    path.write_text("nonsense\n")
-    with pytest.raises(ConfigError, match="line 1"):
-        from_file(path)
-    with pytest.raises(ConfigError, match="cannot read"):
-        from_file(tmp_path / "absent")
-    variables = {"SHAREMESH_BOOTSTRAP": "h:1", "SHAREMESH_MAX_POLL_RECORDS": "3", "OTHER": "x"}
-    assert from_environment(variables) == {"bootstrap.servers": "h:1", "max.poll.records": "3"}
 
 
 @pytest.mark.parametrize("wrong", ["", "host", "host:", "host:x", ":1", "h:0", "h:70000"])

@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from sharemesh.cli.failures import CommandError
-from sharemesh.client.config import from_file
+from sharemesh.client.config import ADMIN_SETTINGS
+from sharemesh.client.config_sources import FILE_VARIABLE, from_environment, from_file, those_of
 
 DEFAULT_ADDRESS = "127.0.0.1:9400"
 BOOTSTRAP_VARIABLE = "SHAREMESH_BOOTSTRAP"
@@ -35,7 +36,10 @@ def connection_flags() -> argparse.ArgumentParser:
         f"up' wrote into {DEFAULT_DATA_DIRECTORY}/{RUN_FILE}, else {DEFAULT_ADDRESS})",
     )
     group.add_argument(
-        "--command-config", metavar="FILE", help="file of name=value lines, for example TLS files"
+        "--command-config",
+        metavar="FILE",
+        help="file of name=value lines, for example TLS files; wins over variables "
+        f"SHAREMESH_NAME and the file of ${FILE_VARIABLE}",
     )
     group.add_argument(
         "--timeout",
@@ -49,12 +53,9 @@ def connection_flags() -> argparse.ArgumentParser:
 
 
 def bootstrap_of(given: str | None) -> str:
-    """Return the addresses to connect to: given, environment, running local cluster, default."""
+    """Return the addresses to connect to: given, running local cluster, default."""
     if given:
         return given
-    from_variable = os.environ.get(BOOTSTRAP_VARIABLE)
-    if from_variable:
-        return from_variable
     directory = Path(os.environ.get(DATA_VARIABLE, DEFAULT_DATA_DIRECTORY))
     try:
         found = json.loads((directory / RUN_FILE).read_text(encoding="utf-8"))["bootstrap"]
@@ -122,7 +123,8 @@ def session_of(args: argparse.Namespace) -> Session:
     """
     if args.timeout < 1:
         raise CommandError(f"--timeout {args.timeout}: must be at least 1 ms", code=2)
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = those_of(ADMIN_SETTINGS, from_environment())
+    settings.pop("default.api.timeout.ms", None)  # --timeout says it
     if args.command_config:
         settings.update(from_file(Path(args.command_config)))
     if args.bootstrap or "bootstrap.servers" not in settings:

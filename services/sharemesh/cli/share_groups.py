@@ -12,7 +12,7 @@ from sharemesh.cli.groups import assignment_text, scenario_of
 from sharemesh.cli.offset_plan import plan, scope_of
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import GroupDescription, GroupOffset
-from sharemesh.client.config import from_file
+from sharemesh.client.config_sources import from_file
 from sharemesh.client.errors import (
     GroupIdNotFoundError,
     NonEmptyGroupError,

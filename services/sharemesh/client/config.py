@@ -1,10 +1,8 @@
 """Configuration with Kafka's names and bounds (spec 25, CL-2, CL-3)."""
 
 import difflib
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from sharemesh.client.errors import ConfigError, IllegalArgumentError, InvalidGroupIdError
 
@@ -161,8 +159,6 @@ _INSTEAD = {
     "heartbeat.interval.ms": "set share.heartbeat.interval.ms of the group",
 }
 
-ENVIRONMENT_PREFIX = "SHAREMESH_"
-
 
 def _check_mapping(given: object) -> None:
     if not isinstance(given, Mapping):
@@ -263,47 +259,6 @@ def admin_config(given: Mapping[str, object]) -> ClientConfig:
         ConfigError: A name or value is not allowed.
     """
     return ClientConfig(ADMIN_SETTINGS, given)
-
-
-def from_file(path: Path) -> dict[str, str]:
-    """Read ``name=value`` lines as in Kafka's property files; # and ! begin comments.
-
-    Raises:
-        ConfigError: A line has no ``=``, or the file cannot be read.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise ConfigError(f"cannot read configuration file {path}: {error.strerror}") from error
-    found: dict[str, str] = {}
-    for number, line in enumerate(lines, start=1):
-        text = line.strip()
-        if not text or text[0] in "#!":
-            continue
-        name, mark, value = text.partition("=")
-        if not mark:
-            raise ConfigError(f"{path} line {number}: expected name=value, found {text!r}")
-        found[name.strip()] = value.strip()
-    return found
-
-
-def from_environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return settings of variables ``SHAREMESH_`` + name in capitals, dots as underscores.
-
-    Variables that are no known setting are left alone; ``SHAREMESH_BOOTSTRAP`` is short for
-    ``bootstrap.servers``.
-    """
-    source = os.environ if variables is None else variables
-    names = {
-        setting.name.upper().replace(".", "_"): setting.name
-        for setting in (*CONSUMER_SETTINGS, *PRODUCER_SETTINGS)
-    }
-    names["BOOTSTRAP"] = "bootstrap.servers"
-    return {
-        names[key.removeprefix(ENVIRONMENT_PREFIX)]: value
-        for key, value in source.items()
-        if key.removeprefix(ENVIRONMENT_PREFIX) in names and key.startswith(ENVIRONMENT_PREFIX)
-    }
 
 
 def bootstrap_addresses(servers: str) -> tuple[str, ...]:
