@@ -3,6 +3,7 @@
 import pytest
 
 from tests.faults.storage import FAULTS
+from tests.faults.trials import Series
 
 SEED = 20261
 
@@ -10,5 +11,5 @@ SEED = 20261
 @pytest.mark.integration
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
 async def test_a_trial_finds_no_violation(fault):
-    outcome = await fault.run(0, SEED)
+    outcome = await fault.run(1 if isinstance(fault, Series) else 0, SEED)
     assert outcome.violations == (), f"seed {SEED}: {outcome.notes}"
