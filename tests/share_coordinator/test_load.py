@@ -1,5 +1,6 @@
 """A load leaves updates in the backlog and serves the same state (spec SC-6)."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,3 +51,25 @@ async def test_the_backlog_is_folded_in_the_background():
             assert waiting() <= 3
             await w.clock.advance(100)
             assert waiting() == 0
+
+
+@pytest.mark.parametrize("writes", [100, 2_000])
+async def test_a_load_reads_what_lives_and_not_the_history(writes):
+    updates_per_snapshot, partitions = 20, 4
+    async with world() as w:
+        async with w.coordinator(updates_per_snapshot=updates_per_snapshot) as service:
+            clients = [Client(service, partition=partition) for partition in range(partitions)]
+            for g in clients:
+                await g.I(0, 0)
+            await clients[0].W(0, 0, 0, 0, [(0, 4, 2, 1)])  # idle from now on: a cold snapshot
+            for number in range(writes):
+                await clients[1 + number % (partitions - 1)].W(0, 0, number, 0)
+            for _ in range(3):
+                await w.clock.advance(300_001)
+        records = await w.log()
+        assert len(records) <= partitions * (updates_per_snapshot + 2)
+        async with w.coordinator() as service:
+            read = await Client(service).R(0)
+            assert tuples(read.state_batches) == [(0, 4, 2, 1)]
+            last = await Client(service, partition=1 + (writes - 1) % (partitions - 1)).R(0)
+            assert last.start_offset == writes - 1
