@@ -1,7 +1,7 @@
 """Applications: producers and consumers of each mode, on the production client."""
 
 import asyncio
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from random import Random
@@ -90,7 +90,9 @@ class ConsumerApplication:
         self.mode, self.pace = mode, pace
         self.process, self._environment = world.new_client(name)
         self._rng = Random(world.rng.getrandbits(64))
-        self._sent: dict[str, dict[int, AcknowledgeType]] = defaultdict(dict)
+        # What was said of each record and not answered yet, oldest first: a record that was
+        # released may come again, and be accepted, before the release is answered.
+        self._sent: dict[tuple[str, int], deque[AcknowledgeType]] = defaultdict(deque)
         self._seen: set[tuple[str, int, int, int]] = set()
         self._renewed: set[tuple[str, int, int, int]] = set()
         self.done = False
@@ -165,7 +167,7 @@ class ConsumerApplication:
             self._note(record)
         if implicit:
             for record in records:
-                self._sent[_name(record)][record.offset] = AcknowledgeType.ACCEPT
+                self._sent[_name(record), record.offset].append(AcknowledgeType.ACCEPT)
             await asyncio.sleep(self._rng.choice((0.0, 0.05, 0.5)))
             return
         if records and not self.pace.finishing:
@@ -175,7 +177,7 @@ class ConsumerApplication:
                 await asyncio.sleep(self._rng.choice((0.0, 0.01, 0.2, 1.0)))
         for record in records:
             kind = self._decide(record)
-            self._sent[_name(record)][record.offset] = kind
+            self._sent[_name(record), record.offset].append(kind)
             consumer.acknowledge(record, kind)
         await self._commit(consumer, records)
 
@@ -199,7 +201,7 @@ class ConsumerApplication:
         self._note(record)
         await asyncio.sleep(self._rng.choice((0.0, 0.01, 0.1, 1.0)))
         kind = self._decide(record)
-        self._sent[_name(record)][record.offset] = kind
+        self._sent[_name(record), record.offset].append(kind)
         return kind
 
     def _note(self, record: ConsumerRecord) -> None:
@@ -234,9 +236,9 @@ class ConsumerApplication:
         for source, numbers in offsets.items():
             by_kind: dict[str, list[int]] = defaultdict(list)
             for offset in numbers:
-                kind = self._sent[str(source)].get(offset)
-                if kind is not None:
-                    by_kind[KINDS[kind]].append(offset)
+                sent = self._sent[str(source), offset]
+                if sent:
+                    by_kind[KINDS[sent.popleft()]].append(offset)
             for kind_name, found in by_kind.items():
                 self.journal.acknowledged(
                     self.name,

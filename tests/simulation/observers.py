@@ -3,6 +3,7 @@
 from sharemesh.backends.embedded import take_over
 from sharemesh.backends.embedded.group_commit import GroupCommit
 from sharemesh.ports.shard_log import FencedError
+from sharemesh.share_coordinator import shard_kind
 from tests.simulation.patching import Patches
 from tests.simulation.world import World
 
@@ -24,5 +25,14 @@ def observe(world: World, patches: Patches) -> None:
         counters["fenced commit" if fenced else "log epoch ended by the disk"] += 1
         real_fail(commit, error)
 
+    real_restore = shard_kind.restore
+
+    async def restore(machine, shard, log, *, reader):
+        restored = await real_restore(machine, shard, log, reader=reader)
+        if restored is not None:
+            counters["loaded from a generation"] += 1
+        return restored
+
+    patches.setattr(shard_kind, "restore", restore)
     patches.setattr(take_over, "_settle", settle)
     patches.setattr(GroupCommit, "_fail", fail)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tests.simulation.checkers.grants import GrantChecker
 from tests.simulation.observers import observe
 from tests.simulation.patching import Patches
-from tests.simulation.story import Story
+from tests.simulation.story import Story, tell_of_records
 from tests.simulation.verdict import judge
 from tests.simulation.workloads.mixed import MixedWorkload
 from tests.simulation.workloads.names import WORKLOADS
@@ -74,6 +74,7 @@ def run_seed(
     finally:
         logging.getLogger("sharemesh").removeHandler(handler)
         patches.undo()
+    tell_of_records(story, workload.journal.entries)
     story.counters["faults"] = workload.faults.injected
     story.counters["messages"] = world.network.messages
     return Outcome(

@@ -1,11 +1,16 @@
 """What happened in one run: the event hash, the counters, and a story that can be read."""
 
 import hashlib
+import re
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from tests.history.journal import Entry
 
 STORY_LINES_MAX = 20_000
 VIOLATIONS_MAX = 20
+RECORDS_TOLD_MAX = 3
+_RECORD = re.compile(r"(\S+/\d+)@(\d+)")
 
 
 class Story:
@@ -38,6 +43,12 @@ class Story:
         if self._verbose:
             print(line, flush=True)
 
+    def aside(self, line: str) -> None:
+        """Add a line that is no event."""
+        self.lines.append(line)
+        if self._verbose:
+            print(line, flush=True)
+
     def violation(self, time_s: float, text: str) -> None:
         """Take a broken promise."""
         self.tell(time_s, f"VIOLATION {text}")
@@ -53,3 +64,22 @@ class Story:
     def event_hash(self) -> str:
         """The hash of all events so far."""
         return self._hash.hexdigest()
+
+
+def tell_of_records(story: Story, entries: Sequence[Entry]) -> None:
+    """Tell what clients saw of the records that violations name."""
+    named = [match.groups() for text in story.violations if (match := _RECORD.search(text))]
+    for partition, offset_text in list(dict.fromkeys(named))[:RECORDS_TOLD_MAX]:
+        offset = int(offset_text)
+        story.aside(f"what clients saw of {partition}@{offset}:")
+        for entry in entries:
+            fields = entry.fields
+            ranges = [r for r in fields["r"] if r[0] <= offset <= r[1]]
+            if fields["p"] != partition or not ranges:
+                continue
+            text = f"{entry.who} {entry.event}"
+            if entry.event == "delivered":
+                text += f" leader epoch {fields['le']}, delivery count {ranges[0][2]}"
+            elif entry.event == "acknowledged":
+                text += f" {fields['k']}: {fields['error'] or 'confirmed'}"
+            story.aside(f"{entry.time_ms / 1_000:10.3f}s  {text}")

@@ -8,6 +8,7 @@ from sharemesh.client.async_admin import AsyncAdminClient
 from sharemesh.client.errors import SharemeshError
 from tests.simulation.clients import MODES, ConsumerApplication, Pace, ProducerApplication
 from tests.simulation.faults import Faults
+from tests.simulation.generations import GenerationJob
 from tests.simulation.journal import SimJournal
 from tests.simulation.world import DELIVERY_COUNT_LIMIT, LOCK_DURATION_MS, World
 
@@ -56,6 +57,7 @@ class MixedWorkload:
         for group in GROUPS:
             for mode in self.rng.sample(MODES, 3):
                 self._new_consumer(group, mode)
+        GenerationJob(world).start()
         begun_s = world.now_s
         faults = world.loop.create_task(self.faults.run(), context=world.loop.world.context())
         admin = self._admin_process.start(self._administrate(begun_s + self.active_s))
