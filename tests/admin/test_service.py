@@ -1,10 +1,19 @@
 """The Admin service: what it finds, creates and refuses (DESIGN 7, spec 22, 26)."""
 
+import asyncio
+
 import pytest
 
 from sharemesh import methods
+from sharemesh.cluster.records import (
+    Assignment,
+    AssignmentState,
+    Claim,
+    encode_assignment,
+    encode_claim,
+)
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.ids import GroupId, SharePartitionKey
+from sharemesh.domain.ids import GroupId, NodeId, SharePartitionKey, TopicPartition
 from sharemesh.domain.share_state.key_text import format_key
 from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.ports.cluster import ShardKind
@@ -180,6 +189,73 @@ async def test_describe_cluster_shows_members_shards_and_what_they_lead(world) -
         "state-0": "",
         "state-1": "",
     }
+
+
+async def test_describe_cluster_tells_why_a_shard_has_no_leader(world) -> None:
+    def reasons(answer):
+        return {each.election: each.reason for each in answer.shards}
+
+    told = reasons(await world.call(methods.DESCRIBE_CLUSTER))
+    assert told["group-0"] == "no group-coordinator process is registered; start one"
+    await world.register("a")
+    await world.elect("a", ShardKind.STATE, 0)
+    told = reasons(await world.call(methods.DESCRIBE_CLUSTER))
+    assert told["state-0"] == ""
+    assert told["state-1"] == "it is being elected, or its log loads"
+
+
+async def test_describe_cluster_shows_moves_and_on_request_every_partition(world) -> None:
+    await world.register("a")
+    await create(world, ("orders", 2))
+    await world.register("b")
+    (topic,) = world.view.topics()
+    partition = TopicPartition(topic.topic_id, 1)
+    named = Assignment(NodeId("b"), (NodeId("a"),), 3, AssignmentState.MOVING)
+    await world.put(world.view.keys.assignment(partition), encode_assignment(named))
+    assert await world.view.wait_for(lambda: bool(world.view.moves()), timeout_ms=5_000)
+    answer = await world.call(methods.DESCRIBE_CLUSTER)
+    (move,) = answer.moves
+    assert (move.topic_name, move.partition, move.leader_epoch) == ("orders", 1, 3)
+    assert (move.from_node_id, move.to_node_id) == ("a", "b")
+    assert not answer.partitions
+    answer = await world.call(methods.DESCRIBE_CLUSTER, partitions=True)
+    shown = [
+        (e.partition.partition, e.partition.leader_id, e.partition.leader_epoch)
+        for e in answer.partitions
+    ]
+    assert shown == [(0, "a", 3), (1, "a", 3)]
+    assert list(answer.partitions[1].partition.standbys) == ["a"]
+
+
+async def test_metadata_waits_for_a_newer_leader_and_not_longer_than_told(world) -> None:
+    await world.register("a")
+    await create(world, ("orders", 2))
+    (topic,) = world.view.topics()
+
+    async def metadata(*awaited, wait_ms):
+        return await world.call(
+            methods.METADATA,
+            pb.MetadataRequest(
+                topics=pb.TopicNames(names=["orders"]),
+                awaited=[
+                    pb.AwaitedLeader(topic_id=topic.topic_id, partition=n, above_leader_epoch=epoch)
+                    for n, epoch in awaited
+                ],
+                max_wait_ms=wait_ms,
+            ),
+        )
+
+    at_once = await metadata((0, 2), (1, 3), wait_ms=60_000)  # 0 is led in 3 already
+    assert [each.leader_epoch for each in at_once.topics[0].partitions] == [3, 3]
+    nothing_new = await metadata((0, 3), (1, 3), wait_ms=1)
+    assert [each.leader_epoch for each in nothing_new.topics[0].partitions] == [3, 3]
+    waiting = asyncio.create_task(metadata((0, 3), (1, 3), wait_ms=60_000))
+    claim = Claim(NodeId("a"), 4)
+    await world.put(world.view.keys.claim(TopicPartition(topic.topic_id, 1)), encode_claim(claim))
+    told = await asyncio.wait_for(waiting, 1.5)  # the bound of a wait is 2 s
+    assert [each.leader_epoch for each in told.topics[0].partitions] == [3, 4]
+    with pytest.raises(CallFailedError, match="await at most 1000"):
+        await metadata(*((0, 3) for _ in range(1_001)), wait_ms=1)
 
 
 async def test_topic_settings_are_described_altered_and_reset(world) -> None:

@@ -82,6 +82,8 @@ class MiniCluster:
         self.metadata_reads = 0
         self.changed = asyncio.Event()
         self.draining: set[int] = set()
+        self.next_leaders: dict[int, str] = {}
+        self.added: list[tuple[str, int]] = []
         self.streams: list[object] = []
         self.producer_sequences: dict[tuple[int, int], int] = {}
         self.ids = 0
@@ -126,12 +128,15 @@ class MiniCluster:
     def move(self, partition: int, leader: str) -> None:
         found = self.partitions[partition]
         found.leader, found.leader_epoch = leader, found.leader_epoch + 1
+        self.draining.discard(partition)
         for record in found.records.values():
             if record.state == "acquired":
                 record.state = "available"
         self.notify()
 
-    def drain(self, partition: int) -> None:
+    def drain(self, partition: int, to: str = "") -> None:
+        if to:
+            self.next_leaders[partition] = to
         self.draining.add(partition)
         self.notify()
 
@@ -272,7 +277,7 @@ class _Session:
         self.limit = False
         self.credit = 0
         self.partitions: list[int] = []
-        self.told: set[int] = set()
+        self.told: set[tuple[int, int]] = set()  # partition, leader epoch
         self.closing = False
         self.wake = asyncio.Event()
 
@@ -307,9 +312,10 @@ class _Session:
                 self.limit = request.start.share_acquire_mode == 1
             for each in request.add:
                 self.partitions.extend(each.partitions)
+                self.cluster.added += [(self.node, number) for number in each.partitions]
             for each in request.forget:
-                for number in each.partitions:
-                    self.partitions.remove(number)
+                gone = set(each.partitions)  # some may have been refused before
+                self.partitions = [number for number in self.partitions if number not in gone]
             self.credit += request.credit_records
             for acknowledge in request.acknowledgements:
                 if not self.cluster.stall_acknowledge:
@@ -360,18 +366,32 @@ class _Session:
     async def _feed(self) -> None:
         cluster = self.cluster
         now = asyncio.get_running_loop().time()
-        new = (cluster.draining & set(self.partitions)) - self.told
+        leaving = {n for n in cluster.draining if cluster.partitions[n].leader == self.node}
+        new = {n for n in leaving & set(self.partitions) if not self._is_told(n)}
         if new:
-            self.told |= new
+            self.told |= {(number, cluster.partitions[number].leader_epoch) for number in new}
             await self.stream.send(
                 share_leader_pb2.ConsumeResponse(
-                    draining=[common_pb2.TopicPartitions(topic_id=TOPIC_ID, partitions=sorted(new))]
+                    draining=[
+                        common_pb2.TopicPartitions(topic_id=TOPIC_ID, partitions=sorted(new))
+                    ],
+                    next_leaders=[
+                        share_leader_pb2.NextLeader(
+                            topic_id=TOPIC_ID,
+                            partition=number,
+                            node_id=cluster.next_leaders[number],
+                        )
+                        for number in sorted(new)
+                        if number in cluster.next_leaders
+                    ],
                 )
             )
         for number in list(self.partitions):
             partition = cluster.partitions[number]
             if partition.leader != self.node:
-                if number in self.told:
+                if (number, partition.leader_epoch - 1) in self.told or cluster.next_leaders.get(
+                    number
+                ) == self.node:
                     continue
                 self.partitions.remove(number)
                 await self._send(number, error_code=6)
@@ -379,8 +399,11 @@ class _Session:
             for record in partition.records.values():
                 if record.state == "acquired" and record.deadline < now:
                     record.state = "available"
-            if number not in self.told:
+            if not self._is_told(number):
                 await self._deliver(number, partition, now)
+
+    def _is_told(self, number: int) -> bool:
+        return (number, self.cluster.partitions[number].leader_epoch) in self.told
 
     async def _deliver(self, number: int, partition: Partition, now: float) -> None:
         for base, last, data in partition.batches:

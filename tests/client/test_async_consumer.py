@@ -393,6 +393,36 @@ async def test_a_drain_notice_is_followed_and_held_records_stay_acknowledgeable(
         consumer.acknowledge(_only(consumer))
 
 
+async def test_a_draining_partition_is_added_ahead_where_it_goes():
+    cluster = MiniCluster()
+    cluster.append(b"x")
+    async with await consumer_of(cluster) as consumer:
+        assert [r.value for r in await consumer.poll(5_000)] == [b"x"]
+        polling = asyncio.create_task(consumer.poll(5_000))
+        await until(lambda: ("a", 0) in cluster.added)
+        cluster.drain(0, to="b")
+        await until(lambda: ("b", 0) in cluster.added)
+        cluster.append(b"y")
+        cluster.move(0, "b")
+        assert [r.value for r in await polling] == [b"y"]
+        assert cluster.added.count(("b", 0)) == 1
+
+
+async def test_a_next_leader_that_was_named_and_refuses_is_left_for_the_one_that_leads():
+    cluster = MiniCluster()
+    cluster.append(b"x")
+    async with await consumer_of(cluster) as consumer:
+        assert [r.value for r in await consumer.poll(5_000)] == [b"x"]
+        polling = asyncio.create_task(consumer.poll(5_000))
+        cluster.drain(0, to="b")
+        await until(lambda: ("b", 0) in cluster.added)
+        cluster.next_leaders.clear()  # now b refuses it
+        cluster.draining.clear()
+        cluster.append(b"y")
+        cluster.move(0, "a")
+        assert [r.value for r in await polling] == [b"y"]
+
+
 async def test_a_lost_connection_starts_a_new_session():
     cluster = MiniCluster()
     cluster.append(b"x")

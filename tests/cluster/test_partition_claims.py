@@ -141,6 +141,36 @@ async def test_a_draining_node_is_emptied_after_its_holders_may_acknowledge(mesh
     assert [drain_ms for _, drain_ms in nodes[0].partitions.drains] == [5_000] * count
 
 
+async def test_a_drain_keeps_serving_until_each_partition_has_a_named_successor(mesh):
+    nodes, controller = await three(mesh)
+    topic = await make_topic(mesh)
+    a, others = nodes[0], nodes[1:]
+    mine = set(led(topic, a))
+    controller.coordination.cut_off = True  # it is there, and names nobody
+    await mesh.run(a.member.draining(draining=True))
+    draining = asyncio.create_task(a.claims.drain())
+    await mesh.settle(900)
+    assert set(led(topic, a)) == mine
+    await mesh.settle(1_000)  # long enough: standbys it is
+    await draining
+    assert not a.partitions.serving
+    await mesh.settle(1_000)
+    assert set(led(topic, *others)) == all_partitions(topic)
+    controller.coordination.cut_off = False
+
+
+async def test_after_a_drain_all_claims_are_free(mesh):
+    nodes, _ = await three(mesh)
+    topic = await make_topic(mesh)
+    a = nodes[0]
+    await mesh.run(a.member.draining(draining=True))
+    await mesh.run(a.claims.drain())
+    stored = await mesh.parent.list(a.view.keys.claims)
+    assert all(each.lease_id != a.member.session.lease_id for each in stored.entries)
+    await mesh.settle(20)
+    assert set(led(topic, *nodes[1:])) == all_partitions(topic)
+
+
 async def test_drain_without_a_controller_hands_over_to_standbys(mesh):
     nodes, controller = await three(mesh)
     topic = await make_topic(mesh)

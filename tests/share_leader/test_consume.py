@@ -314,6 +314,71 @@ async def test_a_drain_lets_holders_acknowledge_then_moves_and_redelivers_nothin
         assert acquired(await m2.fetch(), P0) == [(5, 9, 1)]
 
 
+async def test_a_drain_notice_names_the_next_leader_and_where_it_is():
+    async with world() as w:
+        await w.lead(P0)
+        await w.lead(P1)
+        stream = await w.client().consume(P0, P1)
+        await w.produce(P0, 1)
+        await deliveries(stream, 1)
+        await w.assign("leader-2", P0)
+        stopping = [
+            asyncio.create_task(w.service.stop_partition(each, drain_ms=100)) for each in (P0, P1)
+        ]
+        message = await anext(stream)
+        assert [(n.partition, n.node_id) for n in message.next_leaders] == [(0, "leader-2")]
+        assert [(n.node_id, n.host, n.port) for n in message.node_endpoints] == [
+            ("leader-2", "leader-2", 9000)
+        ]
+        await w.clock.advance(200)
+        await asyncio.gather(*stopping)
+
+
+@pytest.mark.parametrize("how", ["named", "claimed", "vacant"])
+async def test_a_partition_that_is_added_before_it_is_led_here_is_served_once_it_is(how):
+    async with world() as w:
+        await w.lead(P1)
+        await w.produce(P1, 1)
+        if how == "named":  # another one still drains it, in favour of this node
+            await w.claim("leader-2", P0, 7)
+            await w.assign("leader-1", P0)
+        elif how == "claimed":  # this node has the claim, and still takes the log over
+            await w.claim("leader-1", P0, 7)
+        stream = await w.client().consume(P0, P1)
+        await deliveries(stream, 1)  # and no refusal of the other one
+        await w.clock.advance(900)
+        await w.lead(P0, 8)
+        await w.produce(P0, 3)
+        assert await deliveries(stream, 3) == {P0: [(0, 2, 1)]}
+
+
+@pytest.mark.parametrize(("how", "kept_ms"), [("named", 10_000), ("vacant", 1_000)])
+async def test_a_partition_that_never_comes_is_refused_in_the_end(how, kept_ms):
+    async with world() as w:
+        await w.lead(P1)
+        if how == "named":
+            await w.claim("leader-2", P0, 7)
+            await w.assign("leader-1", P0)
+        stream = await w.client().consume(P0, P1)
+        await w.clock.settle()
+        await w.clock.advance(kept_ms - 1)
+        refusal = asyncio.create_task(anext(stream))
+        await w.clock.settle()
+        assert not refusal.done()
+        await w.clock.advance(2)
+        assert parts(await refusal)[P0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_partition_that_is_led_elsewhere_is_refused_at_once():
+    async with world() as w:
+        await w.lead(P1)
+        await w.claim("leader-2", P0, 7)
+        stream = await w.client().consume(P0, P1)
+        refused = parts(await anext(stream))[P0]
+        assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert refused.current_leader.leader_id == "leader-2"
+
+
 async def test_after_a_drain_notice_the_end_of_a_stream_releases_nothing():
     async with world() as w:
         await w.lead(P0)

@@ -102,6 +102,19 @@ class World:
             ),
         )
 
+    async def assign(self, node_id, partition):
+        """Let the view say that this node is to lead the partition next."""
+        host = node_id
+        node = NodeInfo(NodeId(node_id), host, 9000, (Role.SHARE_LEADER,))
+        named = records.Assignment(node.node_id, (), 1, records.AssignmentState.MOVING)
+        await self.put(
+            Put(self.view.keys.member(node.node_id), records.encode_member(node)),
+            Put(self.view.keys.assignment(partition), records.encode_assignment(named)),
+            until=lambda: (
+                (found := self.view.next_leader(partition)) is not None and found.node_id == node_id
+            ),
+        )
+
     async def lead(self, partition, epoch=None):
         if epoch is None:
             self.epoch += 1

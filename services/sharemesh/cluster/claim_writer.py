@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from sharemesh.ports.coordination import (
@@ -56,7 +57,7 @@ class ClaimWriter:
             lane = self._lanes[session] = deque()
             task = asyncio.create_task(self._run(session, lane), name="claim writer")
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(partial(self._ended, session, lane))
         lane.append(_Waiting(guards, operations, done))
         return await done
 
@@ -68,16 +69,22 @@ class ClaimWriter:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, session: Session | None, lane: deque[_Waiting]) -> None:
-        part: list[_Waiting] = []
-        try:
-            while lane:
-                part = _next_part(lane)
+        while lane:
+            part = _next_part(lane)
+            try:
                 await self._commit(part, session)
-        finally:
+            finally:
+                _give_up(part)
+        del self._lanes[session]  # at once: who comes next begins another
+
+    def _ended(
+        self, session: Session | None, lane: deque[_Waiting], task: "asyncio.Task[None]"
+    ) -> None:
+        """Nobody waits for a lane that is no more, not even if its task never began."""
+        self._tasks.discard(task)
+        if self._lanes.get(session) is lane:
             del self._lanes[session]
-            for each in (*part, *lane):
-                if not each.done.done():
-                    each.done.set_exception(CoordinationError("the claims of this process ended"))
+        _give_up(lane)
 
     async def _commit(self, part: list[_Waiting], session: Session | None) -> None:
         try:
@@ -97,6 +104,12 @@ class ClaimWriter:
         for each in part:
             if not each.done.done():
                 each.done.set_result(revision)
+
+
+def _give_up(waiting: Iterable[_Waiting]) -> None:
+    for each in waiting:
+        if not each.done.done():
+            each.done.set_exception(CoordinationError("the claims of this process ended"))
 
 
 def _next_part(lane: deque[_Waiting]) -> list[_Waiting]:
