@@ -152,10 +152,12 @@ async def test_acquisitions_acknowledgements_and_expiries_agree_to_the_record(tm
         await asyncio.sleep(LOCK_MS / 1000 + QUIET_S)
 
         # A leader dies; what it did is in its files and on its page, for it was quiet.
-        status = cluster.status("share-leader", 0)
+        async with where.async_admin() as admin:
+            leader_id = (await admin.describe_topics([TOPIC]))[TOPIC].partitions[0].leader_id
+        status = next(each for each in cluster.processes if each.node_id == leader_id)
         log = cluster.directory / "logs" / f"{status.name}.log"
         before_kill.append(scrape(addresses(log)[-1]))
-        pid = cluster.kill("share-leader", 0)
+        pid = cluster.kill("share-leader", status.index)
 
         worker = where.async_share_consumer(
             GROUP, share_acknowledgement_mode="explicit", max_poll_records=500

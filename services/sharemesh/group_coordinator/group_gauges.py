@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sharemesh.domain.ids import GroupId
-from sharemesh.domain.share_group.group import ShareGroup
+from sharemesh.domain.share_group.group import GroupState, ShareGroup
 from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Observation, Registry
 
@@ -28,8 +28,9 @@ class GroupGauges:
             yield from groups.values()
 
     def _by_state(self) -> Iterator[Observation]:
-        for state, count in Counter(group.state.name.lower() for group in self._all()).items():
-            yield (state,), count
+        found = Counter(group.state for group in self._all())
+        for state in GroupState:
+            yield (state.name.lower(),), found[state]
 
     def _members(self) -> Iterator[Observation]:
         yield (), sum(len(group.members) for group in self._all())

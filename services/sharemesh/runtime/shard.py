@@ -121,16 +121,19 @@ class Shard(Generic[Machine, Record]):
                 COORDINATOR_NOT_AVAILABLE, or MESSAGE_TOO_LARGE if the records do not fit one batch.
         """
         limit_ms = self._limits.write_timeout_ms if timeout_ms is None else timeout_ms
+        began_ns = self._telemetry.now_ns()
         try:
             async with asyncio.timeout(limit_ms / 1000):
                 await self._space_for_more()
-                response = self._decide(decide)
+                response, wrote = self._decide(decide)
                 await self._next_commit()
         except TimeoutError:
             raise RefusedError(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"{self._name} did not commit within {limit_ms} ms; try again",
             ) from None
+        if wrote:
+            self._telemetry.wrote(began_ns)
         return response
 
     async def read(
@@ -251,7 +254,10 @@ class Shard(Generic[Machine, Record]):
                 self._waiting -= 1
             self._check_serving()
 
-    def _decide(self, decide: Callable[[Machine], Decision[Record, Response]]) -> Response:
+    def _decide(
+        self, decide: Callable[[Machine], Decision[Record, Response]]
+    ) -> tuple[Response, bool]:
+        """Apply a decision; return its response, and whether anything is written for it."""
         decision = decide(self._machine)
         if decision.records:
             stored = [self._kind.encode(record) for record in decision.records]
@@ -260,7 +266,7 @@ class Shard(Generic[Machine, Record]):
             for record in decision.records:
                 self._machine.apply(record, self._next_offset)
                 self._next_offset += 1
-        return decision.response
+        return decision.response, bool(decision.records)
 
     def _queue(self, stored: list[LogRecord]) -> None:
         size = sum(len(record.key) + len(record.value or b"") for record in stored)

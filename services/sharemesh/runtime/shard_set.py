@@ -41,7 +41,7 @@ class ShardSet(Generic[Machine, Record]):
         self._logger = logging.getLogger(f"sharemesh.{kind.name}")
         known = telemetry or without_export(lambda: clock.wall_ms() * 1_000_000)
         self._telemetry = ShardTelemetry(known, kind.name)
-        self._telemetry.register(self.served)
+        self._telemetry.register(self.served, self._loading_count)
 
     def shard(self, index: int) -> Shard[Machine, Record]:
         """Return a shard that is served, or that was until its epoch ended by itself.
@@ -65,6 +65,9 @@ class ShardSet(Generic[Machine, Record]):
     def served(self) -> tuple[Shard[Machine, Record], ...]:
         """Return the shards served now, by number."""
         return tuple(found for _, found in sorted(self._shards.items()) if isinstance(found, Shard))
+
+    def _loading_count(self) -> int:
+        return sum(found is None for found in self._shards.values())
 
     def on_ended(self, callback: Callable[[int], None]) -> None:
         """Register what is called with the shard when its epoch ended by itself."""

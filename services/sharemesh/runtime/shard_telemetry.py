@@ -45,6 +45,7 @@ class ShardTelemetry:
         self._duration = registry.histogram(names.COMMIT_DURATION, kind)
         self._records = registry.histogram(names.COMMIT_RECORDS, kind)
         self._requests = registry.histogram(names.COMMIT_REQUESTS, kind)
+        self._writes = registry.histogram(names.COORDINATOR_WRITE_DURATION, kind)
         self._loads = registry.histogram(names.SHARD_LOAD_DURATION, kind)
 
     def committed(self, began_ns: int, records: int, requests: int) -> None:
@@ -52,6 +53,10 @@ class ShardTelemetry:
         self._duration.record((self.now_ns() - began_ns) / 1e9)
         self._records.record(records)
         self._requests.record(requests)
+
+    def wrote(self, began_ns: int) -> None:
+        """A request that changed something is durable (spec MET-6)."""
+        self._writes.record((self.now_ns() - began_ns) / 1e9)
 
     def loaded(self, shard: int, epoch: int, began_ns: int) -> None:
         """A shard was taken over and loaded."""
@@ -67,12 +72,15 @@ class ShardTelemetry:
             context = self._spans.context()
             self._spans.end(Span(name, context, None, began_ns, now_ns, attributes))
 
-    def register(self, served: Callable[[], Iterable[Measured]]) -> None:
-        """Register what is read from the served shards at collection."""
+    def register(
+        self, served: Callable[[], Iterable[Measured]], loading: Callable[[], int]
+    ) -> None:
+        """Register what is read at collection: of the served shards, and how many load."""
         kind = self._kind
 
         def count() -> Iterator[Observation]:
-            yield (kind,), sum(1 for _ in served())
+            yield (kind, "active"), sum(1 for _ in served())
+            yield (kind, "loading"), loading()
 
         def starts() -> Iterator[Observation]:
             for shard in served():

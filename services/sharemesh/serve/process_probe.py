@@ -49,13 +49,28 @@ class ProcessProbe:
 
     async def _measure(self) -> None:
         lag = self._telemetry.registry.histogram(names.LOOP_LAG)
+        idle = self._telemetry.registry.histogram(names.LOOP_IDLE)
+        busy_s = _thread_cpu_s()
         while True:
-            due_ms = self._clock.now_ms() + LAG_PROBE_MS
+            began_ms = self._clock.now_ms()
             await self._clock.sleep_ms(LAG_PROBE_MS)
-            lag.record(max(0, self._clock.now_ms() - due_ms) / 1_000)
+            passed_ms = max(1, self._clock.now_ms() - began_ms)
+            lag.record(max(0, passed_ms - LAG_PROBE_MS) / 1_000)
+            before_s, busy_s = busy_s, _thread_cpu_s()
+            idle.record(idle_percent(busy_s - before_s, passed_ms))
 
     def _unled(self) -> Iterator[Observation]:
         yield (), len(self._view.unassigned())
+
+
+def idle_percent(busy_s: float, passed_ms: int) -> float:
+    """Return how much of the time a thread did not compute, 0 to 100."""
+    return min(100.0, max(0.0, 100 - 100_000 * busy_s / passed_ms))
+
+
+def _thread_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_THREAD)
+    return used.ru_utime + used.ru_stime
 
 
 def _memory_bytes() -> Iterator[Observation]:

@@ -267,6 +267,7 @@ class ConsumeStream:
         self._changed.clear()
         kept = await wait.until(self._deadline_ms(), environment.alarms)
         self._wait = None
+        environment.counters.fetches_expired += wait.expired
         taken = await self._services.acquisition.take(kept, wait, order)
         response = FetchResponse(environment.view, self._terms.record_format)
         for one in taken:

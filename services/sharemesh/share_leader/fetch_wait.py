@@ -36,6 +36,8 @@ class FetchWait:
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._enough_records = enough_records if min_bytes <= 1 else None
+        self.expired = False
+        """Whether the deadline ended the wait (spec MET-4)."""
         self.failed: dict[TopicPartition, Outcome] = {}
         self._ready: asyncio.Future[list[SharePartitionShell]] | None = None
 
@@ -122,6 +124,7 @@ class FetchWait:
 
     def _expire(self) -> None:
         if self._ready is not None and not self._ready.done():
+            self.expired = True
             self._ready.set_result(self.try_now(at_deadline=True) or [])
 
     def _give_back(self) -> None:

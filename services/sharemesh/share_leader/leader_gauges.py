@@ -46,6 +46,8 @@ class LeaderGauges:
             (names.BYTES_PRODUCED, lambda: counters.bytes_produced),
             (names.BYTES_DELIVERED, lambda: counters.bytes_delivered),
             (names.FETCHES_WAITING, self._waiting),
+            (names.FETCHES_DELAYED, self._delayed),
+            (names.FETCHES_EXPIRED, lambda: counters.fetches_expired),
         )
         for metric, read in totals:
             registry.observe(metric, one_value(read))
@@ -102,6 +104,10 @@ class LeaderGauges:
 
     def _waiting(self) -> float:
         return sum(shell.has_waiters for led in self._partitions for shell in led.shares.values())
+
+    def _delayed(self) -> float:
+        shells = [shell for led in self._partitions for shell in led.shares.values()]
+        return len({waiter for shell in shells for waiter in shell.waiters()})
 
     def _by_share(
         self, read: Callable[[LedPartition, SharePartitionShell], float]

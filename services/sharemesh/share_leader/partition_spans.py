@@ -55,7 +55,7 @@ class PartitionSpans:
         request = current_request()
         parent = None
         if request is not None and request.is_stream:
-            links = [*links, request.context]
+            links = [request.context, *links]
         else:
             parent = called_by()
         ranges = [(one.first_offset, one.last_offset) for one in effect.ranges]

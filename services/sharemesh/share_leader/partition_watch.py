@@ -91,7 +91,8 @@ class PartitionWatch:
         self._writing: dict[int, _Writing] = {}
         self._began_ns = 0
         self._locked_ns = 0
-        self._before_ns = 0
+        self._released_ns = 0
+        self._idle_ns = -1
         self._fetching_ns = 0
         self._links: Sequence[TraceContext] = ()
         self._doors: dict[type, Callable[[Any, tuple[Effect, ...], int], None]] = {
@@ -116,18 +117,18 @@ class PartitionWatch:
     def fetch_locked(self) -> None:
         """A fetch took the lock of this share partition."""
         now_ns = self._spans.now_ns()
-        self._fetching_ns = now_ns
-        before_ns, self._locked_ns = self._locked_ns, now_ns
-        self._before_ns = before_ns
+        self._fetching_ns = self._locked_ns = now_ns
+        self._idle_ns = now_ns - self._released_ns if self._released_ns else -1
 
     def fetch_unlocked(self) -> None:
         """The fetch gave the lock back (MET-2)."""
         now_ns = self._spans.now_ns()
         held_ns = max(0, now_ns - self._locked_ns)
         self._series.lock_duration.record(held_ns / 1e9)
-        if self._before_ns:
-            between_ns = max(1, now_ns - self._before_ns)
-            self._series.lock_busy.record(min(100.0, 100 * held_ns / between_ns))
+        if self._idle_ns >= 0:
+            whole_ns = held_ns + self._idle_ns
+            self._series.lock_busy.record(100 * held_ns / whole_ns if whole_ns else 100.0)
+        self._released_ns = now_ns
         self._fetching_ns = 0
 
     def produced_by(self, links: Sequence[TraceContext]) -> None:

@@ -181,6 +181,7 @@ class ShareFetch:
             return await wait.until(deadline_ms, self._environment.alarms)
         finally:
             self._waiting -= 1
+            self._environment.counters.fetches_expired += wait.expired
 
     def _note(
         self,

@@ -166,6 +166,10 @@ class SharePartitionShell:
         """Whether a fetch waits for records here."""
         return bool(self._waiters)
 
+    def waiters(self) -> tuple[Waiter, ...]:
+        """Return the fetches that wait for records here, oldest first."""
+        return tuple(self._waiters)
+
     def watch(self, waiter: Waiter) -> None:
         """Poke the waiter when a fetch may have become possible (spec DF-5)."""
         self._waiters[waiter] = None

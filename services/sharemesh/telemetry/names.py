@@ -218,6 +218,12 @@ SESSIONS_EVICTED = _counter(
 FETCHES_WAITING = _gauge(
     "share.fetches.waiting", "{fetch}", "share partitions that a long poll waits for (MET-4)"
 )
+FETCHES_DELAYED = _gauge(
+    "share.fetches.delayed", "{fetch}", "fetches that wait for records (MET-4)"
+)
+FETCHES_EXPIRED = _counter(
+    "share.fetches.expired", "{fetch}", "fetches that waited as long as they may (MET-4)"
+)
 STREAMS = _gauge("share.streams", "{stream}", "open Consume and HoldSession streams")
 RECORDS_PRODUCED = _counter("share.records.produced", "{record}", "records appended")
 BYTES_PRODUCED = _counter("share.bytes.produced", "By", "bytes of record batches appended")
@@ -237,7 +243,13 @@ GROUP_MEMBERS = _gauge("share.group.members", "{member}", "members of all groups
 GROUP_EPOCHS = _counter(
     "share.group.rebalances", "{rebalance}", "raises of a group's epoch (MET-5)"
 )
-SHARDS = _gauge("share.coordinator.shards", "{shard}", "shards served here (MET-6)", "kind")
+SHARDS = _gauge(
+    "share.coordinator.shards",
+    "{shard}",
+    "shards of this process by state (MET-6)",
+    "kind",
+    "state",
+)
 LAST_PRUNED_OFFSET = _gauge(
     "share.coordinator.log.start",
     "{offset}",
@@ -247,6 +259,12 @@ LAST_PRUNED_OFFSET = _gauge(
 )
 COORDINATOR_LOG_LENGTH = _gauge(
     "share.coordinator.log.length", "{offset}", "offsets in a shard's log", "kind", "shard"
+)
+COORDINATOR_WRITE_DURATION = _seconds(
+    "share.coordinator.write.duration",
+    "a request that changed something, reads that raise the leader epoch among them, from its "
+    "arrival to its durable answer (MET-6)",
+    "kind",
 )
 COMMIT_DURATION = _seconds(
     "share.coordinator.commit.duration", "one group commit, fsync included (MET-6)", "kind"
@@ -273,6 +291,9 @@ SESSION_MARGIN = _gauge(
     "share.session.margin", "s", "how long this process's lease may still be trusted"
 )
 LOOP_LAG = _seconds("share.loop.lag", "how much too late the event loop woke a sleeper (MET-6)")
+LOOP_IDLE = _sizes(
+    "share.loop.idle", "%", "share of time for which the event loop had nothing to do (MET-6)"
+)
 MEMORY = _gauge("process.memory.usage", "By", "resident memory")
 CPU = _counter("process.cpu.time", "s", "processor time used")
 SPANS_FINISHED = _counter("share.telemetry.spans", "{span}", "spans queued for export")
