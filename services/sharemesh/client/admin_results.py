@@ -169,7 +169,11 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a record is, or is not, being delivered to a group; offsets of the share partition."""
+    """Why a record is, or is not, being delivered to a group; offsets of the share partition.
+
+    ``last_cause`` is what was made durable last for it since this leader began, ``trace_id`` and
+    ``span_id`` (hexadecimal digits) are where; while it is locked, those of its acquisition.
+    """
 
     delivery_state: str
     delivery_count: int
@@ -183,3 +187,6 @@ class Explanation:
     high_watermark: int
     leader_epoch: int
     state_epoch: int
+    last_cause: str
+    trace_id: str
+    span_id: str

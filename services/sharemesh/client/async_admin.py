@@ -477,9 +477,9 @@ class AsyncAdminClient(AsyncAcls, AsyncNodes, AsyncStates):
             lambda answer: answer.error_code,
         )
         check(found.error_code, found.error_message, f"{topic}/{partition}@{offset}")
-        return Explanation(
-            **{name: getattr(found, name) for name in Explanation.__dataclass_fields__}
-        )
+        facts = {name: getattr(found, name) for name in Explanation.__dataclass_fields__}
+        facts |= {"trace_id": found.trace_id.hex(), "span_id": found.span_id.hex()}
+        return Explanation(**facts)
 
     async def _partitions(self, topics: Sequence[str]) -> dict[str, int]:
         await self._calls.leaders.refresh(topics, timeout_ms=methods.METADATA.deadline_ms)
