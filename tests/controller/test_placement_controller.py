@@ -8,6 +8,7 @@ import pytest
 
 from sharemesh.cluster import records
 from sharemesh.cluster.bootstrap import ClusterMismatchError, ensure_cluster
+from sharemesh.cluster.claim_decision import ClaimSettings
 from sharemesh.cluster.topic_store import add_partitions, create_topic
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.cluster import NodeInfo, Role
@@ -104,6 +105,22 @@ async def test_after_a_restart_of_everything_leaders_get_their_partitions_back(m
     moved = sum(after[p] != before[p] for p in before)
     assert len(after) == topic.partitions
     assert moved == 0
+
+
+async def test_a_controller_that_saw_a_leader_go_does_not_wait_for_it_when_it_is_elected(mesh):
+    nodes = [await mesh.add(name, SL) for name in ("a", "b", "c")]
+    first, second = await mesh.add("c1", C), await mesh.add("c2", C)
+    await topic_of(mesh, nodes[0], 30)
+    for node in nodes[1:]:
+        node.claims._watch.settings = ClaimSettings(standby_ms=60_000)  # only a controller helps
+    first.freeze()  # it is elected, and can do nothing, until its lease ends
+    await nodes[0].kill()
+    await mesh.settle(20)
+    assert not second.controller.elected
+    await mesh.parent.revoke(first.member.session.lease_id)
+    await mesh.settle(50)
+    assert second.controller.elected
+    assert sum(len(node.partitions.serving) for node in nodes[1:]) == 30
 
 
 async def test_a_write_of_a_deposed_controller_changes_nothing(mesh):

@@ -55,9 +55,13 @@ class DesiredPlacement:
         self._seen: set[NodeId] = set()
         self._noted_ms: dict[tuple[TopicPartition, int], int] = {}
 
-    def begin(self) -> None:
-        """Forget who was seen: a new term as controller begins."""
+    def forget_seen(self) -> None:
+        """Forget who was seen: after a lost session others may have lost theirs too."""
         self._seen.clear()
+
+    def note_seen(self) -> None:
+        """Remember who is there: one that goes later is gone, and nobody waits for it."""
+        self._seen.update(node.node_id for node in self._view.nodes_with(Role.SHARE_LEADER))
 
     def touches(self, partition: TopicPartition) -> bool:
         """Return whether a change of this partition needs a plan: its assignment is no longer."""
@@ -189,9 +193,9 @@ class DesiredPlacement:
         After a restart of the whole cluster the first member would else be given everything.
         Standbys do not wait: without a claim they take over by themselves.
         """
+        self._seen.update(node.node_id for node in members)
         if left_ms <= 0:
             return set()
-        self._seen.update(node.node_id for node in members)
         return {placed.leader for placed in current.values()} - self._seen
 
 

@@ -84,6 +84,7 @@ class PlacementController:
     async def _run(self) -> None:
         self._member.on_registered(self._wake.set)
         unsubscribe = self._view.subscribe(self._changed)
+        seen_under: Session | None = None
         try:
             while True:
                 session = self._member.session
@@ -91,6 +92,10 @@ class PlacementController:
                     await self._wait(None)
                     self._wake.clear()  # or it would not wait at all until there is a session
                     continue
+                if session is not seen_under:
+                    seen_under = session
+                    self._desired.forget_seen()
+                    self._desired.note_seen()
                 try:
                     await self._campaign_and_lead(session)
                 except (SessionLostError, CoordinationError) as error:
@@ -126,7 +131,6 @@ class PlacementController:
 
     async def _lead(self, leadership: Leadership, session: Session) -> None:
         elected_ms = self._clock.now_ms()
-        self._desired.begin()
         lost = asyncio.create_task(session.lost())
         try:
             while session.valid:
@@ -153,6 +157,8 @@ class PlacementController:
             lost.cancel()
 
     def _changed(self, changes: Changes) -> None:
+        if changes.everything or changes.members:
+            self._desired.note_seen()
         whole = changes.everything or changes.members or changes.topics or changes.deletions
         if whole or any(self._desired.touches(partition) for partition in changes.partitions):
             self._wake.set()
