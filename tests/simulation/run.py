@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from dataclasses import dataclass
 
+from tests.simulation.checkers.agreement import ExplainChecker, MetricsChecker
 from tests.simulation.checkers.grants import GrantChecker
 from tests.simulation.observers import observe
 from tests.simulation.patching import Patches
@@ -64,11 +65,16 @@ def run_seed(
     patches = patches or Patches()
     grants = GrantChecker(world)
     grants.install(patches)
+    metrics = MetricsChecker(world)
+    metrics.install(patches)
+    ExplainChecker(world, grants).install(patches)
     observe(world, patches)
     handler = _Complaints(world)
     logging.getLogger("sharemesh").addHandler(handler)
     try:
-        world.loop.run_until_complete(world.loop.world.start(_all(world, workload, grants)))
+        world.loop.run_until_complete(
+            world.loop.world.start(_all(world, workload, grants, metrics))
+        )
     except Exception as error:
         story.violation(world.now_s, f"the run ended with {error!r}")
     finally:
@@ -88,6 +94,9 @@ def run_seed(
     )
 
 
-async def _all(world: World, workload: MixedWorkload, grants: GrantChecker) -> None:
+async def _all(
+    world: World, workload: MixedWorkload, grants: GrantChecker, metrics: MetricsChecker
+) -> None:
     await workload.run()
     await judge(world, workload, grants)
+    world.story.violations_of(world.now_s, metrics.judge(world.telemetries))

@@ -23,7 +23,7 @@ from sharemesh.ports.coordination import CoordinationError
 from sharemesh.serve.hosted_roles import HostedRoles
 from sharemesh.serve.settings import ServeSettings
 from sharemesh.serve.surroundings import Surroundings
-from sharemesh.telemetry.telemetry import without_export
+from sharemesh.telemetry.telemetry import Telemetry, without_export
 from tests.simulation.disk import SharedVolume
 from tests.simulation.loop import Process, SimClock, SimLoop
 from tests.simulation.network import SimNetwork
@@ -156,6 +156,7 @@ class Node:
             authorizer=AllowAll(),
             telemetry=without_export(lambda: clock.wall_ms() * 1_000_000),
         )
+        world.telemetries.append(around.telemetry)
         roles = self.roles = HostedRoles((self.role,), around, self._begin_drain)
         roles.offer(world.network.listener(process, self.address))
         host, _, port = self.address.partition(":")
@@ -243,6 +244,7 @@ class World:
             for index in range(count):
                 node = Node(self, role, index)
                 self.nodes[node.name] = node
+        self.telemetries: list[Telemetry] = []
         self._clients = 0
         self._living_clients: dict[str, Process] = {}
 

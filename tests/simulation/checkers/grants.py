@@ -55,6 +55,7 @@ class GrantChecker:
         self._kept: dict[int, SharePartition] = {}
         self._asked: dict[tuple[int, int], Asked] = {}
         self._starts: dict[SharePartitionKey, list[tuple[float, int]]] = defaultdict(list)
+        self._now_ms: dict[int, int] = {}
         self.steps = 0
 
     def install(self, patches: Patches) -> None:
@@ -75,9 +76,18 @@ class GrantChecker:
         index = bisect_right(known, time_s, key=lambda each: each[0]) - 1
         return known[index][1] if index >= 0 else 0
 
+    def grant_of(self, machine: SharePartition, offset: int) -> Grant | None:
+        """Return the last grant of an offset by this machine."""
+        return self._grants.get(id(machine), {}).get(offset)
+
+    def held_now(self, grant: Grant, machine: SharePartition) -> bool:
+        """Whether a lock that nobody ended must still run."""
+        return self._now_ms[id(machine)] < grant.deadline_ms
+
     def seen(self, machine: SharePartition, event: Event, effects: tuple, now_ms: int) -> None:
         """Judge one step."""
         self.steps += 1
+        self._now_ms[id(machine)] = now_ms
         known = self._starts[machine.key]
         if not known or known[-1][1] < machine.start_offset:
             known.append((self._world.now_s, machine.start_offset))
