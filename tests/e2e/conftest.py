@@ -61,9 +61,11 @@ def make_stage(prefix: str, timings: Timings) -> Stage:
 def mesh(timings: Timings) -> Iterator[Stage]:
     """The operator, an etcd and the ShareCluster ``main`` of the quick start, all ready."""
     made = make_stage("e2e", timings)
-    stage.install(made)
-    yield made
-    stage.remove(made)
+    try:
+        stage.install(made)
+        yield made
+    finally:
+        stage.remove(made)
 
 
 @pytest.fixture

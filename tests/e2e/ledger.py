@@ -46,8 +46,10 @@ class Load:
         return self
 
     def entries(self) -> list[Entry]:
-        """Return what the pod said so far, in order of time."""
+        """Return what the pod said so far, in order of time; nothing before it is started."""
         found = []
+        if self._kube.get("pod", self.name)["status"]["phase"] == "Pending":
+            return []
         for line in self._kube.logs(self.name).splitlines():
             try:
                 fields = json.loads(line)
@@ -68,11 +70,15 @@ class Load:
     def flows(self, more: int = 60, *, timeout_s: float = 90) -> None:
         """Wait until so many more records are acknowledged."""
         begin = self.acknowledged()
-        until(
-            f"{more} more records through {self.name}",
-            lambda: self.acknowledged() >= begin + more or None,
-            timeout_s=timeout_s,
-        )
+        try:
+            until(
+                f"{more} more records through {self.name}",
+                lambda: self.acknowledged() >= begin + more or None,
+                timeout_s=timeout_s,
+            )
+        except AssertionError as error:
+            said = self._kube.logs(self.name, "--tail=15")
+            raise AssertionError(f"{error}; had {begin}; it says:\n{said}") from error
 
     def finish(self) -> Verdict:
         """Stop producing, wait until all is acknowledged, judge, and delete the pod."""

@@ -214,6 +214,8 @@ def install(stage: Stage) -> None:
     crds.helm("upgrade", "--install", "sharemesh-crds", str(CHARTS / "sharemesh-crds"))
     stage.kube.helm("install", "sharemesh", str(CHARTS / "sharemesh"), *stage.operator_values())
     stage.kube.apply(*quick_start(stage))
+    # A group that a member joins before its settings are there starts at the newest record.
+    stage.kube.wait_for_condition("sharegroup", "billing", timeout_s=READY_TIMEOUT_S)
     load = stage.load("orders", "billing")
     until(
         "the first record is consumed",

@@ -102,9 +102,9 @@ def test_a_group_of_a_cluster_that_is_not_there_says_so_and_heals(mesh):
 def test_a_paused_group_is_left_alone_and_says_so(mesh, edited):
     annotation = "sharemesh.io/pause-reconciliation"
     mesh.kube.patch("sharegroup", edited, {"metadata": {"annotations": {annotation: "true"}}})
-    mesh.kube.wait_for_condition("sharegroup", edited, "ReconciliationPaused")
+    mesh.kube.wait_for_condition("sharegroup", edited, status="Unknown", reason="Paused")
     mesh.kube.patch("sharegroup", edited, {"spec": {"recordLockDurationSeconds": 40}})
-    mesh.kube.wait_for_condition("sharegroup", edited, "ReconciliationPaused")
+    mesh.kube.wait_for_condition("sharegroup", edited, status="Unknown", reason="Paused")
     assert mesh.group_config(edited, "share.record.lock.duration.ms") == "20000"
     mesh.kube.patch("sharegroup", edited, {"metadata": {"annotations": {annotation: None}}})
     until(
