@@ -1,6 +1,7 @@
 """``python -m sharemesh_operator``: one replica of the operator."""
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -31,6 +32,7 @@ def main() -> int:
             level=settings.log_level,
             origin={"operator": settings.identity},
         )
+        logging.getLogger("kopf").setLevel(logging.WARNING)  # it speaks of every object it sees
         asyncio.run(_run(settings))
     except (SettingsError, CredentialsError) as error:
         print(f"sharemesh-operator: {error}", file=sys.stderr)

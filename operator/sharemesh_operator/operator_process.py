@@ -96,9 +96,11 @@ class OperatorProcess:
     async def _campaign(self, etcd: EtcdCoordination, kube: Kube, server: ApiServer) -> None:
         settings = self._settings
         election = f"{settings.etcd_prefix}/election/{settings.namespace}"
+        told: Exception | None = None
         while True:
             try:
                 session = await etcd.open_session(ttl_ms=settings.session_ttl_ms)
+                told = None
                 try:
                     self._standing = Standing.STANDING_BY
                     won = await etcd.campaign(election, settings.identity.encode(), session)
@@ -108,7 +110,9 @@ class OperatorProcess:
                     self._standing = Standing.STANDING_BY
                     await session.close()  # the next one is elected at once
             except (CoordinationError, SessionLostError, KubeError) as error:
-                _log.warning("not leading: %s", error)
+                if type(error) is not type(told):  # each kind of trouble is said once
+                    _log.warning("not leading: %s", error)
+                told = error
                 await self._clock.sleep_ms(RETRY_MS)
 
     async def _while_valid(self, session: Session, work: Coroutine[Any, Any, None]) -> None:

@@ -133,7 +133,7 @@ class ClusterReconciler:
         for each in wanted:
             if needs_apply(each, known.get((each["kind"], each["metadata"]["name"]))):
                 await self._kube.apply(each)
-                _log.info("%s %s applied", each["kind"], each["metadata"]["name"])
+                _log.debug("%s %s applied", each["kind"], each["metadata"]["name"])
         for each in surplus(wanted, live, spec.uid):
             meta = each["metadata"]
             await self._kube.delete(each["kind"], meta["name"], uid=meta.get("uid", ""))

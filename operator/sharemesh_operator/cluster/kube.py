@@ -37,6 +37,11 @@ class Kind:
     path: str
     plural: str
 
+    @property
+    def api_version(self) -> str:
+        """Group and version as objects name them."""
+        return self.path.removeprefix("/apis/").removeprefix("/api/")
+
 
 KINDS: Mapping[str, Kind] = {
     "ShareCluster": Kind(f"/apis/{w.API_VERSION}", "shareclusters"),
@@ -114,8 +119,8 @@ class Kube:
         for _ in range(PAGES_MAX):
             page = await self._call("GET", self._path(kind), query=query)
             for item in page.get("items") or ():
-                item.setdefault("kind", kind)  # items of a list do not say what they are
-                found.append(item)
+                # Items of a list do not say what they are.
+                found.append({"apiVersion": KINDS[kind].api_version, "kind": kind, **item})
             query["continue"] = (page.get("metadata") or {}).get("continue") or ""
             if not query["continue"]:
                 return found
