@@ -45,12 +45,12 @@ class ConfigAdmin:
         self, request: pb.DescribeGroupConfigsRequest, context: CallContext
     ) -> pb.DescribeGroupConfigsResponse:
         """Return each setting in force, with where it is from."""
+        self._surroundings.check_groups(len(request.group_ids))
         response = pb.DescribeGroupConfigsResponse()
         view = self._surroundings.view
-        for index, group_id in enumerate(request.group_ids):
+        for group_id in request.group_ids:
             result = response.results.add(group_id=group_id)
             try:
-                self._surroundings.check_count(index)
                 self._surroundings.check_group(
                     context.principal, Operation.DESCRIBE_CONFIGS, GroupId(group_id)
                 )
@@ -74,6 +74,7 @@ class ConfigAdmin:
         self, request: pb.AlterGroupConfigsRequest, context: CallContext
     ) -> pb.AlterGroupConfigsResponse:
         """Change some settings of a group, all or none."""
+        self._surroundings.check_groups(len(request.configs))
         group_id = GroupId(request.group_id)
         try:
             self._surroundings.check_group(context.principal, Operation.ALTER_CONFIGS, group_id)

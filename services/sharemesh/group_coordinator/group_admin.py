@@ -48,10 +48,10 @@ class GroupAdmin:
         self, request: pb.ShareGroupDescribeRequest, context: CallContext
     ) -> pb.ShareGroupDescribeResponse:
         """Describe each group, or say why not."""
+        self._surroundings.check_groups(len(request.group_ids))
         response = pb.ShareGroupDescribeResponse()
-        for index, group_id in enumerate(request.group_ids):
+        for group_id in request.group_ids:
             try:
-                self._surroundings.check_count(index)
                 described = await self._describe(
                     GroupId(group_id),
                     context.principal,
@@ -70,6 +70,7 @@ class GroupAdmin:
         self, request: pb.ListGroupsRequest, context: CallContext
     ) -> pb.ListGroupsResponse:
         """List the groups that this node serves, filtered by type and state."""
+        self._surroundings.check_groups(len(request.states_filter) + len(request.types_filter))
         response = pb.ListGroupsResponse()
         try:
             states = _states(request.states_filter)
@@ -105,11 +106,11 @@ class GroupAdmin:
         self, request: pb.DeleteGroupsRequest, context: CallContext
     ) -> pb.DeleteGroupsResponse:
         """Delete empty groups, their share state first."""
+        self._surroundings.check_groups(len(request.group_ids))
         response = pb.DeleteGroupsResponse()
-        for index, group_id in enumerate(request.group_ids):
+        for group_id in request.group_ids:
             result = response.results.add(group_id=group_id)
             try:
-                self._surroundings.check_count(index)
                 self._surroundings.check_group(
                     context.principal, Operation.DELETE, GroupId(group_id)
                 )

@@ -5,6 +5,7 @@ from sharemesh.domain.ids import GroupId, MemberId
 from sharemesh.domain.share_group.assignment import Assignment
 from sharemesh.domain.share_group.catalog import Catalog
 from sharemesh.domain.share_group.heartbeat import Heartbeat, HeartbeatAnswer
+from sharemesh.domain.share_group.limits import MAX_SUBSCRIBED_TOPICS
 from sharemesh.ports.network import CallContext
 from sharemesh.v1.common_pb2 import TopicPartitions
 from sharemesh.v1.group_coordinator_pb2 import (
@@ -18,7 +19,8 @@ def heartbeat_from(request: ShareGroupHeartbeatRequest, context: CallContext) ->
     """Return what a member says; absent fields are unchanged (spec GC-1)."""
     names: tuple[str, ...] | None = None
     if request.HasField("subscribed_topic_names"):
-        names = tuple(request.subscribed_topic_names.names)
+        # one more than allowed is enough to refuse it, after the checks that come first
+        names = tuple(request.subscribed_topic_names.names[: MAX_SUBSCRIBED_TOPICS + 1])
     return Heartbeat(
         GroupId(request.group_id),
         MemberId(request.member_id),

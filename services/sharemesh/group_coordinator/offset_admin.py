@@ -60,14 +60,12 @@ class OffsetAdmin:
         self, request: pb.DescribeShareGroupOffsetsRequest, context: CallContext
     ) -> pb.DescribeShareGroupOffsetsResponse:
         """Return start offset, leader epoch and lag of share partitions (spec GC-40, GC-41)."""
+        self._surroundings.check_groups(len(request.groups))
+        self._surroundings.check_partitions(*(asked.topics.topics for asked in request.groups))
         response = pb.DescribeShareGroupOffsetsResponse()
-        for index, asked in enumerate(request.groups):
+        for asked in request.groups:
             described = response.groups.add(group_id=asked.group_id)
             try:
-                self._surroundings.check_count(index)
-                self._surroundings.check_partitions(
-                    sum(len(topic.partitions) for topic in asked.topics.topics)
-                )
                 topics = await self._describe_group(asked, context.principal)
                 described.topics.extend(topics)
             except RefusedError as error:
@@ -168,15 +166,13 @@ class OffsetAdmin:
         self, request: pb.AlterShareGroupOffsetsRequest, context: CallContext
     ) -> pb.AlterShareGroupOffsetsResponse:
         """Set start offsets of an empty or missing group (spec GC-42)."""
+        self._surroundings.check_partitions(request.topics)
         response = pb.AlterShareGroupOffsetsResponse()
         group_id = GroupId(request.group_id)
         refusals: dict[str, RefusedError] = {}
         try:
             self._surroundings.check_feature()
             self._surroundings.check_group(context.principal, Operation.READ, group_id)
-            self._surroundings.check_partitions(
-                sum(len(each.partitions) for each in request.topics)
-            )
             offsets: dict[str, dict[int, int]] = {}
             for topic in request.topics:
                 try:
@@ -272,6 +268,7 @@ class OffsetAdmin:
         self, request: pb.DeleteShareGroupOffsetsRequest, context: CallContext
     ) -> pb.DeleteShareGroupOffsetsResponse:
         """Forget an empty group's offsets of some topics (spec GC-43)."""
+        self._surroundings.check_groups(len(request.topic_names))
         response = pb.DeleteShareGroupOffsetsResponse()
         group_id = GroupId(request.group_id)
         errors: dict[str, RefusedError] = {}

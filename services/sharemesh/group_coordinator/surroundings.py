@@ -1,6 +1,7 @@
 """What the service knows of the cluster: topics, settings, time, and who may do what."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Sized
+from typing import Protocol
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.group_config import GroupConfig
@@ -11,6 +12,14 @@ from sharemesh.group_coordinator.settings import GroupSettings, ServiceLimits, s
 from sharemesh.ports.authorizer import Authorizer, Operation, ResourceType
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView, TopicInfo
+from sharemesh.ports.network import CallFailedError, Failure
+
+
+class _WithPartitions(Protocol):
+    """A topic of a request on offsets."""
+
+    @property
+    def partitions(self) -> Sized: ...
 
 
 class Surroundings:
@@ -94,23 +103,25 @@ class Surroundings:
                 f"{principal} may not {operation.value} topic {name!r}; ask for it",
             )
 
-    def check_count(self, index: int) -> None:
-        """Raise INVALID_REQUEST for a group of a request that names too many."""
-        if index >= self.limits.requested_groups:
-            raise RefusedError(
-                ErrorCode.INVALID_REQUEST,
-                f"more than {self.limits.requested_groups} groups in one request; ask for the "
-                "others in another one",
-            )
+    def check_groups(self, count: int) -> None:
+        """Refuse a request that lists too much, before any work and as a whole.
 
-    def check_partitions(self, count: int) -> None:
-        """Raise INVALID_REQUEST if a request on offsets names too many partitions."""
-        if count > self.limits.requested_partitions:
-            raise RefusedError(
-                ErrorCode.INVALID_REQUEST,
-                f"{count} partitions in one request; ask for at most "
-                f"{self.limits.requested_partitions}",
-            )
+        Raises:
+            CallFailedError: RESOURCE_EXHAUSTED; it names more groups, settings or filters than
+                ``requested_groups``.
+        """
+        _check_listed(count, "groups or names", self.limits.requested_groups)
+
+    def check_partitions(self, *lists: Sequence[_WithPartitions]) -> None:
+        """Refuse a request on offsets that lists too many topics or partitions, as a whole.
+
+        Raises:
+            CallFailedError: RESOURCE_EXHAUSTED; more than ``requested_partitions``.
+        """
+        most = self.limits.requested_partitions
+        _check_listed(sum(map(len, lists)), "topics", most)
+        count = sum(len(topic.partitions) for topics in lists for topic in topics)
+        _check_listed(count, "partitions", most)
 
     # ---- following the view ---------------------------------------------------------------------
 
@@ -131,3 +142,10 @@ class Surroundings:
             return False  # only settings of topics changed
         self.catalog = catalog
         return True
+
+
+def _check_listed(count: int, what: str, most: int) -> None:
+    if count > most:
+        raise CallFailedError(
+            Failure.RESOURCE_EXHAUSTED, f"{count} {what} in one request; ask for at most {most}"
+        )
