@@ -44,6 +44,7 @@ class DeafProxy:
     def __init__(self, target_port: int) -> None:
         self.target_port = target_port
         self.deaf = False
+        self.refusing = False
         self.port = 0
         self._server: asyncio.Server | None = None
         self._pipes: set[asyncio.Task[None]] = set()
@@ -54,6 +55,9 @@ class DeafProxy:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _accept(self, reader, writer) -> None:
+        if self.refusing:
+            writer.transport.abort()
+            return
         up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self.target_port)
         self._writers |= {writer, up_writer}
         for source, sink, answers in ((reader, up_writer, False), (up_reader, writer, True)):
@@ -172,56 +176,129 @@ async def test_a_grant_whose_answer_was_lost_yields_one_lease(server, proxy):
     await direct.close()
 
 
+async def save(server: EtcdServer, backup: Path) -> None:
+    words = ["--endpoints", server.endpoint, "snapshot", "save", str(backup)]
+    await run_quietly("etcdctl", *words)
+
+
+async def restore(server: EtcdServer, backup: Path) -> None:
+    """Let etcd, stopped, begin again from a backup, as the cluster that it was."""
+    restored = backup.with_name("restored")
+    await run_quietly(
+        "etcdutl", "snapshot", "restore", str(backup),
+        "--data-dir", str(restored / "data"), "--name", server.name,
+        "--initial-cluster", server.initial_cluster,
+        "--initial-advertise-peer-urls", server.peer_url,
+    )  # fmt: skip
+    server.directory = restored
+    await server.start()
+
+
+async def run_quietly(program: str, *words: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        etcd_binary().with_name(program),
+        *words,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    assert await process.wait() == 0
+
+
+class Followed:
+    """What a watch shows of a prefix, and how often it began again."""
+
+    def __init__(self, coordination: EtcdCoordination, prefix: str) -> None:
+        self.state: dict[str, bytes] = {}
+        self.snapshots = 0
+        self._task = asyncio.create_task(self._follow(coordination, prefix))
+
+    async def _follow(self, coordination: EtcdCoordination, prefix: str) -> None:
+        async for item in coordination.watch(prefix):
+            if isinstance(item, Snapshot):
+                self.snapshots += 1
+                self.state = {entry.key: entry.value for entry in item.entries}
+            elif item.current is not None:
+                self.state[item.key] = item.current.value
+            else:
+                self.state.pop(item.key, None)
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
 async def test_etcd_restored_from_a_backup_is_noticed_by_watch_and_session(server, tmp_path):
     c = connect(server.endpoint)
     await c.commit([], [Put("/t/k/kept", b"1")])
-    etcdctl = etcd_binary().with_name("etcdctl")
-    backup = tmp_path / "backup"
-    run = ["--endpoints", server.endpoint, "snapshot", "save", str(backup)]
-    saving = await asyncio.create_subprocess_exec(
-        etcdctl, *run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    assert await saving.wait() == 0
+    await save(server, tmp_path / "backup")
     session = await c.open_session(ttl_ms=10_000)
     await c.commit([], [Put("/t/k/leased", b"1", leased=True)], session=session)
     for number in range(20):
         await c.commit([], [Put("/t/k/lost", b"%d" % number)])
-
-    state: dict[str, bytes] = {}
-    snapshots: list[Snapshot] = []
-
-    async def watch() -> None:
-        async for item in c.watch("/t/k/"):
-            if isinstance(item, Snapshot):
-                snapshots.append(item)
-                state.clear()
-                state.update({entry.key: entry.value for entry in item.entries})
-            elif item.current is not None:
-                state[item.key] = item.current.value
-
-    watching = asyncio.create_task(watch())
-    await until(lambda: len(state) == 3)
+    seen = Followed(c, "/t/k/")
+    await until(lambda: len(seen.state) == 3)
     server.stop()
-    restored = tmp_path / "restored"
-    restoring = await asyncio.create_subprocess_exec(
-        etcd_binary().with_name("etcdutl"), "snapshot", "restore", str(backup),
-        "--data-dir", str(restored / "data"), "--name", server.name,
-        "--initial-cluster", server.initial_cluster,
-        "--initial-advertise-peer-urls", server.peer_url,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    assert await restoring.wait() == 0
-    server.directory = restored
-    await server.start()
-    await until(lambda: set(state) == {"/t/k/kept"})
-    assert len(snapshots) == 2
+    await restore(server, tmp_path / "backup")
+    await until(lambda: set(seen.state) == {"/t/k/kept"})
+    assert seen.snapshots == 2
     await c.commit([], [Put("/t/k/new", b"1")])
-    await until(lambda: set(state) == {"/t/k/kept", "/t/k/new"})
+    await until(lambda: set(seen.state) == {"/t/k/kept", "/t/k/new"})
     with pytest.raises(SessionLostError):
         await c.commit([], [Put("/t/k/leased", b"2", leased=True)], session=session)
-    watching.cancel()
-    await asyncio.gather(watching, return_exceptions=True)
+    await seen.close()
     await c.close()
+
+
+@pytest.mark.parametrize("last", ["put", "deletion"])
+async def test_a_restored_etcd_that_wrote_as_much_again_is_told_by_the_change_it_lacks(
+    server, proxy, tmp_path, last
+):
+    direct = connect(server.endpoint)
+    far = connect(f"127.0.0.1:{proxy.port}")
+    await direct.commit([], [Put("/t/k/kept", b"1")])
+    await save(server, tmp_path / "backup")
+    seen = Followed(far, "/t/k/")
+    await until(lambda: seen.snapshots == 1)
+    for number in range(5):
+        await direct.commit([], [Put("/t/k/lost", b"%d" % number)])
+    if last == "deletion":
+        await direct.commit([], [Delete("/t/k/lost")])
+    expected = {"/t/k/kept", "/t/k/lost"} if last == "put" else {"/t/k/kept"}
+    await until(lambda: set(seen.state) == expected and seen.state.get("/t/k/lost") in {None, b"4"})
+    proxy.refusing = True
+    proxy.cut()
+    server.stop()
+    await restore(server, tmp_path / "backup")
+    for number in range(30):  # more than were lost: revisions are above what the watch saw
+        await direct.commit([], [Put(f"/t/k/new{number}", b"1")])
+    proxy.refusing = False
+    await until(lambda: len(seen.state) == 31)
+    assert "/t/k/lost" not in seen.state
+    assert seen.snapshots == 2
+    await seen.close()
+    await far.close()
+    await direct.close()
+
+
+async def test_a_candidate_notices_that_its_predecessor_is_not_in_a_restored_etcd(server, tmp_path):
+    first, second = connect(server.endpoint), connect(server.endpoint)
+    sessions = [await each.open_session(ttl_ms=10_000) for each in (first, second)]
+    await first.commit([], [Put("/t/x", b"1")])
+    await save(server, tmp_path / "backup")  # knows the leases, and nobody who stands
+    await first.campaign("/t/election", b"first", sessions[0])
+    waiting = asyncio.create_task(second.campaign("/t/election", b"second", sessions[1]))
+    async with asyncio.timeout(DEADLINE_S):
+        while len((await first.list("/t/election/")).entries) < 2:
+            await asyncio.sleep(0.01)
+    server.stop()
+    await restore(server, tmp_path / "backup")
+    for number in range(10):
+        await first.commit([], [Put(f"/t/new{number}", b"1")])
+    leadership = await asyncio.wait_for(waiting, DEADLINE_S)
+    # It stands no more either: what it would do under this leadership is refused.
+    assert await second.commit([leadership.guard], [Put("/t/x", b"2")]) is None
+    await first.close()
+    await second.close()
 
 
 # ---- users ---------------------------------------------------------------------------------------

@@ -100,16 +100,17 @@ async def watch_prefix(
 
 
 async def follow(
-    connection: EtcdConnection, key: bytes, end: bytes, *, from_revision: int
+    connection: EtcdConnection, key: bytes, end: bytes, *, from_revision: int, resume: bool = True
 ) -> AsyncGenerator[WatchEvent, None]:
     """Yield changes from a revision on, resuming after breaks; end when history was lost.
 
-    History is lost by compaction, or when etcd was restored from a backup: then its revisions
-    start again below what we saw, or its cluster id is another.
+    History is lost by compaction, or when etcd was restored from a backup: then its cluster id
+    is another, its revisions start again below what we saw, or, if it has written as many since,
+    the last change that we saw is not in it. Without ``resume`` the first break is the end.
     """
     backoff = connection.backoff()
     position = _Position(from_revision)
-    while not position.lost:
+    while True:
         endpoint = connection.endpoint()
         stream = None
         try:
@@ -120,23 +121,78 @@ async def follow(
                 start_revision=position.next_revision,
                 progress_notify=True,
             )
-            async with asyncio.timeout(OPEN_TIMEOUT_S):
-                await stream.write(rpc.WatchRequest(create_request=request))
-                answer = await stream.read()
+            answer = await _begin(connection, stream, request, position)
             while answer is not grpc.aio.EOF and position.take(answer, connection.names):
                 backoff.reset()
                 for event in answer.events:
                     yield _to_event(event)
                 answer = await _read_or_leave(stream, endpoint)
-        except (TimeoutError, asyncio.InvalidStateError):
-            connection.leave(endpoint)
-        except grpc.aio.AioRpcError as error:
-            connection.stream_failed(endpoint, error)
+        except (
+            TimeoutError,
+            asyncio.InvalidStateError,
+            grpc.aio.AioRpcError,
+            CoordinationError,
+        ) as error:
+            _note_failure(connection, endpoint, error)
         finally:
             if stream is not None:
                 stream.cancel()
-        if not position.lost:
-            await backoff.wait()
+        if position.lost or not resume:
+            return
+        await backoff.wait()
+
+
+async def _begin(
+    connection: EtcdConnection, stream: EtcdMessage, request: EtcdMessage, position: "_Position"
+) -> EtcdMessage:
+    """Send the request of a watch; return the first answer, or the end if history was lost."""
+    async with asyncio.timeout(OPEN_TIMEOUT_S):
+        await stream.write(rpc.WatchRequest(create_request=request))
+        answer = await stream.read()
+    if await _is_in_history(connection, position.newest):
+        return answer
+    position.lost = True
+    return grpc.aio.EOF
+
+
+def _note_failure(connection: EtcdConnection, endpoint: Endpoint, error: Exception) -> None:
+    """Leave an endpoint that does not answer.
+
+    Raises:
+        EtcdRefusedError: It was refused, as it will be elsewhere.
+    """
+    if isinstance(error, EtcdRefusedError):
+        raise error
+    if isinstance(error, grpc.aio.AioRpcError):
+        connection.stream_failed(endpoint, error)
+    else:
+        connection.leave(endpoint)
+
+
+async def _is_in_history(connection: EtcdConnection, newest: EtcdMessage | None) -> bool:
+    """Return whether etcd knows the change that we saw last, at its revision.
+
+    Raises:
+        CoordinationError: It does not answer.
+    """
+    if newest is None:
+        return True
+    stored, revision = newest.kv, newest.kv.mod_revision
+    deleted = newest.type == rpc.Event.DELETE
+
+    async def found(revision: int) -> list[EtcdMessage]:
+        request = rpc.RangeRequest(key=stored.key, revision=revision)
+        return list((await connection.call(lambda endpoint: endpoint.kv.Range, request)).kvs)
+
+    try:
+        now = await found(revision)
+        if deleted:
+            return not now and bool(await found(revision - 1))
+    except EtcdRefusedError as error:
+        if COMPACTED in error.details or "future revision" in error.details:
+            return False  # nobody can tell any more: begin again
+        raise
+    return bool(now) and now[0].mod_revision == revision and now[0].value == stored.value
 
 
 async def _read_or_leave(stream: EtcdMessage, endpoint: Endpoint) -> EtcdMessage:
@@ -159,6 +215,7 @@ class _Position:
     def __init__(self, next_revision: int) -> None:
         self.next_revision = next_revision
         self.lost = False
+        self.newest: EtcdMessage | None = None
         self._cluster_id: int | None = None
 
     def take(self, answer: EtcdMessage, names: str) -> bool:
@@ -186,7 +243,8 @@ class _Position:
             return False
         if answer.events:
             # Not the header's revision: while a watch catches up, the header is ahead of it.
-            self.next_revision = answer.events[-1].kv.mod_revision + 1
+            self.newest = answer.events[-1]
+            self.next_revision = self.newest.kv.mod_revision + 1
         elif not answer.created:
             self.next_revision = max(self.next_revision, header.revision + 1)
         return True

@@ -138,29 +138,35 @@ class EtcdCoordination:
         return known.create_revision
 
     async def _until_first(self, prefix: str, token: int, session: Session) -> None:
+        backoff = self._connection.backoff()
+        request = rpc.RangeRequest(
+            key=prefix.encode(),
+            range_end=range_end(prefix),
+            max_create_revision=token - 1,
+            limit=1,
+            sort_order=rpc.RangeRequest.DESCEND,
+            sort_target=rpc.RangeRequest.CREATE,
+        )
         while True:
             if not session.valid:
                 raise SessionLostError(f"the session ended while campaigning under {prefix}")
-            answer = await self._connection.call(
-                lambda endpoint: endpoint.kv.Range,
-                rpc.RangeRequest(
-                    key=prefix.encode(),
-                    range_end=range_end(prefix),
-                    max_create_revision=token - 1,
-                    limit=1,
-                    sort_order=rpc.RangeRequest.DESCEND,
-                    sort_target=rpc.RangeRequest.CREATE,
-                ),
-            )
+            try:
+                answer = await self._connection.call(lambda endpoint: endpoint.kv.Range, request)
+            except EtcdRefusedError:
+                raise
+            except CoordinationError:
+                await backoff.wait()  # the candidacy stands for as long as the lease does
+                continue
+            backoff.reset()
             if not answer.kvs:
                 return
             await self._until_deleted(answer.kvs[0].key, answer.header.revision + 1, session)
 
     async def _until_deleted(self, key: bytes, from_revision: int, session: Session) -> None:
-        """Return when the key is deleted, history was lost (look again) or the session ended."""
+        """Return when the key is deleted, the watch broke (look again) or the session ended."""
 
         async def deleted() -> None:
-            changes = follow(self._connection, key, b"", from_revision=from_revision)
+            changes = follow(self._connection, key, b"", from_revision=from_revision, resume=False)
             async with aclosing(changes):
                 async for event in changes:
                     if event.current is None:
