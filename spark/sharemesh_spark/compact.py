@@ -7,20 +7,19 @@ coordinator's own fold makes of the previous generation and the log's records si
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from sharemesh.domain.share_state.content_hash import content_hash
-from sharemesh.domain.share_state.fold import Floors
 from sharemesh_spark.data_directory import UnreadableLogError, cluster_file, shards
-from sharemesh_spark.folding import DomainFold, States, states_of
+from sharemesh_spark.folding import DomainFold
 from sharemesh_spark.generation_files import (
     FOLDER,
     FORMAT_VERSION,
     Manifest,
+    ShardContent,
     ShardManifest,
+    shard_content,
     sync,
     write_manifest,
 )
@@ -79,48 +78,45 @@ def prove(data: Path, generation: Path) -> tuple[ShardManifest, ...]:
     """
     found: dict[int, ShardManifest] = {}
     for path in sorted(generation.glob("*.parquet")):
-        rows = pq.ParquetFile(path).read().to_pylist()
-        for shard in sorted({row["shard"] for row in rows}):
-            part = [row for row in rows if row["shard"] == shard]
+        table = pq.ParquetFile(path).read()
+        for shard in sorted(table.column("shard").unique().to_pylist()):
             if shard in found:
                 raise NotProvenError(f"shard {shard} is in two files of {generation.name}")
-            found[shard] = _proven(shard, part, path.name)
+            found[shard] = _proven(shard, shard_content(table, shard), path.name)
     missing = sorted(set(shards(data)) - set(found))
     if missing:
         raise NotProvenError(f"shards {missing} are not in generation {generation.name}")
     return tuple(found[shard] for shard in sorted(found))
 
 
-def _proven(shard: int, rows: list[dict[str, Any]], file: str) -> ShardManifest:
-    states, floors = states_of(rows)
-    [about] = [row for row in rows if row["kind"] == "floors"]
-    proven = _check_proofs(shard, rows, states, about["end_offset"])
+def _proven(shard: int, content: ShardContent, file: str) -> ShardManifest:
+    about = content.about
     return ShardManifest(
         shard=shard,
         end_offset=about["end_offset"],
         records=about["records"],
-        share_partitions=len(states),
+        share_partitions=len(content.names),
         log_bytes=about["log_bytes"],
-        content_hash=content_hash(states, floors).hex(),
+        content_hash=content.hash().hex(),
         previous_generation_id=about["previous_generation_id"],
-        proven=proven,
+        proven=_check_proofs(shard, content),
         files=(file,),
     )
 
 
-def _check_proofs(shard: int, rows: list[dict[str, Any]], states: States, end_offset: int) -> int:
+def _check_proofs(shard: int, content: ShardContent) -> int:
     """Return how many states were compared with the domain's fold."""
-    proofs = [row["proof"] for row in rows if row["kind"] == "state"]
     compared = 0
-    for (key, state), proof in zip(states.items(), proofs, strict=True):
+    for row, proof in enumerate(content.proofs):
         if proof is None:
             continue
-        written = content_hash({key: state}, Floors())
+        written = content.hash_of(row)
         if written != proof:
             raise NotProvenError(
-                f"shard {shard}: the state of {key} in the generation (hash {written.hex()[:16]}) "
-                f"is not that of the log's fold ({proof.hex()[:16] or 'deleted'}), at end offset "
-                f"{end_offset}; the generation was not published"
+                f"shard {shard}: the state of {content.names[row].decode()} in the generation "
+                f"(hash {written.hex()[:16]}) is not that of the log's fold "
+                f"({proof.hex()[:16] or 'deleted'}), at end offset "
+                f"{content.about['end_offset']}; the generation was not published"
             )
         compared += 1
     return compared

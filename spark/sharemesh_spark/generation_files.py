@@ -10,6 +10,7 @@
 
 import json
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
+from sharemesh.domain.share_state.content_hash import BATCH_FIELDS, packed_hash
+from sharemesh.domain.share_state.content_hash import NUMBERS as HASHED_NUMBERS
 from sharemesh.domain.share_state.fold import Floors
 from sharemesh.domain.share_state.key_text import format_key, parse_key
 from sharemesh_spark.data_directory import UnreadableLogError
@@ -178,13 +181,73 @@ def read_base(data: Path, generation_id: str, shard: int) -> BaseShard:
     files = [name for each in manifest.shards if each.shard == shard for name in each.files]
     try:
         tables = [pq.read_table(folder / name, schema=ARROW_SCHEMA) for name in files]
-        table = pa.concat_tables(tables).filter(pa.compute.field("shard") == shard)
-        [floors] = table.filter(pa.compute.field("kind") == "floors").to_pylist()
+        content = shard_content(pa.concat_tables(tables), shard)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise UnreadableLogError(
             f"generation {generation_id} cannot be read for shard {shard} ({error})"
         ) from error
-    states = table.filter(pa.compute.field("kind") == "state").combine_chunks()
+    end_offset = content.about["end_offset"]
+    return BaseShard(generation_id, end_offset, content.names, content.rows, content.floors)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardContent:
+    """What a generation holds of one shard, in columns.
+
+    Attributes:
+        names: Key texts, one a state.
+        rows: The states; ``rows.key`` counts ``names``.
+        proofs: Hashes of the domain's fold, one a state, None outside the sample.
+        floors: Of the shard.
+        about: The row of the floors.
+    """
+
+    names: tuple[bytes, ...]
+    rows: Rows
+    proofs: list[bytes | None]
+    floors: Floors
+    about: dict[str, Any]
+
+    def hash(self) -> bytes:
+        """Return the content hash."""
+        return packed_hash(self._packed(range(len(self.names))), self.floors)
+
+    def hash_of(self, row: int) -> bytes:
+        """Return the hash of one state alone, as proofs are made."""
+        return packed_hash(self._packed(range(row, row + 1)), Floors())
+
+    def _packed(self, chosen: range) -> Iterator[tuple[str, Sequence[int], bytes]]:
+        runs, numbers = self.rows.runs, self.rows.numbers
+        splits = np.searchsorted(runs.group, np.arange(chosen.start, chosen.stop + 1))
+        low, high = int(splits[0]), int(splits[-1])
+        fields = (runs.first, runs.last, runs.state, runs.count)
+        table = np.empty(high - low, dtype=_PACKED)
+        for field, column in zip(_PACKED.names or (), fields, strict=True):
+            table[field] = column[low:high]
+        packed = table.tobytes()
+        at = ((splits - low) * _PACKED.itemsize).tolist()
+        some = slice(chosen.start, chosen.stop)
+        columns = zip(*(numbers[name][some].tolist() for name in HASHED_NUMBERS), strict=True)
+        for place, (name, values) in enumerate(zip(self.names[some], columns, strict=True)):
+            yield name.decode(), values, packed[at[place] : at[place + 1]]
+
+
+_PACKED = np.dtype(
+    [(f"f{place}", f">{code}{size}") for place, (code, size) in enumerate(
+        ("i", {"q": 8, "i": 4}[field]) for field in BATCH_FIELDS
+    )]
+)  # fmt: skip
+
+
+def shard_content(table: pa.Table, shard: int) -> ShardContent:
+    """Return one shard of the rows of a generation.
+
+    Raises:
+        ValueError: The shard has not exactly one row of floors.
+    """
+    own = table.filter(pa.compute.field("shard") == shard)
+    [about] = own.filter(pa.compute.field("kind") == "floors").to_pylist()
+    states = own.filter(pa.compute.field("kind") == "state").combine_chunks()
     names = tuple(
         format_key(SharePartitionKey(GroupId(group), TopicId(topic), partition)).encode()
         for group, topic, partition in zip(
@@ -192,13 +255,9 @@ def read_base(data: Path, generation_id: str, shard: int) -> BaseShard:
             strict=True,
         )
     )
-    return BaseShard(
-        generation_id,
-        floors["end_offset"],
-        names,
-        _rows(states),
-        Floors(floors["state_epoch"], floors["leader_epoch"]),
-    )
+    floors = Floors(about["state_epoch"], about["leader_epoch"])
+    proofs = states.column("proof").to_pylist()
+    return ShardContent(names, _rows(states), proofs, floors, about)
 
 
 def _rows(states: pa.Table) -> Rows:

@@ -1,5 +1,6 @@
 """The vectorised fold is the domain's fold, on every log; and reads every value the codec reads."""
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from sharemesh.codec.segment import SegmentName
 from sharemesh.codec.state_record import encode_key, encode_value
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
+from sharemesh.domain.share_state.content_hash import NUMBERS, content_hash
+from sharemesh.domain.share_state.fold import Floors, ShareState
 from sharemesh.domain.share_state.records import (
     UNKNOWN_START_OFFSET,
     EpochFloor,
@@ -28,7 +31,7 @@ from sharemesh.v1.state_record_pb2 import ShareStateRecord
 from sharemesh_spark import sweep
 from sharemesh_spark.data_directory import LogPart, ShardImage, UnreadableLogError
 from sharemesh_spark.folding import DomainFold, state_at
-from sharemesh_spark.generation_files import BaseShard
+from sharemesh_spark.generation_files import ARROW_SCHEMA, BaseShard, shard_content
 from sharemesh_spark.shard_fold import ShardFold
 from sharemesh_spark.shard_windows import windows
 from sharemesh_spark.source import SCHEMA, arrow_rows
@@ -219,3 +222,47 @@ def test_rows_of_the_source_are_those_of_the_records():
     assert (rows[3]["state_epoch"], rows[3]["leader_epoch"]) == (4, 5)
     assert rows[2]["leader_epoch_max"] == 3
     assert [row["offset"] for row in rows] == [0, 1, 2, 3, 4]
+
+
+def test_the_hash_of_columns_is_the_hash_of_the_states():
+    """A generation is hashed by columns, and by the coordinator and the proofs state by state."""
+    import pyarrow as pa
+
+    for seed in range(30):
+        rng = random.Random(seed)
+        keys = [SharePartitionKey(GroupId(f"g{n}"), TopicId(b"t" * 16), n) for n in range(9)]
+        states = {key: random_state(rng) for key in rng.sample(keys, rng.randrange(9))}
+        floors = Floors(rng.randrange(-1, 5), rng.randrange(-1, 5))
+        rows = [row_of(key, state) for key, state in states.items()]
+        rows.append(
+            {"shard": 0, "kind": "floors", "state_epoch": floors.state_epoch,
+             "leader_epoch": floors.leader_epoch}
+        )  # fmt: skip
+        content = shard_content(pa.Table.from_pylist(rows, schema=ARROW_SCHEMA), 0)
+        assert content.hash() == content_hash(states, floors), f"seed {seed}"
+        for place, (key, state) in enumerate(states.items()):
+            assert content.hash_of(place) == content_hash({key: state}, Floors()), f"seed {seed}"
+
+
+DURABLE = (DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
+
+
+def random_state(rng):
+    batches, at = [], 0
+    for _ in range(rng.randrange(4)):
+        first = at + rng.randrange(1, 1 << 33)
+        at = first + rng.randrange(50)
+        batches.append(StateBatch(first, at, rng.choice(DURABLE), rng.randrange(1, 6)))
+    numbers = {name: rng.randrange(-1, 1 << 20) for name in NUMBERS}
+    return ShareState(batches=tuple(batches), **numbers)
+
+
+def row_of(key, state):
+    numbers = {name: getattr(state, name) for name in NUMBERS}
+    batches = [
+        {"first": b.first_offset, "last": b.last_offset, "state": int(b.delivery_state),
+         "count": b.delivery_count}
+        for b in state.batches
+    ]  # fmt: skip
+    return {"shard": 0, "kind": "state", "group_id": key.group_id, "topic_id": key.topic_id,
+            "partition": key.partition, "batches": batches, **numbers}  # fmt: skip
