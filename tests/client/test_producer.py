@@ -155,3 +155,18 @@ async def test_wrong_arguments_are_refused_before_anything_is_queued():
         with pytest.raises(MessageTooLargeError):
             await producer.send("t", b"x" * 2_000)
         assert producer.metrics() == {}
+
+
+async def test_records_requests_and_failures_are_counted():
+    cluster = MiniCluster()
+    async with producer_of(cluster, linger_ms=0) as producer:
+        await producer.send_and_wait("t", b"x")
+        cluster.produce_errors.append(29)
+        with pytest.raises(TopicAuthorizationFailedError):
+            await producer.send_and_wait("t", b"y")
+        assert producer.metrics() == {
+            "record-send-total": 1,
+            "record-error-total": 1,
+            "request-total": 2,
+            "buffer-used-bytes": 0,
+        }

@@ -219,6 +219,25 @@ def test_delete(world, tool):
     assert tool("--delete").returncode == 2
 
 
+@pytest.mark.scenario("CLI-S06")
+def test_delete_offsets(world, tool):
+    topic, other, group = world.topic(), world.topic(), world.group()
+    for each in (topic, other):
+        world.produce(each, 1)
+        consumed(world, group, each, 1)
+    done = tool("--delete-offsets", "--group", group, "--topic", topic)
+    assert done.returncode == 0, done.stderr
+    assert rows(done.stdout) == [["TOPIC", "STATUS"], [topic, "Successful"]]
+    assert {each.topic for each in world.admin.list_share_group_offsets(group)} == {other}
+    missing = tool("--delete-offsets", "--group", "missing", "--topic", topic)
+    assert missing.returncode == 1
+    assert "Share group 'missing' does not exist." in missing.stderr
+    world.explicit(other, group).poll(500)
+    busy = tool("--delete-offsets", "--group", group, "--topic", other)
+    assert busy.returncode == 1
+    assert f"Share group '{group}' is not empty." in busy.stderr
+
+
 @pytest.mark.scenario("CLI-S08")
 def test_reset_offsets(world, tool):
     first, second, group = world.topic(), world.topic(), world.group()
@@ -246,6 +265,8 @@ def test_reset_offsets(world, tool):
     later = "2999-01-01T00:00:00.000"
     assert reset("--to-datetime", later, "--all-topics", "--dry-run") == {first: 5, second: 5}
     assert reset("--to-offset", "3", "--topic", first, "--execute") == {first: 3}
+    assert world.lag(group, first) == 2
+    assert reset("--to-current", "--topic", first, "--execute") == {first: 3}
     assert world.lag(group, first) == 2
 
 

@@ -1,0 +1,63 @@
+"""``sharemesh-share-groups`` refuses options that do not go together (spec CLI-1, 2, 5, 6, 7)."""
+
+import pytest
+
+from sharemesh.cli.share_groups import main
+
+SERVER = ("--bootstrap-server", "127.0.0.1:1")
+RESET = ("--reset-offsets", "--group", "g")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "--list"),
+        (("--list", "--describe", "--group", "g"), "not allowed with"),
+        (("--describe",), "--group or --all-groups"),
+        (("--describe", "--group", "g", "--all-groups"), "--group or --all-groups"),
+        (("--describe", "--group", "g", "--members", "--offsets"), "at most one of"),
+        (("--describe", "--group", "g", "--state", "Empty"), "takes no value"),
+        (("--delete",), "--group or --all-groups"),
+        (("--delete", "--group", "g", "--topic", "t"), "no topic options"),
+        (("--delete-offsets", "--group", "g"), "--group and --topic"),
+        ((*RESET, "--topic", "t", "--to-latest"), "--dry-run and --execute"),
+        ((*RESET, "--dry-run", "--execute", "--topic", "t", "--to-latest"), "--dry-run and"),
+        ((*RESET, "--dry-run", "--to-latest"), "--topic and --all-topics"),
+        ((*RESET, "--dry-run", "--topic", "t"), "exactly one of --to-earliest"),
+        (
+            (*RESET, "--dry-run", "--topic", "t", "--to-latest", "--to-earliest"),
+            "exactly one of --to-earliest",
+        ),
+        (("--reset-offsets", "--dry-run", "--topic", "t", "--to-latest"), "needs one --group"),
+        (("--list", "--verbos"), "unrecognized"),
+    ],
+)
+def test_wrong_usage_is_told_with_exit_code_2(options, words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([*SERVER, *options])
+    assert ended.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_the_servers_are_needed(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--list"])
+    assert ended.value.code == 2
+    assert "--bootstrap-server" in capsys.readouterr().err
+
+
+def test_a_command_config_and_a_timeout_are_used(tmp_path, capsys):
+    config = tmp_path / "admin.properties"
+    config.write_text("client.idd=me\n")
+    assert main([*SERVER, "--list", "--command-config", str(config)]) == 1
+    assert "did you mean 'client.id'" in capsys.readouterr().err
+    assert main([*SERVER, "--list", "--timeout", "100"]) == 1
+    assert "100 ms" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_and_version_need_no_server(option, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([option])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out
