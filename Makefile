@@ -61,7 +61,20 @@ faults: setup ## trials of kills and corruption -> build/faults/PART.json (PART=
 simulate: setup ## the whole mesh in virtual time, with faults (SEEDS=n START=s WORKLOAD=w; SEED=s replays)
 	@$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20) --start $(or $(START),1)) $(if $(WORKLOAD),--workload $(WORKLOAD))
 
+images: setup ## the images as archives in build/images, without Docker (TAG=t; needs mmdebstrap)
+	@$(PY) -m images $(if $(TAG),--tag $(TAG))
+
+charts: setup ## the Helm charts, linted and packaged in build/charts
+	@$(PY) -m deploy.charts
+
+docs: setup ## pages that are made from the code
+	@$(PY) -m deploy.crd_reference
+	@$(PY) -m tests.house.configuration_page
+
+e2e: setup ## the suite on a real Kubernetes: on $KUBECONFIG's, else on one built and started here (ONLY=name)
+	@$(PY) -m tests.e2e $(if $(ONLY),--only '$(ONLY)')
+
 clean: ## remove what was built here (not the virtual environment)
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup demo test test-fast lint format protos conformance conformance-driver bench faults simulate clean
+.PHONY: help setup demo test test-fast lint format protos conformance conformance-driver bench faults simulate images charts docs e2e clean

@@ -13,10 +13,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
 
 from images.oci_archive import ImageConfig, Layer, write_image, write_layer
+from images.requirements import requirements
 
 ROOT = Path(__file__).parents[1]
 CACHE = Path(os.environ.get("SHAREMESH_CACHE") or Path.home() / ".cache" / "sharemesh")
@@ -104,15 +104,6 @@ def wheels_layer(place: str, requirements: list[str]) -> Layer:
             compile_tree(site, place)
             write_layer(tar, [(site, place)])
     return Layer(tar, base=True)
-
-
-def requirements(*extras: str) -> list[str]:
-    """Return what pyproject says that the base install and some extras need."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    needed = list(project["dependencies"])
-    for extra in extras:
-        needed += project["optional-dependencies"][extra]
-    return sorted({name for name in needed if not name.startswith("sharemesh")})
 
 
 def source_layer(scratch: Path, trees: dict[str, str], programs: Path | None = None) -> Layer:

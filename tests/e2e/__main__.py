@@ -1,0 +1,123 @@
+"""`make e2e`: the suite on a real Kubernetes.
+
+With KUBECONFIG set, on that cluster: its nodes must have the images (docs/kubernetes.md), or
+SHAREMESH_E2E_LOAD names a command that takes an archive and loads it. Without KUBECONFIG it builds
+and starts a control plane, a kubelet and a container runtime on this machine, loads the images,
+and in the end takes all of it away again; what was built stays in the cache.
+"""
+
+import argparse
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.e2e.footprint import Footprint
+
+ROOT = Path(__file__).parents[2]
+MACHINE = ROOT / "deploy" / "machine"
+CACHE = Path(os.environ.get("SHAREMESH_CACHE") or Path.home() / ".cache" / "sharemesh")
+RUN = Path(os.environ.get("SHAREMESH_NODE_RUN") or CACHE / "run")
+IMAGES = ROOT / "build" / "images"
+TAG, NEWER = "e2e", "e2e-newer"
+PYTEST = ("-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "--durations=15")
+
+
+def step(what: str, *command: str | Path, environment: dict[str, str] | None = None) -> int:
+    """Run a command, and say how long it took."""
+    started = time.monotonic()
+    print(f"\n== {what}", flush=True)
+    words = [str(word) for word in command]
+    code = subprocess.run(words, cwd=ROOT, env=environment, check=False).returncode
+    print(f"== {what}: {time.monotonic() - started:.0f} s, exit {code}", flush=True)
+    return code
+
+
+def must(what: str, *command: str | Path) -> None:
+    """Run a command that has to go well."""
+    if code := step(what, *command):
+        raise SystemExit(f"e2e: {what} failed with exit {code}")
+
+
+def check_machine() -> None:
+    """Say in one sentence what a cluster on this machine needs and has not."""
+    if os.geteuid() != 0:
+        raise SystemExit("e2e: without KUBECONFIG it needs root: it makes namespaces and a link")
+    for name, where in (("kubectl", "https://kubernetes.io/docs/tasks/tools"), ("apt-get", "")):
+        if shutil.which(name) is None:
+            raise SystemExit(f"e2e: {name} is missing {where}")
+    if not (CACHE / "bin" / ".built").exists() and shutil.which("go") is None:
+        raise SystemExit("e2e: needs Go 1.24 or newer to build Kubernetes (https://go.dev/dl)")
+
+
+def build_image(image: str, tag: str, *words: str) -> Path:
+    """Build one image's archive."""
+    must(f"image {image}:{tag}", sys.executable, "-m", "images", image, "--tag", tag, *words)
+    return IMAGES / f"{image}-{tag}.tar"
+
+
+def load(loader: list[str], image: str, tag: str) -> None:
+    """Bring an image onto the node: only what is new of it, if the node has the rest."""
+    thin = build_image(image, tag, "--thin")
+    quiet = subprocess.run([*loader, str(thin)], capture_output=True, check=False)
+    if quiet.returncode:
+        must(f"load {image}:{tag}", *loader, build_image(image, tag))
+
+
+def load_all(loader: list[str]) -> None:
+    """Bring all images of the suite onto the node."""
+    for image, tag in (
+        ("sharemesh", TAG),
+        ("sharemesh", NEWER),
+        ("etcd", TAG),
+        ("sharemesh-spark", TAG),
+    ):
+        load(loader, image, tag)
+
+
+def on_own_machine(stack: ExitStack) -> None:
+    """Start a Kubernetes here; the stack takes it away again."""
+    check_machine()
+    must("programs of the node", MACHINE / "build.sh", "packages")
+    step("what an earlier run left", MACHINE / "down.sh")
+    before = Footprint.now()
+
+    def down() -> None:
+        step("the node is taken away", MACHINE / "down.sh")
+        left = Footprint.now().beyond(before)
+        if left:
+            raise SystemExit("e2e: left behind:\n" + "\n".join(left))
+        print("nothing is left behind: no process, mount, link, route, cgroup, setting or file")
+
+    stack.callback(down)
+    must("a Kubernetes node", MACHINE / "up.sh")
+    os.environ["KUBECONFIG"] = str(RUN / "admin.conf")
+    os.environ["SHAREMESH_E2E_HOST_PATH"] = str(RUN / "e2e")
+    load_all([str(MACHINE / "load.sh")])
+
+
+def main() -> int:
+    """Run the suite; exit with pytest's code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.e2e")
+    parser.add_argument("--only", default="", help="tests whose names fit (pytest -k)")
+    args = parser.parse_args()
+    started = time.monotonic()
+    with ExitStack() as stack:
+        if not os.environ.get("KUBECONFIG"):
+            on_own_machine(stack)
+        elif loader := os.environ.get("SHAREMESH_E2E_LOAD"):
+            load_all(shlex.split(loader))
+        only = ["-k", args.only] if args.only else []
+        code = step("end-to-end suite", sys.executable, *PYTEST, *only, "tests/e2e")
+    print(
+        f"\nend to end: {'passed' if code == 0 else 'FAILED'} in {time.monotonic() - started:.0f} s"
+    )
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
