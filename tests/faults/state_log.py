@@ -25,6 +25,7 @@ from tests.bench.mesh_node import GROUP, TOPIC
 from tests.faults.trials import ROOT, Outcome
 
 PARTITIONS = 8
+ANSWER_TIMEOUT_S = 60
 STEP = 100  # offsets between two writes of one partition
 """Each write has two batches, ``first..+4`` and ``first + 10..+14``: both are there or neither."""
 
@@ -60,7 +61,7 @@ class StateNode:
             stdout=asyncio.subprocess.PIPE,
             cwd=ROOT,
         )
-        line = await asyncio.wait_for(node.process.stdout.readline(), 30)
+        line = await asyncio.wait_for(node.process.stdout.readline(), 60)
         assert line, f"the share coordinator of epoch {epoch} did not start"
         node.address = f"127.0.0.1:{int(line)}"
         return node
@@ -122,6 +123,17 @@ class Writer:
             pass
 
 
+async def answered(client, method, request, address):
+    """Call a node that is up: on a crowded machine a connection may need several tries."""
+    deadline = time.monotonic() + ANSWER_TIMEOUT_S
+    while True:
+        try:
+            return await client.call(method, request, to=address)
+        except CallFailedError:
+            if time.monotonic() > deadline:
+                raise
+
+
 async def initialize(client, address):
     items = [
         pb.InitializePartitionState(partition=p, state_epoch=1, start_offset=0)
@@ -130,7 +142,7 @@ async def initialize(client, address):
     request = pb.InitializeShareGroupStateRequest(
         group_id=GROUP, topics=[pb.InitializeTopicState(topic_id=TOPIC, partitions=items)]
     )
-    await client.call(methods.INITIALIZE_SHARE_GROUP_STATE, request, to=address)
+    await answered(client, methods.INITIALIZE_SHARE_GROUP_STATE, request, address)
 
 
 async def served(client, address):
@@ -139,7 +151,7 @@ async def served(client, address):
     request = pb.ReadShareGroupStateRequest(
         group_id=GROUP, topics=[pb.ReadTopicState(topic_id=TOPIC, partitions=items)]
     )
-    response = await client.call(methods.READ_SHARE_GROUP_STATE, request, to=address)
+    response = await answered(client, methods.READ_SHARE_GROUP_STATE, request, address)
     return {
         each.partition: (
             each.state_epoch,

@@ -145,3 +145,24 @@ async def test_more_topics_than_a_member_may_name_are_refused_after_the_earlier_
         assert (answer.error_code, "more than 1000" in answer.error_message) == (42, True)
         made.rules.denied.add(("read", "group", "g"))
         assert (await made.hb("m1", 0, names)).error_code == 30
+
+
+async def test_members_that_tell_too_much_of_themselves_are_refused_and_the_others_go_on(
+    monkeypatch,
+):
+    monkeypatch.setattr("sharemesh.domain.share_group.shard.MAX_MEMBERS_BYTES", 1_000_000)
+    async with world(foo=1) as made:
+        await made.joined("good", ["foo"])
+        names = [f"{number:0200}" for number in range(1_000)]
+        codes = [(await made.hb(f"m{n}", 0, names, group=f"g{n}")).error_code for n in range(8)]
+        assert codes == [0] * 3 + [81] * 5
+        machine = made.service.served[0].shard.peek(lambda each: each)
+        assert set(machine.groups) == {"g", "g0", "g1", "g2"}
+        machine.validate()
+        assert (await made.hb("m0", -1, group="g0")).error_code == 0
+        assert (await made.hb("m7", 0, names, group="g7")).error_code == 0
+        await made.start()  # counted anew from the log
+        loaded = made.service.served[0].shard.peek(lambda each: each)
+        assert loaded.members_bytes == machine.members_bytes
+        assert (await made.hb("m8", 0, names, group="g8")).error_code == 81
+        assert (await made.hb("good", 0, ["foo"])).error_code == 0

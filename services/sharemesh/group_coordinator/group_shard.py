@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.ids import GroupId, MemberId, TopicPartition
 from sharemesh.domain.share_group.catalog import Catalog
 from sharemesh.domain.share_group.epochs import next_review_ms
@@ -22,7 +22,6 @@ from sharemesh.domain.share_group.heartbeat import (
     settled_answer,
     waits_for_assignment,
 )
-from sharemesh.domain.share_group.limits import MAX_GROUPS
 from sharemesh.domain.share_group.records import GroupLogRecord
 from sharemesh.domain.share_group.shard import GroupShard
 from sharemesh.domain.share_group.situation import (
@@ -113,11 +112,7 @@ class ServedGroups:
             except RefusedError as error:
                 return Decision((), error)
             if outcome.records:
-                if group is None and len(machine.groups) >= MAX_GROUPS:
-                    raise RefusedError(
-                        ErrorCode.INVALID_REQUEST,
-                        f"shard has {len(machine.groups)} groups; delete some first",
-                    )
+                machine.check_room(group_id, outcome.records)
                 self.want_review(group_id)
             return Decision(outcome.records, outcome)
 

@@ -291,9 +291,7 @@ def _check_sizes(request: Heartbeat) -> None:
             )
     names = request.subscribed_topic_names or ()
     if len(names) > MAX_SUBSCRIBED_TOPICS:
-        raise _invalid(
-            f"more than {MAX_SUBSCRIBED_TOPICS} subscribed topics; subscribe to fewer"
-        )
+        raise _invalid(f"more than {MAX_SUBSCRIBED_TOPICS} subscribed topics; subscribe to fewer")
     for name in names:
         if not 0 < len(name) <= MAX_NAME_CHARS:
             raise _invalid(

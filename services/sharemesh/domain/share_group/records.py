@@ -12,6 +12,7 @@ NEVER_MS = -(2**62)
 
 
 NO_MEMBER = MemberId("")
+_TEXT_BYTES = 60  # that Python adds to each text
 
 
 class RecordKind(IntEnum):
@@ -36,6 +37,12 @@ class MemberMetadata:
     client_id: str = ""
     client_host: str = ""
     subscribed_topic_names: tuple[str, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory: characters, and what Python adds to each text."""
+        texts = (self.member_id, self.rack_id, self.client_id, self.client_host)
+        return sum(len(each) + _TEXT_BYTES for each in (*texts, *self.subscribed_topic_names))
 
 
 @dataclass(frozen=True, slots=True)

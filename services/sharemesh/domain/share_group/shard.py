@@ -1,7 +1,11 @@
 """All share groups of one coordinator shard, rebuilt by replay."""
 
-from sharemesh.domain.ids import GroupId
+from collections.abc import Sequence
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import GroupId, MemberId
 from sharemesh.domain.share_group.group import FIRST_EPOCH, ShareGroup
+from sharemesh.domain.share_group.limits import MAX_GROUPS, MAX_MEMBERS_BYTES
 from sharemesh.domain.share_group.records import (
     CurrentMemberAssignment,
     EpochFloor,
@@ -22,6 +26,8 @@ class GroupShard:
     def __init__(self) -> None:
         self.groups: dict[GroupId, ShareGroup] = {}
         self.epoch_floor = FIRST_EPOCH
+        self.members_bytes = 0
+        """About what the members told of themselves takes in memory."""
 
     def apply(self, record: GroupLogRecord, offset: int) -> None:  # noqa: ARG002
         """Change the state as a record says; where it lies in the log does not matter."""
@@ -36,7 +42,31 @@ class GroupShard:
             if isinstance(record, Tombstone):
                 return
             group = self.groups[record.group_id] = ShareGroup(record.group_id, self.epoch_floor)
+        if isinstance(record, MemberMetadata):
+            self.members_bytes += record.size_bytes - _metadata_bytes(group, record.member_id)
+        elif isinstance(record, Tombstone) and record.kind is RecordKind.MEMBER_METADATA:
+            self.members_bytes -= _metadata_bytes(group, record.member_id)
         group.apply(record)
+
+    def check_room(self, group_id: GroupId, records: Sequence[GroupLogRecord]) -> None:
+        """Check that a request does not make this shard too large.
+
+        Raises:
+            RefusedError: INVALID_REQUEST for one group too many, GROUP_MAX_SIZE_REACHED for
+                members that tell more of themselves than there is room for.
+        """
+        if group_id not in self.groups and len(self.groups) >= MAX_GROUPS:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"shard has {len(self.groups)} groups; delete some first",
+            )
+        more = sum(record.size_bytes for record in records if isinstance(record, MemberMetadata))
+        if more and self.members_bytes + more > MAX_MEMBERS_BYTES:
+            raise RefusedError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"members of this shard told {self.members_bytes} bytes of themselves, "
+                f"{MAX_MEMBERS_BYTES} are the most: subscribe to fewer topics, or let some leave",
+            )
 
     def live_records(self) -> list[list[GroupLogRecord]]:
         """Return the records that rebuild this shard, those of one group together."""
@@ -56,6 +86,17 @@ class GroupShard:
         """Raise AssertionError if a group contradicts itself."""
         for group in self.groups.values():
             group.validate()
+        counted = sum(
+            member.metadata.size_bytes
+            for group in self.groups.values()
+            for member in group.members.values()
+        )
+        assert self.members_bytes == counted, "bytes of members miscounted"
+
+
+def _metadata_bytes(group: ShareGroup, member_id: MemberId) -> int:
+    known = group.members.get(member_id)
+    return 0 if known is None else known.metadata.size_bytes
 
 
 def _records_of(group: ShareGroup) -> list[GroupLogRecord]:
