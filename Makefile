@@ -70,6 +70,7 @@ charts: setup ## the Helm charts, linted and packaged in build/charts
 docs: setup ## pages that are made from the code
 	@$(PY) -m deploy.crd_reference
 	@$(PY) -m tests.house.configuration_page
+	@$(PY) -m tests.house.api_page
 
 e2e: setup ## the suite on a real Kubernetes: on $KUBECONFIG's, else on one built and started here (ONLY=name)
 	@$(PY) -m tests.e2e $(if $(ONLY),--only '$(ONLY)')
