@@ -4,7 +4,7 @@ import pytest
 
 from sharemesh.cluster import records
 from sharemesh.ports.cluster import Role
-from sharemesh.ports.coordination import Put
+from sharemesh.ports.coordination import Delete, Put
 from tests.cluster.mesh import SHARDS, Mesh
 
 GC = Role.GROUP_COORDINATOR
@@ -121,3 +121,16 @@ async def test_epochs_never_restart_when_the_store_is_older_than_the_data(mesh):
     b = await mesh.add("b", GC)
     await mesh.settle(3_000)
     assert set(b.shards.serving.values()) == {10}
+
+
+async def test_a_leader_that_a_restored_store_does_not_know_stands_again(mesh):
+    """Its lease may live on in the backup though it was elected after it."""
+    node = await mesh.add("a", GC)
+    await mesh.settle(1_100)
+    before = dict(node.elections.led)
+    assert len(before) == SHARDS
+    for candidate in (await mesh.parent.list(node.view.keys.elections)).entries:
+        await mesh.parent.commit([], [Delete(candidate.key)])
+    await mesh.settle(100)
+    assert node.elections.led == {shard: epoch + 1 for shard, epoch in before.items()}
+    assert all(each.node is not None for each in node.view.shards() if each.kind == "group")

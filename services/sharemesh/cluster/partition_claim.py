@@ -126,7 +126,7 @@ class PartitionClaim:
             await self._wait(STALE_VIEW_WAIT_MS)
         except CoordinationError as error:
             self.last_error = str(error)
-            self._back_off()
+            self._retry_ms = self._watch.clock.now_ms() + self._watch.settings.store_retry_ms
         except Exception as error:  # the host could not stop; what it does is fenced
             self.last_error = f"{type(error).__name__}: {error}"
             _log.exception("partition %s: given up", self._name)

@@ -77,7 +77,7 @@ class ShardTerm:
                 await self._wait(self._turns.settings.backoff_min_ms)
             except CoordinationError as error:
                 self.last_error = str(error)
-                await self._back_off()
+                await self._clock.sleep_ms(self._turns.settings.store_retry_ms)
             except Exception as error:  # the term ended, for whatever reason; another may begin
                 self.last_error = f"{type(error).__name__}: {error}"
                 _log.exception("shard %s: term ended", self.name)
@@ -145,7 +145,7 @@ class ShardTerm:
                 self._failed_ms = None
                 _log.info("shard %s epoch %d: led", self.name, self.epoch)
                 self._backoff_ms = self._turns.settings.backoff_min_ms
-                await self._serve(session)
+                await self._serve(leadership, session)
                 failed = self._ended
             else:
                 failed = session.valid
@@ -195,13 +195,18 @@ class ShardTerm:
                 starting.cancel()
                 await asyncio.gather(starting, return_exceptions=True)
 
-    async def _serve(self, session: Session) -> None:
+    async def _serve(self, leadership: Leadership, session: Session) -> None:
         """Return when the shard must be given up."""
         lost = asyncio.create_task(session.lost())
+        view, generation = self._turns.view, self._turns.view.generation
         waiting_since_ms: int | None = None
         try:
             while session.valid and not self._ended and not self._turns.withdrawn:
                 self.wake.clear()
+                if view.election_vanished(self.name, leadership, generation):
+                    self.last_error = "the election does not know this leader: etcd was restored?"
+                    _log.warning("shard %s: %s", self.name, self.last_error)
+                    return
                 left_ms: int | None = None
                 if not self._turns.preferred_waits(self.shard):
                     waiting_since_ms = None

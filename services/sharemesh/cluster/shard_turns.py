@@ -20,6 +20,7 @@ class TermSettings:
     yield_ms: int = 300  # the k-th in rank campaigns after a vacancy of k times this
     alone_ms: int = 1_000  # the only member waits this long for others when it starts
     stable_ms: int = 30_000  # a waiting preferred owner gets the shard after this
+    store_retry_ms: int = 500  # while the coordination store does not answer
     backoff_min_ms: int = 200  # after a failed start, doubling
     backoff_max_ms: int = 30_000
     failed_rest_ms: int = 300_000  # after a failed start, do not ask others to hand over

@@ -23,7 +23,7 @@ from sharemesh.ports.cluster import (
     TopicInfo,
     UnassignedPartition,
 )
-from sharemesh.ports.coordination import Coordination, CoordinationError, Snapshot
+from sharemesh.ports.coordination import Coordination, CoordinationError, Leadership, Snapshot
 
 START_TIMEOUT_MS = 30_000
 SNAPSHOT_SLICE_KEYS = 500  # read between two turns of the loop
@@ -257,6 +257,15 @@ class WatchedView:
         """Return the highest epoch of a shard, 0 before the first."""
         epoch = self.tables.epochs.get(election)
         return epoch.value if epoch else 0
+
+    def election_vanished(self, election: str, leadership: Leadership, generation: int) -> bool:
+        """Return whether the store has forgotten a leadership won in view ``generation``.
+
+        It does if it was restored from an older backup, while the lease may live on.
+        """
+        seen = self.generation > generation or self.tables.revision >= leadership.token
+        candidates = self.tables.candidates.get(election, {}).values()
+        return seen and all(each.create_revision != leadership.token for each in candidates)
 
     def subscribe(self, callback: Callable[[Changes], None]) -> Callable[[], None]:
         """As ``on_change``, but told what changed."""

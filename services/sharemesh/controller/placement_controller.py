@@ -131,10 +131,13 @@ class PlacementController:
 
     async def _lead(self, leadership: Leadership, session: Session) -> None:
         elected_ms = self._clock.now_ms()
+        generation = self._view.generation
         lost = asyncio.create_task(session.lost())
         try:
             while session.valid:
                 self._wake.clear()
+                if self._view.election_vanished(CONTROLLER, leadership, generation):
+                    raise SessionLostError("the election does not know this controller any more")
                 began_ns = self._telemetry.spans.now_ns()
                 plan = await self._desired.plan(
                     elected_ms + self._settings.arrival_ms, self._settings.settle_ms
