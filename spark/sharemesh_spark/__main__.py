@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -19,6 +20,9 @@ EXAMPLES = """examples:
   sharemesh-spark compact data                      write and prove a generation
   sharemesh-spark compact data --commit --bootstrap localhost:9600
                                                     and let the coordinators load from it
+  sharemesh-spark compact data --commit --bootstrap mesh:9600 --tls-authority ca.crt \\
+      --tls-certificate spark.crt --tls-key spark.key --header sharemesh-cluster-secret=…
+                                                    the same, where only known callers may
   sharemesh-spark history data                      add what is new to the history table
   sharemesh-spark answers data --html report.html   times, redeliveries, poison records, backlog
   sharemesh-spark explain AAAAAAAAAAAAAAAAAAAAAQ/0@17 --group g --data data
@@ -36,6 +40,7 @@ def main(argv: list[str] | None = None) -> int:
         console.print("error: --commit needs --bootstrap host:port", style="red")
         return 2
     try:
+        from sharemesh_spark.cluster_calls import NotAnsweredError
         from sharemesh_spark.commit import NotCommittedError
         from sharemesh_spark.compact import NotProvenError
         from sharemesh_spark.data_directory import UnreadableLogError, shards
@@ -51,6 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         BadRecordError,
         HistoryTakenError,
         NoJavaError,
+        NotAnsweredError,
         NotCommittedError,
         NotProvenError,
         UnreadableLogError,
@@ -78,16 +84,41 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--json", type=Path, help="write the figures of the run here")
         if name in ("compact", "run"):
             command.add_argument("--commit", action="store_true", help="commit the generation")
-            command.add_argument("--bootstrap", help="host:port of a process of the cluster")
+            _add_access(command, "host:port of a process of the cluster")
         if name == "answers":
             command.add_argument("--html", type=Path, help="write a self-contained report here")
     command = commands.add_parser("explain")
     command.add_argument("record", help="topic/partition@offset")
     command.add_argument("--group", required=True)
     command.add_argument("--data", type=Path, default=Path("data"))
-    command.add_argument("--bootstrap", help="host:port, to look a topic up by its name")
+    _add_access(command, "host:port, to look a topic up by its name")
     command.add_argument("--json", type=Path, help="write the events here")
     return parser
+
+
+def _add_access(command: argparse.ArgumentParser, bootstrap: str) -> None:
+    command.add_argument("--bootstrap", help=bootstrap)
+    for name, what in (
+        ("authority", "PEM file of the authority that signed the cluster's certificates"),
+        ("certificate", "PEM file of this caller's certificate, for mTLS"),
+        ("key", "PEM file of its key"),
+    ):
+        variable = f"SHAREMESH_TLS_{name.upper()}"
+        command.add_argument(f"--tls-{name}", type=Path, help=f"{what} (or {variable})")
+    command.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="metadata of every call; may be repeated (or lines of SHAREMESH_HEADERS)",
+    )
+
+
+def _access(args: argparse.Namespace) -> Any:
+    from sharemesh_spark.cluster_calls import access_of
+
+    files = {name: getattr(args, f"tls_{name}") for name in ("authority", "certificate", "key")}
+    return access_of(args.bootstrap, files=files, headers=args.header)
 
 
 def _run(args: argparse.Namespace, console: Console) -> dict[str, Any]:
@@ -113,7 +144,8 @@ def _run(args: argparse.Namespace, console: Console) -> dict[str, Any]:
 
 def _compact(args: argparse.Namespace, spark: Any, console: Console) -> dict[str, Any]:
     from sharemesh_spark import printed
-    from sharemesh_spark.commit import commit, coordinators
+    from sharemesh_spark.cluster_calls import cluster_calls
+    from sharemesh_spark.commit import commit
     from sharemesh_spark.compact import compact
     from sharemesh_spark.history import watermark
     from sharemesh_spark.shard_fold import peak_memory_bytes
@@ -127,7 +159,8 @@ def _compact(args: argparse.Namespace, spark: Any, console: Console) -> dict[str
     printed.generation(console, data, manifest, seconds)
     committed: list[int] = []
     if args.commit:
-        with coordinators(args.bootstrap, len(manifest.shards)) as ask:
+        with cluster_calls(_access(args)) as calls:
+            ask = partial(calls.commit, shards=len(manifest.shards))
             committed = commit(data, manifest, ask, history=watermark(data) or None)
         console.print(f"committed in {len(committed)} shards; coordinators load from it")
     return {
@@ -188,11 +221,15 @@ def _answers(args: argparse.Namespace, spark: Any, console: Console) -> dict[str
 
 def _explain(args: argparse.Namespace, console: Console) -> dict[str, Any]:
     from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
-    from sharemesh_spark.commit import topic_id
+    from sharemesh_spark.cluster_calls import cluster_calls
     from sharemesh_spark.explain import life_of, parse_record, topic_id_of
 
     topic, partition, offset = parse_record(args.record)
-    found = TopicId(topic_id(args.bootstrap, topic)) if args.bootstrap else topic_id_of(topic)
+    if args.bootstrap:
+        with cluster_calls(_access(args)) as calls:
+            found = TopicId(calls.topic_id(topic))
+    else:
+        found = topic_id_of(topic)
     events = life_of(args.data, SharePartitionKey(GroupId(args.group), found, partition), offset)
     for event in events:
         console.print(event.line(), highlight=False, soft_wrap=True)

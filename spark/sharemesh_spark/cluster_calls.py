@@ -1,0 +1,185 @@
+"""Calls to a running cluster: what a commit and a look-up of a topic need, and no more."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from sharemesh import methods
+from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
+from sharemesh.domain.share_state.key_text import format_key, home_shard
+from sharemesh.methods import Method
+from sharemesh.rpc.tls import TlsError, TlsFiles, client_credentials
+from sharemesh.v1 import admin_pb2, share_coordinator_pb2
+
+Request = share_coordinator_pb2.CommitGenerationRequest
+Response = share_coordinator_pb2.CommitGenerationResponse
+Asked = TypeVar("Asked", bound=Message)
+Answered = TypeVar("Answered", bound=Message)
+_PROBES_PER_SHARD_MAX = 1_000
+
+
+class NotAnsweredError(Exception):
+    """The cluster could not be asked, or does not know what was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to reach a cluster.
+
+    Attributes:
+        bootstrap: ``host:port`` of any process of the cluster.
+        tls: None without TLS.
+        headers: Metadata of every call, for example the cluster's secret.
+    """
+
+    bootstrap: str
+    tls: TlsFiles | None = None
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+def access_of(
+    bootstrap: str,
+    *,
+    files: Mapping[str, Path | None],
+    headers: Sequence[str] = (),
+    environment: Mapping[str, str] = os.environ,
+) -> Access:
+    """Return the access that options and environment give; options go first.
+
+    Args:
+        bootstrap: ``host:port``.
+        files: PEM files by ``authority``, ``certificate`` and ``key``; absent ones are looked for
+            in ``SHAREMESH_TLS_AUTHORITY``, ``…_CERTIFICATE`` and ``…_KEY``.
+        headers: ``name=value`` each; without any, the lines of ``SHAREMESH_HEADERS``.
+        environment: Where variables are looked up.
+
+    Raises:
+        NotAnsweredError: A header is not of that form.
+    """
+    found = {
+        name: files.get(name) or _path(environment.get(f"SHAREMESH_TLS_{name.upper()}"))
+        for name in ("authority", "certificate", "key")
+    }
+    tls = None
+    if any(found.values()):
+        tls = TlsFiles(found["certificate"], found["key"], found["authority"])
+    lines = headers or environment.get("SHAREMESH_HEADERS", "").split("\n")
+    pairs = tuple(_pair(line.strip()) for line in lines if line.strip())
+    return Access(bootstrap, tls, pairs)
+
+
+class ClusterCalls:
+    """Open channels to the processes of a cluster; use ``cluster_calls``."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        try:
+            self._credentials = None if access.tls is None else client_credentials(access.tls)
+        except TlsError as error:
+            raise NotAnsweredError(str(error)) from error
+        self._channels: dict[str, grpc.Channel] = {}
+
+    def close(self) -> None:
+        """Close all channels."""
+        for channel in self._channels.values():
+            channel.close()
+
+    def commit(self, request: Request, *, shards: int) -> Response:
+        """Send a commit to the coordinator of its shard.
+
+        Raises:
+            NotAnsweredError: The shard has no coordinator, or it did not answer.
+        """
+        found = self._call(
+            self._access.bootstrap,
+            methods.FIND_COORDINATOR,
+            admin_pb2.FindCoordinatorRequest(
+                key_type=admin_pb2.COORDINATOR_KEY_TYPE_SHARE,
+                keys=[key_in_shard(request.shard, shards)],
+            ),
+        )
+        [coordinator] = found.coordinators
+        if coordinator.error_code:
+            raise NotAnsweredError(
+                f"shard {request.shard} has no coordinator: {coordinator.error_message}"
+            )
+        address = f"{coordinator.node.host}:{coordinator.node.port}"
+        return self._call(address, methods.COMMIT_GENERATION, request)
+
+    def topic_id(self, name: str) -> bytes:
+        """Return the id of a topic.
+
+        Raises:
+            NotAnsweredError: The cluster did not answer, or has no such topic.
+        """
+        request = admin_pb2.DescribeTopicsRequest(names=[name])
+        answer = self._call(self._access.bootstrap, methods.DESCRIBE_TOPICS, request)
+        for topic in answer.topics:
+            if topic.name == name and not topic.error_code:
+                return bytes(topic.topic_id)
+        raise NotAnsweredError(f"topic {name!r} is not known to {self._access.bootstrap}")
+
+    def _call(self, address: str, method: Method[Asked, Answered], request: Asked) -> Answered:
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = self._opened(address)
+        invoke = channel.unary_unary(
+            f"/sharemesh.v1.{method.name}",
+            request_serializer=method.request.SerializeToString,
+            response_deserializer=method.response.FromString,
+        )
+        try:
+            answer: Answered = invoke(
+                request, timeout=method.deadline_ms / 1_000, metadata=self._access.headers
+            )
+        except grpc.RpcError as error:
+            raise NotAnsweredError(
+                f"{address} did not answer {method.name}: {error.code().name.lower()}, "
+                f"{error.details()}"
+            ) from error
+        return answer
+
+    def _opened(self, address: str) -> grpc.Channel:
+        if self._credentials is None:
+            return grpc.insecure_channel(address)
+        return grpc.secure_channel(address, self._credentials)
+
+
+@contextmanager
+def cluster_calls(access: Access) -> Iterator[ClusterCalls]:
+    """Yield what calls a cluster, and close its channels.
+
+    Raises:
+        NotAnsweredError: A TLS file cannot be used.
+    """
+    calls = ClusterCalls(access)
+    try:
+        yield calls
+    finally:
+        calls.close()
+
+
+def key_in_shard(shard: int, shards: int) -> str:
+    """Return a key text that lives in a shard, for FindCoordinator, which takes keys only."""
+    for number in range(shards * _PROBES_PER_SHARD_MAX):
+        key = format_key(SharePartitionKey(GroupId("generation"), TopicId(b"\1" * 16), number))
+        if home_shard(key, shards) == shard:
+            return key
+    raise NotAnsweredError(f"no key was found for shard {shard} of {shards}")
+
+
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None
+
+
+def _pair(line: str) -> tuple[str, str]:
+    name, equals, value = line.partition("=")
+    if not equals or not name.strip():
+        raise NotAnsweredError("a header is not of the form name=value (its text is not shown)")
+    return name.strip().lower(), value.strip()
