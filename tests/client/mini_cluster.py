@@ -78,6 +78,10 @@ class MiniCluster:
         self.has_heartbeat_stream = True
         self.has_api_versions = has_api_versions
         self.renew_error = 0
+        self.session_errors: list[int] = []
+        self.sessions: list[tuple[str, str]] = []  # node, member of each that was opened
+        self.omit_answers = False
+        self.assigned: list[int] | None = None  # None: every partition
         self.share_version = 2
         self.metadata_reads = 0
         self.changed = asyncio.Event()
@@ -210,12 +214,15 @@ class MiniCluster:
             response.member_epoch = -1
             return response
         joined = request.member_id not in self.members or request.member_epoch == 0
+        joined = joined or self.assigned is not None
         self.members[request.member_id] = response.member_epoch = 2
         if joined or request.HasField("subscribed_topic_names"):
             names = request.subscribed_topic_names.names
             response.assignment.topic_partitions.extend(
                 common_pb2.TopicPartitions(
-                    topic_id=self.topics[name], topic_name=name, partitions=list(self.partitions)
+                    topic_id=self.topics[name],
+                    topic_name=name,
+                    partitions=self.partitions if self.assigned is None else self.assigned,
                 )
                 for name in names
                 if name in self.topics
@@ -282,6 +289,10 @@ class _Session:
         self.wake = asyncio.Event()
 
     async def run(self) -> None:
+        if self.cluster.session_errors:
+            code = self.cluster.session_errors.pop(0)
+            await self.stream.send(share_leader_pb2.ConsumeResponse(error_code=code))
+            return
         reader = asyncio.ensure_future(self._read())
         try:
             while not reader.done():
@@ -309,6 +320,7 @@ class _Session:
         async for request in self.stream:
             if request.HasField("start"):
                 self.member = request.start.member_id
+                self.cluster.sessions.append((self.node, self.member))
                 self.limit = request.start.share_acquire_mode == 1
             for each in request.add:
                 self.partitions.extend(each.partitions)
@@ -327,7 +339,7 @@ class _Session:
 
     def _acknowledge(self, acknowledge):
         result = share_leader_pb2.ConsumeAcknowledged(acknowledge_id=acknowledge.acknowledge_id)
-        for topic in acknowledge.topics:
+        for topic in () if self.cluster.omit_answers else acknowledge.topics:
             found = result.topics.add(topic_id=topic.topic_id)
             for each in topic.partitions:
                 code = self._apply(each)
