@@ -23,6 +23,7 @@ MACHINE = ROOT / "deploy" / "machine"
 CACHE = Path(os.environ.get("SHAREMESH_CACHE") or Path.home() / ".cache" / "sharemesh")
 RUN = Path(os.environ.get("SHAREMESH_NODE_RUN") or CACHE / "run")
 IMAGES = ROOT / "build" / "images"
+OWNER = "owner.pid"
 TAG, NEWER = "e2e", "e2e-newer"
 PYTEST = ("-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "--durations=15")
 
@@ -79,11 +80,25 @@ def load_all(loader: list[str]) -> None:
         load(loader, image, tag)
 
 
+def check_alone() -> None:
+    """Take away what a killed run left; refuse while somebody's node is up."""
+    if not (RUN / "init.pid").exists():
+        return
+    owner = RUN / OWNER
+    pid = owner.read_text().strip() if owner.exists() else ""
+    if not pid or Path("/proc", pid).exists():
+        raise SystemExit(
+            f"e2e: a node is up on this machine ({RUN}); there is room for one. Use it with"
+            f" KUBECONFIG={RUN / 'admin.conf'}, or end it with deploy/machine/down.sh"
+        )
+    must("what a killed run left is taken away", MACHINE / "down.sh")
+
+
 def on_own_machine(stack: ExitStack) -> None:
     """Start a Kubernetes here; the stack takes it away again."""
     check_machine()
+    check_alone()
     must("programs of the node", MACHINE / "build.sh", "packages")
-    step("what an earlier run left", MACHINE / "down.sh")
     before = Footprint.now()
 
     def down() -> None:
@@ -95,6 +110,7 @@ def on_own_machine(stack: ExitStack) -> None:
 
     stack.callback(down)
     must("a Kubernetes node", MACHINE / "up.sh")
+    (RUN / OWNER).write_text(str(os.getpid()))
     os.environ["KUBECONFIG"] = str(RUN / "admin.conf")
     os.environ["SHAREMESH_E2E_HOST_PATH"] = str(RUN / "e2e")
     load_all([str(MACHINE / "load.sh")])

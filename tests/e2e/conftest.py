@@ -68,6 +68,17 @@ def mesh(timings: Timings) -> Iterator[Stage]:
         stage.remove(made)
 
 
+@pytest.fixture(autouse=True)
+def no_load_outlives_its_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Delete load pods of a test that failed before it ended them."""
+    yield
+    if "mesh" in request.fixturenames:
+        made: Stage = request.getfixturevalue("mesh")
+        left = made.kube.names("pods", "app=sharemesh-e2e")
+        if left:
+            made.kube.delete("pods", *left)
+
+
 @pytest.fixture
 def small(mesh: Stage) -> Iterator[Callable[..., str]]:
     """Make ShareClusters of one pod a role; they are gone when the test is over."""

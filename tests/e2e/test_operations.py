@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.e2e import objects
+from tests.e2e import disruptions, objects
 from tests.e2e.kube import until
 
 RECORDS = 20
@@ -90,17 +90,26 @@ def test_a_drained_node_leads_nothing_and_clients_hardly_notice(mesh, timings):
     mesh.kube.apply(objects.operation("drain", "main", "DrainNode", node=node))
     mesh.kube.wait_for_condition("sharegroupoperation", "drain", "Succeeded")
     said = json.loads(mesh.sharemesh("cluster", "--json"))
-    led = {found["node_id"]: found["led_partitions"] for found in said["nodes"]}
+    led = {found["node"]: found["partitions"] for found in said["nodes"]}
     assert led[node] == 0
     load.flows()
     verdict = load.finish()
     verdict.check()
     timings.note("drain of a node: longest silence", verdict.longest_silence_ms / 1000)
+    uid = mesh.kube.get("pod", node)["metadata"]["uid"]
+    mesh.kube.delete("pod", node)  # it stays empty until it is started again
+    disruptions.replaced(mesh.kube, node, uid)
+    mesh.settled()
 
 
 def test_a_finished_operation_goes_after_its_time(mesh):
     wanted = objects.operation(
-        "brief", "main", "DrainNode", node="main-share-leader-1", ttlSecondsAfterFinished=1
+        "brief",
+        "main",
+        "ResetOffsets",
+        groupRef={"name": "nobody"},
+        resetTo="Latest",
+        ttlSecondsAfterFinished=1,
     )
     mesh.kube.apply(wanted)
     mesh.kube.gone("sharegroupoperation", "brief", timeout_s=120)

@@ -3,6 +3,8 @@
 import json
 import time
 
+import pytest
+
 from tests.e2e.kube import until
 
 
@@ -10,25 +12,33 @@ def leads(mesh) -> dict[str, int]:
     """Return how many partitions each share-leader pod leads."""
     said = json.loads(mesh.sharemesh("cluster", "--json"))
     return {
-        node["node_id"]: node["led_partitions"]
-        for node in said["nodes"]
-        if node["role"] == "share-leader"
+        node["node"]: node["partitions"] for node in said["nodes"] if node["role"] == "share-leader"
     }
 
 
-def test_from_two_leaders_to_three_and_back_nothing_is_lost(mesh, timings):
+@pytest.fixture
+def scale(mesh):
+    """Change the number of leaders; in the end it is two again."""
+
+    def change(replicas: int) -> None:
+        mesh.kube("scale", "sharecluster/main", f"--replicas={replicas}")
+        mesh.settled()
+
+    yield change
+    change(2)
+
+
+def test_from_two_leaders_to_three_and_back_nothing_is_lost(mesh, scale, timings):
     topic, group = mesh.topic_and_group("scaled", partitions=6)
     load = mesh.load(topic, group)
     load.flows()
     started = time.monotonic()
-    mesh.kube("scale", "sharecluster/main", "--replicas=3")
-    mesh.settled()
+    scale(3)
     until("the new leader leads", lambda: leads(mesh).get("main-share-leader-2", 0) > 0 or None)
     timings.note("scale 2 to 3: the new leader leads", time.monotonic() - started)
     load.flows()
     started = time.monotonic()
-    mesh.kube("scale", "sharecluster/main", "--replicas=2")
-    mesh.settled()
+    scale(2)
     mesh.kube.gone("pod", "main-share-leader-2")
     timings.note("scale 3 to 2: settled", time.monotonic() - started)
     load.flows()
