@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from sharemesh.cli.config_catalogue import CATALOGUE, Entry
+from sharemesh.cli.config_catalogue import Entry, catalogue
 from sharemesh.cli.failures import CommandError
 from sharemesh.cli.session import Session, connection_flags, nearest, session_of
 from sharemesh.cli.topics import pairs
@@ -82,7 +82,7 @@ def _alter(args: argparse.Namespace) -> int:
 
 def _hint(changes: Mapping[str, str | None], message: str) -> str:
     """Name the nearest known configuration, unless the cluster's own words did."""
-    known = [entry.name for entry in CATALOGUE]
+    known = [entry.name for entry in catalogue()]
     unknown = [name for name in changes if name not in known]
     return nearest(unknown[0], known) if unknown and "did you mean" not in message else ""
 
@@ -99,13 +99,13 @@ def _explain(args: argparse.Namespace) -> int:
     args.bootstrap, args.command_config, args.timeout = "unused:1", None, 1
     session = session_of(args)
     if args.name is None:
-        rows = [_entry_row(entry) for entry in CATALOGUE]
+        rows = [_entry_row(entry) for entry in catalogue()]
         columns = {"name": "NAME", "of": "OF", "default": "DEFAULT", "range": "RANGE"}
         session.show(rows, columns, empty="")
         return 0
-    found = [entry for entry in CATALOGUE if entry.name == args.name]
+    found = [entry for entry in catalogue() if entry.name == args.name]
     if not found:
-        names = [entry.name for entry in CATALOGUE]
+        names = [entry.name for entry in catalogue()]
         raise CommandError(f"unknown configuration {args.name!r}{nearest(args.name, names)}")
     for entry in found:
         if session.as_json:

@@ -160,6 +160,11 @@ _INSTEAD = {
 }
 
 
+def instead_of(name: str) -> str:
+    """Return what to do instead of setting one of ``REJECTED_BY_SHARE_CONSUMERS``."""
+    return _INSTEAD.get(name, "remove it: a share group has no such thing")
+
+
 def _check_mapping(given: object) -> None:
     if not isinstance(given, Mapping):
         raise ConfigError(
@@ -226,10 +231,7 @@ def consumer_config(given: Mapping[str, object]) -> ClientConfig:
     _check_mapping(given)
     for name in REJECTED_BY_SHARE_CONSUMERS:
         if name in given:
-            hint = _INSTEAD.get(name)
-            raise ConfigError(
-                f"{name} cannot be set on a share consumer" + (f"; {hint}" if hint else "")
-            )
+            raise ConfigError(f"{name} cannot be set on a share consumer; {instead_of(name)}")
     group_id = given.get("group.id")
     if group_id is None or not str(group_id).strip():
         raise InvalidGroupIdError("group.id must be given and not be blank", about="group.id")
