@@ -1,6 +1,7 @@
-"""Section M: the group coordinator, asked over the network port."""
+"""Section M: the group coordinator, asked over gRPC."""
 
 import asyncio
+from functools import partial
 
 from sharemesh import methods
 from sharemesh.codec.group_record import read_record
@@ -29,9 +30,12 @@ from tests.conformance.scenario import scenario
 from tests.domain.share_group.groups import GROUP
 from tests.domain.share_group.groups import World as DomainWorld
 from tests.domain.share_group.groups import topic_id as domain_topic_id
-from tests.group_coordinator.world import assigned, topic_id, world
+from tests.group_coordinator.over_grpc import GrpcWorld
+from tests.group_coordinator.world import assigned, topic_id
+from tests.group_coordinator.world import world as any_world
 
 G, M1 = GroupId("g"), MemberId("m1")
+world = partial(any_world, kind=GrpcWorld)
 
 
 async def no_interval(made):

@@ -1,4 +1,4 @@
-"""Section O: the share coordinator (SC), by its RPCs over a real state log."""
+"""Section O: the share coordinator (SC), by its RPCs over gRPC and a real state log."""
 
 from contextlib import asynccontextmanager
 
@@ -12,6 +12,7 @@ from sharemesh.domain.share_state.records import Snapshot, Tombstone, Update
 from sharemesh.ports.shard_log import LogFullError
 from sharemesh.v1 import share_coordinator_pb2 as pb
 from tests.conformance.scenario import scenario
+from tests.share_coordinator.over_grpc import coordinator
 from tests.share_coordinator.world import CONTEXT, T1, T2, Client, tuples, world
 
 KEY = SharePartitionKey(GroupId("g1"), T1, 0)
@@ -57,7 +58,7 @@ class Scene:
 
 @asynccontextmanager
 async def scene(**settings):
-    async with world(topics=(T1, T2)) as w, w.coordinator(**settings) as service:
+    async with world(topics=(T1, T2)) as w, coordinator(w, **settings) as service:
         yield Scene(w, service)
 
 
@@ -107,18 +108,18 @@ async def test_what_is_not_in_the_metadata(missing):
     async with world(topics=(T1, T2)) as w:
         await w.delete_topic(T1)
         partition = 0 if missing == "topic" else 7
-        async with w.coordinator() as service:
+        async with coordinator(w) as service:
             g = Client(service, partition=partition, topic_id=T1 if missing == "topic" else T2)
             assert (await g.I(0, 0)).error_code == 3
             assert (await g.D()).error_code == 3
     # Reads and writes come that far only where state exists. It was deleted while nobody watched.
     async with world(topics=(T1, T2)) as w:
-        async with w.coordinator() as service:
+        async with coordinator(w) as service:
             await Client(service).I(0, 0)
         await w.delete_topic(T1)
         if missing == "partition":
             await w.create_topic(T1, partitions=0)
-        async with w.coordinator() as service:
+        async with coordinator(w) as service:
             g = Client(service)
             assert (await g.R(0)).error_code == 3
             assert (await g.W(0, 0, 0, 0, [(0, 1, 0, 1)])).error_code == 3
@@ -337,11 +338,11 @@ async def test_nothing_asked_not_started_and_a_failing_shard():
             ),
         ):
             assert not (await s.service.write(request, CONTEXT)).results
-    async with world() as w, w.coordinator(started=False) as service:
+    async with world() as w, coordinator(w, started=False) as service:
         g = Client(service)
         answers = [await g.I(0, 0), await g.R(0), await g.W(0, 0, 0, 0), await g.D(), await g.S()]
         assert [answer.error_code for answer in answers] == [15] * 5
-    async with world(state_shards=2, topics=(T1,)) as w, w.coordinator(shards=(0, 1)) as service:
+    async with world(state_shards=2, topics=(T1,)) as w, coordinator(w, shards=(0, 1)) as service:
         keys = [SharePartitionKey(GroupId("g1"), T1, p) for p in range(4)]
         shard_of = {key.partition: w.view.share_shard(key) for key in keys}
         assert set(shard_of.values()) == {0, 1}
@@ -407,7 +408,7 @@ async def test_the_pruning_task():
     async with (
         world(state_shards=2, topics=(T1, T2)) as w,
         deletes_that_fail(w) as logs,
-        w.coordinator(shards=(0, 1), **settings) as service,
+        coordinator(w, shards=(0, 1), **settings) as service,
     ):
         keys = {}
         for partition in range(4):

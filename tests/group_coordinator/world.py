@@ -260,14 +260,14 @@ def assigned(response):
 
 
 @asynccontextmanager
-async def world(*, group_shards=1, started=True, limits=None, **topics):
+async def world(*, group_shards=1, started=True, limits=None, kind=World, **topics):
     clock = ManualClock()
     store = LocalStore(clock)
     coordination = LocalCoordination(store)
     await ensure_cluster(coordination, "test", group_shards=group_shards, state_shards=1)
     view = WatchedView(coordination, "test", clock)
     await view.start()
-    made = World(clock, coordination, view, limits or LIMITS)
+    made = kind(clock, coordination, view, limits or LIMITS)
     await made.topics(**topics)
     try:
         if started:
