@@ -37,6 +37,7 @@ from sharemesh.ports.coordination import Put
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.server import GrpcServer
 from sharemesh.serve.exporting import Exporting
+from sharemesh.serve.heap import bound_heap
 from sharemesh.serve.run import THREAD_SWITCH_S
 from sharemesh.serve.settings import ServeSettings
 from sharemesh.share_coordinator.service import ShareCoordinatorService
@@ -199,6 +200,7 @@ async def bare(server):
 
 async def main(role, *arguments):
     sys.setswitchinterval(THREAD_SWITCH_S)  # as every process of the product does
+    bound_heap()
     server = GrpcServer(reflection=False)
     await {f.__name__: f for f in (coordinator, leader, traced, sink, bare)}[role](
         server, *arguments

@@ -9,6 +9,7 @@ from aiokafka.errors import CorruptRecordException, KafkaError
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from sharemesh.codec.batch_frame import MAGIC
+from sharemesh.codec.plain_batch import plain_batch
 
 COMPRESSION = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 PlainRecord = TypeVar("PlainRecord", bound=tuple[Any, ...])
@@ -94,10 +95,11 @@ def decode_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:
     """Yield the records of one whole batch, its checksum already checked.
 
     Raises:
-        RecordSetError: Compression unknown, or the records do not parse.
+        RecordSetError: Compression unknown, the records do not parse, or are too large without
+            compression (``plain_batch.PLAIN_BATCH_BYTES_MAX``).
     """
     try:
-        for record in DefaultRecordBatch(batch):
+        for record in DefaultRecordBatch(plain_batch(batch)):
             yield Record(record.offset, record.timestamp, record.key, record.value, record.headers)
     except _UNDECODABLE as error:
         raise RecordSetError(f"records of the batch cannot be decoded: {error}") from error

@@ -13,6 +13,7 @@ from sharemesh.serve import tether
 from sharemesh.serve.compose import RoleProcess
 from sharemesh.serve.exits import Exit, StartError
 from sharemesh.serve.guard import guard
+from sharemesh.serve.heap import bound_heap
 from sharemesh.serve.report import Report, Reporter, ReportKind
 from sharemesh.serve.settings import ServeSettings, read_file, serve_settings
 from sharemesh.telemetry.logs import set_up_logs
@@ -59,6 +60,7 @@ def run_loop(work: Coroutine[Any, Any, int]) -> int:
     else:
         factory = uvloop.new_event_loop
     sys.setswitchinterval(THREAD_SWITCH_S)
+    bound_heap()
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(work)
 

@@ -95,8 +95,7 @@ class Acknowledgements:
         """Return the result of each partition, once all writes are durable or refused."""
         outcomes = dict(under_way.refused)
         for partition, answer in under_way.awaited.items():
-            # Shielded: a caller that goes away does not take the machine's answer with it.
-            answered = answer.result() if answer.done() else await asyncio.shield(answer)
+            answered = await answer  # a caller that goes away cancels only this future
             outcomes[partition] = (answered.error, answered.message)
             if not answered.error:
                 _count(self._environment.counters.acknowledged, under_way.batches[partition])

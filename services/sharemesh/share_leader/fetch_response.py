@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from sharemesh.codec.decoded_records import decode_records
+from sharemesh.codec.decoded_records import DECODED_BYTES_MAX, decode_records
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.cluster import ClusterView
@@ -20,6 +20,7 @@ class FetchResponse:
     def __init__(self, view: ClusterView, record_format: int) -> None:
         self._redirects = Redirects(view)
         self._decoded = record_format == pb.RECORD_FORMAT_DECODED
+        self._decoded_bytes_left = DECODED_BYTES_MAX
         self._topics: dict[bytes, pb.ShareFetchTopic] = {}
         self._entries: dict[TopicPartition, pb.ShareFetchPartition] = {}
 
@@ -62,7 +63,9 @@ class FetchResponse:
             return
         ranges = [(r.first_offset, r.last_offset, r.delivery_count) for r in taken.ranges]
         try:
-            entry.decoded_records.extend(decode_records(taken.records, ranges))
+            decoded = decode_records(taken.records, ranges, bytes_max=self._decoded_bytes_left)
+            entry.decoded_records.extend(decoded)
+            self._decoded_bytes_left -= sum(len(one.key) + len(one.value) for one in decoded)
         except RefusedError as refused:
             # The offsets stay acquired and are listed: the member can reject them.
             entry.error_code, entry.error_message = int(refused.error), refused.message

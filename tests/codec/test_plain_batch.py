@@ -1,0 +1,88 @@
+"""Compressed batches of strangers: opened within a bound, whatever they claim."""
+
+import random
+import struct
+import tracemalloc
+from contextlib import suppress
+
+import pytest
+
+from sharemesh.codec.batch_frame import CRC_START, HEADER_BYTES, place_frame
+from sharemesh.codec.decoded_records import decode_records
+from sharemesh.codec.plain_batch import TooLargeError, plain_batch
+from sharemesh.codec.record_set import COMPRESSION, RecordSetError, build_batch
+from sharemesh.codec.record_set import decode_records as decode_plain
+from sharemesh.domain.errors import ErrorCode, RefusedError
+
+CODECS = [name for name in COMPRESSION if name != "none"]
+MIB = 1 << 20
+
+
+def batch(value: bytes, codec: str, count: int = 3) -> bytes:
+    records = [(b"k%d" % number, value, [("h", b"x")]) for number in range(count)]
+    return bytes(build_batch(records, timestamp_ms=5, compression=COMPRESSION[codec]))
+
+
+@pytest.mark.parametrize("codec", COMPRESSION)
+@pytest.mark.parametrize("size", [0, 10, 3_000, 700_000])
+def test_every_codec_gives_the_same_records(codec, size):
+    value = random.Random(size).randbytes(size // 2) + bytes(size - size // 2)
+    opened = list(decode_plain(batch(value, codec)))
+    assert [(r.offset, r.key, r.value, r.timestamp_ms) for r in opened] == [
+        (number, b"k%d" % number, value, 5) for number in range(3)
+    ]
+    decoded = decode_records(batch(value, codec), [(1, 2, 4)])
+    assert [(r.offset, r.key, r.value, r.delivery_count) for r in decoded] == [
+        (1, b"k1", value, 4),
+        (2, b"k2", value, 4),
+    ]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_is_refused_and_costs_little_more_than_the_bound(codec):
+    bomb = batch(bytes(100 * MIB), codec, count=1)
+    tracemalloc.start()
+    with pytest.raises(TooLargeError, match="take"):
+        plain_batch(bomb, 4 * MIB)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * len(bomb) + 9 * MIB
+    with pytest.raises(RefusedError) as refused:
+        decode_records(bomb, [(0, 0, 1)])
+    assert refused.value.error is ErrorCode.MESSAGE_TOO_LARGE
+    with pytest.raises(RecordSetError):
+        list(decode_plain(bomb))
+
+
+def test_all_records_of_an_answer_share_one_bound():
+    records = bytearray()
+    for number in range(4):
+        one = bytearray(batch(bytes(MIB), "zstd", count=1))
+        place_frame(one, number, 0)
+        records += one
+    assert len(decode_records(bytes(records), [(0, 3, 1)], bytes_max=4 * MIB + 8)) == 4
+    with pytest.raises(RefusedError, match="fetch fewer") as refused:
+        decode_records(bytes(records), [(0, 3, 1)], bytes_max=4 * MIB)
+    assert refused.value.error is ErrorCode.MESSAGE_TOO_LARGE
+    # What is not acquired does not count.
+    assert len(decode_records(bytes(records), [(1, 1, 1)], bytes_max=MIB + 2)) == 1
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_broken_compression_raises_nothing_but_what_is_documented(codec):
+    rng = random.Random(7)
+    good = batch(rng.randbytes(500), codec)
+    for _ in range(200):
+        bad = bytearray(good)
+        kind = rng.randrange(3)
+        if kind == 0:
+            bad[rng.randrange(HEADER_BYTES, len(bad))] ^= 1 << rng.randrange(8)
+        elif kind == 1:
+            bad[HEADER_BYTES:] = rng.randbytes(rng.randrange(60))
+        else:
+            struct.pack_into(">h", bad, CRC_START, rng.randrange(8))
+        struct.pack_into(">i", bad, 8, len(bad) - 12)
+        with suppress(RefusedError):
+            decode_records(bytes(bad), [(0, 2, 1)])
+        with suppress(RecordSetError):
+            list(decode_plain(bytes(bad)))
