@@ -97,6 +97,16 @@ evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available:
 imageGCHighThresholdPercent: 100
 volumePluginDir: $RUN/volume-plugins
 E
+# Who was denied what: requests of pods, not of Kubernetes itself.
+cat > audit.yaml <<E
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+  - {level: None, userGroups: ["system:serviceaccounts:kube-system"]}
+  - {level: Metadata, userGroups: ["system:serviceaccounts"]}
+  - {level: None}
+E
 cat > Corefile <<E
 cluster.local:53 in-addr.arpa:53 {
     bind $NODE_IP
@@ -148,6 +158,7 @@ run apiserver "$BIN/kube-apiserver" --etcd-servers http://127.0.0.1:2379 --adver
     --tls-cert-file pki/apiserver.crt --tls-private-key-file pki/apiserver.key --client-ca-file pki/ca.crt \
     --kubelet-client-certificate pki/apiserver-client.crt --kubelet-client-key pki/apiserver-client.key --kubelet-preferred-address-types InternalIP \
     --service-account-key-file pki/sa.pub --service-account-signing-key-file pki/sa.key --service-account-issuer https://kubernetes.default.svc.cluster.local \
+    --audit-policy-file audit.yaml --audit-log-path log/audit.jsonl --audit-log-maxsize 200 \
     --service-cluster-ip-range "$SVC_NET" --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction --allow-privileged \
     --requestheader-client-ca-file pki/ca.crt --requestheader-allowed-names aggregator --requestheader-username-headers X-Remote-User --requestheader-group-headers X-Remote-Group --requestheader-extra-headers-prefix X-Remote-Extra- \
     --proxy-client-cert-file pki/aggregator.crt --proxy-client-key-file pki/aggregator.key

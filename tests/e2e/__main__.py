@@ -113,6 +113,7 @@ def on_own_machine(stack: ExitStack) -> None:
     (RUN / OWNER).write_text(str(os.getpid()))
     os.environ["KUBECONFIG"] = str(RUN / "admin.conf")
     os.environ["SHAREMESH_E2E_HOST_PATH"] = str(RUN / "e2e")
+    os.environ["SHAREMESH_E2E_AUDIT_LOG"] = str(RUN / "log" / "audit.jsonl")
     load_all([str(MACHINE / "load.sh")])
 
 

@@ -1,5 +1,6 @@
 """What the tests stand on: a namespace with operator, etcd and one ShareCluster under it."""
 
+import base64
 import json
 import os
 import shlex
@@ -7,6 +8,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import trustme
 import yaml
 
 from tests.e2e import objects
@@ -18,6 +20,8 @@ CHARTS = ROOT / "charts"
 CLUSTER = "main"
 ROLES = ("share-leader", "group-coordinator", "share-coordinator")
 OPERATOR = "app.kubernetes.io/component=operator"
+TLS_SECRET = "mesh-tls"
+OUTSIDE_CLUSTER = "outside"
 READY_TIMEOUT_S = 150
 
 
@@ -73,7 +77,7 @@ class Stage:
     host_root: str
     timings: Timings
     loads: int = 0
-    made: list[Path] = field(default_factory=list)
+    certificates: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def namespace(self) -> str:
@@ -97,6 +101,7 @@ class Stage:
             "etcd.inCluster.enabled": "true",
             "etcd.inCluster.image.repository": f"{self.images.registry}/etcd",
             "etcd.inCluster.image.tag": self.images.etcd_tag,
+            "secrets": "{" + TLS_SECRET + "}",
             **more,
         }
         return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
@@ -206,9 +211,40 @@ def quick_start(stage: Stage) -> list[Document]:
     return found
 
 
+def node_address(node: str) -> str:
+    """Return where a node is reached."""
+    addresses = Kube("default").get("node", node)["status"]["addresses"]
+    return next(str(each["address"]) for each in addresses if each["type"] == "InternalIP")
+
+
+def make_certificates(stage: Stage) -> None:
+    """Make a Secret whose certificate holds for every name inside and for the node outside."""
+    authority = trustme.CA()
+    suffix = f"{stage.namespace}.svc"
+    certificate = authority.issue_cert(
+        f"*.{suffix}", f"{OUTSIDE_CLUSTER}-bootstrap.{suffix}", node_address(stage.node)
+    )
+    stage.certificates = {
+        "tls.crt": b"".join(blob.bytes() for blob in certificate.cert_chain_pems),
+        "tls.key": certificate.private_key_pem.bytes(),
+        "ca.crt": authority.cert_pem.bytes(),
+    }
+    data = {name: base64.b64encode(text).decode() for name, text in stage.certificates.items()}
+    stage.kube.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": TLS_SECRET},
+            "type": "kubernetes.io/tls",
+            "data": data,
+        }
+    )
+
+
 def install(stage: Stage) -> None:
     """Install charts and quick start; note how long it is to the first record."""
     stage.make_directories(CLUSTER)
+    make_certificates(stage)
     started = time.monotonic()
     crds = Kube("default")
     crds.helm("upgrade", "--install", "sharemesh-crds", str(CHARTS / "sharemesh-crds"))

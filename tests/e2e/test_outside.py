@@ -1,12 +1,9 @@
 """A client outside of Kubernetes, with TLS."""
 
-import base64
-
 import pytest
-import trustme
 
 from sharemesh.client import connect
-from tests.e2e.kube import Kube
+from tests.e2e import stage
 
 PORTS = {"shareLeaderPort": 30410, "groupCoordinatorPort": 30420, "bootstrapPort": 30409}
 RECORDS = 40
@@ -14,31 +11,10 @@ RECORDS = 40
 
 @pytest.fixture
 def certificates(mesh, tmp_path):
-    """A Secret whose certificate holds for every name inside and for the node outside."""
-    node = Kube("default").get("node", mesh.node)
-    address = next(
-        each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP"
-    )
-    authority = trustme.CA()
-    names = [f"*.{mesh.namespace}.svc", f"outside-bootstrap.{mesh.namespace}.svc", address]
-    certificate = authority.issue_cert(*names)
-    files = {
-        "tls.crt": b"".join(blob.bytes() for blob in certificate.cert_chain_pems),
-        "tls.key": certificate.private_key_pem.bytes(),
-        "ca.crt": authority.cert_pem.bytes(),
-    }
-    mesh.kube.apply(
-        {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": "outside-tls"},
-            "type": "kubernetes.io/tls",
-            "data": {name: base64.b64encode(data).decode() for name, data in files.items()},
-        }
-    )
-    for name, data in files.items():
+    """The node's address, and a folder with the certificates of the stage."""
+    for name, data in mesh.certificates.items():
         (tmp_path / name).write_bytes(data)
-    return address, tmp_path
+    return stage.node_address(mesh.node), tmp_path
 
 
 async def test_a_client_outside_reaches_every_leader_with_tls(mesh, small, certificates):
@@ -46,7 +22,7 @@ async def test_a_client_outside_reaches_every_leader_with_tls(mesh, small, certi
     small(
         "outside",
         shareLeaders={"replicas": 2},
-        tls={"secretName": "outside-tls", "clientAuth": "Required"},
+        tls={"secretName": stage.TLS_SECRET, "clientAuth": "Required"},
         external={"host": address, **PORTS},
     )
     topic, group = mesh.topic_and_group("abroad", cluster="outside")
@@ -78,7 +54,7 @@ async def test_a_client_outside_reaches_every_leader_with_tls(mesh, small, certi
 
 @pytest.mark.usefixtures("certificates")
 async def test_a_client_without_a_certificate_is_turned_away(mesh, small):
-    small("closed", tls={"secretName": "outside-tls", "clientAuth": "Required"})
+    small("closed", tls={"secretName": stage.TLS_SECRET, "clientAuth": "Required"})
     said = mesh.kube("get", "pods", "-l", "sharemesh.io/cluster=closed", "-o", "name").split()
     assert len(said) == 3
     command = f"sharemesh cluster --bootstrap {mesh.bootstrap('closed')} --timeout 3000"

@@ -1,5 +1,9 @@
 """helm upgrade, uninstall and install again."""
 
+import json
+import os
+from pathlib import Path
+
 from tests.e2e.kube import Kube, until
 from tests.e2e.stage import CHARTS
 from tests.e2e.test_operations import consume, produce
@@ -91,3 +95,22 @@ def test_definitions_stay_when_their_chart_is_uninstalled(mesh):
     assert mesh.kube.names("sharecluster")
     crds.helm("upgrade", "--install", "sharemesh-crds", str(CHARTS / "sharemesh-crds"))
     until("definitions are served", lambda: mesh.kube.names("sharegroups") is not None)
+
+
+def test_no_request_of_an_operator_was_denied_in_the_whole_run(mesh):
+    """By the API server's audit log where it is at hand, else by what operators said of it."""
+    audit = os.environ.get("SHAREMESH_E2E_AUDIT_LOG")
+    if audit is None:
+        said = mesh.operator_logs().lower()
+        assert "forbidden" not in said
+        return
+    mine = f"system:serviceaccount:{mesh.namespace}:sharemesh-operator"
+    requests = [json.loads(line) for line in Path(audit).read_text().splitlines()]
+    asked = [found for found in requests if found["user"]["username"] == mine]
+    assert len(asked) > 100
+    denied = [
+        f"{found['verb']} {found['requestURI']}"
+        for found in asked
+        if found["annotations"]["authorization.k8s.io/decision"] == "forbid"
+    ]
+    assert denied == []
