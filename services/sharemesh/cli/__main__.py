@@ -58,7 +58,25 @@ def _parser() -> argparse.ArgumentParser:
         _register_process_command(subparsers, name, module, text, extra)
     for each in (topics, produce, consume, groups, configs, acls, cluster, state_log):
         each.register(subparsers)
+    _share_examples(parser)
     return parser
+
+
+def _share_examples(parser: argparse.ArgumentParser) -> None:
+    """Give each action without examples of its own those of its command that show it."""
+    for action in parser._actions:
+        if not isinstance(action, argparse._SubParsersAction):
+            continue
+        for below in action.choices.values():
+            _share_examples(below)
+            if below.epilog is None and parser.epilog is not None:
+                lines = [
+                    each
+                    for each in parser.epilog.splitlines()
+                    if each.startswith(f"  {below.prog}")
+                ]
+                below.epilog = "\n".join(["examples:", *lines])
+                below.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
 def _register_process_command(

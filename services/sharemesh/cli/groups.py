@@ -16,6 +16,7 @@ _EXAMPLES = """examples:
   sharemesh groups describe billing
   sharemesh groups offsets billing
   sharemesh groups reset-offsets billing --topic orders --to-earliest --execute
+  sharemesh groups delete-offsets billing --topic orders
   sharemesh groups delete billing"""
 
 

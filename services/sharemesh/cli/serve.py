@@ -7,10 +7,19 @@ from typing import Any
 from sharemesh.cli.failures import CommandError
 from sharemesh.serve.flags import add_serve_flags
 
+_EXAMPLES = """examples:
+  sharemesh serve
+  sharemesh serve --role share-leader --etcd-endpoints 127.0.0.1:2379 --data-directory data"""
+
 
 def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     """Add the command to the command line."""
-    parser = subparsers.add_parser("serve", help="run one role process of a cluster")
+    parser = subparsers.add_parser(
+        "serve",
+        help="run one role process of a cluster",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add_serve_flags(parser)
     parser.set_defaults(run=run)
 

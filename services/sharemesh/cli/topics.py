@@ -15,6 +15,7 @@ _EXAMPLES = """examples:
   sharemesh topics list
   sharemesh topics describe orders --json
   sharemesh topics add-partitions orders --total 8
+  sharemesh topics delete-records orders/0 --before 1000
   sharemesh topics delete orders"""
 
 

@@ -23,15 +23,25 @@ if TYPE_CHECKING:
     from sharemesh.serve.supervisor import LocalCluster
 
 
+_EXAMPLES = """examples:
+  sharemesh up
+  sharemesh up --data-directory /var/lib/sharemesh --share-leaders 4
+  sharemesh up --config cluster.toml --json"""
+
+
 def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     """Add the command to the command line."""
     parser = subparsers.add_parser(
         "up",
         help="run a whole cluster on this machine",
         description="Start etcd and all roles as processes, keep them running, stop on Ctrl-C.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_config_flags(parser)
-    parser.add_argument("--plain", action="store_true", help="print lines instead of a table")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--plain", action="store_true", help="print lines instead of a table")
+    shown.add_argument("--json", action="store_true", help="print a JSON object for each change")
     add_flags(parser, UpSettings)
     add_flags(parser, ServeSettings, leave_out="role,node_id,listen_host,listen_port")
     parser.set_defaults(run=run)
@@ -45,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     """
     try:
         from sharemesh.backends.local.clock import SystemClock
-        from sharemesh.cli.up_display import PlainDisplay, TableDisplay
+        from sharemesh.cli.up_display import JsonDisplay, PlainDisplay, TableDisplay
         from sharemesh.serve.supervisor import LocalCluster
     except ImportError as missing:
         raise CommandError(
@@ -57,8 +67,12 @@ def run(args: argparse.Namespace) -> int:
         given["role"] = "all"  # each process gets its own; etcd may still have to be started
         serve = serve_settings(given, os.environ, file)
         up = up_settings(given, file)
-        plain = args.plain or not sys.stdout.isatty()
-        display = PlainDisplay() if plain else TableDisplay()
+        display: PlainDisplay
+        if args.json:
+            display = JsonDisplay()
+        else:
+            plain = args.plain or not sys.stdout.isatty()
+            display = PlainDisplay() if plain else TableDisplay()
         cluster = LocalCluster(serve, up, clock=SystemClock(), on_change=display.changed)
         # The standard loop: it starts children by vfork, which no library hooks into.
         return asyncio.run(_up(cluster, display))

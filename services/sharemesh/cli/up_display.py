@@ -1,7 +1,9 @@
-"""How ``sharemesh up`` shows its processes: a live table on a terminal, else lines."""
+"""How ``sharemesh up`` shows its processes: a table on a terminal, lines, or JSON lines."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -54,6 +56,26 @@ class PlainDisplay:
         """Print one line at once."""
         self._console.print(Text(text))
         self._console.file.flush()
+
+
+class JsonDisplay(PlainDisplay):
+    """One JSON object for each change, with its kind as ``event``: process, ready, message."""
+
+    def changed(self, status: ProcessStatus) -> None:
+        """Show a change of one process."""
+        self._show("process", **(asdict(status) | {"state": str(status.state)}))
+
+    def ready(self, cluster: LocalCluster) -> None:
+        """Say where clients find the cluster."""
+        self._show("ready", bootstrap=list(cluster.bootstrap))
+
+    def say(self, text: str) -> None:
+        """Print words for people as a message."""
+        self._show("message", text=text)
+
+    def _show(self, event: str, **fields: object) -> None:
+        line = json.dumps({"event": event, **fields}, default=str, ensure_ascii=False)
+        super().say(line)
 
 
 class TableDisplay(PlainDisplay):
