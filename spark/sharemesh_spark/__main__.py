@@ -87,6 +87,13 @@ def _parser() -> argparse.ArgumentParser:
             _add_access(command, "host:port of a process of the cluster")
         if name == "answers":
             command.add_argument("--html", type=Path, help="write a self-contained report here")
+            command.add_argument(
+                "--every",
+                type=_seconds,
+                default=60,
+                metavar="SECONDS",
+                help="throughput and backlog in steps of so many seconds (default: 60)",
+            )
     command = commands.add_parser("explain")
     command.add_argument("record", help="topic/partition@offset")
     command.add_argument("--group", required=True)
@@ -94,6 +101,13 @@ def _parser() -> argparse.ArgumentParser:
     _add_access(command, "host:port, to look a topic up by its name")
     command.add_argument("--json", type=Path, help="write the events here")
     return parser
+
+
+def _seconds(text: str) -> int:
+    seconds = int(text)
+    if seconds < 1:
+        raise argparse.ArgumentTypeError(f"{seconds} is not 1 or more")
+    return seconds
 
 
 def _add_access(command: argparse.ArgumentParser, bootstrap: str) -> None:
@@ -207,7 +221,7 @@ def _answers(args: argparse.Namespace, spark: Any, console: Console) -> dict[str
             "times": answers.times(changes, batches),
             "redeliveries": answers.redeliveries(changes),
             "archived": answers.archived(changes),
-            "throughput": answers.throughput(changes, batches),
+            "throughput": answers.throughput(changes, batches, bucket_ms=1_000 * args.every),
             "hot_partitions": answers.hot_partitions(changes),
         }
         tables = {name: [row.asDict() for row in each.collect()] for name, each in found.items()}

@@ -105,16 +105,16 @@ def life(changes: DataFrame, group: str, topic_id: str, partition: int, record: 
     return of_key.where(covers | f.col("first_offset").isNull()).orderBy("shard", "offset")
 
 
-def throughput(changes: DataFrame, batches: DataFrame) -> DataFrame:
-    """Return what happened each minute, and the backlog at its end.
+def throughput(changes: DataFrame, batches: DataFrame, *, bucket_ms: int = BUCKET_MS) -> DataFrame:
+    """Return what happened in each stretch of ``bucket_ms``, and the backlog at its end.
 
-    Columns: group_id, minute_ms, appended, finished, redelivered, backlog (appended and not
-    finished so far, of the topics that the group has state on).
+    Columns: group_id, from_ms (its beginning), appended, finished, redelivered, backlog (appended
+    and not finished so far, of the topics that the group has state on).
     """
-    minute = (f.floor(f.col("at_ms") / BUCKET_MS) * BUCKET_MS).cast("bigint")
+    bucket = (f.floor(f.col("at_ms") / bucket_ms) * bucket_ms).cast("bigint")
     done = changes.where(f.col("delivery_state").isNotNull()).select(
         "group_id",
-        minute.alias("minute_ms"),
+        bucket.alias("from_ms"),
         f.lit(0).cast("bigint").alias("appended"),
         f.when(f.col("delivery_state").isin(*FINAL), _size()).otherwise(0).alias("finished"),
         f.when(f.col("delivery_state") == "available", _size()).otherwise(0).alias("redelivered"),
@@ -122,18 +122,18 @@ def throughput(changes: DataFrame, batches: DataFrame) -> DataFrame:
     groups = changes.select("group_id", "topic_id").distinct()
     come = batches.join(groups, "topic_id").select(
         "group_id",
-        minute.alias("minute_ms"),
+        bucket.alias("from_ms"),
         _size().alias("appended"),
         f.lit(0).cast("bigint").alias("finished"),
         f.lit(0).cast("bigint").alias("redelivered"),
     )
     sums = [f.sum(name).alias(name) for name in ("appended", "finished", "redelivered")]
-    by_minute = done.unionByName(come).groupBy("group_id", "minute_ms").agg(*sums)
+    by_bucket = done.unionByName(come).groupBy("group_id", "from_ms").agg(*sums)
     so_far = f.expr(
-        "sum(appended - finished) over (partition by group_id order by minute_ms "
+        "sum(appended - finished) over (partition by group_id order by from_ms "
         "rows between unbounded preceding and current row)"
     )
-    return by_minute.withColumn("backlog", so_far).orderBy("group_id", "minute_ms")
+    return by_bucket.withColumn("backlog", so_far).orderBy("group_id", "from_ms")
 
 
 def hot_partitions(changes: DataFrame) -> DataFrame:

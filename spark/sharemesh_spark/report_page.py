@@ -13,9 +13,11 @@ def report_page(tables: Mapping[str, Rows]) -> str:
     sections = []
     for group in sorted({row["group_id"] for row in tables["throughput"]}):
         rows = [row for row in tables["throughput"] if row["group_id"] == group]
-        plots = lines(rows, "minute_ms", ["appended", "finished", "redelivered"])
-        plots += lines(rows, "minute_ms", ["backlog"])
-        sections.append((f"Throughput and backlog of {group}", "Records each minute.", plots))
+        plots = lines(rows, "from_ms", ["appended", "finished", "redelivered"])
+        plots += lines(rows, "from_ms", ["backlog"])
+        sections.append(
+            (f"Throughput and backlog of {group}", "Records in each step of time.", plots)
+        )
     hot = [
         {**row, "where": f"{row['group_id']} {row['topic_id'][:8]}/{row['partition']}"}
         for row in tables["hot_partitions"]

@@ -109,7 +109,7 @@ def check_answers(spark, table):
         4, "reject", 2,
     )  # fmt: skip
     minutes = [
-        (r["minute_ms"], r["appended"], r["finished"], r["redelivered"], r["backlog"])
+        (r["from_ms"], r["appended"], r["finished"], r["redelivered"], r["backlog"])
         for r in answers.throughput(table, batches).collect()
     ]
     assert minutes == [(0, 10, 4, 5, 6), (MINUTE, 0, 6, 0, 0)]
