@@ -8,12 +8,12 @@ import asyncio
 import signal
 import subprocess
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from sharemesh.client.errors import SharemeshError
 from sharemesh.serve.settings import ServeSettings, UpSettings
-from tests.etcd_server import EtcdServer, make_cluster
+from tests.etcd_server import EtcdServer
 from tests.faults.claim_watch import watched_claims
 from tests.faults.etcd_nodes import EtcdNodes, etcdctl, etcdutl
 from tests.faults.namespaces import Namespaces, available
@@ -28,6 +28,7 @@ HEAL_TIMEOUT_S = 60
 OUTAGE_MS = 1_000
 LEASES_OUT_S = 16.0  # leases of the backup run out after ten
 PROBE_S = 0.1
+NEEDS_ROOT = "not run: making network namespaces needs root"
 Trial = Callable[[SteadyLoad], Awaitable[float]]
 
 
@@ -72,139 +73,156 @@ async def healed_ms(load: SteadyLoad, since_ms: float, *, settle_s: float = 0.0)
 
 
 async def run(
-    trial: Trial, count: int, seed: int, endpoints: tuple[str, ...], **rest: object
+    trials: Sequence[Trial], seed: int, endpoints: tuple[str, ...], *, size: Size | None
 ) -> Outcome:
-    """Run a fault ``count`` times on one mesh that uses a given etcd."""
-    size = rest.get("size")
-    assert size is None or isinstance(size, Size)
-    watch_claims = bool(rest.get("watch_claims", True))
+    """Run faults one after the other on one mesh that uses a given etcd; judge all of it."""
     times: list[float] = []
     with tempfile.TemporaryDirectory(prefix="sharemesh-etcd-") as folder:
         serve = ServeSettings(
             data_directory=Path(folder) / "data", cluster_id="faults", etcd_endpoints=endpoints
         )
-        async with (
-            steady_load(size or Size(), seed, serve=serve, up=UpSettings(base_port=0)) as load,
-            watched_claims(endpoints, load.violations, judge=watch_claims),
-        ):
-            for _ in range(count):
+        up = UpSettings(base_port=0)
+        async with steady_load(size or Size(), seed, serve=serve, up=up) as load:
+            for trial in trials:
                 await load.flowing()
-                times.append(await trial(load))
+                judge = not isinstance(trial, Restored)
+                async with watched_claims(endpoints, load.violations, judge=judge):
+                    times.append(await trial(load))
             await load.flowing()
-    return Outcome(tuple(load.violations), tuple(times), trials=count)
+    return Outcome(tuple(load.violations), tuple(times), trials=len(trials))
 
 
-async def etcd_kill(count: int, seed: int, *, size: Size | None = None) -> Outcome:
-    """SIGKILL of the only etcd; it comes back after a second."""
-    with tempfile.TemporaryDirectory(prefix="etcd-") as folder:
-        etcd = EtcdServer(Path(folder))
-        await etcd.start()
-
-        async def trial(load: SteadyLoad) -> float:
-            etcd.stop()
-            await asyncio.sleep(DOWN_S)
-            at_ms = now_ms()
-            await etcd.start()
-            return await healed_ms(load, at_ms)
-
-        try:
-            return await run(trial, count, seed, (etcd.endpoint,), size=size)
-        finally:
-            etcd.stop()
-
-
-async def etcd_frozen(
-    count: int, seed: int, *, size: Size | None = None, frozen_s: float = FROZEN_S
+async def on_one_etcd(
+    trials_of: Callable[[EtcdServer], Sequence[Trial]], seed: int, *, size: Size | None = None
 ) -> Outcome:
-    """SIGSTOP of the only etcd for longer than the lease, then SIGCONT."""
+    """Run faults of the only etcd."""
     with tempfile.TemporaryDirectory(prefix="etcd-") as folder:
-        etcd = EtcdServer(Path(folder))
+        etcd = EtcdServer(Path(folder) / "etcd")
         await etcd.start()
-
-        async def trial(load: SteadyLoad) -> float:
-            etcd.send_signal(signal.SIGSTOP)
-            await asyncio.sleep(frozen_s)
-            at_ms = now_ms()
-            etcd.send_signal(signal.SIGCONT)
-            return await healed_ms(load, at_ms)
-
         try:
-            return await run(trial, count, seed, (etcd.endpoint,), size=size)
+            return await run(trials_of(etcd), seed, (etcd.endpoint,), size=size)
         finally:
             etcd.stop()
 
 
-async def etcd_one_of_three_lost(count: int, seed: int, *, size: Size | None = None) -> Outcome:
-    """SIGKILL of each node of three in turn; the others go on, then it comes back."""
-    with tempfile.TemporaryDirectory(prefix="etcd-") as folder:
-        nodes = make_cluster(Path(folder))
-        for node in nodes:
-            node.launch()
-        try:
-            for node in nodes:
-                await node.ready()
-            turns = [nodes[number % len(nodes)] for number in range(count)]
+def killed(etcd: EtcdServer) -> Trial:
+    """SIGKILL; it comes back after a second."""
 
-            async def trial(load: SteadyLoad) -> float:
-                node = turns.pop()
-                at_ms = now_ms()
-                node.stop()
-                took_ms = await healed_ms(load, at_ms)
-                await node.start()
-                return took_ms
+    async def trial(load: SteadyLoad) -> float:
+        etcd.stop()
+        await asyncio.sleep(DOWN_S)
+        at_ms = now_ms()
+        await etcd.start()
+        return await healed_ms(load, at_ms)
 
-            endpoints = tuple(node.endpoint for node in nodes)
-            return await run(trial, count, seed, endpoints, size=size)
-        finally:
-            for node in nodes:
-                node.stop()
+    return trial
 
 
-async def etcd_leader_cut(count: int, seed: int, *, size: Size | None = None) -> Outcome:
-    """The leader of a three-node etcd is cut off from everybody, for longer than the lease."""
-    if not available():
-        return Outcome((), (), "not run: making network namespaces needs root", trials=count)
+def frozen(etcd: EtcdServer, frozen_s: float = FROZEN_S) -> Trial:
+    """SIGSTOP for longer than the lease, then SIGCONT."""
+
+    async def trial(load: SteadyLoad) -> float:
+        etcd.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(frozen_s)
+        at_ms = now_ms()
+        etcd.send_signal(signal.SIGCONT)
+        return await healed_ms(load, at_ms)
+
+    return trial
+
+
+class Restored:
+    """Etcd goes back to a backup that is older than the data: epochs in it were used since."""
+
+    def __init__(self, etcd: EtcdServer) -> None:
+        self._etcd = etcd
+
+    async def __call__(self, load: SteadyLoad) -> float:
+        etcd = self._etcd
+        backup = etcd.directory / "backup.db"
+        await asyncio.to_thread(
+            etcdctl, "snapshot", "save", str(backup), endpoints=(etcd.endpoint,)
+        )
+        for _ in range(2):  # epochs rise above those of the backup
+            index, _partitions = await load.busiest_leader()
+            load.scene.kill_role("share-leader", index)
+            await asyncio.sleep(DOWN_S)
+            await load.flowing()
+        etcd.stop()
+        await asyncio.to_thread(_restore, etcd, backup)
+        at_ms = now_ms()
+        await etcd.start()
+        return await healed_ms(load, at_ms, settle_s=LEASES_OUT_S)
+
+
+def node_lost(nodes: EtcdNodes, number: int = 0) -> Trial:
+    """SIGKILL of one node of three; the others go on, then it comes back."""
+
+    async def trial(load: SteadyLoad) -> float:
+        at_ms = now_ms()
+        nodes.kill(number % len(nodes.endpoints))
+        took_ms = await healed_ms(load, at_ms)
+        await nodes.start(number % len(nodes.endpoints))
+        return took_ms
+
+    return trial
+
+
+def leader_cut(nodes: EtcdNodes, net: Namespaces) -> Trial:
+    """The leader of three nodes is cut off from everybody, for longer than the lease."""
+
+    async def trial(load: SteadyLoad) -> float:
+        leader = await asyncio.to_thread(nodes.leader)
+        at_ms = now_ms()
+        net.cut(leader)
+        took_ms = await healed_ms(load, at_ms)
+        net.heal(leader)
+        return took_ms
+
+    return trial
+
+
+async def on_three_nodes(
+    trials_of: Callable[[EtcdNodes, Namespaces], Sequence[Trial]],
+    seed: int,
+    *,
+    size: Size | None = None,
+) -> Outcome:
+    """Run faults of an etcd of three nodes in network namespaces; needs root."""
     with tempfile.TemporaryDirectory(prefix="etcd-") as folder, Namespaces() as net:
         async with EtcdNodes(Path(folder), net) as nodes:
-
-            async def trial(load: SteadyLoad) -> float:
-                leader = await asyncio.to_thread(nodes.leader)
-                at_ms = now_ms()
-                net.cut(leader)
-                took_ms = await healed_ms(load, at_ms)
-                net.heal(leader)
-                return took_ms
-
-            return await run(trial, count, seed, nodes.endpoints, size=size)
+            return await run(trials_of(nodes, net), seed, nodes.endpoints, size=size)
 
 
-async def etcd_restored(_number: int, seed: int, *, size: Size | None = None) -> Outcome:
-    """Etcd goes back to a backup that is older than the data: epochs in it were used since."""
-    with tempfile.TemporaryDirectory(prefix="etcd-") as folder:
-        work = Path(folder)
-        etcd = EtcdServer(work / "etcd")
-        await etcd.start()
+async def etcd_kill(count: int, seed: int) -> Outcome:
+    """The only etcd is killed and comes back."""
+    return await on_one_etcd(lambda etcd: [killed(etcd)] * count, seed)
 
-        async def trial(load: SteadyLoad) -> float:
-            backup = work / "backup.db"
-            await asyncio.to_thread(
-                etcdctl, "snapshot", "save", str(backup), endpoints=(etcd.endpoint,)
-            )
-            for _ in range(2):  # epochs rise above those of the backup
-                index, _partitions = await load.busiest_leader()
-                load.scene.kill_role("share-leader", index)
-                await asyncio.sleep(DOWN_S)
-                await load.flowing()
-            etcd.stop()
-            await asyncio.to_thread(_restore, etcd, backup)
-            at_ms = now_ms()
-            await etcd.start()
-            return await healed_ms(load, at_ms, settle_s=LEASES_OUT_S)
 
-        try:
-            return await run(trial, 1, seed, (etcd.endpoint,), size=size, watch_claims=False)
-        finally:
-            etcd.stop()
+async def etcd_frozen(count: int, seed: int) -> Outcome:
+    """The only etcd stands still for 20 s."""
+    return await on_one_etcd(lambda etcd: [frozen(etcd)] * count, seed)
+
+
+async def etcd_restored(_number: int, seed: int) -> Outcome:
+    """The only etcd goes back in time."""
+    return await on_one_etcd(lambda etcd: [Restored(etcd)], seed)
+
+
+async def etcd_one_of_three_lost(count: int, seed: int) -> Outcome:
+    """Each node of three is killed in turn."""
+    if not available():
+        return Outcome((), (), NEEDS_ROOT, trials=count)
+    return await on_three_nodes(
+        lambda nodes, _net: [node_lost(nodes, number) for number in range(count)], seed
+    )
+
+
+async def etcd_leader_cut(count: int, seed: int) -> Outcome:
+    """The leader of three nodes is cut off."""
+    if not available():
+        return Outcome((), (), NEEDS_ROOT, trials=count)
+    return await on_three_nodes(lambda nodes, net: [leader_cut(nodes, net)] * count, seed)
 
 
 def _restore(etcd: EtcdServer, backup: Path) -> None:

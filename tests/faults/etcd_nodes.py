@@ -67,6 +67,28 @@ class EtcdNodes:
             process.kill()
             process.wait()
 
+    def kill(self, number: int) -> None:
+        """SIGKILL a node."""
+        self._processes[number].kill()
+        self._processes[number].wait()
+
+    async def start(self, number: int) -> None:
+        """Start a killed node again, and wait until it serves."""
+        self._processes[number] = self._launch(*self._places[number])
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + READY_TIMEOUT_S
+        while True:
+            try:
+                await asyncio.to_thread(
+                    etcdctl, "endpoint", "health", endpoints=(self.endpoints[number],)
+                )
+            except subprocess.CalledProcessError:
+                if loop.time() > deadline:
+                    raise
+                await asyncio.sleep(0.1)
+            else:
+                return
+
     def leader(self) -> str:
         """Return the namespace in which the leader of etcd is.
 
@@ -86,7 +108,7 @@ class EtcdNodes:
 
     def _launch(self, name: str, address: str) -> subprocess.Popen[bytes]:
         folder = self._directory / name
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         cluster = ",".join(f"{each}=http://{its}:{PEER_PORT}" for each, its in self._places)
         client, peer = f"http://{address}:{CLIENT_PORT}", f"http://{address}:{PEER_PORT}"
         words = [

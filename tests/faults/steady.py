@@ -37,9 +37,7 @@ class Size:
     drain_held_min: int = 1_000
 
 
-SMALL = Size(
-    partitions=12, per_second=500, workers=3, hold_ms=1_000, held_min=80, drain_held_min=100
-)
+SMALL = Size(partitions=8, per_second=250, workers=2, hold_ms=800, held_min=40, drain_held_min=50)
 
 
 @dataclass(slots=True)

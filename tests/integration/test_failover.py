@@ -1,25 +1,16 @@
 """One trial of each fault of parts failover and etcd, with little load on shared meshes."""
 
-from functools import partial
-
 import pytest
 
-from tests.faults import failover
+from tests.faults import etcd, failover
 from tests.faults.cut_off import leader_cut_off
 from tests.faults.draining import drain, rolling_restart
-from tests.faults.etcd import (
-    etcd_frozen,
-    etcd_kill,
-    etcd_leader_cut,
-    etcd_one_of_three_lost,
-    etcd_restored,
-)
 from tests.faults.namespaces import available
 from tests.faults.steady import SMALL
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
 SEED = 20268
-FROZEN_S = 12.0  # longer than the lease
+FROZEN_S = 11.0  # longer than the lease
 
 IN_TURN = (
     failover.leader_kill,
@@ -39,25 +30,30 @@ async def test_kills_freezes_and_drains_in_turn_lose_nothing_and_repeat_nothing(
     assert len(outcome.recovery_ms) == len(IN_TURN), outcome.notes
 
 
-@pytest.mark.parametrize(
-    "fault", [etcd_kill, partial(etcd_frozen, frozen_s=FROZEN_S), etcd_one_of_three_lost]
-)
-async def test_without_etcd_leaders_stop_in_time_and_come_back_by_themselves(fault):
-    outcome = await fault(1, SEED, size=SMALL)
+async def test_leaders_outlive_an_etcd_that_is_killed_frozen_or_older_than_the_data():
+    outcome = await etcd.on_one_etcd(
+        lambda one: [etcd.killed(one), etcd.frozen(one, FROZEN_S), etcd.Restored(one)],
+        SEED,
+        size=SMALL,
+    )
     assert outcome.violations == ()
+    assert len(outcome.recovery_ms) == 3
 
 
-async def test_etcd_of_a_backup_older_than_the_data_makes_no_second_writer():
-    outcome = await etcd_restored(0, SEED, size=SMALL)
-    assert outcome.violations == ()
-
-
-async def test_cut_off_nodes_are_replaced_and_do_no_harm_when_they_are_back():
+async def test_an_etcd_of_three_goes_on_without_a_node_and_without_its_leader():
     if not available():
-        print("not run without root: leader_cut_off, etcd_leader_cut")
+        print(f"{etcd.NEEDS_ROOT}: etcd_one_of_three_lost, etcd_leader_cut")
         return
-    for outcome in (
-        await leader_cut_off(0, SEED, size=SMALL),
-        await etcd_leader_cut(1, SEED, size=SMALL),
-    ):
-        assert outcome.violations == ()
+    outcome = await etcd.on_three_nodes(
+        lambda nodes, net: [etcd.node_lost(nodes), etcd.leader_cut(nodes, net)], SEED, size=SMALL
+    )
+    assert outcome.violations == ()
+    assert len(outcome.recovery_ms) == 2
+
+
+async def test_a_leader_that_is_cut_off_is_replaced_and_does_no_harm_when_it_is_back():
+    if not available():
+        print(f"{etcd.NEEDS_ROOT}: leader_cut_off")
+        return
+    outcome = await leader_cut_off(0, SEED, size=SMALL)
+    assert outcome.violations == ()
