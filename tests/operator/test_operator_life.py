@@ -52,7 +52,7 @@ async def test_from_yaml_to_records_edits_drift_operations_and_deletion(land):
     async with cluster.async_producer() as producer:
         await producer.send_and_wait("orders", b"one")
     async with cluster.async_share_consumer("billing") as consumer:
-        consumer.subscribe(["orders"])
+        await consumer.subscribe(["orders"])
         async with asyncio.timeout(30):
             while not (records := await consumer.poll(timeout_ms=500)):
                 pass

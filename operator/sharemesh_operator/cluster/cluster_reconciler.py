@@ -1,10 +1,12 @@
 """ShareClusters: from what is wanted and what is there to the next step, and the status."""
 
 import logging
+from collections.abc import Mapping
 
 import sharemesh_operator.resources.words as w
 from sharemesh.client.errors import SharemeshError
 from sharemesh.ports.clock import Clock
+from sharemesh.ports.cluster import Role
 from sharemesh_operator.cluster.events import Events
 from sharemesh_operator.cluster.kube import Kube
 from sharemesh_operator.cluster.mesh import Mesh, MeshError
@@ -106,10 +108,21 @@ class ClusterReconciler:
             unled=_unled(placement.partitions - placement.led, placement.unled_shards)
             if placement
             else 0,
-            settled=settled(sets),
+            settled=settled(sets) and not self._to_be_changed(spec, sets),
         )
         found = ClusterSeen(seen, plan(spec, seen), placement, problem, storage)
         return found, mesh
+
+    @staticmethod
+    def _to_be_changed(spec: ClusterSpec, sets: Mapping[Role, KubeObject]) -> bool:
+        """Return whether templates are about to be written: who is outdated shows only after."""
+        now = {role: each["spec"]["replicas"] for role, each in sets.items()}
+        counts = {role: max(now.get(role, 0), spec.roles[role].replicas) for role in w.ROLES}
+        known = {each["metadata"]["name"]: each for each in sets.values()}
+        return not spec.hands_off and any(
+            each["kind"] == "StatefulSet" and needs_apply(each, known.get(each["metadata"]["name"]))
+            for each in objects_of(spec, counts)
+        )
 
     async def _mesh(self, spec: ClusterSpec) -> tuple[Mesh | None, Problem | None]:
         try:

@@ -186,9 +186,10 @@ def image_of(version: str, default_image: str) -> str:
     """Return the image that a version names: its tag beside the default image's repository."""
     if not version:
         return default_image
-    repository, colon, tag = default_image.split("@", 1)[0].rpartition(":")
-    if not colon or "/" in tag:  # the colon of a registry's port
-        return f"{default_image}:{version}"
+    named = default_image.split("@", 1)[0]
+    repository, colon, tag = named.rpartition(":")
+    if not colon or "/" in tag:  # no tag; the colon is that of a registry's port
+        repository = named
     return f"{repository}:{version}"
 
 

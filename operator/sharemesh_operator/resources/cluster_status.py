@@ -142,7 +142,9 @@ def status(spec: ClusterSpec, found: ClusterSeen) -> KubeObject:
     """Return the status but for its conditions; null takes a field away."""
     pods = found.seen.pods
     current = [pod for pod in pods if not pod.outdated and not pod.terminating]
-    whole = len(current) == len(pods) == sum(each.replicas for each in spec.roles.values())
+    whole = found.seen.settled and len(current) == len(pods) == sum(
+        each.replicas for each in spec.roles.values()
+    )
     result: KubeObject = {
         "observedGeneration": spec.generation,
         "image": spec.image,

@@ -46,7 +46,7 @@ class Seen:
     """None: the mesh cannot be asked now."""
     unled: int = 0
     settled: bool = True
-    """Whether the StatefulSet controller has seen the newest templates."""
+    """Whether the newest templates are written and the StatefulSet controller has seen them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,8 @@ def plan(spec: ClusterSpec, seen: Seen) -> Plan:
     wanted = sum(replicas.values())
     if len(seen.pods) < wanted or starting:
         return Plan(replicas, reason="PodsStarting", message=_waiting(spec, seen))
+    if not seen.settled:
+        return Plan(replicas, reason="TemplatesChanging", message="pod templates are being written")
     return Plan(replicas)
 
 

@@ -27,6 +27,7 @@ class Node:
         self._directory = directory
         self._etcd = etcd
         self._task = None
+        self._again = False
         self.processes = {}
         self.stopped = []
         """Names of pods in the order in which they were stopped."""
@@ -50,8 +51,12 @@ class Node:
     async def _run(self):
         seen = -1
         while True:
-            async with self._store.changed:
-                await self._store.changed.wait_for(lambda before=seen: self._store.revision > before)
+            if not self._again:
+                async with self._store.changed:
+                    await self._store.changed.wait_for(
+                        lambda before=seen: self._store.revision > before
+                    )
+            self._again = False
             seen = self._store.revision
             for each in self._store.select(self._resource("statefulsets"), None, {}):
                 await self._keep(each)
@@ -124,9 +129,7 @@ class Node:
                 await process.stop(drain=True)
             del self.processes[name]
             self.stopped.append(name)
-            async with self._store.changed:
-                self._store.revision += 1
-                self._store.changed.notify_all()
+            self._again = True
 
     def _settings(self, pod):
         import argparse

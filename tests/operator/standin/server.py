@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 from aiohttp import web
 
-from tests.operator.standin.store import Refusal, Store, matches
+from tests.operator.standin.store import RefusalError, Store, matches
 
 CRDS = Path(__file__).parents[3] / "charts" / "sharemesh-crds" / "templates"
 BOOKMARK_S = 1.0
@@ -41,7 +41,7 @@ class ApiServer:
         self.store = Store(history=history)
         self.requests = []
         self.refuse = None
-        """A function (method, path) -> Refusal or None, to let requests fail."""
+        """A function (method, path) -> RefusalError or None, to let requests fail."""
         for definition in definitions():
             self.store.register(definition)
         self._runner = None
@@ -67,7 +67,9 @@ class ApiServer:
             if refusal is not None:
                 raise refusal
             return await self._route(request)
-        except Refusal as error:
+        except ConnectionError:
+            return web.Response()  # nobody is there any more to read it
+        except RefusalError as error:
             body = {
                 "kind": "Status",
                 "apiVersion": "v1",
@@ -92,7 +94,7 @@ class ApiServer:
             case ["apis", group, version, *rest]:
                 pass
             case _:
-                raise Refusal(404, "NotFound", request.path)
+                raise RefusalError(404, "NotFound", request.path)
         if not rest:
             return web.json_response(self._kinds(group, version))
         namespace = None
@@ -101,7 +103,7 @@ class ApiServer:
         resource = self.store.resources.get((group, version, rest[0]))
         name, sub = (*rest[1:], "", "")[:2]
         if resource is None or (sub and sub not in resource.subresources):
-            raise Refusal(404, "NotFound", "the server could not find the requested resource")
+            raise RefusalError(404, "NotFound", "the server could not find the requested resource")
         return await self._handle(request, resource, namespace, name, sub)
 
     async def _handle(self, request, resource, namespace, name, sub):
@@ -117,9 +119,7 @@ class ApiServer:
             uid = (body.get("preconditions") or {}).get("uid", "")
             return web.json_response(await self.store.delete(resource, namespace, name, uid=uid))
         if request.method == "POST":
-            return web.json_response(
-                await self.store.create(resource, namespace, body), status=201
-            )
+            return web.json_response(await self.store.create(resource, namespace, body), status=201)
         if request.method == "PUT":
             done = await self.store.update(
                 resource, namespace, name, body, status_only=sub == "status"
@@ -145,7 +145,7 @@ class ApiServer:
                 await self.store.json_patch(resource, namespace, name, body, sub=sub)
             )
         if request.content_type != "application/merge-patch+json":
-            raise Refusal(415, "UnsupportedMediaType", request.content_type)
+            raise RefusalError(415, "UnsupportedMediaType", request.content_type)
         done = await self.store.merge_patch(resource, namespace, name, body, sub=sub)
         return web.json_response(done)
 
@@ -182,8 +182,8 @@ class ApiServer:
                 await send("ERROR", gone)
                 break
             todo = [change for change in store.changes if change.revision > at]
+            at = max(at, store.revision)
             for change in todo:
-                at = change.revision
                 here = namespace in (None, change.body["metadata"].get("namespace"))
                 if change.key == resource.key and here and matches(change.body, labels):
                     await send(change.type, change.body)
@@ -239,7 +239,7 @@ class ApiServer:
             if (each.group, each.version) == (group, version)
         ]
         if not found:
-            raise Refusal(404, "NotFound", "the server could not find the requested resource")
+            raise RefusalError(404, "NotFound", "the server could not find the requested resource")
         rows = []
         for each in found:
             row = {

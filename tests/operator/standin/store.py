@@ -14,7 +14,7 @@ HISTORY = 2_000
 _FIXED = ("uid", "creationTimestamp", "deletionTimestamp", "generation", "name", "namespace")
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """An answer with an error status."""
 
     def __init__(self, code, reason, message=""):
@@ -107,7 +107,7 @@ class Store:
     def get(self, resource, namespace, name):
         found = self.objects.get((resource.key, namespace, name))
         if found is None:
-            raise Refusal(404, "NotFound", f'{resource.plural} "{name}" not found')
+            raise RefusalError(404, "NotFound", f'{resource.plural} "{name}" not found')
         return found
 
     def select(self, resource, namespace, labels):
@@ -123,7 +123,7 @@ class Store:
         meta = body.setdefault("metadata", {})
         name = meta.get("name") or meta.get("generateName", "") + uuid.uuid4().hex[:5]
         if (resource.key, namespace, name) in self.objects:
-            raise Refusal(409, "AlreadyExists", f'{resource.plural} "{name}" already exists')
+            raise RefusalError(409, "AlreadyExists", f'{resource.plural} "{name}" already exists')
         meta.update(name=name, uid=str(uuid.uuid4()), creationTimestamp=now_text(), generation=1)
         if resource.namespaced:
             meta["namespace"] = namespace
@@ -137,7 +137,7 @@ class Store:
         old = self.get(resource, namespace, name)
         told = new.get("metadata", {}).get("resourceVersion")
         if told and told != old["metadata"]["resourceVersion"]:
-            raise Refusal(409, "Conflict", "the object has been modified")
+            raise RefusalError(409, "Conflict", "the object has been modified")
         if status_only:
             new = {**copy.deepcopy(old), "status": new.get("status") or {}}
         elif "status" in resource.subresources:
@@ -181,14 +181,14 @@ class Store:
         try:
             new = jsonpatch.apply_patch(copy.deepcopy(old), change)
         except jsonpatch.JsonPatchException as error:
-            raise Refusal(422, "Invalid", str(error)) from error
+            raise RefusalError(422, "Invalid", str(error)) from error
         new["metadata"].pop("resourceVersion", None)
         return await self.update(resource, namespace, name, new, status_only=sub == "status")
 
     async def delete(self, resource, namespace, name, *, uid=""):
         old = self.get(resource, namespace, name)
         if uid and uid != old["metadata"]["uid"]:
-            raise Refusal(409, "Conflict", "the UID in the precondition differs")
+            raise RefusalError(409, "Conflict", "the UID in the precondition differs")
         if not old["metadata"].get("finalizers"):
             return await self._remove(resource, namespace, name, copy.deepcopy(old))
         if "deletionTimestamp" in old["metadata"]:
@@ -234,7 +234,7 @@ class Store:
             return shaped(resource.schema, body)
         except InvalidError as error:
             name = body["metadata"]["name"]
-            raise Refusal(
+            raise RefusalError(
                 422, "Invalid", f'{resource.kind}.{resource.group} "{name}" is invalid: {error}'
             ) from error
 

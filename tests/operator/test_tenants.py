@@ -1,0 +1,165 @@
+"""ShareTopics, ShareGroups and ShareGroupOperations against what there is."""
+
+import datetime
+
+import pytest
+
+from sharemesh.domain.group_config.evaluate import check_group_configs
+from sharemesh_operator.resources.groups import (
+    GroupFound,
+    PartitionFound,
+    drifted,
+    group_conditions,
+    group_configs,
+    group_id,
+    group_status,
+)
+from sharemesh_operator.resources.operations import (
+    finished,
+    left_to_live_s,
+    operation_status,
+    timestamp_ms,
+)
+from sharemesh_operator.resources.topics import (
+    TopicChange,
+    TopicFound,
+    change_of,
+    topic_condition,
+    topic_name,
+)
+from tests.operator.bodies import group, topic
+
+WEEK = {"retention.ms": "604800000"}
+
+
+def test_a_topic_that_is_not_there_is_created_with_its_configs():
+    change = change_of(topic({"retentionBytes": 1_048_576}), None)
+    assert change == TopicChange(
+        create=True, partitions=4, configs={**WEEK, "retention.bytes": "1048576"}
+    )
+
+
+def test_a_topic_as_wanted_needs_nothing():
+    assert change_of(topic(), TopicFound("id", 4, 4, WEEK)) == TopicChange()
+    unlimited = {**WEEK, "retention.bytes": "-1"}
+    assert change_of(topic(), TopicFound("id", 4, 4, unlimited)) == TopicChange()
+
+
+def test_a_topic_grows_and_its_drift_is_corrected():
+    found = TopicFound("id", 2, 2, {"retention.ms": "1", "retention.bytes": "5"})
+    assert change_of(topic(), found) == TopicChange(
+        partitions=4, configs={**WEEK, "retention.bytes": None}
+    )
+
+
+def test_a_topic_never_shrinks_and_says_what_to_do():
+    found = TopicFound("id", 6, 6, WEEK)
+    assert change_of(topic(), found) == TopicChange()
+    told = topic_condition(topic(), found)
+    assert (told.status, told.reason) == (False, "MorePartitions")
+    assert "set partitions to 6" in told.message
+
+
+def test_names_and_ids_default_to_the_objects_name():
+    assert topic_name(topic()) == "orders"
+    assert topic_name(topic({"topicName": "Orders.v2"})) == "Orders.v2"
+    assert group_id(group({"groupId": "Billing_1"})) == "Billing_1"
+
+
+def test_a_groups_fields_become_kafkas_configs_that_the_coordinator_accepts():
+    given = {
+        "recordLockDurationSeconds": 20,
+        "maxDeliveryAttempts": 7,
+        "isolationLevel": "ReadCommitted",
+        "renewAcknowledge": "Disabled",
+        "autoOffsetReset": "ByDuration",
+        "autoOffsetResetDurationSeconds": 3_600,
+    }
+    found = group_configs(group(given))
+    assert found == {
+        "share.record.lock.duration.ms": "20000",
+        "share.session.timeout.ms": "45000",
+        "share.heartbeat.interval.ms": "5000",
+        "share.assignment.interval.ms": "1000",
+        "share.delivery.count.limit": "7",
+        "share.partition.max.record.locks": "2000",
+        "share.auto.offset.reset": "by_duration:PT3600S",
+        "share.isolation.level": "read_committed",
+        "share.renew.acknowledge.enable": "false",
+    }
+    check_group_configs({}, found, {})
+
+
+def test_only_configs_that_differ_are_set():
+    current = group_configs(group())
+    assert drifted(group(), current) == {}
+    current["share.delivery.count.limit"] = "9"
+    del current["share.isolation.level"]
+    assert drifted(group(), current) == {
+        "share.delivery.count.limit": "5",
+        "share.isolation.level": "read_uncommitted",
+    }
+
+
+def test_a_group_counts_its_partitions_by_leader():
+    found = GroupFound(
+        members=2,
+        partitions=(
+            PartitionFound("orders", "main-share-leader-0"),
+            PartitionFound("orders", "main-share-leader-0", draining=True),
+            PartitionFound("orders", ""),
+        ),
+    )
+    told = group_status(group(), found)
+    assert told["partitions"] == {"total": 3, "led": 2, "draining": 1, "unassigned": 1}
+    assert told["leaders"] == [{"pod": "main-share-leader-0", "partitions": 2}]
+    ready = group_conditions(found, None)[0]
+    assert (ready.status, ready.reason) == (False, "PartitionsNotLed")
+
+
+def test_a_topic_that_is_missing_is_named():
+    ready = group_conditions(GroupFound(missing_topics=("orders",)), None)[0]
+    assert ready.reason == "TopicNotFound"
+    assert "create a ShareTopic" in ready.message
+
+
+def operation(status=None, **spec):
+    base = {"operation": "ResetOffsets", "resetTo": "Earliest", "ttlSecondsAfterFinished": 60}
+    return {"metadata": {"generation": 1}, "spec": base | spec, "status": status or {}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"resetTo": "Earliest"}, -2),
+        ({"resetTo": "Latest"}, -1),
+        ({"resetTo": "Timestamp", "resetTime": "2026-01-01T00:00:00Z"}, 1_767_225_600_000),
+    ],
+)
+def test_where_a_reset_goes(spec, expected):
+    assert timestamp_ms(operation(**spec)) == expected
+
+
+def test_an_operation_is_over_when_its_condition_is_decided():
+    def body(state):
+        return operation({"conditions": [{"type": "Succeeded", "status": state}]})
+
+    assert not finished(operation())
+    assert not finished(body("Unknown"))
+    assert finished(body("True"))
+    assert finished(body("False"))
+
+
+def test_a_finished_operation_lives_for_its_time():
+    now = datetime.datetime(2026, 1, 1, 0, 1, tzinfo=datetime.UTC)
+    done = {"conditions": [{"type": "Succeeded", "status": "True"}]}
+    body = operation({**done, "completionTime": "2026-01-01T00:00:30Z"})
+    assert left_to_live_s(body, now) == 30
+    assert left_to_live_s(operation(), now) is None
+
+
+def test_an_operation_begins_once_and_ends_once():
+    begun = operation_status(operation(), now="t1", over=False)
+    assert begun["startTime"] == "t1"
+    ended = operation_status(operation(begun), now="t2", partitions=3, over=True)
+    assert (ended["startTime"], ended["completionTime"], ended["partitions"]) == ("t1", "t2", 3)
