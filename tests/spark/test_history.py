@@ -1,6 +1,7 @@
 """The history table and the answers, on a log whose every number is known."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -167,3 +168,55 @@ async def test_explain_needs_no_spark_and_no_history(tmp_path, capsys):
     arguments[1] = "flights"
     assert application.main(arguments) == 1
     assert "topic/partition@offset" in capsys.readouterr().out
+
+
+class KilledError(BaseException):
+    """Stands for a kill: nothing catches it, and the code has nothing that cleans up."""
+
+
+async def test_a_history_job_killed_anywhere_counts_each_change_once(spark, tmp_path, monkeypatch):
+    records = [FIRST[0], *(update(2_000 + n, Cause.ACCEPT, "m", (n, n, ACK, 1)) for n in range(9))]
+    seen = 0
+    for point in ("manifest", "torn manifest", "durable", "rename", "renamed"):
+        fresh = records[seen : seen + 2]
+        await write_records(tmp_path, fresh, epoch=seen + 1)
+        seen += len(fresh)
+        before = len(runs(tmp_path))
+        with monkeypatch.context() as patched:
+            kill_at(point, patched)
+            with pytest.raises(KilledError):
+                update_history(spark, tmp_path)
+        published = point == "renamed"
+        assert len(runs(tmp_path)) == before + published, point
+        rerun = update_history(spark, tmp_path)
+        assert (rerun is None) == published, point
+        assert watermark(tmp_path) == {0: seen}, point
+        offsets = [row["offset"] for row in history(spark, tmp_path).orderBy("offset").collect()]
+        assert offsets == list(range(seen)), point
+
+
+def kill_at(point, patched):
+    def killed(*_, **__):
+        raise KilledError
+
+    def torn(path, text):
+        path.write_bytes(text.encode()[:10])
+        raise KilledError
+
+    rename = Path.rename
+
+    def renamed(path, target):
+        rename(path, target)
+        raise KilledError
+
+    match point:
+        case "manifest":
+            patched.setattr(Path, "write_text", killed)
+        case "torn manifest":
+            patched.setattr(Path, "write_text", torn)
+        case "durable":
+            patched.setattr("sharemesh_spark.history._sync_tree", killed)
+        case "rename":
+            patched.setattr(Path, "rename", killed)
+        case "renamed":
+            patched.setattr(Path, "rename", renamed)
