@@ -40,6 +40,7 @@ async def mesh():
             assert not (await persister.initialize_state(key, 1, 0)).error
         try:
             w.start(persister=persister)
+            w.state_shards = coordinator.shards
             yield w
         finally:
             await w.service.close()
