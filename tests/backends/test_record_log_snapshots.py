@@ -103,6 +103,15 @@ async def test_producers_survive_a_restart_after_retention_deleted_all_their_bat
     await log.close()
 
 
+async def test_an_invented_producer_id_does_not_use_up_the_ids():
+    disk = MemoryDisk(random.Random(1))
+    log = await opened(disk, 0)
+    await log.append(batch(0, producer=9))
+    await log.append(batch(0, producer=2**63 - 1))
+    assert log.highest_producer_id == 9
+    await log.close()
+
+
 async def test_a_crash_between_the_log_start_and_the_unlinks_keeps_the_producers():
     disk = MemoryDisk(random.Random(1))
     log = await opened(disk, 0, segment_bytes=300)

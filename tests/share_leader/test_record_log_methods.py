@@ -115,6 +115,23 @@ async def test_init_producer_id_gives_a_new_id_or_the_next_epoch():
         assert await ask(1001, 32_766) == (1002, 0)
 
 
+async def test_who_may_write_no_topic_gets_no_producer_id():
+    async with world() as w:
+        w.rules.denied.add(("cluster_action", "cluster", "kafka-cluster"))
+        for topic in w.view.topics():
+            w.rules.denied.add(("write", "topic", topic.name))
+        for producer_id in (-1, 1001):
+            request = rl.InitProducerIdRequest(producer_id=producer_id, producer_epoch=0)
+            answer = await w.network.caller().call(methods.INIT_PRODUCER_ID, request, to=LEADER)
+            assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            assert answer.producer_id == -1
+            assert "may not write any topic" in answer.error_message
+        w.rules.denied.discard(("write", "topic", "foo"))
+        request = rl.InitProducerIdRequest(producer_id=-1, producer_epoch=-1)
+        answer = await w.network.caller().call(methods.INIT_PRODUCER_ID, request, to=LEADER)
+        assert answer.producer_id == 1001
+
+
 async def test_list_offsets_by_time_and_by_name():
     async with world() as w:
         await w.lead(P0)

@@ -42,6 +42,22 @@ class Access:
                 f"{principal} may not {operation.value} topic {topic.name!r}; ask for the ACL",
             )
 
+    def some_topic(self, principal: str) -> None:
+        """Raise CLUSTER_AUTHORIZATION_FAILED unless the principal may write somewhere.
+
+        So it is for a producer id in Kafka: who may write a topic may have one.
+        """
+        allows = self._authorizer.allows
+        if allows(principal, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, _CLUSTER):
+            return
+        for topic in self._view.topics():
+            if allows(principal, Operation.WRITE, ResourceType.TOPIC, topic.name):
+                return
+        raise RefusedError(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            f"{principal} may not write any topic, so it gets no producer id; ask for the ACL",
+        )
+
     def cluster(self, principal: str, operation: Operation = Operation.CLUSTER_ACTION) -> None:
         """Raise CLUSTER_AUTHORIZATION_FAILED unless the principal may."""
         if not self._authorizer.allows(principal, operation, ResourceType.CLUSTER, _CLUSTER):

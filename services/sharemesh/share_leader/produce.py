@@ -141,17 +141,23 @@ class Produce:
 class InitProducerId:
     """Answers InitProducerId: a new id, or the next epoch of one that the producer has."""
 
-    def __init__(self, producer_ids: ProducerIds) -> None:
+    def __init__(self, producer_ids: ProducerIds, access: Access) -> None:
         self._producer_ids = producer_ids
+        self._access = access
 
     async def __call__(
-        self, request: pb.InitProducerIdRequest, _: CallContext
+        self, request: pb.InitProducerIdRequest, context: CallContext
     ) -> pb.InitProducerIdResponse:
-        """Answer one request; there is no transaction coordinator behind it."""
+        """Answer one request; there is no transaction coordinator behind it.
+
+        No epoch is kept here: the logs keep the newest one that was written under, and its
+        batches' sequences, and refuse older ones, also after a restart and after retention.
+        """
         producer_id, epoch = request.producer_id, request.producer_epoch
-        if producer_id > 0 and 0 <= epoch < _MAX_PRODUCER_EPOCH:
-            return pb.InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch + 1)
         try:
+            self._access.some_topic(context.principal)
+            if producer_id > 0 and 0 <= epoch < _MAX_PRODUCER_EPOCH:
+                return pb.InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch + 1)
             producer_id = await self._producer_ids.allocate()
         except RefusedError as refused:
             return pb.InitProducerIdResponse(

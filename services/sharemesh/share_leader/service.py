@@ -109,7 +109,7 @@ class ShareLeaderService:
         )
         listener.offer(methods.EXPLAIN, Explain(environment, partitions, self._access))
         listener.offer(methods.PRODUCE, Produce(environment, partitions, self._access))
-        listener.offer(methods.INIT_PRODUCER_ID, InitProducerId(self._producer_ids))
+        listener.offer(methods.INIT_PRODUCER_ID, InitProducerId(self._producer_ids, self._access))
         listener.offer(methods.LIST_OFFSETS, offsets.list_offsets)
         listener.offer(methods.DELETE_RECORDS, offsets.delete_records)
         listener.offer(

@@ -10,6 +10,7 @@ from sharemesh.domain.errors import ErrorCode, RefusedError
 
 BATCHES_KEPT = 5
 PRODUCERS_MAX = 100_000
+INVENTED_FROM = 1 << 62  # nobody comes so far by counting
 _SEQUENCES = 1 << 31
 
 
@@ -60,8 +61,9 @@ class Producers:
         self._producers[producer_id] = producer
 
     def saw_id(self, producer_id: int) -> None:
-        """Count an id that no producer who is still known has."""
-        self._highest_id = max(self._highest_id, producer_id)
+        """Count an id, unless nobody ever gave it out: a client may write any number."""
+        if producer_id < INVENTED_FROM:
+            self._highest_id = max(self._highest_id, producer_id)
 
     def epoch_of(self, producer_id: int) -> int:
         """Return the newest epoch of a producer, or −1."""
@@ -100,7 +102,7 @@ class Producers:
         """Remember a frame with its place in the log."""
         if frame.producer_id < 0:
             return
-        self._highest_id = max(self._highest_id, frame.producer_id)
+        self.saw_id(frame.producer_id)
         producer = self._producers.pop(frame.producer_id, None)
         if producer is None or frame.producer_epoch > producer.epoch:
             producer = Producer(frame.producer_epoch)
