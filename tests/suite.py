@@ -42,7 +42,10 @@ PARTS = (
     pytest_part("slow and property", "-m", f"slow and {OTHERWISE}", budget_s=300),
     Part("conformance", (sys.executable, "-m", "tests.conformance"), 150, fast=False),
     Part(
-        "simulation", (sys.executable, "-m", "tests.simulation", "--seeds", "20"), 120, fast=False
+        "simulation",
+        (sys.executable, "-m", "tests.simulation", "--seeds", "20", "--regressions"),
+        120,
+        fast=False,
     ),
     pytest_part("integration", "-m", "integration and not scenario", budget_s=420),
     pytest_part("spark", "-m", "spark", budget_s=180),

@@ -9,6 +9,8 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
+from tests.simulation.progress import Progress
+from tests.simulation.regressions import REGRESSIONS
 from tests.simulation.run import Outcome, run_seed
 from tests.simulation.workloads.names import WORKLOADS
 from tests.simulation.world import Options
@@ -20,6 +22,7 @@ RARE = (
     "redelivered",
     "locks expired",
     "locks renewed",
+    "loaded from a generation",
     "drains",
     "fault power_cut",
     "fault kill_in_job",
@@ -27,6 +30,7 @@ RARE = (
     "admin reset",
     "admin temporary topic",
 )
+RARE_SEEDS_MIN = 100  # a run of so many seeds must have reached every rare state
 
 
 def _run(task: tuple[int, Options]) -> Outcome:
@@ -51,18 +55,27 @@ def main() -> int:
     parser.add_argument("--workload", choices=sorted(WORKLOADS), default="mixed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--counters", action="store_true", help="print all counters")
+    parser.add_argument("--resume", action="store_true", help="leave out what this commit ran")
+    parser.add_argument("--regressions", action="store_true", help="add the seeds that found bugs")
     args = parser.parse_args()
     options = Options(workload=args.workload)
-    seeds = (
-        [args.seed] if args.seed is not None else list(range(args.start, args.start + args.seeds))
-    )
+    progress = Progress(args.workload) if args.resume else None
+    seeds = _seeds(args, progress)
+    if not seeds:
+        print(f"nothing left to run: {progress}")
+        return 0
     print(f"simulation: seeds {seeds[0]}..{seeds[-1]}, {options}", flush=True)
     began = time.monotonic()
+    fewest: dict[str, int] = {}
     total: Counter[str] = Counter()
     digest = hashlib.blake2b(digest_size=8)
     virtual_s, broken = 0.0, []
     for outcome in _outcomes(seeds, options, args.jobs):
         total.update(outcome.counters)
+        if progress is not None:
+            progress.add(outcome)
+        for name in ("faults", "acknowledgements"):
+            fewest[name] = min(fewest.get(name, 1 << 30), outcome.counters[name])
         digest.update(outcome.event_hash.encode())
         virtual_s += outcome.virtual_s
         if outcome.violations:
@@ -74,9 +87,26 @@ def main() -> int:
             print(f"replay: make simulate SEED={outcome.seed} WORKLOAD={args.workload}")
     wall_s = time.monotonic() - began
     _report(total, seeds, virtual_s, wall_s, everything=args.counters or len(seeds) == 1)
+    print(f"fewest in one seed: {fewest}; broken seeds: {broken or 'none'}")
+    if progress is not None:
+        print(progress)
+    missed = [name for name in RARE if not total[name] and len(seeds) >= RARE_SEEDS_MIN]
+    if missed:
+        print(f"never reached, so that this run proves too little: {', '.join(missed)}")
     violations = len(broken)
     print(f"seeds={len(seeds)} violations={violations} hash={digest.hexdigest()}", flush=True)
-    return 1 if broken else 0
+    return 1 if broken or missed else 0
+
+
+def _seeds(args: argparse.Namespace, progress: Progress | None) -> list[int]:
+    """Return which seeds are to run, in order."""
+    if args.seed is not None:
+        return [args.seed]
+    seeds = list(range(args.start, args.start + args.seeds))
+    if args.regressions:
+        found = [each.seed for each in REGRESSIONS if each.workload == args.workload]
+        seeds = [*(seed for seed in found if seed not in seeds), *seeds]
+    return [seed for seed in seeds if progress is None or seed not in progress.done]
 
 
 def _report(

@@ -14,7 +14,9 @@ import pyarrow.parquet as pq
 
 from sharemesh import methods
 from sharemesh.codec.state_record import decode_record
+from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
 from sharemesh.domain.share_state.content_hash import content_hash
+from sharemesh.domain.share_state.key_text import format_key, home_shard
 from sharemesh.domain.share_state.records import Generation
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.network import CallFailedError
@@ -25,7 +27,6 @@ from sharemesh.share_coordinator.generation_reader import (
     GenerationReader,
 )
 from sharemesh.v1 import admin_pb2, share_coordinator_pb2
-from sharemesh_spark.commit import _keys_of_shards
 from sharemesh_spark.data_directory import UnreadableLogError, read_shard, records
 from sharemesh_spark.folding import DomainFold
 from sharemesh_spark.generation_files import ARROW_SCHEMA, FORMAT_VERSION
@@ -80,7 +81,7 @@ class GenerationJob:
         self._rng = Random(world.rng.getrandbits(64))
         self._caller = world.network.caller(self._process)
         self._disk = world.volume.view(self._process)
-        self._keys = _keys_of_shards(STATE_SHARDS)
+        self._keys = _keys_of_shards()
         self._made = 0
 
     def start(self) -> None:
@@ -194,6 +195,15 @@ class GenerationJob:
             self._world.tell(f"generation refused: {text}", count="generations refused")
         else:
             self._world.story.counters["generations committed, shards"] += 1
+
+
+def _keys_of_shards() -> dict[int, str]:
+    """Return a key text of each shard, for FindCoordinator."""
+    keys: dict[int, str] = {}
+    for number in range(1_000):
+        key = format_key(SharePartitionKey(GroupId("generation"), TopicId(b"\1" * 16), number))
+        keys.setdefault(home_shard(key, STATE_SHARDS), key)
+    return keys
 
 
 def _rows(shard: int, folded: DomainFold) -> list[dict[str, object]]:

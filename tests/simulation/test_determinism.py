@@ -1,22 +1,40 @@
 """A run is a function of the code and the seed."""
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 SEED = 5
 
 
-def run(hash_seed: str) -> list[str]:
-    """Run one short seed in a new process; return its last line."""
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("services", "spark", "operator")
+PINNED = """
+import os, runpy, sys
+os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[int(sys.argv.pop(1))]})
+runpy.run_module("tests.simulation", run_name="__main__")
+"""
+
+
+def run(hash_seed: str, root: Path = ROOT, core: int = 0) -> list[str]:
+    """Run one short seed in a new process on one core; return its lines."""
+    words = ["--seed", str(SEED), "--workload", "short"]
+    places = [str(root), *(str(root / name) for name in PACKAGES)]
     process = subprocess.run(
-        [sys.executable, "-m", "tests.simulation", "--seed", str(SEED), "--workload", "short"],
+        [sys.executable, "-c", PINNED, str(core), *words],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        cwd=root,
+        env={
+            **os.environ,
+            "PYTHONHASHSEED": hash_seed,
+            "PYTHONPATH": os.pathsep.join(places),
+        },
         timeout=240,
     )
     assert process.returncode == 0, process.stdout[-3_000:] + process.stderr[-2_000:]
@@ -24,8 +42,11 @@ def run(hash_seed: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_two_processes_with_other_hash_seeds_see_the_same_events():
-    one, other = run("1"), run("77")
+def test_a_copy_elsewhere_with_another_hash_seed_and_core_sees_the_same_events(tmp_path):
+    for name in (*PACKAGES, "tests"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    last_core = len(os.sched_getaffinity(0)) - 1
+    one, other = run("1"), run("77", tmp_path, last_core)
     assert one[-1] == other[-1]
     assert "hash=" in one[-1]
 

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
 
-from sharemesh.domain.delivery_state import AcknowledgeType
+from sharemesh.domain.delivery_state import AcknowledgeType, DeliveryState
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_partition.effects import Acquired, Answered
 from sharemesh.domain.share_partition.events import (
@@ -98,7 +98,13 @@ class GrantChecker:
                 self._say(machine, f"is in no allowed state: {error}")
         match event:
             case StateRead():
-                self._grants[id(machine)] = {}
+                # What was delivered before this leader and is known to be given back.
+                self._grants[id(machine)] = {
+                    offset: Grant("", batch.delivery_count, 0, ended=True)
+                    for batch in event.batches
+                    if batch.delivery_state is DeliveryState.AVAILABLE
+                    for offset in range(batch.first_offset, batch.last_offset + 1)
+                }
                 self._kept[id(machine)] = machine  # so that its id is not used again
             case Acknowledge():
                 self._asked[id(machine), event.request_id] = Asked(
@@ -124,6 +130,8 @@ class GrantChecker:
                 before = grants.get(offset)
                 if before is not None:
                     self._granted_again(machine, offset, before, each.delivery_count, now_ms)
+                elif each.delivery_count != 1:
+                    self._say(machine, f"offset {offset}: first delivery {each.delivery_count}")
                 grants[offset] = Grant(
                     event.member_id,
                     each.delivery_count,

@@ -15,25 +15,54 @@ from tests.simulation.world import Options
 def _run(task: tuple[str, int, Options]) -> Outcome:
     name, seed, options = task
     patches = Patches()
-    MUTANTS[name](patches)
+    if name:
+        MUTANTS[name](patches)
     return run_seed(seed, options, patches=patches)
+
+
+class Control:
+    """The same seeds without a mutant: one that complains there too catches nothing."""
+
+    def __init__(self, context: "multiprocessing.context.BaseContext", options: Options) -> None:
+        self._context = context
+        self._options = options
+        self._violations: dict[int, int] = {}
+
+    def is_clean(self, seed: int) -> bool:
+        """Return whether the product alone passes this seed."""
+        if seed not in self._violations:
+            with self._context.Pool(1, maxtasksperchild=1) as pool:
+                outcome = pool.apply(_run, (("", seed, self._options),))
+            self._violations[seed] = len(outcome.violations)
+        return not self._violations[seed]
+
+    def __str__(self) -> str:
+        clean = sum(1 for found in self._violations.values() if not found)
+        return f"{clean} of {len(self._violations)} seeds clean"
 
 
 def main() -> int:
     """Return 1 if a planted bug was not caught."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants")
     parser.add_argument("--seeds", type=int, default=200, help="at most, for each")
-    parser.add_argument("--only", choices=sorted(MUTANTS))
+    parser.add_argument("--only", choices=sorted(MUTANTS), nargs="*")
     parser.add_argument("--workload", choices=sorted(WORKLOADS), default="mixed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args()
     missed = 0
     context = multiprocessing.get_context("fork")
-    for name in [args.only] if args.only else MUTANTS:
-        tasks = [(name, seed, Options(workload=args.workload)) for seed in range(1, args.seeds + 1)]
+    options = Options(workload=args.workload)
+    control = Control(context, options)
+    for name in args.only or MUTANTS:
+        tasks = [(name, seed, options) for seed in range(1, args.seeds + 1)]
         with context.Pool(args.jobs, maxtasksperchild=1) as pool:
             caught = next(
-                (each for each in pool.imap(_run, tasks, chunksize=1) if each.violations), None
+                (
+                    each
+                    for each in pool.imap(_run, tasks, chunksize=1)
+                    if each.violations and control.is_clean(each.seed)
+                ),
+                None,
             )
             pool.terminate()
         missed += caught is None
@@ -41,7 +70,8 @@ def main() -> int:
             print(f"{name}: NOT CAUGHT in {args.seeds} seeds", flush=True)
         else:
             print(f"{name}: seed {caught.seed}: {caught.violations[0][:160]}", flush=True)
-    print(f"mutants={args.only or len(MUTANTS)} missed={missed}", flush=True)
+    count = len(args.only or MUTANTS)
+    print(f"mutants={count} missed={missed} control={control}", flush=True)
     return 1 if missed else 0
 
 

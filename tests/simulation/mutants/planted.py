@@ -4,16 +4,27 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from sharemesh.backends.embedded import owned_log
+from sharemesh.backends.embedded import owned_log, take_over
 from sharemesh.backends.embedded.fences import Fences
 from sharemesh.backends.embedded.producers import Producers
 from sharemesh.client.consumer_calls import ConsumerCalls
-from sharemesh.domain.errors import ErrorCode
+from sharemesh.codec import state_record
+from sharemesh.domain.delivery_state import DeliveryState
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import GroupId, SharePartitionKey
+from sharemesh.domain.share_partition import expiry, machine
+from sharemesh.domain.share_partition.cached_batch import CachedBatch
+from sharemesh.domain.share_partition.locks import LockIndex
 from sharemesh.domain.share_partition.machine import SharePartition
+from sharemesh.domain.share_state import backlog, key_text
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.persister.persister import Persister
 from sharemesh.ports.share_state import StateWriteResult
 from sharemesh.serve.roles import group_coordinator, share_coordinator, share_leader
+from sharemesh.share_coordinator import shard_kind
+from sharemesh.share_leader import explain
+from sharemesh.share_leader.partition_watch import PartitionWatch
+from tests.conformance import test_planted_bugs as shipped
 from tests.domain.share_partition import test_mutants as domain
 from tests.simulation.patching import Patches
 
@@ -92,6 +103,101 @@ def commit_sync_overruns(patch: Patches) -> None:
     )
 
 
+def predecessor_is_truncated(patch: Patches) -> None:
+    """Who takes a log over drops what lies behind the end that it finds published."""
+    real = take_over.read_tail
+
+    def read_tail(*arguments, **words):
+        tail = real(*arguments, **words)
+        return replace(tail, end_offset=tail.base_offset, data=bytearray())
+
+    patch.setattr(take_over, "read_tail", read_tail)
+
+
+def delivery_count_is_lost_on_failover(patch: Patches) -> None:
+    """A new leader counts deliveries from zero."""
+    real = machine.load
+
+    def load(flight, start_offset, batches):
+        real(flight, start_offset, tuple(each._replace(delivery_count=0) for each in batches))
+
+    patch.setattr(machine, "load", load)
+
+
+def start_offset_passes_a_hole(patch: Patches) -> None:
+    """The start offset goes one record past what is done."""
+    real = CachedBatch.done_end
+
+    def done_end(batch, offset):
+        end = real(batch, offset)
+        return min(end + 1, batch.last_offset) if end >= offset else end
+
+    patch.setattr(CachedBatch, "done_end", done_end)
+
+
+def timer_is_not_cancelled(patch: Patches) -> None:
+    """An old lock's deadline ends the lock that came after it."""
+
+    def units(_expiry, batch, lock):
+        low = max(batch.first_offset, lock.first_offset)
+        high = min(batch.last_offset, lock.last_offset)
+        for first, last, status in batch.runs_between(low, high):
+            if status.state is DeliveryState.ACQUIRED:
+                yield first, last, status
+
+    patch.setattr(expiry.Expiry, "_units", units)
+    patch.setattr(LockIndex, "leave", lambda _index, lock, count: _left(lock, count))
+
+
+def _left(lock, count):
+    lock.held -= count
+
+
+def tail_after_a_generation_is_skipped(patch: Patches) -> None:
+    """A load goes on some records behind the generation's end."""
+    real = shard_kind.restore
+
+    async def restore(machine, shard, log, *, reader):
+        end = await real(machine, shard, log, reader=reader)
+        return None if end is None else min(end + 3, log.committed_end_offset)
+
+    patch.setattr(shard_kind, "restore", restore)
+
+
+def explain_says_locked_records_are_deliverable(patch: Patches) -> None:
+    """Explain does not look at locks."""
+    patch.setattr(explain, "_why_in_flight", lambda led, shell, record: explain.Reason.DELIVERABLE)
+
+
+def redeliveries_are_not_counted(patch: Patches) -> None:
+    """The metric of acquired records leaves redelivered ones out."""
+    real = PartitionWatch._count_acquired
+
+    def count(watch, effect, seconds):
+        real(watch, effect, seconds)
+        again = [one for one in effect.ranges if one.delivery_count > 1]
+        watch._series.acquired.value -= sum(e.last_offset - e.first_offset + 1 for e in again)
+
+    patch.setattr(PartitionWatch, "_count_acquired", count)
+
+
+def keys_are_cut_at_the_first_colon(patch: Patches) -> None:
+    """KAFKA-20183: the state of a group with a colon in its id is kept under another key."""
+
+    def parse(text):
+        group_id, _, rest = text.partition(":")
+        topic_text, _, partition = rest.partition(":")
+        try:
+            topic_id = key_text.parse_topic_id(topic_text)
+        except RefusedError:
+            return real(text.replace(":", "", 1))
+        return SharePartitionKey(GroupId(group_id), topic_id, int(partition))
+
+    real = key_text.parse_key
+    patch.setattr(state_record, "parse_key", parse)
+    patch.setattr(backlog, "parse_key", parse)
+
+
 Mutant = Callable[[Patches], None]
 MUTANTS: dict[str, Mutant] = {
     mutant.__name__: mutant
@@ -104,6 +210,23 @@ MUTANTS: dict[str, Mutant] = {
         producers_are_forgotten,
         locks_expire_early,
         commit_sync_overruns,
+        predecessor_is_truncated,
+        delivery_count_is_lost_on_failover,
+        start_offset_passes_a_hole,
+        timer_is_not_cancelled,
+        tail_after_a_generation_is_skipped,
+        explain_says_locked_records_are_deliverable,
+        redeliveries_are_not_counted,
+        keys_are_cut_at_the_first_colon,
+        shipped.waiters_are_told_under_the_lock,
+        shipped.a_lost_session_is_never_replaced,
+        shipped.a_reset_keeps_the_group_epoch,
+        shipped.a_lower_start_offset_wins,
+        domain.release_forgets_per_offset_state,
+        domain.new_batches_overlap_after_recovery,
+        domain.complete_count_ignores_the_start,
+        domain.roll_back_ignores_a_fired_lock,
+        domain.expiry_skips_parts,
         domain.start_offset_is_not_guarded,
         domain.session_release_lowers_the_count,
         domain.window_is_forgotten,

@@ -14,7 +14,7 @@ from tests.simulation.world import DELIVERY_COUNT_LIMIT, LOCK_DURATION_MS, World
 
 TOPIC = "flights"
 TRIMMED = "notices"
-GROUPS = ("tower", "archive")
+GROUPS = ("tower", "ar:chive")  # the colon is on purpose (KAFKA-20183)
 RESET_GROUP = "replay"
 PARTITIONS = 3
 ACTIVE_S = 600.0

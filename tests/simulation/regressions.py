@@ -1,0 +1,39 @@
+"""Seeds that once found something: they are replayed with every run of the suite.
+
+What a seed does changes with the code that it runs, so a seed keeps its bug only until something
+else on its way changes; each bug has a test of its own beside it, named here.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """One seed of a workload, what it found, and the test that holds it."""
+
+    workload: str
+    seed: int
+    found: str
+    test: str
+
+
+REGRESSIONS = (
+    Regression(
+        "mixed",
+        1,
+        "a drained leader was asked again without a pause until the metadata changed",
+        "tests/client/test_async_consumer.py",
+    ),
+    Regression(
+        "mixed",
+        301,
+        "a power cut brought files of a deleted topic back, which nobody freed any more",
+        "tests/backends/test_record_log_faults.py",
+    ),
+    Regression(
+        "mixed",
+        411,
+        "checker: a release that is answered after its record came again counted as its accept",
+        "tests/simulation/clients.py keeps what was said in order",
+    ),
+)
