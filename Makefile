@@ -58,8 +58,8 @@ bench: setup ## figures with their floors -> build/bench/PART.json (PART=core â€
 faults: setup ## trials of kills and corruption -> build/faults/PART.json (PART=mesh|storage|failover|etcd|client|hostile, N=trials)
 	@$(PY) -m tests.faults $(PART) $(if $(N),--trials $(N))
 
-simulate: setup ## the whole mesh in virtual time, with faults (SEEDS=n START=s WORKLOAD=w; SEED=s replays)
-	@$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20) --start $(or $(START),1)) $(if $(WORKLOAD),--workload $(WORKLOAD))
+simulate: setup ## the whole mesh in virtual time, with faults (SEEDS=n START=s WORKLOAD=w RESUME=1; SEED=s replays)
+	@$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20) --start $(or $(START),1)) $(if $(WORKLOAD),--workload $(WORKLOAD)) $(if $(RESUME),--resume)
 
 images: setup ## the images as archives in build/images, without Docker (TAG=t; needs mmdebstrap)
 	@$(PY) -m images $(if $(TAG),--tag $(TAG))
