@@ -1,5 +1,8 @@
 """read_committed end to end: open transactions wait, aborted ones are never delivered."""
 
+import asyncio
+
+import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from sharemesh import methods
@@ -89,3 +92,22 @@ async def test_read_uncommitted_groups_see_everything():
         await m1.join(P0)
         await produce(w, transactional(5, 3))
         assert acquired(await m1.fetch(), P0) == [(0, 2, 1)]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_the_end_of_a_transaction_wakes_who_waits_for_what_it_held_back(commit):
+    async with world() as w:
+        await w.configure("g", auto_offset_reset="earliest", isolation_level="read_committed")
+        await w.lead(P0)
+        m1 = w.client()
+        await m1.join(P0)
+        await produce(w, transactional(5, 3))  # 0-2
+        await w.produce(P0, 2)  # 3-4
+        waiting = asyncio.create_task(m1.fetch(max_wait_ms=10_000))
+        await w.clock.settle()
+        assert not waiting.done()
+        await end(w, 5, commit=commit)  # 5
+        await w.clock.settle()
+        assert waiting.done()  # no time has passed
+        first = 0 if commit else 3
+        assert acquired(await waiting, P0)[0][0] == first
