@@ -97,6 +97,17 @@ def test_cluster_explain_configs_and_state_log(up):
     up.sharemesh("produce", "looks", "-", "--format", "text", stdin="x\n")
     cluster = json.loads(up.sharemesh("cluster", "--json").stdout)
     assert len(cluster["nodes"]) == 8
+    assert cluster["moves"] == cluster["unassigned"] == []
+    assert {each["shard"]: each["epoch"] >= 1 for each in cluster["shards"]}["group-0"]
+    told = json.loads(up.sharemesh("cluster", "--partitions", "--json").stdout)["partitions"]
+    place = next(each for each in told if each["partition"] == "looks/0")
+    assert place["leader"].startswith("share-leader-")
+    assert place["epoch"] >= 1
+    assert len(place["standbys"].split(", ")) == 2
+    shown = up.sharemesh("cluster", "--partitions").stdout
+    assert "cluster " in shown
+    for word in ("controller-0", "SHARD", "EPOCH", "STANDBYS", "looks/0", place["leader"]):
+        assert word in shown
     up.sharemesh("consume", "looks", "--group", "l", "--from-beginning", "--max-records", "1")
     found = json.loads(up.sharemesh("explain", "looks/0@0", "--group", "l", "--json").stdout)
     assert found["explanation"]
