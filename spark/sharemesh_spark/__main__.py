@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     for name in COMMANDS:
         command = commands.add_parser(name)
         command.add_argument("data", type=Path, help="the data directory of the cluster")
-        command.add_argument("--cores", type=int, help="local worker threads (default: all)")
+        _add_spark(command)
         command.add_argument("--json", type=Path, help="write the figures of the run here")
         if name in ("compact", "run"):
             command.add_argument("--commit", action="store_true", help="commit the generation")
@@ -101,6 +101,39 @@ def _parser() -> argparse.ArgumentParser:
     _add_access(command, "host:port, to look a topic up by its name")
     command.add_argument("--json", type=Path, help="write the events here")
     return parser
+
+
+def _add_spark(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--cores", type=int, help="local worker threads (default: all)")
+    command.add_argument("--work", type=Path, help="scratch files (default: DATA/run/spark)")
+    command.add_argument(
+        "--master", help="where Spark runs (default: here; or what spark-submit, SPARK_MASTER say)"
+    )
+    command.add_argument("--driver-host", help="address at which executors reach this process")
+    command.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        type=_setting,
+        help="a spark.* setting; may be repeated",
+    )
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("spark."):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form spark.name=value")
+    return name, value
+
+
+def _settings(args: argparse.Namespace) -> dict[str, str]:
+    found = dict(args.conf)
+    if args.master:
+        found["spark.master"] = args.master
+    if args.driver_host:
+        found |= {"spark.driver.host": args.driver_host, "spark.driver.bindAddress": "0.0.0.0"}  # noqa: S104
+    return found
 
 
 def _seconds(text: str) -> int:
@@ -146,7 +179,12 @@ def _run(args: argparse.Namespace, console: Console) -> dict[str, Any]:
     }
     figures: dict[str, Any] = {}
     with console.status("starting Spark"):
-        spark = start("sharemesh-spark", work=args.data / "run" / "spark", cores=args.cores)
+        spark = start(
+            "sharemesh-spark",
+            work=args.work or args.data / "run" / "spark",
+            cores=args.cores,
+            settings=_settings(args),
+        )
     try:
         for name in ("compact", "report") if args.command == "run" else (args.command,):
             key, step = steps[name]

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -9,18 +10,27 @@ from pyspark.sql import SparkSession
 from sharemesh_spark.java import find_java_home
 
 
-def start(name: str, *, work: Path, cores: int | None = None) -> SparkSession:
+def start(
+    name: str, *, work: Path, cores: int | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
     """Return a running session that keeps its files under ``work``.
+
+    Who is started by ``spark-submit``, or with ``SPARK_MASTER``, gets the master from there.
 
     Args:
         name: Shown in logs.
         work: A directory for scratch files.
         cores: Local worker threads; None means all of the machine.
+        settings: ``spark.*`` settings that go before those made here, the master among them.
     """
+    settings = settings or {}
+    outside = "PYSPARK_GATEWAY_PORT" in os.environ or "SPARK_MASTER" in os.environ
+    is_local = not outside and "spark.master" not in settings
     os.environ["JAVA_HOME"] = str(find_java_home(work))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if is_local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     local = work / "spark"
     local.mkdir(parents=True, exist_ok=True)
     builder = (
@@ -35,6 +45,8 @@ def start(name: str, *, work: Path, cores: int | None = None) -> SparkSession:
         .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={local}")
         .config("spark.sql.execution.arrow.pyspark.enabled", "true")
     )
-    if "SPARK_MASTER" not in os.environ and "spark.master" not in os.environ:
+    if is_local:
         builder = builder.master(f"local[{cores or '*'}]")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
     return builder.getOrCreate()

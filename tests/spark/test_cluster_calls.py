@@ -153,3 +153,24 @@ def test_there_is_a_key_for_each_shard(shards):
 def test_a_commit_without_a_cluster_is_wrong_usage(tmp_path, capsys):
     assert application.main(["compact", str(tmp_path), "--commit"]) == 2
     assert "--bootstrap" in capsys.readouterr().out
+
+
+def test_settings_of_spark_come_from_options():
+    parsed = application._parser().parse_args(
+        ["compact", "data", "--master", "k8s://https://k", "--driver-host", "10.0.0.7",
+         "--conf", "spark.executor.instances=2", "--conf", "spark.driver.host=x"]
+    )  # fmt: skip
+    assert application._settings(parsed) == {
+        "spark.master": "k8s://https://k",
+        "spark.driver.host": "10.0.0.7",
+        "spark.driver.bindAddress": "0.0.0.0",
+        "spark.executor.instances": "2",
+    }
+    assert application._settings(application._parser().parse_args(["history", "data"])) == {}
+
+
+@pytest.mark.parametrize("wrong", ["spark.x", "executor.instances=2", "=1"])
+def test_a_setting_that_is_none_is_wrong_usage(wrong, capsys):
+    with pytest.raises(SystemExit):
+        application._parser().parse_args(["compact", "data", "--conf", wrong])
+    assert "spark.name=value" in capsys.readouterr().err

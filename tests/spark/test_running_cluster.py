@@ -45,7 +45,12 @@ async def spark(*arguments):
         sys.executable, "-m", "sharemesh_spark", *map(str, arguments),
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    said, complained = await asyncio.wait_for(process.communicate(), 200)
+    try:
+        said, complained = await asyncio.wait_for(process.communicate(), 240)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     return process.returncode, said.decode(), complained.decode()
 
 
