@@ -40,6 +40,10 @@ async def test_a_slow_record_holds_nothing_back_and_keeps_its_lock():
             await go.wait()
 
     consumer = await consumer_of(cluster)
+    told = []
+    consumer.set_acknowledgement_commit_callback(
+        lambda offsets, error: told.extend((n, error) for each in offsets.values() for n in each)
+    )
     running = asyncio.ensure_future(consumer.run(handler, concurrency=3))
     await until(lambda: cluster.states()[1:] == ["accepted"] * 19)
     await asyncio.sleep(0.7)  # more than two lock durations: the lock must have been renewed
@@ -49,6 +53,7 @@ async def test_a_slow_record_holds_nothing_back_and_keeps_its_lock():
     assert cluster.counts() == [1] * 20
     consumer.stop()
     await running
+    assert sorted(told) == [(n, None) for n in range(20)]  # of renewals nobody is told
     await consumer.close()
 
 

@@ -381,7 +381,7 @@ class ConsumerEngine:
                 self.acknowledgements_failed += len(outcome.acknowledgements.types)
                 final.append(outcome)
         self.unanswered -= sum(len(each.acknowledgements.types) for each in final)
-        self._on_outcomes([each for each in final if not each.acknowledgements.unseen])
+        self._on_outcomes([each for each in final if not each.acknowledgements.untold])
         self._answered.set()
         self._something.set()
 
@@ -477,7 +477,7 @@ class ConsumerEngine:
             self.send(
                 [
                     PartitionAcknowledgements(
-                        held.source, held.route, held.leader_epoch, types, unseen=True
+                        held.source, held.route, held.leader_epoch, types, untold=True
                     )
                 ]
             )

@@ -57,7 +57,8 @@ class PartitionAcknowledgements:
 
     ``ticket`` names the commit that waits for them (0: none); a refusal that may pass is tried
     again until ``deadline_ms`` of the client's clock (0: not tried again, spec CL-22).
-    ``unseen`` records were never handed out: nobody is told the result.
+    Of ``untold`` ones nobody is told the result: the application did not ask for them, as when
+    records that it never saw are given back, or locks are renewed while its handlers run.
     """
 
     source: TopicIdPartition
@@ -66,7 +67,7 @@ class PartitionAcknowledgements:
     types: Mapping[int, AcknowledgeType]
     ticket: int = 0
     deadline_ms: int = 0
-    unseen: bool = False
+    untold: bool = False
 
     @property
     def is_renew(self) -> bool:

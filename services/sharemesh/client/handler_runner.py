@@ -270,7 +270,9 @@ class HandlerRunner:
             active.renewed_ms = now_ms
             key = (active.source, active.route, active.leader_epoch)
             due.setdefault(key, {})[active.record.offset] = AcknowledgeType.RENEW
-        return [PartitionAcknowledgements(*where, types) for where, types in due.items()]
+        return [
+            PartitionAcknowledgements(*where, types, untold=True) for where, types in due.items()
+        ]
 
     async def _finish(self, engine: ConsumerEngine) -> None:
         """Release what was not started, wait for what runs, wait for the results."""
