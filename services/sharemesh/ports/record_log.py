@@ -82,6 +82,11 @@ class PartitionLog(Protocol):
         """The highest producer id in the log, or −1; ids handed out later are above (DESIGN 5)."""
         ...
 
+    @property
+    def damage(self) -> tuple[int, str] | None:
+        """The first offset that cannot be read, and where and what to do; None if all is whole."""
+        ...
+
     def on_advance(self, callback: Callable[[], None]) -> None:
         """Call back on the loop after each move of the high watermark or the log start."""
         ...

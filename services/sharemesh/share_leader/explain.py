@@ -25,6 +25,7 @@ class Reason(StrEnum):
     DELIVERABLE = "DELIVERABLE"
     NOT_PRODUCED = "NOT_PRODUCED"
     BELOW_LOG_START = "BELOW_LOG_START"
+    DAMAGED = "DAMAGED"
     BELOW_START_OFFSET = "BELOW_START_OFFSET"
     OPEN_TRANSACTION = "OPEN_TRANSACTION"
     GROUP_NOT_SEEN = "GROUP_NOT_SEEN"
@@ -44,6 +45,7 @@ _WORDS = {
     Reason.DELIVERABLE: "the next fetch of a member may get it",
     Reason.NOT_PRODUCED: "no record has this offset yet; the high watermark is the next one",
     Reason.BELOW_LOG_START: "retention or DeleteRecords removed it from the log",
+    Reason.DAMAGED: "the log of its topic-partition is damaged at or before it",
     Reason.BELOW_START_OFFSET: "it is finished for this group, or lay before where the group began",
     Reason.OPEN_TRANSACTION: (
         "the group reads only committed records, and an open transaction begins at or before it; "
@@ -106,6 +108,8 @@ class Explain:
         reason = why(led, shell, record, request.offset)
         response.reason = reason.value
         response.explanation = f"offset {request.offset}: {_WORDS[reason]}"
+        if reason is Reason.DAMAGED and led.log.damage is not None:
+            response.explanation += f": {led.log.damage[1]}"
         return response
 
     def _led(self, request: pb.ExplainRequest, principal: str) -> LedPartition:
@@ -166,6 +170,9 @@ def why(
     led: LedPartition, shell: SharePartitionShell | None, record: RecordView | None, offset: int
 ) -> Reason:
     """Return the first reason that holds, from the log up to the members."""
+    damage = led.log.damage
+    if damage is not None and offset >= damage[0]:
+        return Reason.DAMAGED
     if offset >= led.log.high_watermark:
         return Reason.NOT_PRODUCED
     if offset < led.log.log_start_offset:

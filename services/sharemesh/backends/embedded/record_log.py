@@ -119,6 +119,13 @@ class EmbeddedPartitionLog:
         return self._corruption
 
     @property
+    def damage(self) -> tuple[int, str] | None:
+        """The first offset that cannot be read, and where and what to do; None if all is whole."""
+        if self._corruption is None:
+            return None
+        return self._corruption.offset, self._storage_error(self._corruption).message
+
+    @property
     def highest_producer_id(self) -> int:
         """The highest producer id in the log, or −1."""
         return self._producers.highest_id
