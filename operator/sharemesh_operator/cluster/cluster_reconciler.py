@@ -126,9 +126,10 @@ class ClusterReconciler:
 
     async def _mesh(self, spec: ClusterSpec) -> tuple[Mesh | None, Problem | None]:
         try:
-            return await self._meshes.get(spec), None
+            mesh = await self._meshes.get(spec)
         except MeshError as error:
             return None, error.problem
+        return (mesh, None) if mesh.problem is None else (None, mesh.problem)
 
     async def _act(
         self,

@@ -9,7 +9,7 @@ from sharemesh_operator.cluster.kube import Kube, KubeError
 from sharemesh_operator.cluster.times import now_text
 from sharemesh_operator.resources.words import KubeObject
 
-REPEAT_MS = 300_000
+REPEAT_MS = 120_000
 REMEMBERED_MAX = 1_000
 MESSAGE_CHARS_MAX = 1_000
 
@@ -17,7 +17,10 @@ _log = logging.getLogger(__name__)
 
 
 class Events:
-    """Posts Events about objects; the same words about the same object once in a while only."""
+    """Posts Events about objects, the same once in a while only.
+
+    Warnings count as the same by their reason: their words often tell of the last attempt.
+    """
 
     def __init__(self, kube: Kube, clock: Clock, identity: str) -> None:
         self._kube = kube
@@ -30,7 +33,7 @@ class Events:
     ) -> None:
         """Post an Event. One that cannot be posted is only logged."""
         meta = about["metadata"]
-        key = (meta.get("uid", meta["name"]), reason, message)
+        key = (meta.get("uid", meta["name"]), reason, "" if warning else message)
         now_ms = self._clock.now_ms()
         if now_ms - self._told.get(key, -REPEAT_MS) < REPEAT_MS:
             return

@@ -18,6 +18,7 @@ from sharemesh.cluster.view import WatchedView
 from sharemesh.controller.desired import PlacementLimits
 from sharemesh.controller.placement_controller import ControllerSettings, PlacementController
 from sharemesh.domain.ids import NodeId, TopicPartition
+from sharemesh.domain.placement import Shape
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import NodeInfo, Role
 from sharemesh.ports.coordination import Coordination, CoordinationError
@@ -29,6 +30,7 @@ API_TIMEOUT_MS = 8_000
 REQUEST_TIMEOUT_MS = 5_000
 ROUNDS_PER_MINUTE = 6  # of the placement controller, that only serve the balance
 EXAMPLES_MAX = 3
+LOAD_SLACK_MAX = 1.0  # a node may be empty then: more would mean nothing for the lower bound
 
 _log = logging.getLogger(__name__)
 
@@ -99,6 +101,18 @@ class Mesh:
         ):
             if part is not None:
                 await part.close()
+
+    @property
+    def problem(self) -> Problem | None:
+        """What keeps the operator from etcd now; what was seen before may be old."""
+        if self._member is None or self._member.session is not None:
+            return None
+        where = ", ".join(self._spec.etcd.endpoints)
+        return Problem(
+            "EtcdUnavailable",
+            f"etcd at {where} does not answer ({self._member.last_error or 'the lease was lost'}); "
+            "what is led goes on being served, nothing new can be elected: start etcd again",
+        )
 
     async def admin(self) -> AsyncAdminClient:
         """Return the client of the cluster's admin service.
@@ -191,13 +205,12 @@ class Mesh:
             coordination, view, node, clock, ttl_ms=spec.etcd.session_ttl_s * 1_000
         )
         member.on_broken(self._broke)
-        per_round = -(-spec.placement.moves_per_minute // ROUNDS_PER_MINUTE)
         controller = self._controller = PlacementController(
             coordination,
             member,
             view,
             clock,
-            settings=ControllerSettings(limits=PlacementLimits(moves_per_round=per_round)),
+            settings=ControllerSettings(limits=_limits(spec)),
         )
         await controller.start()
         await member.start()
@@ -248,3 +261,12 @@ class Mesh:
                 )
             )
         return files
+
+
+def _limits(spec: ClusterSpec) -> PlacementLimits:
+    wanted = spec.placement
+    slack = (wanted.max_load_percent - 100) / 100
+    return PlacementLimits(
+        moves_per_round=-(-wanted.moves_per_minute // ROUNDS_PER_MINUTE),
+        shape=Shape(load_slack=min(slack, LOAD_SLACK_MAX), standbys=wanted.standbys),
+    )

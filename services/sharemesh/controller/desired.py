@@ -16,11 +16,12 @@ from sharemesh.ports.cluster import NodeInfo, Role
 
 @dataclass(frozen=True, slots=True)
 class PlacementLimits:
-    """Bounds on moves that only serve the balance."""
+    """Bounds on moves that only serve the balance, and what balance is."""
 
     moves_per_round: int = 10
     round_ms: int = 10_000
     trouble_ms: int = 300_000  # none for so long after a node could not lead something
+    shape: placement.Shape = placement.SHIPPED
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class DesiredPlacement:
         others = len(self._view.nodes_with(Role.SHARE_LEADER)) - 1
         return self._view.node(assignment.value.leader) is None or len(
             assignment.value.standbys
-        ) < min(placement.STANDBYS, others)
+        ) < min(self._limits.shape.standbys, others)
 
     async def plan(self, arrival_deadline_ms: int, settle_ms: int) -> AssignmentPlan:
         """Return what to change now."""
@@ -113,7 +114,12 @@ class DesiredPlacement:
         max_moves: int,
     ) -> placement.Plan[TopicPartition]:
         steps = placement.plan_in_steps(
-            partitions, nodes, current, text=partition_path, max_moves=max_moves
+            partitions,
+            nodes,
+            current,
+            text=partition_path,
+            max_moves=max_moves,
+            shape=self._limits.shape,
         )
         while True:
             try:

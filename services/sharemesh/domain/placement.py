@@ -21,6 +21,17 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
+class Shape:
+    """How even a plan is, and how many standbys it names; an operator may choose otherwise."""
+
+    load_slack: float = LOAD_SLACK
+    standbys: int = STANDBYS
+
+
+SHIPPED = Shape()
+
+
+@dataclass(frozen=True, slots=True)
 class PlacementNode:
     """A node that can lead; ``weight`` scales its fair share."""
 
@@ -58,12 +69,13 @@ def ranking(key: str, nodes: Iterable[PlacementNode]) -> list[PlacementNode]:
     return sorted(nodes, key=lambda node: (-score(key, node), node.node_id))
 
 
-def load_cap(partitions: int, nodes: Sequence[PlacementNode]) -> dict[NodeId, int]:
-    """Return how many partitions each node may lead: its share and ``LOAD_SLACK``, rounded up."""
+def load_cap(
+    partitions: int, nodes: Sequence[PlacementNode], slack: float = LOAD_SLACK
+) -> dict[NodeId, int]:
+    """Return how many partitions each node may lead: its share and the slack, rounded up."""
     total = sum(node.weight for node in nodes)
     return {
-        node.node_id: math.ceil((1 + LOAD_SLACK) * partitions * node.weight / total)
-        for node in nodes
+        node.node_id: math.ceil((1 + slack) * partitions * node.weight / total) for node in nodes
     }
 
 
@@ -74,9 +86,10 @@ def plan(
     *,
     text: Callable[[Key], str],
     max_moves: int | None = None,
+    shape: Shape = SHIPPED,
 ) -> Plan[Key]:
     """Return the plan in one go; see ``plan_in_steps``."""
-    steps = plan_in_steps(partitions, nodes, current, text=text, max_moves=max_moves)
+    steps = plan_in_steps(partitions, nodes, current, text=text, max_moves=max_moves, shape=shape)
     while True:
         try:
             next(steps)
@@ -92,6 +105,7 @@ def plan_in_steps(
     *,
     text: Callable[[Key], str],
     max_moves: int | None = None,
+    shape: Shape = SHIPPED,
 ) -> Generator[None, None, Plan[Key]]:
     """Plan; yields between portions of work.
 
@@ -107,7 +121,7 @@ def plan_in_steps(
         known = {node.node_id for node in nodes}
         kept = {p: current[p] for p in partitions if p in current and current[p].leader in known}
         return Plan(kept, 0)
-    work = _Planning(partitions, live, current, text, max_moves)
+    work = _Planning(partitions, live, current, text=text, max_moves=max_moves, shape=shape)
     yield from work.place_leaders()
     yield from work.fill_low_nodes()
     yield from work.choose_standbys()
@@ -122,16 +136,19 @@ class _Planning(Generic[Key]):
         partitions: Sequence[Key],
         live: Sequence[PlacementNode],
         current: Mapping[Key, Placement],
+        *,
         text: Callable[[Key], str],
         max_moves: int | None,
+        shape: Shape,
     ) -> None:
         self._text = text
+        self._shape = shape
         self._order = sorted(
             partitions, key=lambda p: blake2b(text(p).encode(), digest_size=8).digest()
         )
         self._live = {node.node_id: node for node in live}
         self._current = current
-        self._cap = load_cap(len(partitions), live)
+        self._cap = load_cap(len(partitions), live, shape.load_slack)
         self._load = dict.fromkeys(self._live, 0)
         self._leader: dict[Key, NodeId] = {}
         self._max_moves = max_moves
@@ -160,7 +177,7 @@ class _Planning(Generic[Key]):
     def fill_low_nodes(self) -> Generator[None, None, None]:
         total = sum(node.weight for node in self._live.values())
         share = {i: len(self._order) * node.weight / total for i, node in self._live.items()}
-        low = {i: math.floor((1 - LOAD_SLACK) * share[i]) for i in self._live}
+        low = {i: math.floor((1 - self._shape.load_slack) * share[i]) for i in self._live}
         for number, partition in enumerate(self._order):
             if number % STEP_PARTITIONS == STEP_PARTITIONS - 1:
                 yield
@@ -178,7 +195,7 @@ class _Planning(Generic[Key]):
             self.moves += 1
 
     def choose_standbys(self) -> Generator[None, None, None]:
-        wanted = min(STANDBYS, len(self._live) - 1)
+        wanted = min(self._shape.standbys, len(self._live) - 1)
         for number, partition in enumerate(self._order):
             leader = self._leader[partition]
             placed = self._current.get(partition)
