@@ -75,9 +75,9 @@ class Node:
 
 
 class Mesh:
-    def __init__(self, lag_ms: int = 0) -> None:
+    def __init__(self, lag_ms: int = 0, clock: ManualClock | None = None) -> None:
         self.lag_ms = lag_ms
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
         self.store = LocalStore(self.clock)
         self.fences = Fences()
         self.parent = LocalCoordination(self.store)

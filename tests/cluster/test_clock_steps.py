@@ -32,9 +32,7 @@ class SteppingClock(ManualClock):
 
 @pytest.fixture
 async def mesh():
-    mesh = Mesh()
-    mesh.clock = SteppingClock()
-    mesh.store._clock = mesh.clock
+    mesh = Mesh(clock=SteppingClock())
     await mesh.begin()
     yield mesh
     await mesh.close()
