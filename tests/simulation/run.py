@@ -31,6 +31,15 @@ class Outcome:
     lines: tuple[str, ...] = ()
 
 
+class _EnoughError(Exception):
+    """A violation was seen, and no more is asked for."""
+
+
+def _stop_if(story: Story) -> None:
+    if story.violations:
+        raise _EnoughError
+
+
 class _Complaints(logging.Handler):
     """Errors that a process logs are violations: nothing that is simulated may cause one."""
 
@@ -46,7 +55,12 @@ class _Complaints(logging.Handler):
 
 
 def run_seed(
-    seed: int, options: Options, *, verbose: bool = False, patches: Patches | None = None
+    seed: int,
+    options: Options,
+    *,
+    verbose: bool = False,
+    patches: Patches | None = None,
+    stop_early: bool = False,
 ) -> Outcome:
     """Run one seed. The process should end afterwards: killed tasks are kept, not ended.
 
@@ -55,6 +69,7 @@ def run_seed(
         options: Workload and size.
         verbose: Print the story as it goes.
         patches: Planted bugs, applied already; observers are added to them.
+        stop_early: End with the first violation: enough to know that a planted bug is caught.
     """
     gc.collect()
     gc.disable()
@@ -69,12 +84,16 @@ def run_seed(
     metrics.install(patches)
     ExplainChecker(world, grants).install(patches)
     observe(world, patches)
+    if stop_early:
+        world.loop.after_turn = lambda: _stop_if(story)
     handler = _Complaints(world)
     logging.getLogger("sharemesh").addHandler(handler)
     try:
         world.loop.run_until_complete(
             world.loop.world.start(_all(world, workload, grants, metrics))
         )
+    except _EnoughError:
+        pass
     except Exception as error:
         story.violation(world.now_s, f"the run ended with {error!r}")
     finally:

@@ -17,7 +17,7 @@ def _run(task: tuple[str, int, Options]) -> Outcome:
     patches = Patches()
     if name:
         MUTANTS[name](patches)
-    return run_seed(seed, options, patches=patches)
+    return run_seed(seed, options, patches=patches, stop_early=True)
 
 
 class Control:
