@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from sharemesh_spark.printed import MOMENTS, shown, title_of
+
 WIDTH, HEIGHT, MARGIN = 860, 220, 48
 ROWS_MAX = 200
 _COLOURS = ("#2563eb", "#16a34a", "#dc2626", "#9333ea", "#d97706", "#0891b2")
@@ -36,9 +38,9 @@ def table(rows: Sequence[Row]) -> str:
     """Return rows as a table, ``ROWS_MAX`` of them at most."""
     if not rows:
         return "<p>none</p>"
-    head = "".join(f"<th>{escape(name)}" for name in rows[0])
+    head = "".join(f"<th>{escape(title_of(name))}" for name in rows[0])
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape(_shown(value))}" for value in row.values())
+        "<tr>" + "".join(f"<td>{escape(_cell(name, value))}" for name, value in row.items())
         for row in rows[:ROWS_MAX]
     )
     more = f"<p class=note>{len(rows) - ROWS_MAX:,} more rows" if len(rows) > ROWS_MAX else ""
@@ -81,6 +83,10 @@ def bars(rows: Sequence[Row], label: str, value: str) -> str:
         for n, row in enumerate(shown)
     )
     return f'<svg viewBox="0 0 {WIDTH} {step * len(shown) + 6}" font-size="12">{drawn}</svg>'
+
+
+def _cell(name: str, value: object) -> str:
+    return shown(name, value) if name in MOMENTS else _shown(value)
 
 
 def _svg(drawn: str, top: float, span: str) -> str:

@@ -1,6 +1,7 @@
 """Results as tables for a terminal."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from rich.table import Table
 from sharemesh_spark.generation_files import FOLDER, Manifest
 
 ROWS_MAX = 40
+MOMENTS = frozenset({"at_ms", "from_ms"})
+"""Columns of milliseconds since the epoch; others ending so are durations."""
 
 
 def generation(console: Console, data: Path, manifest: Manifest, seconds: float) -> None:
@@ -41,17 +44,25 @@ def rows(console: Console, title: str, found: Sequence[Mapping[str, Any]]) -> No
     """Print rows, ``ROWS_MAX`` of them at most."""
     table = Table(title=title)
     for name in found[0] if found else ("nothing",):
-        table.add_column(name.replace("_", " "))
+        table.add_column(title_of(name))
     for row in found[:ROWS_MAX]:
-        table.add_row(*(_shown(value) for value in row.values()))
+        table.add_row(*(shown(name, value) for name, value in row.items()))
     console.print(table)
     if len(found) > ROWS_MAX:
         console.print(f"{len(found) - ROWS_MAX:,} more rows: see --json or --html")
 
 
-def _shown(value: object) -> str:
+def title_of(name: str) -> str:
+    """Return a column's name for people."""
+    return name.removesuffix("_ms" if name in MOMENTS else "").replace("_", " ")
+
+
+def shown(name: str, value: object) -> str:
+    """Return a value of a column for people: moments as time of day (UTC)."""
     if value is None:
         return ""
+    if name in MOMENTS and isinstance(value, int):
+        return datetime.fromtimestamp(value / 1_000, UTC).strftime("%m-%d %H:%M:%S.%f")[:-3]
     if isinstance(value, float):
         return f"{value:,.1f}"
     return f"{value:,}" if isinstance(value, int) else str(value)
