@@ -85,6 +85,7 @@ class GenerationReader:
 
     def _read(self, pointer: Generation, shard: int) -> tuple[States, Floors]:
         import pyarrow as pa  # only needed where generations are used
+        import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
         about = _shard_of(self._manifest(pointer.path), shard)
@@ -94,9 +95,9 @@ class GenerationReader:
         for name in about["files"]:
             data = self._disk.read(f"{folder}/{name}")
             table = pq.ParquetFile(pa.BufferReader(data)).read()
-            own = table.filter(pa.compute.equal(table["shard"], shard))
-            is_state = pa.compute.equal(own["kind"], "state")
-            for row in own.filter(pa.compute.invert(is_state)).to_pylist():
+            own = table.filter(pc.equal(table["shard"], shard))
+            is_state = pc.equal(own["kind"], "state")
+            for row in own.filter(pc.invert(is_state)).to_pylist():
                 floors = Floors(row["state_epoch"], row["leader_epoch"])
             states.update(_states(own.filter(is_state).combine_chunks()))
         return states, floors
