@@ -22,7 +22,9 @@ from sharemesh.share_coordinator.generation_reader import GenerationReader
 async def main():
     disk = SystemDisk(Path(sys.argv[1]))
     pointer = Generation(
-        generation_id="g", path="generations/g/manifest.json", content_hash=bytes.fromhex(sys.argv[2]),
+        generation_id="g",
+        path="generations/g/manifest.json",
+        content_hash=bytes.fromhex(sys.argv[2]),
         **{name: 0 for name in Generation.__dataclass_fields__
            if name not in ("generation_id", "path", "content_hash")},
     )
