@@ -273,8 +273,8 @@ class ConsumerCalls:
             found |= {
                 "records-consumed-total": engine.records_received,
                 "bytes-consumed-total": engine.bytes_received,
-                "acknowledgements-send-total": engine.acknowledgements_sent,
-                "acknowledgements-error-total": engine.acknowledgements_failed,
+                "acknowledgements-send-total": engine.acknowledgements.sent,
+                "acknowledgements-error-total": engine.acknowledgements.failed,
                 "heartbeat-total": engine.heartbeats.heartbeats,
                 "rebalance-total": engine.heartbeats.assignments,
             }

@@ -5,15 +5,13 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
+from sharemesh.client.acknowledgement_sender import AcknowledgementSender
 from sharemesh.client.config import ClientConfig
-from sharemesh.client.deliveries import Delivery, Outcome, PartitionAcknowledgements, Route
+from sharemesh.client.deliveries import Delivery, Outcome, PartitionAcknowledgements
 from sharemesh.client.environment import Environment
 from sharemesh.client.errors import (
     ConnectionFailedError,
-    InvalidRecordStateError,
-    ServiceError,
     SharemeshError,
     UnsupportedVersionError,
     WakeupError,
@@ -21,7 +19,7 @@ from sharemesh.client.errors import (
 )
 from sharemesh.client.heartbeats import Heartbeats, Member
 from sharemesh.client.leader_sessions import LeaderSessions, cancelled
-from sharemesh.client.leader_stream import REDELIVERED, LeaderStream
+from sharemesh.client.leader_stream import LeaderStream
 from sharemesh.client.leaders import Leaders
 from sharemesh.client.records import TopicIdPartition
 from sharemesh.client.share_versions import ShareVersions
@@ -33,9 +31,6 @@ from sharemesh.v1.share_leader_pb2 import ConsumeStart, ShareFetchPartition
 
 BUFFERED_DELIVERIES_MAX = 10_000
 """More is a leader that ignores credits; the session is ended."""
-
-ACKNOWLEDGE_RETRY_MS = 100
-"""Wait before a commit sends refused acknowledgements again."""
 
 STREAMS_SHARE_OF_CLOSE = 0.75
 """Part of a close's time-out that the sessions may use; the rest is for leaving the group."""
@@ -56,16 +51,6 @@ _MOVED = frozenset(
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    }
-)
-_ACKNOWLEDGE_AGAIN = frozenset(
-    {
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
@@ -132,8 +117,10 @@ class ConsumerEngine:
             max(config.number("fetch.max.bytes"), 1),
             self,
         )
-        self._retries: set[asyncio.Task[None]] = set()
         self._buffer: deque[Delivery] = deque()
+        self.acknowledgements = AcknowledgementSender(
+            environment.clock, lambda: self._buffer, self._tell
+        )
         self._error: SharemeshError | None = None
         self._passing_errors: deque[SharemeshError] = deque(maxlen=PASSING_ERRORS_MAX)
         self._storage_troubles: dict[TopicIdPartition, str] = {}
@@ -142,11 +129,8 @@ class ConsumerEngine:
         self._something = asyncio.Event()
         self._answered = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self.unanswered = 0
         self.records_received = 0
         self.bytes_received = 0
-        self.acknowledgements_sent = 0
-        self.acknowledgements_failed = 0
 
     # ---- subscription ---------------------------------------------------------------------------
 
@@ -201,7 +185,8 @@ class ConsumerEngine:
         except TimeoutError:
             pass
         finally:
-            await cancelled([*self._tasks, *self._retries])
+            await cancelled(self._tasks)
+            await self.acknowledgements.close()
             await self._sessions.drop()
             await self._caller.close()
 
@@ -271,8 +256,7 @@ class ConsumerEngine:
 
     def send(self, acknowledgements: Sequence[PartitionAcknowledgements]) -> None:
         """Send acknowledgements; results go to ``on_outcomes``."""
-        self.unanswered += sum(len(each.types) for each in acknowledgements)
-        self._send(acknowledgements)
+        self.acknowledgements.send(acknowledgements)
 
     def pause(self) -> None:
         """Take no more records until the next fetch; give back what nobody has seen."""
@@ -287,21 +271,6 @@ class ConsumerEngine:
         if self.versions.knows_renew:
             self._start.share_acquire_mode = _RECORD_LIMIT
         self._start.max_records = min(self._start.max_records, records)
-
-    def _send(self, acknowledgements: Sequence[PartitionAcknowledgements]) -> None:
-        by_route: dict[Route, list[PartitionAcknowledgements]] = {}
-        lost: list[Outcome] = []
-        for each in acknowledgements:
-            kept = self._without_redelivered(each, lost)
-            if kept.types:
-                by_route.setdefault(each.route, []).append(kept)
-        if lost:
-            self.finished(lost)
-        for route, group in by_route.items():
-            assert isinstance(route, LeaderStream)
-            self.acknowledgements_sent += sum(len(each.types) for each in group)
-            for round_of in _rounds(group):
-                route.acknowledge(round_of)
 
     async def settle(self, pending: Callable[[], bool], *, timeout_ms: int) -> None:
         """Return when ``pending`` is false, or after ``timeout_ms``.
@@ -321,23 +290,6 @@ class ConsumerEngine:
             if self._wakeup:
                 self._wakeup = False
                 raise WakeupError("wakeup was called")
-
-    def _without_redelivered(
-        self, asked: PartitionAcknowledgements, lost: list[Outcome]
-    ) -> PartitionAcknowledgements:
-        """Leave out offsets that a buffered delivery holds anew: the old lock is gone."""
-        again = [held for held in self._buffer if held.source == asked.source]
-        gone = {
-            offset: kind
-            for offset, kind in (asked.types.items() if again else ())
-            if any(held.overlaps(offset, offset) for held in again)
-        }
-        if not gone:
-            return asked
-        error = InvalidRecordStateError(REDELIVERED, about=str(asked.source))
-        lost.append(Outcome(replace(asked, types=gone), error, 0))
-        kept = {offset: kind for offset, kind in asked.types.items() if offset not in gone}
-        return replace(asked, types=kept)
 
     def _take(self, wanted: int) -> list[Delivery]:
         found: list[Delivery] = []
@@ -368,34 +320,13 @@ class ConsumerEngine:
         self._something.set()
 
     def finished(self, outcomes: Sequence[Outcome]) -> None:
-        """Hand results on to the application's side; refusals that may pass are tried again."""
-        final: list[Outcome] = []
-        for outcome in outcomes:
-            if outcome.error is None:
-                final.append(outcome)
-            elif self._may_pass(outcome):
-                task = asyncio.ensure_future(self._send_again(outcome.acknowledgements))
-                self._retries.add(task)
-                task.add_done_callback(self._retries.discard)
-            else:
-                self.acknowledgements_failed += len(outcome.acknowledgements.types)
-                final.append(outcome)
-        self.unanswered -= sum(len(each.acknowledgements.types) for each in final)
-        self._on_outcomes([each for each in final if not each.acknowledgements.untold])
+        """Hand results on to the application's side."""
+        self.acknowledgements.finished(outcomes)
+
+    def _tell(self, outcomes: Sequence[Outcome]) -> None:
+        self._on_outcomes(outcomes)
         self._answered.set()
         self._something.set()
-
-    def _may_pass(self, outcome: Outcome) -> bool:
-        left_ms = outcome.acknowledgements.deadline_ms - self._clock.now_ms()
-        return (
-            left_ms > ACKNOWLEDGE_RETRY_MS
-            and isinstance(outcome.error, ServiceError)
-            and outcome.error.code in _ACKNOWLEDGE_AGAIN
-        )
-
-    async def _send_again(self, refused: PartitionAcknowledgements) -> None:
-        await self._clock.sleep_ms(ACKNOWLEDGE_RETRY_MS)
-        self._send([refused])
 
     def partition_failed(
         self, stream: LeaderStream, source: TopicIdPartition, answer: ShareFetchPartition
@@ -481,18 +412,3 @@ class ConsumerEngine:
                     )
                 ]
             )
-
-
-def _rounds(
-    acknowledgements: Sequence[PartitionAcknowledgements],
-) -> list[list[PartitionAcknowledgements]]:
-    """Split so that no partition occurs twice in one message."""
-    rounds: list[dict[TopicIdPartition, PartitionAcknowledgements]] = []
-    for each in acknowledgements:
-        for found in rounds:
-            if each.source not in found:
-                found[each.source] = each
-                break
-        else:
-            rounds.append({each.source: each})
-    return [list(found.values()) for found in rounds]

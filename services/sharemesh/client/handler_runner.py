@@ -298,7 +298,7 @@ class HandlerRunner:
         self._flush()
         left_ms = max(deadline_ms - self._clock.now_ms(), 0)
         with contextlib.suppress(WakeupError):
-            await engine.settle(lambda: engine.unanswered > 0, timeout_ms=left_ms)
+            await engine.settle(lambda: engine.acknowledgements.unanswered > 0, timeout_ms=left_ms)
         self._calls.state.settle_outcomes()
 
 

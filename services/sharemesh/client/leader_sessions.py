@@ -257,22 +257,25 @@ class LeaderSessions:
     async def _refresh(self) -> None:
         names = sorted({source.topic for source in self.assignment.values()})
         began_ms = self._refreshed_ms = self._clock.now_ms()
-        epochs = {key: self._leaders.epoch(key) for key in self.assignment}
+        before = {key: self._known(key) for key in self.assignment}
         self._stale = False
         try:
             await self._leaders.refresh(
-                names, timeout_ms=_REFRESH_TIMEOUT_MS, awaited=epochs, wait_ms=_NEWS_WAIT_MS
+                names, timeout_ms=_REFRESH_TIMEOUT_MS, awaited=before, wait_ms=_NEWS_WAIT_MS
             )
         except SharemeshError:
             self._stale = True
             self._refresh_at_ms = self._clock.now_ms() + self._refresh_backoff.next_ms()
             return
         now_ms = self._clock.now_ms()
-        news = any(self._leaders.epoch(key) > epoch for key, epoch in epochs.items())
+        news = any(self._known(key) > known for key, known in before.items())
         if news or now_ms - began_ms >= _NEWS_WAIT_MS // 2:
             self._refresh_at_ms = began_ms + _REFRESH_PAUSE_MS
         else:
             self._refresh_at_ms = now_ms + self._refresh_backoff.next_ms()
+
+    def _known(self, key: _Key) -> tuple[int, bool]:
+        return self._leaders.epoch(key), self._leaders.leader(*key) is not None
 
     def _forget_lost(self, wanted: dict[str, list[TopicIdPartition]]) -> None:
         for node_id, stream in list(self._streams.items()):

@@ -173,10 +173,11 @@ class Leaders:
                 self._learn_topic(topic)
 
     def _awaited(self, topic_id: bytes, partition: int) -> admin_pb2.AwaitedLeader:
+        """Ask for a newer leader than the one known; for that one too if it was lost sight of."""
+        key = (topic_id, partition)
+        above = self.epoch(key) - (key not in self._leaders)
         return admin_pb2.AwaitedLeader(
-            topic_id=topic_id,
-            partition=partition,
-            above_leader_epoch=self.epoch((topic_id, partition)),
+            topic_id=topic_id, partition=partition, above_leader_epoch=max(above, -1)
         )
 
     def _learn_topic(self, topic: admin_pb2.TopicMetadata) -> None:
