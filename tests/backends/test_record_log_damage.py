@@ -1,6 +1,7 @@
 """Damaged record logs (DESIGN 5.5): told with their place, readable before, and the way out."""
 
 import random
+import struct
 
 import pytest
 
@@ -8,6 +9,7 @@ from sharemesh.backends.embedded.record_log import EmbeddedPartitionLog
 from sharemesh.backends.embedded.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.local.memory_disk import MemoryDisk
+from sharemesh.codec.checksum import crc32c
 from sharemesh.codec.record_set import build_batch
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicId, TopicPartition
@@ -267,4 +269,36 @@ async def test_damage_that_a_read_finds_stops_writes_until_the_log_start_passes_
     assert await log.delete_records(6) == 6
     assert (await log.append(batch())).base_offset == 12
     assert await served(log) == list(range(6, 15))
+    await log.close()
+
+
+async def test_the_search_for_damage_goes_on_once_the_first_was_given_up():
+    disk = MemoryDisk(random.Random(1))
+    small = {"segment_bytes": SEGMENT_HEADER + 4 * SIZE, "verify_open_bytes": 2 * SIZE}
+    await filled(disk, 16, **small)
+    files = segments(disk)
+    for number in (0, 2):
+        flip(disk, files[number], SEGMENT_HEADER + SIZE + CRC_AT)
+    clock = ManualClock()
+    log = await EmbeddedRecordLogs(disk, clock, LogSettings(**small)).open(PARTITION, 1)
+    for damaged, resumed in ((3, 6), (27, 30)):
+        for _ in range(100):
+            await clock.advance(20)
+        assert f"offset {damaged}:" in await refusal(log)
+        assert await log.delete_records(resumed) == resumed
+        assert log.corruption is None
+    assert await served(log) == list(range(30, 48))
+    await log.close()
+
+
+async def test_a_record_that_its_producer_broke_is_no_damage():
+    disk = MemoryDisk(random.Random(1))
+    log = await logs_on(disk).open(PARTITION, 0)
+    broken = bytearray(batch(3))
+    broken[BATCH_HEADER:] = bytes(255 for _ in broken[BATCH_HEADER:])
+    struct.pack_into(">I", broken, CRC_AT, crc32c(memoryview(broken)[CRC_AT + 4 :]))
+    assert (await log.append(bytes(broken))).base_offset == 0
+    assert await log.offset_for_timestamp(0) == (0, 1)  # it counts as one piece
+    assert (await log.append(batch())).base_offset == 3
+    assert await served(log) == list(range(6))
     await log.close()

@@ -171,7 +171,7 @@ def why(
 ) -> Reason:
     """Return the first reason that holds, from the log up to the members."""
     damage = led.log.damage
-    if damage is not None and offset >= damage[0]:
+    if damage is not None and offset >= damage[0] and record is None:
         return Reason.DAMAGED
     if offset >= led.log.high_watermark:
         return Reason.NOT_PRODUCED

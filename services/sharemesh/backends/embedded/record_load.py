@@ -28,7 +28,7 @@ class Loaded:
     """Index, producers and transactions up to ``end_offset``: the end, or a corruption.
 
     ``resume_offset`` is the log start behind that corruption. ``unverified`` are parts whose
-    checksums were not looked at, newest first. ``scanned_bytes`` is what no snapshot covered.
+    checksums were not looked at, oldest first. ``scanned_bytes`` is what no snapshot covered.
     """
 
     index: OffsetIndex
@@ -64,7 +64,8 @@ def load_records(disk: Disk, log: OwnedLog, settings: LogSettings) -> Loaded:
         for index in reversed(loaded.index.segments)
         if index.end_offset > log.log_start_offset
     ]
-    now, loaded.unverified = newest_part(parts, settings.verify_open_bytes)
+    now, later = newest_part(parts, settings.verify_open_bytes)
+    loaded.unverified = later[::-1]  # so that of two damages the first is found first
     for part in now:
         try:
             verify(disk, log.path, part)

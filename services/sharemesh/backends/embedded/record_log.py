@@ -339,6 +339,7 @@ class EmbeddedPartitionLog:
 
         await self._commits.between_commits(load)
         self._take(found[0])
+        self.scrub.go_on(found[0].unverified)
         if self._corruption is None:
             _logger.warning(
                 "log %s: what was damaged is deleted; records are taken again", self._log.path
@@ -347,8 +348,12 @@ class EmbeddedPartitionLog:
             callback()
 
     def _on_committed(self, entries: list[Entry[_Note]], place: Place) -> None:
-        if self._is_cut_short:
-            return  # it was only a log start
+        if not self._is_cut_short:  # else it was only a log start
+            self._note_committed(entries, place)
+        for callback in self._callbacks:
+            callback()
+
+    def _note_committed(self, entries: list[Entry[_Note]], place: Place) -> None:
         self._to_scan_bytes += sum(entry.size_bytes for entry in entries)
         index = self._index.open_segment(place.segment)
         position = place.position
@@ -367,8 +372,6 @@ class EmbeddedPartitionLog:
             position += entry.size_bytes
         index.end_position = position
         self._high_watermark = entries[-1].end_offset
-        for callback in self._callbacks:
-            callback()
 
     # ---- snapshots and damage ---------------------------------------------------------------
 

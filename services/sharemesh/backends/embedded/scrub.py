@@ -37,11 +37,17 @@ class Scrub:
         self._path = path
         self._found = found
         self._task: asyncio.Task[None] | None = None
+        self._turns: asyncio.Semaphore | None = None
 
     def begin(self, parts: Sequence[Unverified], turns: asyncio.Semaphore) -> None:
         """Check ``parts``, one log of the process at a time (``turns``)."""
-        if parts and self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(parts, turns))
+        self._turns = turns
+        self.go_on(parts)
+
+    def go_on(self, parts: Sequence[Unverified]) -> None:
+        """Check ``parts``, if a pass was begun and has ended, as it does at a damage."""
+        if parts and self._turns is not None and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(self._run(parts, self._turns))
 
     async def close(self) -> None:
         """Stop."""
