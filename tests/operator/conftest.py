@@ -158,8 +158,8 @@ async def land(tmp_path):
         await etcd.start()
         stack.callback(etcd.stop)
         server = await stack.enter_async_context(ApiServer())
-        kube = await stack.enter_async_context(Kube(Address(server.url), NAMESPACE))
-        node = await stack.enter_async_context(Node(server, tmp_path, etcd.endpoint))
+        kube = await stack.enter_async_context(Kube(Address(server.url), NAMESPACE, agent="test"))
+        node = await stack.enter_async_context(Node(server, tmp_path))
         found = Land(server, kube, node, etcd, tmp_path)
         stack.push_async_callback(found.close)
         yield found

@@ -6,6 +6,8 @@ import pytest
 
 from sharemesh.client.connect import connect
 from sharemesh_operator.health_pages import Standing
+from tests.etcd_server import EtcdServer
+from tests.operator.rights import allowed, asked
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -123,6 +125,10 @@ async def test_from_yaml_to_records_edits_drift_operations_and_deletion(land):
     told = await land.events("CleanedUp")
     assert "topic 'orders' and its records are deleted" in told
     assert "group 'billing' and its state are kept" in told
+
+    # All of that with no more rights than the chart gives.
+    own = [(method, path) for method, path, agent in land.server.requests if agent != "test"]
+    assert asked(own) - allowed() == set()
 
 
 async def test_a_new_image_rolls_one_pod_after_another_and_scale_goes_through_drain(land):
@@ -265,3 +271,109 @@ async def test_etcd_away_is_a_condition_and_the_pods_are_made_all_the_same(land)
     said = await land.condition("ShareCluster", "main", "False", "EtcdUnavailable")
     assert "etcd at http://127.0.0.1:1 does not answer" in said["message"]
     assert len(await land.kube.list("StatefulSet")) == 3
+
+
+async def test_a_lost_etcd_of_a_cluster_is_told_and_over_when_it_is_back(land):
+    """An etcd of its own: without the one it is elected in, an operator does nothing at all."""
+    etcd = EtcdServer(land.directory / "etcd-of-main")
+    await etcd.start()
+    try:
+        await land.start_operator()
+        await land.cluster(etcd={"endpoints": [f"http://{etcd.endpoint}"], "sessionTTLSeconds": 5})
+        await land.condition("ShareCluster", "main", "True", "AllLeadersServing")
+        etcd.stop()
+        said = await land.condition(
+            "ShareCluster", "main", "False", "EtcdUnavailable", "EtcdAvailable"
+        )
+        assert "start etcd again" in said["message"]
+        assert len(await land.pods()) == 4
+        await etcd.start()
+        await land.condition("ShareCluster", "main", "True", "AllLeadersServing")
+    finally:
+        etcd.stop()
+
+
+async def test_a_cluster_that_never_answers_holds_no_finalizer_for_ever(land, monkeypatch):
+    monkeypatch.setattr("sharemesh_operator.cluster.engine.CLEAN_UP_LIMIT_S", 3)
+    await land.start_operator()
+    await land.cluster(etcd={"endpoints": ["http://127.0.0.1:1"]})
+    land.node.unready |= {f"main-share-leader-{number}" for number in range(2)}
+    land.node.unready |= {"main-group-coordinator-0", "main-share-coordinator-0"}
+    await land.topic(deletionPolicy="Delete")
+    await land.condition("ShareTopic", "orders", "False", "EtcdUnavailable")
+    await land.kube.delete("ShareTopic", "orders")
+
+    async def gone():
+        return await land.kube.get("ShareTopic", "orders") is None
+
+    await land.until(gone)
+    assert "given up after" in (await land.events("CleanUpGivenUp"))[0]
+
+
+async def test_a_drained_node_stays_drained_until_its_pod_is_made_anew(land, monkeypatch):
+    monkeypatch.setattr("sharemesh_operator.cluster.status_writer.INTERVAL_MS", 500)
+    await ready(land)
+    await land.apply(
+        "ShareGroupOperation",
+        "empty-it",
+        {"clusterRef": {"name": "main"}, "operation": "DrainNode", "node": "main-share-leader-1"},
+    )
+    await land.condition("ShareGroupOperation", "empty-it", "True", "Drained", "Succeeded")
+
+    async def shown():
+        status = (await land.kube.get("ShareCluster", "main"))["status"]
+        return status["shareLeaders"]["draining"] == ["main-share-leader-1"]
+
+    await land.until(shown)
+    assert land.node.stopped == []
+    await land.kube.delete("Pod", "main-share-leader-1")
+
+    async def takes_part():
+        found = (await land.kube.get("ShareCluster", "main"))["status"]["shareLeaders"]
+        return found["draining"] == [] and found["ready"] == 2
+
+    await land.until(takes_part)
+
+
+async def test_operations_that_cannot_be_done_say_why_and_are_over(land):
+    await ready(land)
+    ref = {"clusterRef": {"name": "main"}}
+    await land.apply(
+        "ShareGroupOperation", "a", {**ref, "operation": "DrainNode", "node": "nobody"}
+    )
+    await land.condition("ShareGroupOperation", "a", "False", "NodeNotFound", "Succeeded")
+    reset = {**ref, "operation": "ResetOffsets", "resetTo": "Latest"}
+    await land.apply("ShareGroupOperation", "b", {**reset, "groupRef": {"name": "nobody"}})
+    await land.condition("ShareGroupOperation", "b", "False", "GroupNotFound", "Succeeded")
+    async with connect(addresses(land)).async_share_consumer("billing") as consumer:
+        await consumer.subscribe(["orders"])
+        await consumer.poll(timeout_ms=500)
+        await land.apply("ShareGroupOperation", "c", {**reset, "groupRef": {"name": "billing"}})
+        said = await land.condition(
+            "ShareGroupOperation", "c", "False", "GroupNotEmpty", "Succeeded"
+        )
+    assert "stop its consumers" in said["message"]
+
+
+async def test_a_calm_cluster_is_not_written_to(land):
+    process = await land.start_operator()
+    await land.cluster()
+    await land.condition("ShareCluster", "main", "True", "AllLeadersServing")
+    rounds = process.figures()["sharemesh_operator_rounds_total"]
+    await land.kube.patch("Pod", "main-share-leader-0", {"metadata": {"labels": {"poke": "1"}}})
+
+    async def looked_again():
+        return process.figures()["sharemesh_operator_rounds_total"] > rounds
+
+    await land.until(looked_again)
+    before = len(land.server.requests)
+    writes = process.figures()["sharemesh_operator_status_writes_total"]
+    for number in range(5):
+        change = {"metadata": {"labels": {"poke": f"again-{number}"}}}
+        await land.kube.patch("Pod", "main-share-leader-0", change)
+        rounds = process.figures()["sharemesh_operator_rounds_total"]
+        await land.until(looked_again)
+    since = land.server.requests[before:]
+    applied = [path for method, path, agent in since if method == "PATCH" and agent != "test"]
+    assert applied == []
+    assert process.figures()["sharemesh_operator_status_writes_total"] == writes

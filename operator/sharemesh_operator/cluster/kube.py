@@ -64,7 +64,10 @@ class Kube:
     Every call ends after ``REQUEST_TIMEOUT_S`` and raises ``KubeError`` if it was refused.
     """
 
-    def __init__(self, server: ApiServer, namespace: str) -> None:
+    def __init__(
+        self, server: ApiServer, namespace: str, *, agent: str = "sharemesh-operator"
+    ) -> None:
+        self._agent = agent
         self._server = server
         self._namespace = namespace
         self._http: aiohttp.ClientSession | None = None
@@ -179,7 +182,7 @@ class Kube:
         content_type: str = "application/json",
     ) -> KubeObject:
         assert self._http is not None
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json", "User-Agent": self._agent}
         token = self._server.token()
         if token:
             headers["Authorization"] = f"Bearer {token}"

@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ from sharemesh.client.async_admin import AsyncAdminClient
 from sharemesh.cluster.bootstrap import ClusterMismatchError, ensure_cluster
 from sharemesh.cluster.keys import CONTROLLER
 from sharemesh.cluster.membership import Member
+from sharemesh.cluster.tables import Changes
 from sharemesh.cluster.view import WatchedView
 from sharemesh.controller.desired import PlacementLimits
 from sharemesh.controller.placement_controller import ControllerSettings, PlacementController
@@ -56,8 +58,11 @@ class MeshSettings:
 class Mesh:
     """Owns the operator's connections to one cluster, from ``start`` to ``close``."""
 
-    def __init__(self, spec: ClusterSpec, settings: MeshSettings) -> None:
+    def __init__(
+        self, spec: ClusterSpec, settings: MeshSettings, changed: Callable[[Changes], None]
+    ) -> None:
         self._spec = spec
+        self._changed = changed
         self._settings = settings
         self._coordination: Coordination | None = None
         self._view: WatchedView | None = None
@@ -194,6 +199,7 @@ class Mesh:
         )
         view = self._view = WatchedView(coordination, spec.cluster_id, clock)
         await view.start()
+        view.subscribe(self._changed)
         node = NodeInfo(
             node_id=NodeId(self._settings.identity),
             host="",  # nobody calls it: it speaks through etcd
@@ -205,6 +211,7 @@ class Mesh:
             coordination, view, node, clock, ttl_ms=spec.etcd.session_ttl_s * 1_000
         )
         member.on_broken(self._broke)
+        member.on_lost(self._lost)
         controller = self._controller = PlacementController(
             coordination,
             member,
@@ -214,6 +221,9 @@ class Mesh:
         )
         await controller.start()
         await member.start()
+
+    async def _lost(self) -> None:
+        self._changed(Changes(everything=True))
 
     def _broke(self, why: str) -> None:
         _log.error("cluster %s: %s", self._spec.cluster_id, why)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from sharemesh.cluster.tables import Changes
 from sharemesh_operator.cluster.mesh import Mesh, MeshSettings
@@ -34,13 +35,12 @@ class Meshes:
             if known is not None and known[0] == key and not known[1].broken:
                 return known[1]
             await self._close(spec.name)
-            mesh = Mesh(spec, self._settings)
+            mesh = Mesh(spec, self._settings, partial(self._changed, spec.name))
             try:
                 await mesh.start()
             except BaseException:
                 await mesh.close()
                 raise
-            mesh.view.subscribe(lambda changes: self._changed(spec.name, changes))
             self._open[spec.name] = (key, mesh)
             return mesh
 

@@ -21,11 +21,10 @@ REVISION = "controller-revision-hash"
 class Node:
     """Keeps the pods of the stand-in's StatefulSets as they are wanted."""
 
-    def __init__(self, api, directory, etcd):
+    def __init__(self, api, directory):
         self._api = api
         self._store = api.store
         self._directory = directory
-        self._etcd = etcd
         self._task = None
         self._again = False
         self.processes = {}
@@ -155,7 +154,6 @@ class Node:
             "--health-port=-1",
             "--metrics-port=-1",
             "--drain-timeout-ms=2000",
-            f"--etcd-endpoints={self._etcd}",
         ]
         flags = vars(parser.parse_args([*arguments, *here]))
         given = {name: value for name, value in flags.items() if value is not None}

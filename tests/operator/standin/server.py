@@ -61,7 +61,8 @@ class ApiServer:
         await self._runner.cleanup()
 
     async def _serve(self, request):
-        self.requests.append((request.method, request.path_qs))
+        agent = request.headers.get("User-Agent", "")
+        self.requests.append((request.method, request.path_qs, agent))
         try:
             refusal = self.refuse(request.method, request.path) if self.refuse else None
             if refusal is not None:
