@@ -208,12 +208,16 @@ class LeaderSessions:
         wanted: dict[str, list[TopicIdPartition]] = {}
         waits: list[int | None] = []
         unplaced = False
+        undecided: set[TopicIdPartition] = set()
         now_ms = self._clock.now_ms()
         for key, source in self.assignment.items() if not self.is_paused else ():
             leader = self._leaders.leader(*key)
             away = self._away.get(key)
             if leader is None:
                 unplaced = True
+                undecided.add(source)
+                if away is not None and away.next_node_id:
+                    wanted.setdefault(away.next_node_id, []).append(source)
             elif away is not None and (left_ms := away.left_ms(leader, now_ms)) != 0:
                 unplaced = True
                 waits.append(left_ms)
@@ -221,7 +225,7 @@ class LeaderSessions:
                     wanted.setdefault(away.next_node_id, []).append(source)
             else:
                 wanted.setdefault(leader.node_id, []).append(source)
-        self._forget_lost(wanted)
+        self._forget_lost(wanted, undecided)
         waits += [self._serve(node_id, sources) for node_id, sources in wanted.items()]
         waits.append(self._refresh_if_due(needed=unplaced or self._stale))
         due = [wait for wait in waits if wait is not None]
@@ -277,13 +281,16 @@ class LeaderSessions:
     def _known(self, key: _Key) -> tuple[int, bool]:
         return self._leaders.epoch(key), self._leaders.leader(*key) is not None
 
-    def _forget_lost(self, wanted: dict[str, list[TopicIdPartition]]) -> None:
+    def _forget_lost(
+        self, wanted: dict[str, list[TopicIdPartition]], undecided: set[TopicIdPartition]
+    ) -> None:
+        """Forget what another leader serves; between leaders it stays wherever it is."""
         for node_id, stream in list(self._streams.items()):
             keep = set(wanted.get(node_id, ()))
             stream.forget(
                 source
                 for source in stream.partitions
-                if source not in keep and not self._is_leaving(source, node_id)
+                if not (source in keep or source in undecided or self._is_leaving(source, node_id))
             )
 
     def _is_leaving(self, source: TopicIdPartition, node_id: str) -> bool:

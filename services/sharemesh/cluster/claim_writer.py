@@ -3,7 +3,6 @@
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from sharemesh.ports.coordination import (
@@ -25,8 +24,12 @@ class _Waiting(NamedTuple):
     done: asyncio.Future[int | None]
 
 
+TRANSACTIONS_MAX = 4  # of one session on their way
+_Lane = deque[_Waiting]
+
+
 class ClaimWriter:
-    """One transaction a session on its way; what comes meanwhile goes into the next.
+    """What comes in one turn of the loop, or while enough are on their way, goes together.
 
     A drained or lost node moves hundreds of claims at once: one by one they would cost the store
     a sync each, and every process a message each. A transaction that was overtaken is
@@ -35,8 +38,8 @@ class ClaimWriter:
 
     def __init__(self, coordination: Coordination) -> None:
         self._coordination = coordination
-        self._lanes: dict[Session | None, deque[_Waiting]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._lanes: dict[Session | None, _Lane] = {}
+        self._tasks: dict[asyncio.Task[None], Session | None] = {}
 
     async def commit(
         self,
@@ -52,13 +55,12 @@ class ClaimWriter:
             CoordinationError: The outcome is unknown, or the store cannot be reached.
         """
         done: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-        lane = self._lanes.get(session)
-        if lane is None:
-            lane = self._lanes[session] = deque()
-            task = asyncio.create_task(self._run(session, lane), name="claim writer")
-            self._tasks.add(task)
-            task.add_done_callback(partial(self._ended, session, lane))
+        lane = self._lanes.setdefault(session, deque())
         lane.append(_Waiting(guards, operations, done))
+        if sum(other is session for other in self._tasks.values()) < TRANSACTIONS_MAX:
+            task = asyncio.create_task(self._run(session, lane), name="claim writer")
+            self._tasks[task] = session
+            task.add_done_callback(self._ended)
         return await done
 
     async def close(self) -> None:
@@ -68,23 +70,27 @@ class ClaimWriter:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, session: Session | None, lane: deque[_Waiting]) -> None:
+    async def _run(self, session: Session | None, lane: _Lane) -> None:
         while lane:
             part = _next_part(lane)
             try:
                 await self._commit(part, session)
             finally:
                 _give_up(part)
-        del self._lanes[session]  # at once: who comes next begins another
 
-    def _ended(
-        self, session: Session | None, lane: deque[_Waiting], task: "asyncio.Task[None]"
-    ) -> None:
-        """Nobody waits for a lane that is no more, not even if its task never began."""
-        self._tasks.discard(task)
-        if self._lanes.get(session) is lane:
-            del self._lanes[session]
-        _give_up(lane)
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """Nobody waits for a lane that has no task, not even if that was cancelled unbegun."""
+        session = self._tasks.pop(task)
+        if any(other is session for other in self._tasks.values()):
+            return
+        lane = self._lanes.pop(session)
+        if task.cancelled():
+            _give_up(lane)
+        elif lane:  # it came after the last look
+            self._lanes[session] = lane
+            again = asyncio.create_task(self._run(session, lane), name="claim writer")
+            self._tasks[again] = session
+            again.add_done_callback(self._ended)
 
     async def _commit(self, part: list[_Waiting], session: Session | None) -> None:
         try:
