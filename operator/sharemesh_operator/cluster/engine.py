@@ -52,6 +52,7 @@ class Engine:
         )
         self._tenants: dict[Key, str] = {}
         self.queue = WorkQueue(self._work, clock)
+        self._over = False
         self.last_round_ms = clock.now_ms()
 
     @property
@@ -64,7 +65,8 @@ class Engine:
         self.queue.start()
 
     async def close(self) -> None:
-        """Stop the rounds, then resign as controller of each cluster."""
+        """Stop the rounds, then resign as controller of each cluster. It is not started again."""
+        self._over = True
         await self.queue.close()
         await self._meshes.close_all()
 
@@ -99,6 +101,8 @@ class Engine:
         Raises:
             NotYetError: It is to wait and be tried again; never beyond ``CLEAN_UP_LIMIT_S``.
         """
+        if self._over:
+            raise NotYetError("another replica of the operator goes on")
         body = {**body, "kind": kind}
         try:
             done = await self._finalize(kind, body)

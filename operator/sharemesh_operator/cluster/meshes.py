@@ -6,8 +6,9 @@ from collections.abc import Callable
 from functools import partial
 
 from sharemesh.cluster.tables import Changes
-from sharemesh_operator.cluster.mesh import Mesh, MeshSettings
+from sharemesh_operator.cluster.mesh import Mesh, MeshError, MeshSettings
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
+from sharemesh_operator.resources.cluster_status import Problem
 
 Changed = Callable[[str, Changes], None]
 
@@ -22,6 +23,7 @@ class Meshes:
         self._changed = changed
         self._open: dict[str, tuple[object, Mesh]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
+        self._over = False
 
     async def get(self, spec: ClusterSpec) -> Mesh:
         """Return the connected cluster; a new one if what it was made from changed.
@@ -35,6 +37,8 @@ class Meshes:
             if known is not None and known[0] == key and not known[1].broken:
                 return known[1]
             await self._close(spec.name)
+            if self._over:
+                raise MeshError(Problem("NotElected", "another replica of the operator goes on"))
             mesh = Mesh(spec, self._settings, partial(self._changed, spec.name))
             try:
                 await mesh.start()
@@ -48,11 +52,11 @@ class Meshes:
         """Leave a cluster that is gone."""
         async with self._locks.setdefault(name, asyncio.Lock()):
             await self._close(name)
-        self._locks.pop(name, None)
 
     async def close_all(self) -> None:
-        """Leave all clusters, at the same time."""
-        await asyncio.gather(*(self.close(name) for name in list(self._open)))
+        """Leave all clusters, at the same time, and connect to none any more: the term is over."""
+        self._over = True
+        await asyncio.gather(*(self.close(name) for name in list(self._locks)))
 
     async def _close(self, name: str) -> None:
         known = self._open.pop(name, None)
