@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from sharemesh.backends.embedded import owned_log, take_over
+from sharemesh.backends.embedded import take_over
 from sharemesh.backends.embedded.fences import Fences
 from sharemesh.backends.embedded.producers import Producers
 from sharemesh.client.consumer_calls import ConsumerCalls
@@ -14,6 +14,7 @@ from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, SharePartitionKey
 from sharemesh.domain.share_partition import expiry, machine
 from sharemesh.domain.share_partition.cached_batch import CachedBatch
+from sharemesh.domain.share_partition.events import Acquire
 from sharemesh.domain.share_partition.locks import LockIndex
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.domain.share_state import backlog, key_text
@@ -36,22 +37,6 @@ def lost_fsync(patch: Patches) -> None:
         patch.setattr(
             role, "log_settings", lambda settings, real=real: replace(real(settings), fsync=False)
         )
-
-
-def fence_looked_for_before_the_sync_only(patch: Patches) -> None:
-    """A deposed owner that slept in its sync confirms what its successor does not have."""
-    real_look, real_commit = owned_log.OwnedLog.look, owned_log.OwnedLog.commit
-
-    def commit(log, data, end_offset, log_start_offset):
-        real_look(log)
-        patched = log.__class__.look
-        log.__class__.look = lambda _log: None
-        try:
-            return real_commit(log, data, end_offset, log_start_offset)
-        finally:
-            log.__class__.look = patched
-
-    patch.setattr(owned_log.OwnedLog, "commit", commit)
 
 
 def nobody_looks_for_fences(patch: Patches) -> None:
@@ -86,11 +71,12 @@ def producers_are_forgotten(patch: Patches) -> None:
 def locks_expire_early(patch: Patches) -> None:
     """A record is given to somebody else while its lock is still valid."""
     real = SharePartition.step
-    patch.setattr(
-        SharePartition,
-        "step",
-        lambda machine, event, *, now_ms: real(machine, event, now_ms=now_ms + now_ms % 2_000),
-    )
+
+    def step(machine, event, *, now_ms):
+        early_ms = 3_000 if isinstance(event, Acquire) else 0
+        return real(machine, event, now_ms=now_ms - early_ms)
+
+    patch.setattr(SharePartition, "step", step)
 
 
 def commit_sync_overruns(patch: Patches) -> None:
@@ -203,7 +189,6 @@ MUTANTS: dict[str, Mutant] = {
     mutant.__name__: mutant
     for mutant in (
         lost_fsync,
-        fence_looked_for_before_the_sync_only,
         nobody_looks_for_fences,
         acknowledged_before_durable,
         state_writer_is_not_checked,
