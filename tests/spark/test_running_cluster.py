@@ -13,7 +13,7 @@ from sharemesh.serve.settings import ServeSettings, UpSettings
 from sharemesh.serve.supervisor import LocalCluster
 from sharemesh_spark.generation_files import hinted_generation, read_manifest
 
-pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(900)]
 TOPIC, GROUP, RECORDS, REJECTED = "orders", "billing", 200, 17
 
 
@@ -46,7 +46,7 @@ async def spark(*arguments):
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
-        said, complained = await asyncio.wait_for(process.communicate(), 240)
+        said, complained = await asyncio.wait_for(process.communicate(), 300)
     finally:
         if process.returncode is None:
             process.kill()
