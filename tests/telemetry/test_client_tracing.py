@@ -1,9 +1,14 @@
 """Producers put the current span into record headers; consumers link to it."""
 
+import logging
+
 from opentelemetry import trace
 
+from sharemesh.client import AcknowledgeType
 from sharemesh.client.records import ConsumerRecord
 from sharemesh.client.tracing import producer_links, with_trace_context
+from tests.client.mini_cluster import MiniCluster
+from tests.client.test_async_consumer import explicit_of
 
 OURS = (("kind", b"order"),)
 
@@ -44,3 +49,21 @@ def test_consumers_link_to_sampled_producers_at_most_32() -> None:
     links = producer_links(records)
     assert [link.context.trace_id for link in links] == list(range(2, 66, 2))
     assert producer_links([record(0, ())]) == []
+
+
+async def test_clients_log_renewals_at_debug_only(caplog):
+    """KIP-1222: they happen all the time."""
+    cluster = MiniCluster()
+    cluster.append(b"x", b"y")
+    with caplog.at_level(logging.DEBUG, logger="sharemesh.client"):
+        async with await explicit_of(cluster) as consumer:
+            first, second = await consumer.poll(5_000)
+            consumer.acknowledge(first)
+            consumer.acknowledge(second, AcknowledgeType.RENEW)
+            assert list((await consumer.commit_sync(1_000)).values()) == [None]
+            await consumer.poll(5_000)
+            consumer.acknowledge(second)
+    lines = [record for record in caplog.records if "renewed" in record.message]
+    assert [(line.levelname, line.message) for line in lines] == [
+        ("DEBUG", "1 acquisition locks of t/0 renewed")
+    ]

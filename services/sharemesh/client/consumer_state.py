@@ -3,6 +3,7 @@
 Used by one thread at a time; only ``take_outcomes`` may be called by the network's side.
 """
 
+import logging
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,7 @@ UNACKNOWLEDGED = "All records must be acknowledged in explicit acknowledgement m
 IMPLICIT = "Implicit acknowledgement of delivery is being used."
 NOT_HELD = "The record cannot be acknowledged."
 
+_log = logging.getLogger(__name__)
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -315,6 +317,7 @@ class ConsumerState:
         told = outcome.acknowledgements
         if not self._renewing:
             return
+        renewed = 0
         for offset, kind in told.types.items():
             if kind is not AcknowledgeType.RENEW:
                 continue
@@ -323,6 +326,9 @@ class ConsumerState:
                 self._renewed[told.source, offset] = _Renewal(
                     renewal.record, renewal.route, outcome.lock_timeout_ms
                 )
+                renewed += 1
+        if renewed:  # at debug: it happens all the time (KIP-1222)
+            _log.debug("%d acquisition locks of %s renewed", renewed, told.source)
 
     # ---- handing out ----------------------------------------------------------------------------
 
