@@ -84,6 +84,9 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--json", type=Path, help="write the figures of the run here")
         if name in ("compact", "run"):
             command.add_argument("--commit", action="store_true", help="commit the generation")
+            command.add_argument(
+                "--prove-all", action="store_true", help="prove every state of a large log too"
+            )
             _add_access(command, "host:port of a process of the cluster")
         if name == "answers":
             command.add_argument("--html", type=Path, help="write a self-contained report here")
@@ -206,7 +209,7 @@ def _compact(args: argparse.Namespace, spark: Any, console: Console) -> dict[str
     generation_id = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     started = perf_counter()
     with console.status("compacting the share state log"):
-        manifest = compact(spark, data, generation_id=generation_id)
+        manifest = compact(spark, data, generation_id=generation_id, prove_all=args.prove_all)
     seconds = perf_counter() - started
     printed.generation(console, data, manifest, seconds)
     committed: list[int] = []

@@ -8,7 +8,8 @@ Options:
 - ``from_offset``, ``to_offset``: only offsets of ``[from_offset, to_offset)``; segments outside
   are not read;
 - ``ranges``: the same for each shard: JSON, shard to ``[from, to]``; other shards are left out;
-- ``fold``: ``true`` for the folded states instead (the rows of a generation).
+- ``fold``: ``true`` for the folded states instead (the rows of a generation);
+- ``prove``: ``all`` to fold every share partition by the domain's rules too, not a sample.
 
 Columns that are not needed need not be made: give ``.schema("offset bigint, kind string")``.
 """
@@ -81,6 +82,7 @@ class StateLogReader(DataSourceReader):
             None if ranges is None else {int(shard): each for shard, each in ranges.items()}
         )
         self._folds = _folds(options)
+        self._one_in = 1 if options.get("prove") == "all" else None
         self._columns = list(columns)
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -94,8 +96,8 @@ class StateLogReader(DataSourceReader):
         """Yield the records of a shard in order of offset, or its folded states."""
         assert isinstance(partition, ShardPartition)
         if self._folds:
-            rows = generation_of_shard(self._data, partition.shard).select(self._columns)
-            yield from rows.to_batches()
+            table = generation_of_shard(self._data, partition.shard, one_in=self._one_in)
+            yield from table.select(self._columns).to_batches()
             return
         low, high = self._from, self._to
         if self._ranges is not None:

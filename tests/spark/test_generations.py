@@ -20,6 +20,7 @@ from sharemesh_spark.compact import publish
 from sharemesh_spark.data_directory import UnreadableLogError
 from sharemesh_spark.generation_files import FOLDER
 from sharemesh_spark.shard_fold import generation_of_shard
+from sharemesh_spark.source import ShardPartition, StateLogReader
 from tests.share_coordinator.world import CONTEXT, Client, world
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -229,3 +230,19 @@ async def test_a_lost_generation_is_an_error_and_not_an_empty_state(tmp_path):
         (tmp_path / FOLDER / "g-1").rename(tmp_path / "elsewhere")
         with pytest.raises(UnreadableLogError, match="g-1 cannot be read"):
             generation_of_shard(tmp_path, 0)
+
+
+@pytest.mark.parametrize(("prove", "all_of_them"), [("all", True), ("sample", False)])
+async def test_every_state_of_a_large_log_is_proven_on_demand(
+    tmp_path, monkeypatch, prove, all_of_them
+):
+    monkeypatch.setattr("sharemesh_spark.shard_fold.PROVE_ALL_BYTES", 0)
+    async with cluster(tmp_path) as c, c.coordinator() as service:
+        for number in range(20):
+            await Client(service, f"group-{number}").I(1, 0)
+        options = {"path": str(tmp_path), "fold": "true", "prove": prove}
+        reader = StateLogReader(options, ["kind", "proof"])
+        rows = [row for batch in reader.read(ShardPartition(0)) for row in batch.to_pylist()]
+    proofs = [row["proof"] for row in rows if row["kind"] == "state"]
+    assert len(proofs) == 20
+    assert all(proofs) == all_of_them
