@@ -8,12 +8,14 @@ delivery under the new leader epoch. The whole time since the notice is told in 
 import asyncio
 import signal
 
+from sharemesh.serve.process import ProcessState
 from sharemesh.serve.settings import ServeSettings
 from tests.faults.steady import SteadyLoad
 from tests.faults.tail import largest_gap_ms, redelivered_after_decision
 from tests.history.journal import now_ms
 
 RECOVERY_TIMEOUT_S = 40
+RESTART_TIMEOUT_MS = 60_000
 BETWEEN_S = 0.5
 LIMIT_MS = ServeSettings().drain_timeout_ms
 
@@ -33,6 +35,8 @@ async def drain_leader(load: SteadyLoad, index: int, *, counts: bool = True) -> 
     partitions = await load.scene.partitions_led_by(f"share-leader-{index}")
     load.tail.read()
     epochs = load.tail.epochs()
+    process = load.scene.cluster.status("share-leader", index)
+    restarts = process.restarts
     at_ms = now_ms()
     load.scene.cluster.kill("share-leader", index, signal.SIGTERM)
     load.tail.read()
@@ -53,6 +57,11 @@ async def drain_leader(load: SteadyLoad, index: int, *, counts: bool = True) -> 
     if counts:
         _check_counts(load, held, epochs, at_ms)
     gaps = {name: _handover_ms(load, name, at_ms, epochs[name]) for name in partitions}
+    # While it still ends it counts as ready: the next trial is to find all leaders there.
+    await load.scene.cluster.wait_for(
+        lambda: process.restarts > restarts and process.state is ProcessState.READY,
+        RESTART_TIMEOUT_MS,
+    )
     whole_ms = max(((first(name) or float("inf")) - at_ms for name in partitions), default=0.0)
     locks = sum(map(len, held.values()))
     note = f"{len(partitions)} partitions, {locks} locks, {whole_ms:.0f} ms with holders' time"
