@@ -12,6 +12,7 @@ class Standing(StrEnum):
     STARTING = "starting"
     STANDING_BY = "standing by"
     LEADING = "leading"
+    WITHOUT_ETCD = "without etcd"
     ENDED = "ended"
 
 

@@ -113,6 +113,8 @@ class OperatorProcess:
                 if type(error) is not type(told):  # each kind of trouble is said once
                     _log.warning("not leading: %s", error)
                 told = error
+                if not isinstance(error, KubeError):
+                    self._standing = Standing.WITHOUT_ETCD
                 await self._clock.sleep_ms(RETRY_MS)
 
     async def _while_valid(self, session: Session, work: Coroutine[Any, Any, None]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import aiohttp
 import pytest
 
 from sharemesh.client.connect import connect
@@ -354,6 +355,33 @@ async def test_operations_that_cannot_be_done_say_why_and_are_over(land):
             "ShareGroupOperation", "c", "False", "GroupNotEmpty", "Succeeded"
         )
     assert "stop its consumers" in said["message"]
+
+
+async def page(process, number, path):
+    async with (
+        aiohttp.ClientSession() as http,
+        http.get(f"http://127.0.0.1:{process.pages.ports[number]}{path}") as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+async def test_pages_tell_who_leads_and_readiness_follows_etcd_while_liveness_does_not(land):
+    process = await land.start_operator()
+    await land.leading(process)
+    assert await page(process, 0, "/healthz") == (200, "leading\n")
+    assert await page(process, 0, "/readyz") == (200, "leading\n")
+    _, text = await page(process, 1, "/metrics")
+    assert "\nsharemesh_operator_leader 1\n" in text
+    assert "\nsharemesh_operator_denied_requests_total 0\n" in text
+    land.etcd.stop()
+
+    async def not_ready():
+        return (await page(process, 0, "/readyz"))[0] == 503
+
+    await land.until(not_ready)
+    assert await page(process, 0, "/healthz") == (200, "without etcd\n")
+    await land.etcd.start()
+    await land.leading(process)
 
 
 async def test_a_calm_cluster_is_not_written_to(land):
