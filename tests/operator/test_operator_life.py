@@ -357,6 +357,33 @@ async def test_operations_that_cannot_be_done_say_why_and_are_over(land):
     assert "stop its consumers" in said["message"]
 
 
+async def test_secrets_that_the_operator_was_not_given_are_named(land):
+    await land.start_operator()
+    land.node.unready |= {"main-share-leader-0", "main-share-leader-1"}
+    land.node.unready |= {"main-group-coordinator-0", "main-share-coordinator-0"}
+    await land.cluster(tls={"secretName": "certs"})
+    said = await land.condition("ShareCluster", "main", "False", "SecretNotMounted")
+    assert "no ca.crt, tls.crt, tls.key of Secret 'certs'" in said["message"]
+    assert "value secrets of chart sharemesh" in said["message"]
+
+
+async def test_a_group_with_members_is_not_deleted_under_them(land):
+    await ready(land)
+    await land.kube.patch("ShareGroup", "billing", {"spec": {"deletionPolicy": "Delete"}})
+    async with connect(addresses(land)).async_share_consumer("billing") as consumer:
+        await consumer.subscribe(["orders"])
+        await consumer.poll(timeout_ms=500)
+        await land.kube.delete("ShareGroup", "billing")
+        await land.until(lambda: land.events("CleanUpWaits"))
+        assert await land.kube.get("ShareGroup", "billing") is not None
+
+    async def gone():
+        return await land.kube.get("ShareGroup", "billing") is None
+
+    await land.until(gone)
+    assert await land.events("CleanedUp") == ["group 'billing' and its share state are deleted"]
+
+
 async def page(process, number, path):
     async with (
         aiohttp.ClientSession() as http,

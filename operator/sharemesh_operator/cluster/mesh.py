@@ -187,6 +187,8 @@ class Mesh:
 
     async def _start(self) -> None:
         spec, clock = self._spec, self._settings.clock
+        if spec.tls_secret:
+            self._files(spec.tls_secret)  # needed later only, but told now
         etcd = EtcdCoordination(
             spec.etcd.addresses, clock=clock, rng=self._settings.rng, tls=self._etcd_tls()
         )
