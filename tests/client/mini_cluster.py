@@ -79,6 +79,7 @@ class MiniCluster:
         self.has_api_versions = has_api_versions
         self.renew_error = 0
         self.session_errors: list[int] = []
+        self.init_producer_errors: list[int] = []
         self.sessions: list[tuple[str, str]] = []  # node, member of each that was opened
         self.omit_answers = False
         self.assigned: list[int] | None = None  # None: every partition
@@ -235,6 +236,9 @@ class MiniCluster:
             await stream.send(await self._heartbeat(request, context))
 
     async def _init_producer(self, request, context):
+        if self.init_producer_errors:
+            code = self.init_producer_errors.pop(0)
+            return record_log_pb2.InitProducerIdResponse(error_code=code)
         self.ids += 1
         return record_log_pb2.InitProducerIdResponse(producer_id=self.ids, producer_epoch=0)
 

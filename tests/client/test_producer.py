@@ -170,3 +170,12 @@ async def test_records_requests_and_failures_are_counted():
             "request-total": 2,
             "buffer-used-bytes": 0,
         }
+
+
+async def test_who_may_write_no_topic_is_told_at_once():
+    cluster = MiniCluster()
+    cluster.init_producer_errors = [31]
+    async with producer_of(cluster) as producer:
+        with pytest.raises(TopicAuthorizationFailedError, match="topic t"):
+            await producer.send_and_wait("t", b"x")
+        assert (await producer.send_and_wait("t", b"y")).offset == 0

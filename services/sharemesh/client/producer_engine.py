@@ -288,11 +288,23 @@ class ProducerEngine:
             if answer.error_code == ErrorCode.NONE:
                 self._identity = (answer.producer_id, answer.producer_epoch)
                 return True
+            if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                self._fail_unauthorized(answer.error_message)
+                return False
         now_ms = self._clock.now_ms()
         for queue in self._queues.values():
             queue.retry_at_ms = max(queue.retry_at_ms, now_ms + self._first_wait_ms)
             self._stale.add(queue.topic)
         return False
+
+    def _fail_unauthorized(self, why: str) -> None:
+        """Who may write no topic at all gets no producer id: so not these topics either."""
+        for queue in self._queues.values():
+            error = error_for(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED, why, about=f"topic {queue.topic}"
+            )
+            while queue.batches:
+                self._fail(queue, error)
 
     def _leader_addresses(self) -> Sequence[str]:
         found: dict[str, None] = {}
