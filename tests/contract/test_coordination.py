@@ -12,6 +12,7 @@ import pytest
 from aetcd import rpc
 
 from sharemesh.backends.etcd.coordination import EtcdCoordination
+from sharemesh.backends.etcd.rooted import RootedCoordination
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.ports.coordination import (
@@ -69,11 +70,19 @@ def etcd(endpoints: list[str], **options: Any) -> EtcdCoordination:
     return EtcdCoordination(endpoints, clock=LoopClock(), rng=random.Random(SEED), **options)
 
 
-@pytest.fixture(params=["local", "etcd"])
+@pytest.fixture(params=["local", "rooted", "etcd"])
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
-    if request.param == "local":
+    if request.param != "etcd":
         store = LocalStore(LoopClock())
-        world = World(lambda: LocalCoordination(store), None)
+        rooted = request.param == "rooted"
+        world = World(
+            lambda: (
+                RootedCoordination(LocalCoordination(store), "/elsewhere", "/t")
+                if rooted
+                else LocalCoordination(store)
+            ),
+            None,
+        )
         yield world
         await world.close()
         await store.close()

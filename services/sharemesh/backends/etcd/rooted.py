@@ -25,15 +25,17 @@ class RootedCoordination:
     Nobody above needs to know: keys go in and come out with the shipped root.
     """
 
-    def __init__(self, inner: Coordination, root: str) -> None:
+    def __init__(self, inner: Coordination, root: str, shipped: str = SHIPPED_ROOT) -> None:
         """Wrap ``inner``.
 
         Args:
             inner: The store; closed with this.
-            root: Begins with a slash and does not end with one.
+            root: Where keys lie; begins with a slash and does not end with one.
+            shipped: What keys begin with above; every key that is used does.
         """
         self._inner = inner
         self._root = root
+        self._shipped = shipped
 
     async def open_session(self, *, ttl_ms: int) -> Session:
         """Grant a lease and keep it alive."""
@@ -94,10 +96,10 @@ class RootedCoordination:
         await self._inner.close()
 
     def _stored(self, key: str) -> str:
-        return self._root + key.removeprefix(SHIPPED_ROOT)
+        return self._root + key.removeprefix(self._shipped)
 
     def _key(self, stored: str) -> str:
-        return SHIPPED_ROOT + stored.removeprefix(self._root)
+        return self._shipped + stored.removeprefix(self._root)
 
     def _shown(self, found: KeyValue) -> KeyValue:
         return replace(found, key=self._key(found.key))
