@@ -7,6 +7,7 @@ and in the end takes all of it away again; what was built stays in the cache.
 """
 
 import argparse
+import json
 import os
 import shlex
 import shutil
@@ -23,6 +24,7 @@ MACHINE = ROOT / "deploy" / "machine"
 CACHE = Path(os.environ.get("SHAREMESH_CACHE") or Path.home() / ".cache" / "sharemesh")
 RUN = Path(os.environ.get("SHAREMESH_NODE_RUN") or CACHE / "run")
 IMAGES = ROOT / "build" / "images"
+TIMINGS = ROOT / "build" / "e2e" / "timings.json"
 OWNER = "owner.pid"
 TAG, NEWER = "e2e", "e2e-newer"
 PYTEST = ("-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "--durations=15")
@@ -117,12 +119,20 @@ def on_own_machine(stack: ExitStack) -> None:
     load_all([str(MACHINE / "load.sh")])
 
 
+def show_timings() -> None:
+    """Print what the suite measured."""
+    if TIMINGS.exists():
+        for what, seconds in json.loads(TIMINGS.read_text()).items():
+            print(f"{seconds:8.2f} s  {what}")
+
+
 def main() -> int:
     """Run the suite; exit with pytest's code."""
     parser = argparse.ArgumentParser(prog="python -m tests.e2e")
     parser.add_argument("--only", default="", help="tests whose names fit (pytest -k)")
     args = parser.parse_args()
     started = time.monotonic()
+    TIMINGS.unlink(missing_ok=True)
     with ExitStack() as stack:
         if not os.environ.get("KUBECONFIG"):
             on_own_machine(stack)
@@ -130,9 +140,9 @@ def main() -> int:
             load_all(shlex.split(loader))
         only = ["-k", args.only] if args.only else []
         code = step("end-to-end suite", sys.executable, *PYTEST, *only, "tests/e2e")
-    print(
-        f"\nend to end: {'passed' if code == 0 else 'FAILED'} in {time.monotonic() - started:.0f} s"
-    )
+    show_timings()
+    result = "passed" if code == 0 else "FAILED"
+    print(f"\nend to end: {result} in {time.monotonic() - started:.0f} s")
     return code
 
 
