@@ -6,7 +6,7 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.v1 import record_log_pb2 as rl
 from sharemesh.v1 import share_leader_pb2 as pb
 from sharemesh.v1.common_pb2 import DecodedRecord
-from tests.share_leader.world import FOO, LEADER, TopicPartition, acquired, world
+from tests.share_leader.world import FOO, LEADER, TopicPartition, acquired, parts, world
 
 P0, P1 = TopicPartition(FOO, 0), TopicPartition(FOO, 1)
 
@@ -61,6 +61,9 @@ async def test_damage_stops_one_partition_at_its_place_until_the_log_start_passe
         member = w.client()
         await member.join(P0)
         assert acquired(await member.fetch(), P0) == [(0, 2, 1)]  # readable before it
+        at_damage = parts(await member.fetch(max_wait_ms=60_000))[P0]  # told, not kept waiting
+        assert at_damage.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert f"{file}, position {64 + size}, offset 3:" in at_damage.error_message
         refused = await send(w, 0)
         assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert f"{file}, position {64 + size}, offset 3:" in refused.error_message

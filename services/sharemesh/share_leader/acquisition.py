@@ -125,6 +125,8 @@ class Acquisition:
     ) -> ReadResult:
         """Read from the next fetch offset; meanwhile look that nobody else leads (DESIGN 5.2)."""
         offset, end_offset = shell.next_fetch_offset, shell.end_offset
+        if shell.stands_at_damage:
+            end_offset = max(end_offset, offset + 1)  # the log answers with what is wrong there
         wanted = shell.log.bytes_between(offset, min(end_offset, offset + remaining))
         max_bytes = min(share_bytes, max(wanted, self._environment.settings.read_ahead_bytes))
         result, looked = await asyncio.gather(

@@ -133,10 +133,22 @@ class SharePartitionShell:
         """Where the next fetch reads (spec OFF-1..3)."""
         return self._machine.next_fetch_offset()
 
+    @property
+    def stands_at_damage(self) -> bool:
+        """Whether the next fetch begins where the log cannot be read: a read tells the member."""
+        damage, offset = self.log.damage, self.next_fetch_offset
+        return damage is not None and (offset == damage[0] or offset > self.log.high_watermark)
+
     def available_offsets(self) -> int:
-        """Return how many offsets lie between the next fetch and the end (0 or more)."""
+        """Return how many offsets lie between the next fetch and the end (0 or more).
+
+        A damaged place counts as one: the fetch that comes there is answered with the damage
+        instead of waiting for records that cannot come.
+        """
         if self.next_fetch_offset < self.log.log_start_offset:
             self.step(LogStartMoved(self.log.log_start_offset))  # spec OFF-17
+        if self.stands_at_damage:
+            return 1
         return max(0, self.end_offset - self.next_fetch_offset)
 
     def available_bytes(self) -> int:
