@@ -20,7 +20,7 @@ $(VENV)/.ready: pyproject.toml
 	@$(BASE_PYTHON) -m venv $(VENV) || \
 	  { echo "python3 has no venv module: install your system's python3-venv package" >&2; exit 1; }
 	@$(PY) -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1' >&2
-	@$(PY) -m pip install --quiet --disable-pip-version-check -e '.[demo]' --group dev >&2
+	@$(PY) -m pip install --quiet --disable-pip-version-check -e '.[demo,operator]' --group dev >&2
 	@$(PY) -m sharemesh_spark.java >/dev/null 2>&1 || \
 	  $(PY) -m pip install --quiet --disable-pip-version-check -e '.[jre]' >&2
 	@touch $@
