@@ -98,7 +98,7 @@ class Load:
         history.add(entries)
         finished = defaultdict(set)
         for entry in entries:
-            if entry.event == "acknowledged" and entry.fields["error"] is None:
+            if entry.event in {"acknowledged", "finished"} and not entry.fields.get("error"):
                 for first, last in entry.fields["r"]:
                     finished[entry.fields["p"]].update(range(first, last + 1))
         return Verdict(

@@ -51,6 +51,7 @@ class Load:
         self._per_second = per_second
         self._confirmed: set[tuple[str, int]] = set()
         self._accepted: set[tuple[str, int]] = set()
+        self._unsure: set[tuple[str, int]] = set()  # sent, but whoever took it died unheard
         self._over = asyncio.Event()
 
     async def produce(self) -> None:
@@ -96,8 +97,8 @@ class Load:
             for source, numbers in offsets.items():
                 text = None if error is None else str(error)
                 say(name, "acknowledged", p=str(source), k="accept", r=ranges(numbers), error=text)
-                if error is None:
-                    self._accepted.update((str(source), number) for number in numbers)
+                where = self._accepted if error is None else self._unsure
+                where.update((str(source), number) for number in numbers)
 
         consumer = self._mesh.async_share_consumer(
             self._group, share_acknowledgement_mode="explicit", max_poll_records=100
@@ -126,17 +127,38 @@ class Load:
             found = [[first, last, count] for first, last in ranges(offsets)]
             say(name, "delivered", p=partition, le=epoch, r=found)
 
+    async def _left(self) -> set[tuple[str, int]]:
+        """Return the confirmed records that are not finished.
+
+        One whose acknowledgement went unanswered is finished if the mesh says that its partition
+        has nothing left to deliver, and that it was not lost on the way is what the mesh counts.
+        """
+        left = self._confirmed - self._accepted
+        if not left or not left <= self._unsure:
+            return left
+        try:
+            async with self._mesh.async_admin() as admin:
+                offsets = await admin.list_share_group_offsets(self._group)
+        except SharemeshError as error:
+            say("load", "trouble", text=str(error))
+            return left
+        done = {str(where) for where, found in offsets.items() if getattr(found, "lag", -1) == 0}
+        finished = {record for record in left if record[0] in done}
+        for partition, offset in finished:
+            say("load", "finished", p=partition, r=[[offset, offset]])
+        self._accepted |= finished
+        return left - finished
+
     async def run(self, consumers: int, drain_s: float) -> int:
         """Run until told to stop, then until all is acknowledged; return the exit code."""
         tasks = [asyncio.create_task(self.consume(f"consumer-{n}")) for n in range(consumers)]
         await self.produce()
         deadline = time.monotonic() + drain_s
-        while self._confirmed - self._accepted and time.monotonic() < deadline:
+        while (left := await self._left()) and time.monotonic() < deadline:
             for task in tasks:
                 if task.done():
                     task.result()
             await asyncio.sleep(TICK_S)
-        left = self._confirmed - self._accepted
         self._over.set()
         await asyncio.gather(*tasks)
         say("load", "end", confirmed=len(self._confirmed), open=len(left), first=sorted(left)[:5])

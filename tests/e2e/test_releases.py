@@ -75,7 +75,14 @@ def test_after_uninstall_and_install_the_records_are_still_there(mesh):
     values = mesh.operator_values()
     mesh.kube.helm("install", "sharemesh", str(CHARTS / "sharemesh"), *values, "--wait")
     mesh.settled(timeout_s=300)
-    assert sorted(consume(mesh, topic, group)) == sorted(str(n + 1) for n in range(20))
+    got: list[str] = []
+
+    def all_back() -> bool | None:
+        got.extend(consume(mesh, topic, group))
+        return len(got) >= 20 or None
+
+    until("the records are consumed", all_back, timeout_s=120)
+    assert sorted(got) == sorted(str(n + 1) for n in range(20))
 
 
 def test_an_uninstalled_cluster_chart_keeps_the_cluster_and_installs_again(mesh):

@@ -49,12 +49,12 @@ def test_from_two_leaders_to_three_and_back_nothing_is_lost(mesh, scale, timings
 
 
 def test_the_scale_subresource_names_the_pods(mesh):
-    scale = json.loads(
-        mesh.kube(
-            "get",
-            "--raw",
-            f"/apis/sharemesh.io/v1alpha1/namespaces/{mesh.namespace}/shareclusters/main/scale",
-        )
-    )
-    assert scale["spec"]["replicas"] == scale["status"]["replicas"] == 2
-    assert len(mesh.kube.names("pods", scale["status"]["selector"])) == 2
+    path = f"/apis/sharemesh.io/v1alpha1/namespaces/{mesh.namespace}/shareclusters/main/scale"
+
+    def told() -> str | None:
+        found = json.loads(mesh.kube("get", "--raw", path))
+        counts = found["spec"]["replicas"], found["status"]["replicas"]
+        return found["status"]["selector"] if counts == (2, 2) else None
+
+    selector = until("spec and status say two", told, timeout_s=30)
+    assert len(mesh.kube.names("pods", selector)) == 2
