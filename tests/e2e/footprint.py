@@ -1,10 +1,11 @@
 """What a machine shows of a Kubernetes on it: to prove that nothing is left afterwards."""
 
+import os
 import subprocess
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-PROGRAMS = ("kube-", "kubelet", "containerd", "coredns", "etcd", "pause", "runc")
+CACHE = Path(os.environ.get("SHAREMESH_CACHE") or Path.home() / ".cache" / "sharemesh")
 SETTINGS = ("kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory", "net/ipv4/ip_forward")
 FOLDERS = (
     "/run/containerd",
@@ -28,14 +29,18 @@ def _links() -> frozenset[str]:
 
 
 def _processes() -> frozenset[str]:
+    """Return the node's processes: they run the cache's programs, or in namespaces of their own."""
+    own = Path("/proc/self/ns/pid").readlink()
     found = set()
     for entry in Path("/proc").iterdir():
         try:
-            name = (entry / "comm").read_text().strip() if entry.name.isdigit() else ""
+            if not entry.name.isdigit():
+                continue
+            cached = (entry / "exe").readlink().is_relative_to(CACHE / "bin")
+            if cached or (entry / "ns" / "pid").readlink() != own:
+                found.add(f"{entry.name} {(entry / 'comm').read_text().strip()}")
         except OSError:
-            continue  # it ended meanwhile
-        if name.startswith(PROGRAMS):
-            found.add(f"{entry.name} {name}")
+            continue  # it ended meanwhile, or is the kernel's own
     return frozenset(found)
 
 

@@ -36,20 +36,22 @@ def test_a_rolling_update_serves_all_the_time_and_loses_nothing(mesh, timings):
 
 
 def test_operators_killed_in_mid_roll_are_followed_by_others_that_end_it(mesh, timings):
+    other = {mesh.images.newer: mesh.images.sharemesh, mesh.images.sharemesh: mesh.images.newer}
+    image = other[images(mesh)["main-share-leader-0"]]
     topic, group = mesh.topic_and_group("mid-roll")
     load = mesh.load(topic, group)
     load.flows()
     started = time.monotonic()
-    mesh.kube.patch("sharecluster", "main", {"spec": {"image": mesh.images.sharemesh}})
+    mesh.kube.patch("sharecluster", "main", {"spec": {"image": image}})
     until(
         "the first pod is rolled",
-        lambda: mesh.images.sharemesh in images(mesh).values() or None,
+        lambda: image in images(mesh).values() or None,
         timeout_s=120,
     )
     for pod in mesh.kube.names("pods", stage.OPERATOR):
         disruptions.kill_pod(mesh.kube, pod)
-    assert set(images(mesh).values()) != {mesh.images.sharemesh}
-    until("the roll is ended", lambda: rolled(mesh, mesh.images.sharemesh), timeout_s=240)
+    assert set(images(mesh).values()) != {image}
+    until("the roll is ended", lambda: rolled(mesh, image), timeout_s=240)
     mesh.settled()
     timings.note("rolling update with killed operators", time.monotonic() - started)
     verdict = load.finish()
@@ -60,6 +62,7 @@ def test_an_image_that_is_nowhere_stops_the_roll_at_one_pod_and_is_named(mesh):
     topic, group = mesh.topic_and_group("bad-image")
     load = mesh.load(topic, group)
     load.flows()
+    good = images(mesh)["main-share-leader-0"]
     wrong = f"{mesh.images.registry}/sharemesh:there-is-none"
     mesh.kube.patch("sharecluster", "main", {"spec": {"image": wrong}})
 
@@ -70,6 +73,6 @@ def test_an_image_that_is_nowhere_stops_the_roll_at_one_pod_and_is_named(mesh):
     until("the operator says which pod has no image", named, timeout_s=120)
     load.flows()
     assert sum(image == wrong for image in images(mesh).values()) == 1
-    mesh.kube.patch("sharecluster", "main", {"spec": {"image": mesh.images.sharemesh}})
+    mesh.kube.patch("sharecluster", "main", {"spec": {"image": good}})
     mesh.settled(timeout_s=240)
     load.finish().check()
