@@ -391,7 +391,7 @@ async def test_a_caller_finds_the_way_back_after_a_lost_connection(side) -> None
 
 async def test_large_messages_pass_and_larger_ones_are_refused(side) -> None:
     async def length(request, context):
-        assert len(request.partitions[0].records) == 20 << 20
+        assert len(request.partitions[0].records) == largest
         return record_log_pb2.ProduceResponse()
 
     def produce(size: int) -> record_log_pb2.ProduceRequest:
@@ -399,12 +399,13 @@ async def test_large_messages_pass_and_larger_ones_are_refused(side) -> None:
         request.partitions.add(records=bytes(size))
         return request
 
+    largest = PRODUCE.request_bytes_max - 64  # what stands around the records needs a few bytes
     side.listener.offer(PRODUCE, length)
     address = await side.start()
     caller = side.caller()
-    await caller.call(PRODUCE, produce(20 << 20), to=address)
+    await caller.call(PRODUCE, produce(largest), to=address)
     with pytest.raises(CallFailedError) as caught:
-        await caller.call(PRODUCE, produce((64 << 20) + 1), to=address)
+        await caller.call(PRODUCE, produce(PRODUCE.request_bytes_max), to=address)
     assert caught.value.failure is Failure.RESOURCE_EXHAUSTED
 
 

@@ -82,17 +82,26 @@ class LocalNetwork:
         """Return all that ever listened."""
         return list(self._hosts.values())
 
-    def copied(self, message: Message, kind: type[Message], method: str, to: str) -> Any:  # noqa: ANN401
-        """Return a message as the other side gets it."""
-        data = message.SerializeToString()
-        if len(data) > self._max_message_bytes:
-            raise _failed(
-                Failure.RESOURCE_EXHAUSTED,
-                method,
-                to,
-                f"a message of {len(data)} bytes is larger than {self._max_message_bytes}",
-            )
-        return kind.FromString(data)
+    def asked(self, message: Message, method: Method[Any, Any], to: str) -> Any:  # noqa: ANN401
+        """Return a request as the server gets it, within the method's own bound."""
+        bytes_max = min(self._max_message_bytes, method.request_bytes_max)
+        return _copied(message, method.request, bytes_max, method.name, to)
+
+    def answered(self, message: Message, method: Method[Any, Any], to: str) -> Any:  # noqa: ANN401
+        """Return an answer as the client gets it."""
+        return _copied(message, method.response, self._max_message_bytes, method.name, to)
+
+
+def _copied(message: Message, kind: type[Message], bytes_max: int, method: str, to: str) -> Any:  # noqa: ANN401
+    data = message.SerializeToString()
+    if len(data) > bytes_max:
+        raise _failed(
+            Failure.RESOURCE_EXHAUSTED,
+            method,
+            to,
+            f"a message of {len(data)} bytes is larger than {bytes_max}",
+        )
+    return kind.FromString(data)
 
 
 class LocalCaller:
@@ -116,7 +125,7 @@ class LocalCaller:
         handler = host.unary.get(method.name)
         if handler is None:
             raise _failed(Failure.UNIMPLEMENTED, method.name, to, "not offered here")
-        copy = self._network.copied(request, method.request, method.name, to)
+        copy = self._network.asked(request, method, to)
         task = asyncio.ensure_future(handler(copy, self._context))
         outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         task.add_done_callback(lambda done: _settle(outcome, done, method.name, to))
@@ -133,7 +142,7 @@ class LocalCaller:
         finally:
             host.open.discard(opened)
             await _cancelled(task)
-        response: Response = self._network.copied(answer, method.response, method.name, to)
+        response: Response = self._network.answered(answer, method, to)
         return response
 
     async def stream(
@@ -144,12 +153,11 @@ class LocalCaller:
         handler = host.streams.get(method.name)
         if handler is None:
             raise _failed(Failure.UNIMPLEMENTED, method.name, to, "not offered here")
-        copied = self._network.copied
         pair: StreamPair[Request, Response] = StreamPair(
             method.name,
             to,
-            to_server=lambda message: copied(message, method.request, method.name, to),
-            to_client=lambda message: copied(message, method.response, method.name, to),
+            to_server=lambda message: self._network.asked(message, method, to),
+            to_client=lambda message: self._network.answered(message, method, to),
         )
         task = asyncio.ensure_future(_serve(handler, pair, self._context))
         opened = _Open(self, task, pair.lose)
