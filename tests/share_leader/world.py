@@ -279,7 +279,7 @@ class Client:
         return stream
 
 
-async def until(condition, timeout_s=5):
+async def until(condition, timeout_s=20):
     """Let the loop turn until something holds."""
     loop = asyncio.get_running_loop()
     deadline, rounds = loop.time() + timeout_s, 0
