@@ -87,12 +87,13 @@ def test_after_uninstall_and_install_the_records_are_still_there(mesh):
 
 def test_an_uninstalled_cluster_chart_keeps_the_cluster_and_installs_again(mesh):
     chart = str(CHARTS / "sharemesh-cluster")
+    values = cluster_values(mesh, **{"topics[0].partitions": "3"})
     mesh.make_directories("released")
-    mesh.kube.helm("upgrade", "--install", "released", chart, *cluster_values(mesh))
+    mesh.kube.helm("upgrade", "--install", "released", chart, *values)
     mesh.ready("released")
     mesh.kube.helm("uninstall", "released", "--wait")
     assert "released" in mesh.kube.names("sharecluster")
-    mesh.kube.helm("install", "released", chart, *cluster_values(mesh))
+    mesh.kube.helm("install", "released", chart, *values)
     mesh.ready("released")
     mesh.kube.helm("uninstall", "released", "--wait")
     mesh.kube.delete("sharecluster", "released", wait=True, timeout_s=120)
