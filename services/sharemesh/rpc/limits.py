@@ -22,6 +22,8 @@ _KEEPALIVE_TIMEOUT_MS = 3_000
 _PING_ALLOWED_EVERY_MS = 1_000
 _RECONNECT_FIRST_MS = 100
 _RECONNECT_LAST_MS = 1_000
+_CONNECT_MS = 2_000
+"""For one attempt to connect, TLS and a busy peer included; one that is refused fails at once."""
 
 GrpcArguments = list[tuple[str, int | str]]
 
@@ -52,7 +54,7 @@ def channel_arguments(max_message_bytes: int) -> GrpcArguments:
         ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.initial_reconnect_backoff_ms", _RECONNECT_FIRST_MS),
-        ("grpc.min_reconnect_backoff_ms", _RECONNECT_FIRST_MS),
+        ("grpc.min_reconnect_backoff_ms", _CONNECT_MS),  # gRPC's name for that
         ("grpc.max_reconnect_backoff_ms", _RECONNECT_LAST_MS),
         # A retry that the caller does not know of could repeat an acknowledgement.
         ("grpc.enable_retries", 0),

@@ -43,7 +43,7 @@ _OPTIONS = (
     ("grpc.keepalive_permit_without_calls", 0),
     ("grpc.max_receive_message_length", MESSAGE_MAX_BYTES),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 2_000),  # for one attempt to connect, TLS included
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.enable_http_proxy", 0),
 )
