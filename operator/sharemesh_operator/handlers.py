@@ -58,13 +58,13 @@ class Handlers:
             )(self._owned)
 
     def _watch(self, kind: str, plural: str) -> None:
-        async def event(body: kopf.Body, type: str | None, **_: Any) -> None:  # noqa: A002, ANN401
+        async def event(body: kopf.Body, type: str | None, **_: object) -> None:  # noqa: A002 - kopf's word
             self._pass_on(kind, dict(body), gone=type == "DELETED")
 
         async def delete(
             body: kopf.Body,
             runtime: datetime.timedelta,
-            **_: Any,  # noqa: ANN401
+            **_: object,
         ) -> None:
             try:
                 await self._there(
@@ -77,11 +77,11 @@ class Handlers:
         if kind in FINALIZED:
             kopf.on.delete(w.GROUP, VERSION, plural, registry=self.registry, id="clean-up")(delete)
 
-    async def _owned(self, body: kopf.Body, **_: Any) -> None:  # noqa: ANN401
+    async def _owned(self, body: kopf.Body, **_: object) -> None:
         found = dict(body)
         self._loop.call_soon_threadsafe(self._engine.owned_seen, found)
 
-    def _login(self, **_: Any) -> kopf.ConnectionInfo:  # noqa: ANN401
+    def _login(self, **_: object) -> kopf.ConnectionInfo:
         return self._server.for_kopf()
 
     def _pass_on(self, kind: str, body: KubeObject, *, gone: bool) -> None:

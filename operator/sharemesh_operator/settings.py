@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PREFIX = "SHAREMESH_OPERATOR_"
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - of the pod's own network
 
 
 class SettingsError(Exception):
@@ -29,7 +30,7 @@ class OperatorSettings:
     secrets_directory: Path = Path("/etc/sharemesh/secrets")
     """Secrets that ShareClusters name, each mounted as a folder of its name by the kubelet."""
     kubeconfig: Path | None = None
-    listen_host: str = "0.0.0.0"  # noqa: S104 - the pod's own network
+    listen_host: str = EVERY_ADDRESS
     health_port: int = 8080
     metrics_port: int = 9090
     log_format: str = "text"
@@ -54,7 +55,7 @@ _FLAGS: tuple[tuple[str, str, str], ...] = (
     ("spark-image", "image of Spark jobs", ""),
     ("secrets-directory", "folder with the Secrets that ShareClusters name", ""),
     ("kubeconfig", "kubeconfig file; default: the pod's own service account", ""),
-    ("listen-host", "address of the health and metrics ports", "0.0.0.0"),  # noqa: S104
+    ("listen-host", "address of the health and metrics ports", EVERY_ADDRESS),
     ("health-port", "port of /healthz and /readyz; 0 is any", "8080"),
     ("metrics-port", "port of /metrics; 0 is any", "9090"),
     ("log-format", "text or json", "text"),

@@ -49,7 +49,7 @@ def may(namespace: str, group: str, resource: str, subresource: str, verb: str) 
         },
     )
     trust = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
-    with urllib.request.urlopen(request, timeout=10, context=trust) as answer:  # noqa: S310
+    with urllib.request.urlopen(request, timeout=10, context=trust) as answer:  # noqa: S310 - https
         return bool(json.load(answer)["status"]["allowed"])
 
 

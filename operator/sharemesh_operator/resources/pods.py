@@ -8,6 +8,7 @@ from sharemesh_operator.resources.words import KubeObject
 
 CONTAINER = "sharemesh"
 DATA_PATH = "/data"
+SCRATCH_PATH = "/tmp"  # noqa: S108 - the pod's own emptyDir
 CONFIG_PATH = "/etc/sharemesh/config"
 TLS_PATH = "/etc/sharemesh/tls"
 ETCD_TLS_PATH = "/etc/sharemesh/etcd-tls"
@@ -64,7 +65,7 @@ def _container(spec: ClusterSpec, role: Role) -> KubeObject:
                 "name": "SHAREMESH_RACK",
                 "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{spec.rack_key}']"}},
             },
-            {"name": "HOME", "value": "/tmp"},  # noqa: S108 - the pod's own emptyDir
+            {"name": "HOME", "value": SCRATCH_PATH},
             {"name": "PYTHONUNBUFFERED", "value": "1"},
         ],
         "ports": [
@@ -137,7 +138,7 @@ def _volumes(spec: ClusterSpec) -> list[KubeObject]:
 def _mounts(spec: ClusterSpec) -> list[KubeObject]:
     mounts: list[KubeObject] = [
         {"name": "data", "mountPath": DATA_PATH},
-        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own emptyDir
+        {"name": "tmp", "mountPath": SCRATCH_PATH},
         {"name": "config", "mountPath": CONFIG_PATH, "readOnly": True},
     ]
     for name, secret, path in (

@@ -5,7 +5,7 @@ import itertools
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -15,6 +15,8 @@ from sharemesh.ports.network import CallContext, CallFailedError, Failure, Strea
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """Largest message, inclusive, as over gRPC."""
+
+Copied = TypeVar("Copied", bound=Message)
 
 _log = logging.getLogger(__name__)
 
@@ -82,17 +84,17 @@ class LocalNetwork:
         """Return all that ever listened."""
         return list(self._hosts.values())
 
-    def asked(self, message: Message, method: Method[Any, Any], to: str) -> Any:  # noqa: ANN401
+    def asked(self, message: Request, method: Method[Request, Response], to: str) -> Request:
         """Return a request as the server gets it, within the method's own bound."""
         bytes_max = min(self._max_message_bytes, method.request_bytes_max)
         return _copied(message, method.request, bytes_max, method.name, to)
 
-    def answered(self, message: Message, method: Method[Any, Any], to: str) -> Any:  # noqa: ANN401
+    def answered(self, message: Response, method: Method[Request, Response], to: str) -> Response:
         """Return an answer as the client gets it."""
         return _copied(message, method.response, self._max_message_bytes, method.name, to)
 
 
-def _copied(message: Message, kind: type[Message], bytes_max: int, method: str, to: str) -> Any:  # noqa: ANN401
+def _copied(message: Copied, kind: type[Copied], bytes_max: int, method: str, to: str) -> Copied:
     data = message.SerializeToString()
     if len(data) > bytes_max:
         raise _failed(
