@@ -7,10 +7,11 @@ import numpy as np
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
+from sharemesh.domain.share_state.content_hash import NUMBERS
 from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors
 from sharemesh.domain.share_state.records import Snapshot, StateRecord, Tombstone, Update
 from sharemesh.domain.state_batch import StateBatch
-from sharemesh_spark.vector_fold import NUMBERS, Rows
+from sharemesh_spark.vector_fold import Rows
 
 States = dict[SharePartitionKey, ShareState]
 
@@ -52,7 +53,7 @@ def states_of(rows: Iterable[dict[str, Any]]) -> tuple[States, Floors]:
             StateBatch(b["first"], b["last"], DeliveryState(b["state"]), b["count"])
             for b in row["batches"]
         )
-        numbers = {name: row[name] for name in NUMBERS if name != "kind"}
+        numbers = {name: row[name] for name in NUMBERS}
         states[key] = ShareState(batches=batches, **numbers)
     return states, floors
 
@@ -70,5 +71,5 @@ def state_at(rows: Rows, row: int) -> ShareState:
         )
         for index in range(low, high)
     )
-    numbers = {name: int(rows.numbers[name][row]) for name in NUMBERS if name != "kind"}
+    numbers = {name: int(rows.numbers[name][row]) for name in NUMBERS}
     return ShareState(batches=batches, **numbers)

@@ -27,7 +27,7 @@ from sharemesh.domain.share_state.key_text import format_key, parse_key
 from sharemesh_spark.data_directory import UnreadableLogError
 from sharemesh_spark.state_columns import KIND_SNAPSHOT
 from sharemesh_spark.sweep import Runs
-from sharemesh_spark.vector_fold import NUMBERS, Rows
+from sharemesh_spark.vector_fold import Rows
 
 FORMAT_VERSION = 1
 FOLDER = "generations"
@@ -262,9 +262,7 @@ def shard_content(table: pa.Table, shard: int) -> ShardContent:
 
 def _rows(states: pa.Table) -> Rows:
     count = states.num_rows
-    numbers = {
-        name: states.column(name).to_numpy().astype(np.int64) for name in NUMBERS if name != "kind"
-    }
+    numbers = {name: states.column(name).to_numpy().astype(np.int64) for name in HASHED_NUMBERS}
     numbers["kind"] = np.full(count, KIND_SNAPSHOT, dtype=np.int64)
     lists = states.column("batches").combine_chunks()
     if isinstance(lists, pa.ChunkedArray):

@@ -13,6 +13,7 @@ import numpy as np
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
+from sharemesh.domain.share_state.content_hash import NUMBERS as STATE_NUMBERS
 from sharemesh.domain.share_state.fold import ShareState, fold
 from sharemesh.domain.share_state.records import NO_COUNT, NO_START_OFFSET, Snapshot, Update
 from sharemesh.domain.state_batch import StateBatch
@@ -22,18 +23,7 @@ from sharemesh_spark.varints import Ints, Mask
 
 _OFFSET_MAX = 2**62  # ends are counted one further
 _NO_KEY = SharePartitionKey(GroupId("-"), TopicId(bytes(16)), 0)
-NUMBERS = (
-    "kind",
-    "snapshot_epoch",
-    "state_epoch",
-    "leader_epoch",
-    "leader_epoch_max",
-    "start_offset",
-    "delivery_complete_count",
-    "create_timestamp_ms",
-    "write_timestamp_ms",
-    "initial_start_offset",
-)
+NUMBERS = ("kind", *STATE_NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
