@@ -5,6 +5,7 @@ stall at chosen moments, in one process.
 """
 
 import asyncio
+import contextlib
 import random
 import struct
 from dataclasses import dataclass, field
@@ -170,8 +171,20 @@ class MiniCluster:
         )
         return admin_pb2.ApiVersionsResponse(methods=[known])
 
+    async def _led_anew(self, request):
+        """Wait as the service does until an awaited partition is led in a higher epoch."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(request.max_wait_ms / 1_000):
+                while not any(
+                    self.partitions[each.partition].leader_epoch > each.above_leader_epoch
+                    for each in request.awaited
+                ):
+                    await self.changed.wait()
+
     async def _metadata(self, request, context):
         self.metadata_reads += 1
+        if request.awaited:
+            await self._led_anew(request)
         topics = []
         wanted = list(request.topics.names) if request.HasField("topics") else list(self.topics)
         for name in wanted:

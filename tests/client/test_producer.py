@@ -86,6 +86,24 @@ async def test_a_moved_leader_is_followed():
         assert (await producer.send_and_wait("t", b"2")).offset == 1
 
 
+async def test_the_next_leader_is_awaited_with_one_request_and_not_polled_for():
+    cluster = MiniCluster()
+    patient = {"retry_backoff_ms": 5_000, "retry_backoff_max_ms": 10_000}
+    async with producer_of(cluster, **patient) as producer:
+        await producer.send_and_wait("t", b"1")
+        reads = cluster.metadata_reads
+        cluster.produce_errors = [6]
+        waiting = await producer.send("t", b"2")
+        async with asyncio.timeout(10):
+            while cluster.metadata_reads == reads:
+                await asyncio.sleep(0.001)
+        began = asyncio.get_running_loop().time()
+        cluster.move(0, "b")
+        assert (await waiting).offset == 1
+        assert asyncio.get_running_loop().time() - began < 4  # its back-off is five seconds
+        assert cluster.metadata_reads - reads <= 2
+
+
 async def test_an_unknown_topic_fails_after_max_block_ms():
     cluster = MiniCluster()
     async with producer_of(cluster, max_block_ms=50) as producer:

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from sharemesh.client.leaders import Leader
 from sharemesh.client.records import Headers
 from sharemesh.codec.client_batches import BatchWriter, ProducerState
 
@@ -77,7 +78,11 @@ class Batch:
 
 
 class PartitionQueue:
-    """The batches of one partition, oldest first; one request is unanswered at a time."""
+    """The batches of one partition, oldest first; one request is unanswered at a time.
+
+    Attributes:
+        asked: The leader that the last request went to; None before, or if none was known.
+    """
 
     def __init__(self, topic: str, topic_id: bytes, partition: int) -> None:
         self.topic = topic
@@ -85,11 +90,17 @@ class PartitionQueue:
         self.partition = partition
         self.batches: deque[Batch] = deque()
         self.in_flight = False
+        self.asked: Leader | None = None
         self.retry_at_ms = 0
         self.failures = 0
         self.last_refusal = ""
         self.sequence = 0
         self.sequence_of: tuple[int, int] = (-1, -1)
+
+    @property
+    def key(self) -> tuple[bytes, int]:
+        """Topic id and number."""
+        return self.topic_id, self.partition
 
     def append(
         self, record: OutgoingRecord, *, compression: str, batch_bytes: int, now_ms: int

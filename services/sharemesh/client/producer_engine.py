@@ -14,6 +14,7 @@ from sharemesh.client.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
+from sharemesh.client.leader_news import LeaderNews
 from sharemesh.client.leaders import Leaders, Topic
 from sharemesh.client.partitioner import StickyPartition, partition_of_key
 from sharemesh.client.produce_batches import Batch, OutgoingRecord, PartitionQueue
@@ -74,6 +75,7 @@ class ProducerEngine:
         self._refreshing: asyncio.Task[None] | None = None
         self._identity: tuple[int, int] | None = None
         self._work = asyncio.Event()
+        self._news = LeaderNews(self.leaders, self._clock, self._work.set, self._ended)
         self._requests: set[asyncio.Task[None]] = set()
         self._flushing = 0
         self._open = 0
@@ -135,6 +137,7 @@ class ProducerEngine:
         for task in tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        await self._news.close()
         self._fail_all(RequestTimedOutError("the producer was closed before it was confirmed"))
         await self._caller.close()
 
@@ -240,10 +243,11 @@ class ProducerEngine:
         return wait_ms
 
     def _address(self, queue: PartitionQueue) -> str | None:
-        leader = self.leaders.leader(queue.topic_id, queue.partition)
+        leader = queue.asked = self.leaders.leader(*queue.key)
         address = None if leader is None else self.leaders.address(leader.node_id)
         if address is None:
-            self._stale.add(queue.topic)
+            if leader is not None:
+                self._stale.add(queue.topic)
             self._back_off(queue)
         return address
 
@@ -309,7 +313,7 @@ class ProducerEngine:
     def _leader_addresses(self) -> Sequence[str]:
         found: dict[str, None] = {}
         for queue in self._queues.values():
-            leader = self.leaders.leader(queue.topic_id, queue.partition)
+            leader = self.leaders.leader(*queue.key)
             address = None if leader is None else self.leaders.address(leader.node_id)
             if address is not None:
                 found[address] = None
@@ -384,6 +388,7 @@ class ProducerEngine:
         if answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             queue.failures = 0
             queue.last_refusal = ""
+            self._news.settled(queue)
             duplicate = answer.error_code != ErrorCode.NONE
             offset = -1 if duplicate else answer.base_offset
             for batch in batches:
@@ -394,7 +399,7 @@ class ProducerEngine:
                 offset = -1 if offset < 0 else offset + len(batch.records)
             return
         if answer.current_leader.leader_id:
-            self.leaders.learn_leader(queue.topic_id, queue.partition, answer.current_leader)
+            self.leaders.learn_leader(*queue.key, answer.current_leader)
         error = error_for(answer.error_code, answer.error_message, about=about)
         self._refused(queue, batches, error)
 
@@ -413,7 +418,8 @@ class ProducerEngine:
                 self._back_off(queue)
                 return
         if code in _RETRY:
-            self._stale.add(queue.topic)
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._stale.add(queue.topic)
             self._back_off(queue)
             return
         for _ in batches:
@@ -433,9 +439,11 @@ class ProducerEngine:
                 )
 
     def _back_off(self, queue: PartitionQueue) -> None:
+        """Try again later, or as soon as another leader is known."""
         wait_ms = self._first_wait_ms << min(queue.failures, _MAX_BACKOFF_DOUBLINGS)
         queue.failures += 1
         queue.retry_at_ms = self._clock.now_ms() + min(wait_ms, self._most_wait_ms)
+        self._news.lost(queue)
 
     def _fail(self, queue: PartitionQueue, error: Exception) -> None:
         """Fail the oldest batch; a sequence that is lost needs a new identity."""
