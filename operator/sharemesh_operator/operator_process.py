@@ -4,18 +4,18 @@ import asyncio
 import logging
 import random
 import tempfile
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from sharemesh.backends.etcd.connection import EtcdTls
 from sharemesh.backends.etcd.coordination import EtcdCoordination
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.ports.coordination import CoordinationError, Session, SessionLostError
 from sharemesh_operator.cluster.credentials import ApiServer, find_api_server
 from sharemesh_operator.cluster.engine import Engine
 from sharemesh_operator.cluster.kube import Kube, KubeError
+from sharemesh_operator.election_store import connect_election_store
 from sharemesh_operator.handlers import CUSTOM, Handlers
 from sharemesh_operator.health_pages import HealthPages, Standing
 from sharemesh_operator.kopf_thread import KopfThread
@@ -31,9 +31,16 @@ _log = logging.getLogger(__name__)
 class OperatorProcess:
     """One of the operator's replicas. ``run`` returns after ``stop``."""
 
-    def __init__(self, settings: OperatorSettings, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        environment: Mapping[str, str],
+        on_lease: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Make one; ``on_lease`` is told each lease in the election's etcd before it is used."""
         self._settings = settings
         self._environment = environment
+        self._on_lease = on_lease
         self._clock = SystemClock()
         self._rng = random.SystemRandom()
         self._stop = asyncio.Event()
@@ -76,9 +83,7 @@ class OperatorProcess:
                 settings.listen_host, settings.health_port, settings.metrics_port
             )
             stack.push_async_callback(self.pages.close)
-            etcd = EtcdCoordination(
-                settings.etcd_addresses, clock=self._clock, rng=self._rng, tls=_etcd_tls(settings)
-            )
+            etcd = connect_election_store(settings, self._clock, self._rng)
             stack.push_async_callback(etcd.close)
             kube = self._kube = await stack.enter_async_context(Kube(server, settings.namespace))
             campaign = asyncio.create_task(self._campaign(etcd, kube, server), name="campaign")
@@ -101,6 +106,7 @@ class OperatorProcess:
             try:
                 session = await etcd.open_session(ttl_ms=settings.session_ttl_ms)
                 told = None
+                self._on_lease(session.lease_id)
                 try:
                     self._standing = Standing.STANDING_BY
                     won = await etcd.campaign(election, settings.identity.encode(), session)
@@ -133,7 +139,7 @@ class OperatorProcess:
 
     async def _lead(self, kube: Kube, server: ApiServer) -> None:
         await self._until_served(kube)
-        engine = self._engine = Engine(kube, self._settings, self._clock, self._rng)
+        engine = self._engine = Engine(kube, self._settings, self._clock, self._rng, self._on_lease)
         handlers = Handlers(engine, server, asyncio.get_running_loop())
         watching = KopfThread(handlers, self._settings.namespace, self._settings.identity)
         engine.start()
@@ -154,17 +160,3 @@ class OperatorProcess:
                 _log.warning("waiting for custom resource definitions: install sharemesh-crds")
                 told = True
             await self._clock.sleep_ms(CRD_WAIT_MS)
-
-
-def _etcd_tls(settings: OperatorSettings) -> EtcdTls | None:
-    if settings.etcd_ca_file is None and settings.etcd_cert_file is None:
-        return None
-    return EtcdTls(
-        ca=_read(settings.etcd_ca_file),
-        certificate=_read(settings.etcd_cert_file),
-        key=_read(settings.etcd_key_file),
-    )
-
-
-def _read(path: Path | None) -> bytes | None:
-    return None if path is None else path.read_bytes()

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 PREFIX = "SHAREMESH_OPERATOR_"
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - of the pod's own network
@@ -35,6 +36,11 @@ class OperatorSettings:
     metrics_port: int = 9090
     log_format: str = "text"
     log_level: str = "info"
+    guard: bool = False
+    """Run the operator as a child of this process, which revokes its leases if it dies."""
+    parent_pid: int | None = None
+    report_descriptor: int | None = None
+    """Given by the guard to its child: whom to die with, and where to tell leases."""
 
     @property
     def etcd_addresses(self) -> tuple[str, ...]:
@@ -76,6 +82,11 @@ def operator_settings(arguments: Sequence[str], environment: Mapping[str, str]) 
     for name, text, default in _FLAGS:
         shown = f" (default: {default})" if default else ""
         parser.add_argument(f"--{name}", default=None, metavar="VALUE", help=text + shown)
+    parser.add_argument(
+        "--guard", action="store_true", help="run it as a child, and revoke its leases if it dies"
+    )
+    for name in ("--parent-pid", "--report-descriptor"):
+        parser.add_argument(name, type=int, default=None, help=argparse.SUPPRESS)
     flags = vars(parser.parse_args(arguments))
     given = {name: _value(name, flags, environment) or default for name, _, default in _FLAGS}
     for name in ("namespace", "identity", "etcd-endpoints", "image"):
@@ -100,15 +111,16 @@ def operator_settings(arguments: Sequence[str], environment: Mapping[str, str]) 
         metrics_port=_number("metrics-port", given, least=0, most=65_535),
         log_format=_choice("log-format", given, ("text", "json")),
         log_level=_choice("log-level", given, ("debug", "info", "warning", "error")),
+        guard=flags["guard"],
+        parent_pid=flags["parent_pid"],
+        report_descriptor=flags["report_descriptor"],
     )
 
 
-def _value(
-    name: str, flags: Mapping[str, str | None], environment: Mapping[str, str]
-) -> str | None:
+def _value(name: str, flags: Mapping[str, Any], environment: Mapping[str, str]) -> str | None:
     flag = flags[name.replace("-", "_")]
     if flag is not None:
-        return flag
+        return str(flag)
     variable = environment.get(PREFIX + name.upper().replace("-", "_"))
     return variable or environment.get(_STAND_INS.get(name, ""))
 

@@ -1,6 +1,7 @@
 """Everything an elected operator does: the queue, the reconcilers, the clusters' controllers."""
 
 import logging
+from collections.abc import Callable
 from random import Random
 
 import sharemesh_operator.resources.words as w
@@ -33,13 +34,28 @@ _log = logging.getLogger(__name__)
 class Engine:
     """Owns the work of one term as elected operator; runs on one loop."""
 
-    def __init__(self, kube: Kube, settings: OperatorSettings, clock: Clock, rng: Random) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        settings: OperatorSettings,
+        clock: Clock,
+        rng: Random,
+        on_lease: Callable[[int], None],
+    ) -> None:
         self._kube = kube
         self._clock = clock
         self._events = Events(kube, clock, settings.identity)
         self._writer = StatusWriter(kube, clock)
         self._meshes = Meshes(
-            MeshSettings(settings.identity, settings.secrets_directory, clock, rng), self._moved
+            MeshSettings(
+                settings.identity,
+                settings.secrets_directory,
+                clock,
+                rng,
+                frozenset(settings.etcd_addresses),
+                on_lease,
+            ),
+            self._moved,
         )
         clusters = self._clusters = ClusterReconciler(
             kube, self._meshes, self._writer, self._events, clock, default_image=settings.image

@@ -53,6 +53,10 @@ class MeshSettings:
     secrets_directory: Path
     clock: Clock
     rng: Random
+    guarded_etcd: frozenset[str]
+    """Addresses of the etcd where the process's guard can revoke a lease."""
+    on_lease: Callable[[int], None]
+    """Told each lease there before it is used."""
 
 
 class Mesh:
@@ -214,12 +218,16 @@ class Mesh:
         )
         member.on_broken(self._broke)
         member.on_lost(self._lost)
+        if self._settings.guarded_etcd.issuperset(spec.etcd.addresses):
+            member.on_lease(self._settings.on_lease)
         controller = self._controller = PlacementController(
             coordination,
             member,
             view,
             clock,
-            settings=ControllerSettings(limits=_limits(spec)),
+            settings=ControllerSettings(
+                settle_ms=spec.placement.settle_s * 1_000, limits=_limits(spec)
+            ),
         )
         await controller.start()
         await member.start()

@@ -75,6 +75,7 @@ class PlacementSpec:
     max_load_percent: int = 110
     moves_per_minute: int = 60
     standbys: int = 2
+    settle_s: int = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,7 @@ def cluster_spec(body: KubeObject, *, default_image: str) -> ClusterSpec:
             placement.get("maxLoadPercent", 110),
             placement.get("maxVoluntaryMovesPerMinute", 60),
             placement.get("standbys", 2),
+            placement.get("settleSeconds", 30),
         ),
         telemetry=TelemetrySpec(telemetry.get("otlpEndpoint", ""), _sampling(telemetry)),
         rack_key=(spec.get("shareLeaders") or {}).get(

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from random import SystemRandom
 
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.serve.coordination import connect_etcd
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.coordination import Coordination
 from sharemesh.serve.exits import Exit
 from sharemesh.serve.leases import revoke_leases
 from sharemesh.serve.process import ManagedProcess, ProcessPlan, ProcessState, ProcessStatus
@@ -21,30 +22,61 @@ _SIGNALLED = 128
 
 
 async def guard(settings: ServeSettings) -> int:
-    """Run one role process once; forward SIGTERM and SIGINT to it; return its exit code."""
+    """Run one role process once; forward SIGTERM and SIGINT to it; return its exit code.
+
+    Raises:
+        StartError: SETTINGS; a certificate file for etcd cannot be read.
+    """
     clock = SystemClock()
-    coordination = None
-    if not settings.in_memory:
-        coordination = connect_etcd(
-            settings, settings.etcd_endpoints, clock=clock, rng=SystemRandom()
-        )
+
+    def connect() -> Coordination:
+        from sharemesh.serve.coordination import connect_etcd
+
+        return connect_etcd(settings, settings.etcd_endpoints, clock=clock, rng=SystemRandom())
+
+    return await run_guarded(
+        settings.role,
+        lambda descriptor: child_command(settings, descriptor),
+        None if settings.in_memory else connect,
+        clock,
+    )
+
+
+async def run_guarded(
+    name: str,
+    command: Callable[[int], Sequence[str]],
+    connect: Callable[[], Coordination] | None,
+    clock: Clock,
+) -> int:
+    """Run a program once as a child that reports its leases; return its exit code.
+
+    Args:
+        name: What logs call it.
+        command: Given the descriptor for reports, returns the command line.
+        connect: Returns where the leases of a child that ended are revoked; None: nowhere. It is
+            called when the child is on its way, which need not wait for what this imports.
+        clock: For the supervision.
+    """
+    coordination: Coordination | None = None
+    begun, over = asyncio.Event(), asyncio.Event()
 
     async def ended(status: ProcessStatus) -> None:
         if coordination is not None:
             await revoke_leases(coordination, status)
 
-    def command(_status: ProcessStatus, descriptor: int) -> Sequence[str]:
-        return child_command(settings, descriptor)
-
-    over = asyncio.Event()
-
     def changed(status: ProcessStatus) -> None:
+        begun.set()
         if status.state in {ProcessState.STOPPED, ProcessState.FAILED}:
             over.set()
 
     child = ManagedProcess(
-        ProcessStatus(settings.role, settings.role, 0),
-        ProcessPlan(command=command, log=None, ended=ended, restarts=False),
+        ProcessStatus(name, name, 0),
+        ProcessPlan(
+            command=lambda _status, descriptor: command(descriptor),
+            log=None,
+            ended=ended,
+            restarts=False,
+        ),
         clock,
         changed,
     )
@@ -53,6 +85,8 @@ async def guard(settings: ServeSettings) -> int:
         loop.add_signal_handler(number, _forward(child, number))
     child.start()
     try:
+        await begun.wait()
+        coordination = connect() if connect is not None else None
         await over.wait()
     finally:
         await child.stop(0)

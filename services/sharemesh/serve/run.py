@@ -7,21 +7,21 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sharemesh.serve import tether
-from sharemesh.serve.compose import RoleProcess
 from sharemesh.serve.exits import Exit, StartError
 from sharemesh.serve.guard import guard
 from sharemesh.serve.heap import bound_heap
+from sharemesh.serve.interpreter import tune_interpreter
 from sharemesh.serve.report import Report, Reporter, ReportKind
 from sharemesh.serve.settings import ServeSettings, read_file, serve_settings
 from sharemesh.telemetry.logs import set_up_logs
 
+if TYPE_CHECKING:
+    from sharemesh.serve.compose import RoleProcess
+
 _log = logging.getLogger(__name__)
-THREAD_SWITCH_S = 0.0005
-"""A storage job needs the interpreter back after each system call; the usual 5 ms, waited for a
-few times in each commit, cost a busy coordinator a quarter of its throughput (measured)."""
 
 
 def serve(flags: argparse.Namespace, environment: Mapping[str, str]) -> int:
@@ -59,13 +59,15 @@ def run_loop(work: Coroutine[Any, Any, int]) -> int:
         factory = asyncio.new_event_loop
     else:
         factory = uvloop.new_event_loop
-    sys.setswitchinterval(THREAD_SWITCH_S)
+    tune_interpreter()
     bound_heap()
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(work)
 
 
 async def _serve(settings: ServeSettings, reporter: Reporter) -> int:
+    from sharemesh.serve.compose import RoleProcess  # a guard needs none of it, and starts sooner
+
     stop, hurry = asyncio.Event(), asyncio.Event()
 
     def told_to_stop() -> None:
@@ -108,7 +110,7 @@ async def _serve(settings: ServeSettings, reporter: Reporter) -> int:
     return Exit.STOPPED
 
 
-async def _until_told_or_broken(process: RoleProcess, stop: asyncio.Event) -> str:
+async def _until_told_or_broken(process: "RoleProcess", stop: asyncio.Event) -> str:
     """Return once told to stop (an empty text), or what broke."""
     told = asyncio.ensure_future(stop.wait())
     broken = asyncio.ensure_future(process.broken())
