@@ -93,6 +93,7 @@ def random_value(rng):
             rng.random() < 0.5,
             rng.random(),
             [rng.randrange(1 << 40) for _ in range(rng.randrange(40))],
+            [rng.randrange(1 << rng.randrange(1, 63)) - rng.randrange(9)],
             ["a", "b"],
         ]
     )
@@ -179,14 +180,15 @@ def test_spans_that_a_collector_rejects_are_counted_as_lost():
     with collector(reject=2) as receiver:
         exporter = OtlpSpans(receiver.endpoint, RESOURCE)
         known = spans()
-        batch = [Span("work", known.context(), None, 1, 2, {}) for _ in range(5)]
-        assert exporter.export(batch) == 3
+        work = Span("work", known.context(), None, 1, 2, {})
+        assert exporter.export([exporter.write(work)] * 5) == 3
         exporter.close()
 
 
 def test_a_collector_that_is_gone_takes_none():
     exporter = OtlpSpans("http://127.0.0.1:9", RESOURCE)
-    assert exporter.export([Span("work", spans().context(), None, 1, 2, {})]) == 0
+    work = Span("work", spans().context(), None, 1, 2, {})
+    assert exporter.export([exporter.write(work)]) == 0
     exporter.close()
 
 

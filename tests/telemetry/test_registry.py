@@ -70,6 +70,9 @@ def test_a_collector_that_fails_costs_its_spans_and_nothing_else() -> None:
     class Broken:
         closed = threading.Event()
 
+        def write(self, span):
+            return b"a span"
+
         def export(self, batch):
             raise OSError("no route")
 

@@ -30,6 +30,7 @@ RANGES_FIRST = "share.ranges.first"
 RANGES_LAST = "share.ranges.last"
 RANGES_DELIVERY_COUNT = "share.ranges.delivery_count"
 RANGES_TRUNCATED = "share.ranges.truncated"
+LINKS_DROPPED = "share.links.dropped"
 LOCK_DURATION_MS = "share.lock.duration_ms"
 ACK_COUNTS = {1: "share.ack.accepted", 2: "share.ack.released", 3: "share.ack.rejected",
               4: "share.ack.renewed"}  # fmt: skip

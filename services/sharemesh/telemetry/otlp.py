@@ -47,7 +47,11 @@ class OtlpSpans:
         scope = common_pb2.InstrumentationScope(name=SCOPE)
         self._writer = SpanWriter(about.SerializeToString(), scope.SerializeToString())
 
-    def export(self, spans: Sequence[Span]) -> int:
+    def write(self, span: Span) -> bytes:
+        """Return the bytes of OTLP's message."""
+        return self._writer.span(span)
+
+    def export(self, spans: Sequence[bytes]) -> int:
         """Send the batch, return how many were taken; blocks up to ``EXPORT_TIMEOUT_S``."""
         try:
             answer = self._export(self._writer.request(spans), timeout=EXPORT_TIMEOUT_S)

@@ -18,10 +18,17 @@ _log = logging.getLogger(__name__)
 
 
 class SpanExporter(Protocol):
-    """Takes batches of spans; called on one thread, may block."""
+    """Writes spans as they end, and takes batches of what it wrote."""
 
-    def export(self, spans: Sequence[Span]) -> int:
-        """Return how many of the batch were taken; what was not is dropped and counted."""
+    def write(self, span: Span) -> bytes:
+        """Return a finished span as it will be sent; called on the loop, so never blocks."""
+        ...
+
+    def export(self, spans: Sequence[bytes]) -> int:
+        """Return how many of the batch were taken; what was not is dropped and counted.
+
+        Called on one thread, may block.
+        """
         ...
 
     def close(self) -> None:
@@ -34,11 +41,15 @@ class SpanFile:
 
     def __init__(self, path: Path, resource: Mapping[str, str]) -> None:
         self._resource = dict(resource)
-        self._file = path.open("a", encoding="utf-8")
+        self._file = path.open("ab")
 
-    def export(self, spans: Sequence[Span]) -> int:
+    def write(self, span: Span) -> bytes:
+        """Return the line."""
+        return json.dumps(self._line(span)).encode() + b"\n"
+
+    def export(self, spans: Sequence[bytes]) -> int:
         """Append and flush the batch."""
-        self._file.writelines(json.dumps(self._line(span)) + "\n" for span in spans)
+        self._file.writelines(spans)
         self._file.flush()
         return len(spans)
 
@@ -72,6 +83,7 @@ class SpanPump:
         self.exported = 0
         self.failed = 0
         self._spans = spans
+        spans.write = exporter.write
         self._exporter = exporter
         self._closing = threading.Event()
         self._failing = False
