@@ -1,16 +1,12 @@
-// A share consumer in another language: decoded records, one stream for each leader.
-//
-//	examples/go/build.sh && build/go/bin/consumer 127.0.0.1:9400 orders billing 10
+// A share consumer without a client library: build/go/bin/consumer 127.0.0.1:9400 orders billing
 package main
 
 import (
 	pb "consumer/sharemesh/v1"
 	"context"
+	"crypto/rand"
 	"fmt"
-	"log"
 	"os"
-	"strconv"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -18,74 +14,47 @@ import (
 
 func must[T any](value T, err error) T {
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	return value
 }
 
-func at(address string) *grpc.ClientConn {
-	return must(grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials())))
-}
-
-// consume prints and accepts what one leader delivers; done hears of what is durably accepted.
-func consume(leader string, start *pb.ConsumeStart, topicID []byte, partitions []int32, done chan<- int64) {
-	stream := must(pb.NewShareLeaderClient(at(leader)).Consume(context.Background()))
-	request := &pb.ConsumeRequest{Start: start, CreditRecords: 500,
-		Add: []*pb.TopicPartitions{{TopicId: topicID, Partitions: partitions}}}
-	for {
-		must(0, stream.Send(request))
-		answer := must(stream.Recv())
-		request = &pb.ConsumeRequest{}
-		for _, result := range answer.Acknowledged {
-			done <- result.AcknowledgeId
-		}
-		for _, response := range answer.Responses {
-			for _, part := range response.Partitions {
-				for _, record := range part.DecodedRecords {
-					fmt.Println(part.Partition, record.Offset, string(record.Value))
-				}
-				for _, r := range part.AcquiredRecords { // 1 accepts, 2 releases, 3 rejects
-					count := r.LastOffset - r.FirstOffset + 1
-					batch := &pb.AcknowledgementBatch{FirstOffset: r.FirstOffset, LastOffset: r.LastOffset, AcknowledgeTypes: []int32{1}}
-					request.CreditRecords += count
-					request.Acknowledgements = append(request.Acknowledgements, &pb.ConsumeAcknowledge{AcknowledgeId: count,
-						Topics: []*pb.AcknowledgeTopic{{TopicId: topicID, Partitions: []*pb.AcknowledgePartition{
-							{Partition: part.Partition, AcknowledgementBatches: []*pb.AcknowledgementBatch{batch}}}}}})
+func main() {
+	ctx, names, group := context.Background(), os.Args[2:3], os.Args[3]
+	plain := grpc.WithTransportCredentials(insecure.NewCredentials())
+	admin := pb.NewAdminClient(must(grpc.NewClient(os.Args[1], plain)))
+	metadata := must(admin.Metadata(ctx, &pb.MetadataRequest{Topics: &pb.TopicNames{Names: names}}))
+	topic, nodes, fetch := metadata.Topics[0], map[string]*grpc.ClientConn{}, map[string][]*pb.AcknowledgePartition{}
+	for _, node := range metadata.Nodes {
+		nodes[node.NodeId] = must(grpc.NewClient(fmt.Sprintf("%s:%d", node.Host, node.Port), plain))
+	}
+	for _, part := range topic.Partitions { // a lone member is assigned all of them
+		fetch[part.LeaderId] = append(fetch[part.LeaderId], &pb.AcknowledgePartition{Partition: part.Partition})
+	}
+	found := must(admin.FindCoordinator(ctx, &pb.FindCoordinatorRequest{Keys: []string{group}})).Coordinators[0]
+	coordinator := pb.NewGroupCoordinatorClient(nodes[found.Node.NodeId])
+	me := &pb.ShareGroupHeartbeatRequest{GroupId: group, MemberId: rand.Text(), MaxWaitMs: 5000,
+		SubscribedTopicNames: &pb.SubscribedTopicNames{Names: names}}
+	for epoch := int32(0); ; epoch++ { // of the share session with each leader: 0 opens it
+		me.MemberEpoch = must(coordinator.ShareGroupHeartbeat(ctx, me)).MemberEpoch
+		for leader, partitions := range fetch {
+			answer := must(pb.NewShareLeaderClient(nodes[leader]).ShareFetch(ctx, &pb.ShareFetchRequest{
+				GroupId: group, MemberId: me.MemberId, ShareSessionEpoch: epoch, RecordFormat: pb.RecordFormat_RECORD_FORMAT_DECODED,
+				MaxWaitMs: 200, MaxBytes: 1 << 20, MaxRecords: 500, Topics: []*pb.AcknowledgeTopic{{TopicId: topic.TopicId, Partitions: partitions}}}))
+			print(answer.ErrorMessage) // to stderr; empty if all is well
+			fetch[leader] = nil        // the session knows its partitions
+			for _, response := range answer.Responses {
+				for _, part := range response.Partitions {
+					print(part.ErrorMessage, part.AcknowledgeErrorMessage)          // what is not accepted comes again
+					accepted := &pb.AcknowledgePartition{Partition: part.Partition} // with the next fetch
+					for _, record := range part.DecodedRecords {
+						fmt.Println(part.Partition, record.Offset, string(record.Value))
+						accepted.AcknowledgementBatches = append(accepted.AcknowledgementBatches, &pb.AcknowledgementBatch{
+							FirstOffset: record.Offset, LastOffset: record.Offset, AcknowledgeTypes: []int32{1}})
+					}
+					fetch[leader] = append(fetch[leader], accepted)
 				}
 			}
 		}
 	}
-}
-
-func main() {
-	ctx, topic, group, wanted := context.Background(), os.Args[2], os.Args[3], must(strconv.ParseInt(os.Args[4], 10, 64))
-	admin := pb.NewAdminClient(at(os.Args[1]))
-	node := must(admin.FindCoordinator(ctx, &pb.FindCoordinatorRequest{Keys: []string{group}})).Coordinators[0].Node
-	coordinator := pb.NewGroupCoordinatorClient(at(fmt.Sprintf("%s:%d", node.Host, node.Port)))
-	me := &pb.ShareGroupHeartbeatRequest{GroupId: group, MemberId: fmt.Sprintf("go-%d", time.Now().UnixNano()), MaxWaitMs: 5000,
-		SubscribedTopicNames: &pb.SubscribedTopicNames{Names: []string{topic}}}
-	joined := must(coordinator.ShareGroupHeartbeat(ctx, me))
-	metadata := must(admin.Metadata(ctx, &pb.MetadataRequest{Topics: &pb.TopicNames{Names: []string{topic}}}))
-	led := map[string][]int32{}
-	for _, part := range metadata.Topics[0].Partitions { // a lone member is assigned all of them
-		led[part.LeaderId] = append(led[part.LeaderId], part.Partition)
-	}
-	done := make(chan int64)
-	start := &pb.ConsumeStart{GroupId: group, MemberId: me.MemberId, RecordFormat: pb.RecordFormat_RECORD_FORMAT_DECODED}
-	for _, node := range metadata.Nodes {
-		if partitions := led[node.NodeId]; partitions != nil {
-			go consume(fmt.Sprintf("%s:%d", node.Host, node.Port), start, metadata.Topics[0].TopicId, partitions, done)
-		}
-	}
-	me.MemberEpoch, me.SubscribedTopicNames = joined.MemberEpoch, nil
-	for beats := time.Tick(time.Duration(joined.HeartbeatIntervalMs) * time.Millisecond); wanted > 0; {
-		select {
-		case count := <-done:
-			wanted -= count
-		case <-beats:
-			me.MemberEpoch = must(coordinator.ShareGroupHeartbeat(ctx, me)).MemberEpoch
-		}
-	}
-	me.MemberEpoch = -1 // leaves
-	must(coordinator.ShareGroupHeartbeat(ctx, me))
 }
