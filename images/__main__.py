@@ -10,6 +10,7 @@ import hashlib
 import os
 import py_compile
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -243,6 +244,7 @@ def main() -> int:
     parser.add_argument("--tag", default="dev")
     parser.add_argument("--thin", action="store_true", help="leave out layers the node has already")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # scratch folders go in any case
     wanted = args.image or list(PRODUCTS)
     if unknown := set(wanted) - IMAGES.keys():
         parser.error(f"no image is called {min(unknown)!r}; there are: {', '.join(IMAGES)}")

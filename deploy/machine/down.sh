@@ -11,6 +11,13 @@ if [[ -s $RUN/init.pid ]]; then
         for _ in $(seq 400); do [[ -d /proc/$init ]] || break; sleep 0.05; done
     fi
 fi
+if [[ -s $RUN/watcher.pid ]]; then               # it waits for the owner's end: not needed any more
+    watcher=$(<"$RUN/watcher.pid")
+    if [[ $watcher != $$ ]] && grep -qs watcher "/proc/$watcher/cmdline"; then
+        # shellcheck disable=SC2046
+        kill "$watcher" $(pgrep -P "$watcher") 2>/dev/null
+    fi
+fi
 ip link del "$LINK" 2>/dev/null                  # its routes go with it
 for d in /sys/fs/cgroup/*/kubepods /sys/fs/cgroup/kubepods /sys/fs/cgroup/*/shm-node; do
     for _ in $(seq 40); do

@@ -6,12 +6,18 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/env.sh"
+export RUN DOWN=$here/down.sh
 t0=$(date +%s%N); lap() { printf '%6d ms  %s\n' $(( ($(date +%s%N) - t0) / 1000000 )) "$*" >&2; }
 [[ -s $RUN/init.pid ]] && kill -0 "$(<"$RUN/init.pid")" 2>/dev/null && { echo "already up: KUBECONFIG=$KUBECONFIG"; exit 0; }
 [[ $(id -u) == 0 ]] || { echo "up.sh: needs root: it makes namespaces, a network link and cgroups" >&2; exit 1; }
 [[ -f $BIN/.built ]] || { echo "up.sh: $BIN has no programs; run build.sh first" >&2; exit 1; }
 "$here/down.sh" >/dev/null 2>&1 || true
 mkdir -p "$RUN"/{pki,log,etcd,cni,kubelet}
+if [[ -n ${SHAREMESH_NODE_OWNER-} ]]; then   # whose node this is; however that process ends, the node goes with it
+    echo "$SHAREMESH_NODE_OWNER" > "$RUN/owner.pid"
+    setsid bash -c 'echo $$ > "$RUN/watcher.pid"; for p in "$@"; do tail --pid="$p" -s 0.5 -f /dev/null; done; exec "$DOWN"' watcher "$SHAREMESH_NODE_OWNER" $$ \
+        </dev/null >/dev/null 2>&1 9>&- &
+fi
 
 # --- certificates and kubeconfigs -------------------------------------------------
 cd "$RUN/pki"

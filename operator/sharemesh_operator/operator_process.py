@@ -90,6 +90,7 @@ class OperatorProcess:
             told = asyncio.create_task(self._stop.wait(), name="told to stop")
             try:
                 await asyncio.wait({campaign, told}, return_when=asyncio.FIRST_COMPLETED)
+                _log.info("stopping", extra={"identity": settings.identity})
             finally:
                 for task in (campaign, told):
                     task.cancel()
@@ -145,6 +146,7 @@ class OperatorProcess:
         engine.start()
         watching.start()
         self._standing = Standing.LEADING
+        _log.info("leading", extra={"identity": self._settings.identity})
         try:
             why = await asyncio.shield(watching.ended)
             _log.error("the watch ended: %s", why)

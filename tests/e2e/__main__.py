@@ -7,15 +7,18 @@ and in the end takes all of it away again; what was built stays in the cache.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from types import FrameType
 
 from tests.e2e.footprint import Footprint
 
@@ -26,18 +29,42 @@ RUN = Path(os.environ.get("SHAREMESH_NODE_RUN") or CACHE / "run")
 IMAGES = ROOT / "build" / "images"
 TIMINGS = ROOT / "build" / "e2e" / "timings.json"
 OWNER = "owner.pid"
+STOP_LIMIT_S = 120
+"""How long a part that was told to stop may clean up: on a cluster of others, the tests do."""
 TAG, NEWER = "e2e", "e2e-newer"
-PYTEST = ("-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "--durations=15")
+PYTEST = ("-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "--durations=20")
+TESTS = ("-m", "cluster", "tests/e2e", "tests/operator/test_api_contract.py")
 
 
 def step(what: str, *command: str | Path, environment: dict[str, str] | None = None) -> int:
-    """Run a command, and say how long it took."""
+    """Run a command, and say how long it took; if this process is told to stop, so is that."""
     started = time.monotonic()
     print(f"\n== {what}", flush=True)
     words = [str(word) for word in command]
-    code = subprocess.run(words, cwd=ROOT, env=environment, check=False).returncode
+    with subprocess.Popen(words, cwd=ROOT, env=environment, start_new_session=True) as process:
+        try:
+            code = process.wait()
+        except BaseException:
+            stop(process)
+            raise
     print(f"== {what}: {time.monotonic() - started:.0f} s, exit {code}", flush=True)
     return code
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    """End a command and all that it started."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_LIMIT_S)
+
+
+def told_to_stop(number: int, _: FrameType | None) -> None:
+    """Leave by way of everything that is to be taken away; a second time is not heard."""
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 def must(what: str, *command: str | Path) -> None:
@@ -111,8 +138,8 @@ def on_own_machine(stack: ExitStack) -> None:
         print("nothing is left behind: no process, mount, link, route, cgroup, setting or file")
 
     stack.callback(down)
+    os.environ["SHAREMESH_NODE_OWNER"] = str(os.getpid())  # the node goes when this process does
     must("a Kubernetes node", MACHINE / "up.sh")
-    (RUN / OWNER).write_text(str(os.getpid()))
     os.environ["KUBECONFIG"] = str(RUN / "admin.conf")
     os.environ["SHAREMESH_E2E_HOST_PATH"] = str(RUN / "e2e")
     os.environ["SHAREMESH_E2E_AUDIT_LOG"] = str(RUN / "log" / "audit.jsonl")
@@ -131,6 +158,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.e2e")
     parser.add_argument("--only", default="", help="tests whose names fit (pytest -k)")
     args = parser.parse_args()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, told_to_stop)
     started = time.monotonic()
     TIMINGS.unlink(missing_ok=True)
     with ExitStack() as stack:
@@ -139,7 +168,7 @@ def main() -> int:
         elif loader := os.environ.get("SHAREMESH_E2E_LOAD"):
             load_all(shlex.split(loader))
         only = ["-k", args.only] if args.only else []
-        code = step("end-to-end suite", sys.executable, *PYTEST, *only, "tests/e2e")
+        code = step("end-to-end suite", sys.executable, *PYTEST, *only, *TESTS)
     show_timings()
     result = "passed" if code == 0 else "FAILED"
     print(f"\nend to end: {result} in {time.monotonic() - started:.0f} s")

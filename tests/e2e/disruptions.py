@@ -4,21 +4,26 @@ import json
 
 from tests.e2e.kube import Kube, is_ready, restarts, until
 
-# The first process of a role's container is the guard; what it guards is the role.
-KILL_ROLE = """
+# The first process of a container of ours is the guard; what it guards is the role or the operator.
+KILL_GUARDED = """
 import os, pathlib, signal
 for entry in pathlib.Path("/proc").iterdir():
     if entry.name.isdigit() and int(entry.name) not in (1, os.getpid()):
-        if b"sharemesh.serve" in (entry / "cmdline").read_bytes():
+        if b"sharemesh" in (entry / "cmdline").read_bytes():
             os.kill(int(entry.name), signal.SIGKILL)
             print("killed", entry.name)
 """
 
 
-def kill_role_process(kube: Kube, pod: str) -> None:
-    """Send SIGKILL to the role's process in a pod; return when its container was started again."""
+def kill_guarded(kube: Kube, pod: str) -> None:
+    """Send SIGKILL to what a pod's guard guards."""
+    assert "killed" in kube.exec(pod, "python3", "-c", KILL_GUARDED)
+
+
+def kill_guarded_process(kube: Kube, pod: str) -> None:
+    """Send SIGKILL to what a pod's guard guards; return when its container was started again."""
     before = restarts(kube.get("pod", pod))
-    assert "killed" in kube.exec(pod, "python3", "-c", KILL_ROLE)
+    kill_guarded(kube, pod)
 
     def back() -> bool | None:
         found = kube.get("pod", pod)

@@ -110,9 +110,10 @@ class Stage:
         """Return a directory of the node."""
         return f"{self.host_root}/{self.namespace}/{name}"
 
-    def as_root(self, name: str, script: str) -> str:
+    def as_root(self, name: str, script: str, *, host_processes: bool = False) -> str:
         """Run a script as root on the node, with the suite's directory at /host."""
         pod = objects.root_pod(name, self.images.sharemesh, self.node, self.host_root, script)
+        pod["spec"]["hostPID"] = host_processes
         self.kube.apply(pod)
 
         def over() -> str | None:

@@ -18,13 +18,18 @@ def leads(mesh) -> dict[str, int]:
 
 @pytest.fixture
 def scale(mesh):
-    """Change the number of leaders; in the end it is two again."""
+    """Change the number of leaders; in the end it is two again.
+
+    Balance waits until nothing has changed for half a minute; here it need not.
+    """
+    mesh.kube.patch("sharecluster", "main", {"spec": {"placement": {"settleSeconds": 2}}})
 
     def change(replicas: int) -> None:
         mesh.kube("scale", "sharecluster/main", f"--replicas={replicas}")
         mesh.settled()
 
     yield change
+    mesh.kube.patch("sharecluster", "main", {"spec": {"placement": {"settleSeconds": 30}}})
     change(2)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-ROLE = Path(__file__).parents[2] / "charts/sharemesh/templates/operator/role.yaml"
+PERMISSIONS = Path(__file__).parents[2] / "charts/sharemesh/files/permissions.yaml"
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _RESOURCE = re.compile(
     r"/api(?:s/(?P<group>[^/]+))?/v[^/]+/namespaces/[^/]+/(?P<plural>[a-z]+)"
@@ -15,8 +15,7 @@ _RESOURCE = re.compile(
 
 def allowed():
     """Return (API group, resource, verb) that the Role grants."""
-    lines = [line for line in ROLE.read_text().splitlines() if "{{" not in line]
-    rules = yaml.safe_load("\n".join(lines[lines.index("rules:") :]))["rules"]
+    rules = yaml.safe_load(PERMISSIONS.read_text())["allowed"]
     return {
         (group, resource, verb)
         for rule in rules

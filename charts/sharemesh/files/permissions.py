@@ -8,27 +8,18 @@ import urllib.request
 from pathlib import Path
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-NEEDED = [
-    ("sharemesh.io", "shareclusters", "", "watch"),
-    ("sharemesh.io", "shareclusters", "status", "patch"),
-    ("sharemesh.io", "sharegroupoperations", "", "delete"),
-    ("apps", "statefulsets", "", "patch"),
-    ("", "pods", "", "delete"),
-    ("", "services", "", "create"),
-    ("", "configmaps", "", "create"),
-    ("policy", "poddisruptionbudgets", "", "create"),
-    ("", "events", "", "create"),
-]
-FORBIDDEN = [
-    ("", "secrets", "", "get"),
-    ("", "secrets", "", "list"),
-    ("", "pods", "exec", "create"),
-    ("", "pods", "eviction", "create"),
-    ("", "pods", "", "create"),
-    ("", "serviceaccounts", "token", "create"),
-    ("rbac.authorization.k8s.io", "roles", "", "create"),
-    ("apps", "deployments", "", "patch"),
-]
+LISTS = Path(__file__).with_name("permissions.json")
+
+
+def questions(half: str) -> list[tuple[str, str, str, str]]:
+    """Return (API group, resource, subresource, verb) of one half of the list."""
+    return [
+        (group, *resource.partition("/")[::2], verb)
+        for rule in json.loads(LISTS.read_text())[half]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    ]
 
 
 def may(namespace: str, group: str, resource: str, subresource: str, verb: str) -> bool:
@@ -56,12 +47,13 @@ def may(namespace: str, group: str, resource: str, subresource: str, verb: str) 
 def main() -> int:
     """Ask all; print what is wrong."""
     namespace = sys.argv[1]
-    wrong = [f"may not {rule}" for rule in NEEDED if not may(namespace, *rule)]
-    wrong += [f"may {rule}" for rule in FORBIDDEN if may(namespace, *rule)]
-    wrong += [f"may {rule} in kube-system" for rule in NEEDED if may("kube-system", *rule)]
+    needed, forbidden = questions("allowed"), questions("forbidden")
+    wrong = [f"may not {rule}" for rule in needed if not may(namespace, *rule)]
+    wrong += [f"may {rule}" for rule in forbidden if may(namespace, *rule)]
+    wrong += [f"may {rule} in kube-system" for rule in needed if may("kube-system", *rule)]
     for line in wrong:
         print(line)
-    asked = 2 * len(NEEDED) + len(FORBIDDEN)
+    asked = 2 * len(needed) + len(forbidden)
     print(f"{asked} permissions asked, {len(wrong)} are not as they should be")
     return 1 if wrong else 0
 
