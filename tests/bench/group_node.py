@@ -29,6 +29,8 @@ from sharemesh.ports.cluster import TopicInfo
 from sharemesh.ports.coordination import Put
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.server import GrpcServer
+from sharemesh.serve.heap import bound_heap
+from sharemesh.serve.interpreter import tune_interpreter
 
 TOPIC = TopicId(b"benchbenchbench!")
 PARTITIONS = 256
@@ -43,6 +45,8 @@ class AlwaysInitialized:
 
 
 async def main(directory):
+    tune_interpreter()  # as every process of the product does
+    bound_heap()
     clock = SystemClock()
     coordination = LocalCoordination(LocalStore(clock))
     await ensure_cluster(coordination, "bench", group_shards=SHARDS, state_shards=1)

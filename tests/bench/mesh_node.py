@@ -38,7 +38,7 @@ from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.server import GrpcServer
 from sharemesh.serve.exporting import Exporting
 from sharemesh.serve.heap import bound_heap
-from sharemesh.serve.run import THREAD_SWITCH_S
+from sharemesh.serve.interpreter import tune_interpreter
 from sharemesh.serve.settings import ServeSettings
 from sharemesh.share_coordinator.service import ShareCoordinatorService
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
@@ -199,7 +199,7 @@ async def bare(server):
 
 
 async def main(role, *arguments):
-    sys.setswitchinterval(THREAD_SWITCH_S)  # as every process of the product does
+    tune_interpreter()  # as every process of the product does
     bound_heap()
     server = GrpcServer(reflection=False)
     await {f.__name__: f for f in (coordinator, leader, traced, sink, bare)}[role](

@@ -7,7 +7,7 @@ from sharemesh import methods
 from sharemesh.client.admin_answers import check
 from sharemesh.client.admin_calls import AdminCalls
 from sharemesh.client.admin_results import TopicPartition
-from sharemesh.codec.state_record import encode_batches
+from sharemesh.codec.state_record import put_batches
 from sharemesh.domain.delivery_state import Cause
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
 from sharemesh.domain.share_state.key_text import format_key
@@ -75,9 +75,9 @@ class AsyncStates(ABC):
             leader_epoch=_ABOVE_EVERY_LEADER,
             start_offset=start_offset,
             delivery_complete_count=delivery_complete_count,
-            state_batches=encode_batches(tuple(batches)),
             cause=Cause.IMPORT,
         )
+        put_batches(item.state_batches, batches)
         written_to = pb.WriteTopicState(topic_id=topic_id, partitions=[item])
         written = await self._calls.at(
             address,

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 from google.protobuf.message import Message
 
 from sharemesh import methods
-from sharemesh.codec.state_record import decode_batch, encode_batches
+from sharemesh.codec.state_record import decode_batches, put_batches
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import SharePartitionKey, TopicId
 from sharemesh.methods import Method
@@ -83,18 +83,19 @@ def _read(key: SharePartitionKey, leader_epoch: int) -> Message:
 
 
 def _write(key: SharePartitionKey, write: StateWrite) -> Message:
-    return pb.WritePartitionState(
+    message = pb.WritePartitionState(
         partition=key.partition,
         state_epoch=write.state_epoch,
         leader_epoch=write.leader_epoch,
         start_offset=write.start_offset,
         delivery_complete_count=write.delivery_complete_count,
-        state_batches=encode_batches(write.batches),
         cause=write.cause,
         member_id=write.member_id,
         trace_id=write.trace_id,
         span_id=write.span_id,
     )
+    put_batches(message.state_batches, write.batches)
+    return message
 
 
 def _delete(key: SharePartitionKey, state_epoch: int) -> Message:
@@ -123,7 +124,7 @@ def _state(each: pb.ReadPartitionStateResult) -> StateReadResult:
         each.error_message,
         each.state_epoch,
         each.start_offset,
-        tuple(map(decode_batch, each.state_batches)),
+        decode_batches(each.state_batches),
     )
 
 

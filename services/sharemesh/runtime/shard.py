@@ -2,9 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Generic, TypeVar
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
@@ -16,22 +14,13 @@ from sharemesh.ports.shard_log import (
     LogRecord,
     ShardLog,
 )
+from sharemesh.runtime.commit_round import CommitRound, Deadlines, Linger, anew
 from sharemesh.runtime.limits import RuntimeLimits
 from sharemesh.runtime.shard_kind import Decision, Machine, Record, ShardKind
 from sharemesh.runtime.shard_telemetry import ShardTelemetry
 
 Response = TypeVar("Response")
 _BATCH_OVERHEAD_BYTES = 64 * 1024  # headers and lengths around the records of one commit
-
-
-@dataclass(slots=True)
-class _Round:
-    """What the next commit takes along."""
-
-    batches: list[list[LogRecord]] = field(default_factory=list)
-    batch_bytes: int = 0
-    pending_bytes: int = 0
-    waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
 
 class Shard(Generic[Machine, Record]):
@@ -64,14 +53,14 @@ class Shard(Generic[Machine, Record]):
         self._clock = clock
         self._limits = limits
         self._logger = logging.getLogger(f"sharemesh.{kind.name}-{index}")
-        self._open = _Round()
-        self._in_commit: _Round | None = None
+        self._open = CommitRound()
+        self._in_commit: CommitRound | None = None
+        self._linger = Linger(limits)
+        self._deadlines = Deadlines(self._rounds)
         self._work = asyncio.Event()
         self._space = asyncio.Event()
-        self._enough = asyncio.Event()
         self._waiting = 0
         self._next_offset = log.end_offset
-        self._joined_of_late = 1
         self._stopping = False
         self._ended: RefusedError | None = None
         self._on_ended: Callable[[], None] = lambda: None
@@ -122,11 +111,14 @@ class Shard(Generic[Machine, Record]):
         """
         limit_ms = self._limits.write_timeout_ms if timeout_ms is None else timeout_ms
         began_ns = self._telemetry.now_ns()
+        deadline_s = asyncio.get_running_loop().time() + limit_ms / 1000
         try:
-            async with asyncio.timeout(limit_ms / 1000):
-                await self._space_for_more()
-                response, wrote = self._decide(decide)
-                await self._next_commit()
+            self._check_serving()
+            if self._open.pending_bytes >= self._limits.max_pending_bytes:
+                async with asyncio.timeout_at(deadline_s):
+                    await self._space_for_more()
+            response, wrote = self._decide(decide)
+            await self._next_commit(deadline_s)
         except TimeoutError:
             raise RefusedError(
                 ErrorCode.REQUEST_TIMED_OUT,
@@ -223,8 +215,10 @@ class Shard(Generic[Machine, Record]):
         return f"shard {self._kind.name}-{self.index} (epoch {self._log.epoch})"
 
     def _waiters(self) -> list[asyncio.Future[None]]:
-        rounds = (self._in_commit, self._open)
-        return [waiter for each in rounds if each is not None for waiter in each.waiters]
+        return [waiter for each in self._rounds() for waiter in each.waiters]
+
+    def _rounds(self) -> list[CommitRound]:
+        return [each for each in (self._in_commit, self._open) if each is not None]
 
     def _moved(self) -> RefusedError:
         return RefusedError(
@@ -233,13 +227,12 @@ class Shard(Generic[Machine, Record]):
 
     def _check_serving(self) -> None:
         if self._ended is not None:
-            raise _anew(self._ended)
+            raise anew(self._ended)
         if self._stopping:
             raise self._moved()
 
     async def _space_for_more(self) -> None:
         """Wait while too much is decided but not handed to the log: back-pressure."""
-        self._check_serving()
         while self._open.pending_bytes >= self._limits.max_pending_bytes:
             if self._waiting >= self._limits.max_waiting_requests:
                 raise RefusedError(
@@ -276,36 +269,28 @@ class Shard(Generic[Machine, Record]):
                 f"{len(stored)} records of {size} bytes exceed the {self._limits.max_batch_bytes} "
                 f"bytes of one batch of {self._name}; ask for less at once",
             )
-        queue = self._open
-        if not self._log.has_room(queue.pending_bytes + size + _BATCH_OVERHEAD_BYTES):
+        if not self._log.has_room(self._open.pending_bytes + size + _BATCH_OVERHEAD_BYTES):
             self.start_job("refresh room", self._log.refresh_room())
             raise RefusedError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"{self._name} takes no writes: its volume is full; free space there",
             )
-        if queue.batches and queue.batch_bytes + size <= self._limits.max_batch_bytes:
-            queue.batches[-1].extend(stored)
-            queue.batch_bytes += size
-        else:
-            queue.batches.append(stored)
-            queue.batch_bytes = size
-        queue.pending_bytes += size
+        self._open.add(stored, size, self._limits.max_batch_bytes)
 
-    async def _next_commit(self) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._open.waiters.append(waiter)
+    async def _next_commit(self, deadline_s: float) -> None:
+        waiter = self._open.join(deadline_s)
+        self._deadlines.watch(deadline_s)
         self._work.set()
-        if len(self._open.waiters) >= self._joined_of_late:
-            self._enough.set()
+        self._linger.joined(self._open)
         await waiter
 
     async def _commit_rounds(self) -> None:
         try:
             while True:
                 await self._work.wait()
-                await self._linger()
+                await self._linger.wait(self._open)
                 self._work.clear()
-                self._in_commit, self._open = self._open, _Round()
+                self._in_commit, self._open = self._open, CommitRound()
                 self._space.set()
                 began_ns = self._telemetry.now_ns()
                 for batch in self._in_commit.batches:
@@ -313,27 +298,13 @@ class Shard(Generic[Machine, Record]):
                 await self._log.committed(self._log.end_offset)
                 records = sum(map(len, self._in_commit.batches))
                 self._telemetry.committed(began_ns, records, len(self._in_commit.waiters))
-                _settle(self._in_commit.waiters, None)
+                self._in_commit.settle(None)
                 self._in_commit = None
         except (FencedError, LogFailedError) as error:
             self._end(error)
         except Exception as error:  # the machine is ahead of a log that took nothing
             self._logger.exception("%s ends: its log failed unexpectedly", self._name)
             self._end(error)
-
-    async def _linger(self) -> None:
-        """Let as many requests join as joined of late, if they come within the linger.
-
-        Callers that wait for their answers come back at about the same time; few large commits
-        cost less than many small ones. A single caller never waits. What is hoped for falls
-        slowly, so that one small round does not end the grouping of many callers.
-        """
-        if len(self._open.waiters) < self._joined_of_late:
-            self._enough.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._limits.linger_ms / 1000):
-                    await self._enough.wait()
-        self._joined_of_late = max(len(self._open.waiters), self._joined_of_late * 7 // 8)
 
     def _end(self, error: Exception) -> None:
         if self._ended is not None:
@@ -352,8 +323,10 @@ class Shard(Generic[Machine, Record]):
         self._on_ended()
 
     def _refuse_all(self, refusal: RefusedError) -> None:
-        _settle(self._waiters(), refusal)
-        self._in_commit, self._open = None, _Round()
+        for each in self._rounds():
+            each.settle(refusal)
+        self._in_commit, self._open = None, CommitRound()
+        self._deadlines.close()
         self._space.set()
 
     async def _guarded(self, name: str, job: Awaitable[None]) -> None:
@@ -362,21 +335,6 @@ class Shard(Generic[Machine, Record]):
         except Exception:
             if self._ended is None and not self._stopping:
                 self._logger.exception("%s: job %s failed", self._name, name)
-
-
-def _settle(waiters: Sequence[asyncio.Future[None]], refusal: RefusedError | None) -> None:
-    for waiter in waiters:
-        if waiter.done():
-            continue  # timed out or cancelled
-        if refusal is None:
-            waiter.set_result(None)
-        else:
-            waiter.set_exception(_anew(refusal))
-
-
-def _anew(refusal: RefusedError) -> RefusedError:
-    """Return a copy: an exception that is raised again and again grows its traceback."""
-    return RefusedError(refusal.error, refusal.message)
 
 
 async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:

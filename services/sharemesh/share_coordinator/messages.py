@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from sharemesh.codec.state_record import decode_batch, decode_cause, encode_batches
+from sharemesh.codec.state_record import decode_batches, decode_cause, put_batches
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import MemberId
 from sharemesh.domain.share_state.answers import Answer, Outcome, WriteRequest
@@ -41,7 +41,7 @@ def write(machine: ShareStateMachine, asked: Asked, *, in_metadata: bool, now_ms
         leader_epoch=item.leader_epoch,
         start_offset=item.start_offset,
         delivery_complete_count=item.delivery_complete_count,
-        batches=tuple(map(decode_batch, item.state_batches)),
+        batches=decode_batches(item.state_batches),
         origin=Origin(
             decode_cause(item.cause), MemberId(item.member_id), item.trace_id, item.span_id
         ),
@@ -110,12 +110,11 @@ def _read_result(partition: int, answer: Answer) -> pb.ReadPartitionStateResult:
             error_message=answer.message,
             start_offset=_NO_OFFSET,
         )
-    return pb.ReadPartitionStateResult(
-        partition=partition,
-        state_epoch=state.state_epoch,
-        start_offset=state.start_offset,
-        state_batches=encode_batches(state.batches),
+    message = pb.ReadPartitionStateResult(
+        partition=partition, state_epoch=state.state_epoch, start_offset=state.start_offset
     )
+    put_batches(message.state_batches, state.batches)
+    return message
 
 
 def _summary_result(partition: int, answer: Answer) -> pb.ReadSummaryPartitionResult:

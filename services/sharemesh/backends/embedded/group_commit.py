@@ -105,9 +105,12 @@ class GroupCommit(Generic[Note]):
 
         So that a volume that others filled refuses an append, and not ends an epoch.
         """
-        age_ms = self._clock.now_ms() - self._room_asked_ms
-        if age_ms > ROOM_AGE_MS_MAX or not self.has_room(more_bytes + ROOM_AMPLE_BYTES):
+        if self._wants_room(more_bytes):
             await self.refresh_room()
+
+    def _wants_room(self, more_bytes: int) -> bool:
+        age_ms = self._clock.now_ms() - self._room_asked_ms
+        return age_ms > ROOM_AGE_MS_MAX or not self.has_room(more_bytes + ROOM_AMPLE_BYTES)
 
     async def refresh_room(self) -> None:
         """Ask the disk again how much space is left."""
@@ -202,6 +205,9 @@ class GroupCommit(Generic[Note]):
     async def _tick(self) -> None:
         waiters, self._waiters = self._waiters, []
         self._wants_look = False
+        self._log.asks_for_room = self._wants_room(0)
+        if self._log.asks_for_room:
+            self._room_asked_ms = self._clock.now_ms()
         entries = self._take()
         try:
             if entries:

@@ -48,6 +48,8 @@ class OwnedLog:
         self.log_start_offset = taken.log_start_offset
         self.corruption: CorruptLogError | None = taken.corruption
         self.free_bytes = disk.free_bytes()
+        self.asks_for_room = True
+        """Whether looks also ask how much space is left; else what is appended is taken off."""
         self.before_change: Callable[[Segment], None] | None = None
         """Called in the job that ends a segment, or deletes some, with the newest segment."""
         self._file = taken.file
@@ -67,8 +69,9 @@ class OwnedLog:
         except FencedError as error:
             self._ended = error
             raise
-        with suppress(OSError):  # then the last answer stands
-            self.free_bytes = self._disk.free_bytes()
+        if self.asks_for_room:
+            with suppress(OSError):  # then the last answer stands
+                self.free_bytes = self._disk.free_bytes()
 
     def commit(
         self,
@@ -90,8 +93,9 @@ class OwnedLog:
         self._go_on()
         if self._file is None:
             raise self._end(f"is corrupt ({self.corruption}) and takes no writes")
+        size = sum(map(len, data))
         try:
-            if self._is_full(sum(map(len, data))):
+            if self._is_full(size):
                 self._roll()
             position = self._file.size
             self._file.append(*data)
@@ -99,6 +103,7 @@ class OwnedLog:
                 self._file.sync()
         except OSError as error:
             raise self._end(f"append or sync failed: {error}") from error
+        self.free_bytes -= size
         self.look()
         newest = self.segments[-1]
         newest.end_offset, newest.end_position = end_offset, self._file.size
