@@ -126,11 +126,7 @@ class ServedGroups:
     ) -> HeartbeatAnswer:
         """Decide a heartbeat with epoch 0 or higher (spec GC-7 to GC-22)."""
         under_way = stream is not None and stream.knows(request.member_epoch)
-        settled = settled_answer(
-            self.group(request.group_id),
-            request,
-            self._surroundings.situation(request.group_id, 0),
-        )
+        settled = settled_answer(self.group(request.group_id), request, self.catalog)
         if settled is not None:
             self.restart_session(request.group_id, request.member_id)
             await self._looks.confirmed()

@@ -4,7 +4,7 @@ from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.ids import GroupId, MemberId
 from sharemesh.domain.share_group.assignment import Assignment
 from sharemesh.domain.share_group.catalog import Catalog
-from sharemesh.domain.share_group.heartbeat import Heartbeat, HeartbeatAnswer
+from sharemesh.domain.share_group.heartbeat import JOIN_EPOCH, Heartbeat, HeartbeatAnswer
 from sharemesh.domain.share_group.limits import MAX_SUBSCRIBED_TOPICS
 from sharemesh.ports.network import CallContext
 from sharemesh.v1.common_pb2 import TopicPartitions
@@ -21,6 +21,7 @@ def heartbeat_from(request: ShareGroupHeartbeatRequest, context: CallContext) ->
     if request.HasField("subscribed_topic_names"):
         # one more than allowed is enough to refuse it, after the checks that come first
         names = tuple(request.subscribed_topic_names.names[: MAX_SUBSCRIBED_TOPICS + 1])
+    joins = request.member_epoch == JOIN_EPOCH  # only then is it kept where a member is from
     return Heartbeat(
         GroupId(request.group_id),
         MemberId(request.member_id),
@@ -28,7 +29,7 @@ def heartbeat_from(request: ShareGroupHeartbeatRequest, context: CallContext) ->
         rack_id=request.rack_id if request.HasField("rack_id") else None,
         subscribed_topic_names=names,
         client_id=request.client_id,
-        client_host=client_host(context.peer),
+        client_host=client_host(context.peer) if joins else "",
     )
 
 

@@ -33,6 +33,8 @@ from sharemesh.runtime.shard import Shard
 from sharemesh.runtime.shard_set import ShardSet
 from sharemesh.telemetry.telemetry import Telemetry
 
+_KNOWN_GROUPS_MAX = 20_000  # shards of groups are remembered: the number of shards is fixed
+
 
 @dataclass(frozen=True, slots=True)
 class GroupCoordinatorPorts:
@@ -64,6 +66,7 @@ class GroupCoordinatorService:
             node_id, ports.clock, ports.view, ports.authorizer, limits or ServiceLimits()
         )
         self._served: dict[int, ServedGroups] = {}
+        self._shards_of: dict[GroupId, int] = {}
         self._shards = ShardSet(
             group_shard_kind(ports.clock),
             ports.logs,
@@ -123,7 +126,7 @@ class GroupCoordinatorService:
                 ErrorCode.INVALID_GROUP_ID,
                 f"group id of {len(group_id)} characters; the most is {MAX_GROUP_ID_CHARS}",
             )
-        index = self._ports.view.group_shard(group_id)
+        index = self._shard_of(group_id)
         served = self._served.get(index)
         if served is not None:
             return served
@@ -162,6 +165,14 @@ class GroupCoordinatorService:
         for index in list(self._served):
             self._end_streams(index)
         await asyncio.gather(*self._ending, return_exceptions=True)
+
+    def _shard_of(self, group_id: GroupId) -> int:
+        index = self._shards_of.get(group_id)
+        if index is None:
+            if len(self._shards_of) >= _KNOWN_GROUPS_MAX:
+                self._shards_of.clear()
+            index = self._shards_of[group_id] = self._ports.view.group_shard(group_id)
+        return index
 
     def _check_not_loading(self, index: int) -> None:
         try:

@@ -21,6 +21,7 @@ class Inbox(Generic[Item]):
         self._error: Exception | None = None
         self._filled: asyncio.Future[None] | None = None
         self._emptied: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
 
     @property
     def ended(self) -> bool:
@@ -30,7 +31,7 @@ class Inbox(Generic[Item]):
     async def put(self, item: Item) -> None:
         """Add an item once there is room."""
         while len(self._items) >= self._max_items and not self._ended:
-            self._emptied = asyncio.get_running_loop().create_future()
+            self._emptied = self._loop.create_future()
             await self._emptied
         if not self._ended:
             self._items.append(item)
@@ -57,7 +58,7 @@ class Inbox(Generic[Item]):
                 if self._error is not None:
                     raise self._error
                 raise StopAsyncIteration
-            self._filled = asyncio.get_running_loop().create_future()
+            self._filled = self._loop.create_future()
             await self._filled
         item = self._items.popleft()
         _wake(self._emptied)

@@ -85,7 +85,11 @@ def heartbeat(
             FENCED_MEMBER_EPOCH; nothing changes.
     """
     known = _known_member(group, request, situation)
-    if group is not None and known is not None and _is_settled(group, known, request, situation):
+    if (
+        group is not None
+        and known is not None
+        and _is_settled(group, known, request, situation.catalog)
+    ):
         return Outcome((), HeartbeatAnswer(known.member_epoch))
     draft = draft_of(group, request.group_id, situation.epoch_floor)
     resubscribed = _store_member(draft, known, request)
@@ -108,11 +112,11 @@ def heartbeat(
 
 
 def settled_answer(
-    group: ShareGroup | None, request: Heartbeat, situation: Situation
+    group: ShareGroup | None, request: Heartbeat, catalog: Catalog
 ) -> HeartbeatAnswer | None:
     """Return the answer to a heartbeat that changes nothing, or None if it must be decided."""
     member = None if group is None else group.members.get(request.member_id)
-    if group is None or member is None or not _is_settled(group, member, request, situation):
+    if group is None or member is None or not _is_settled(group, member, request, catalog):
         return None
     return HeartbeatAnswer(member.member_epoch)
 
@@ -239,15 +243,13 @@ def _known_member(
     return member
 
 
-def _is_settled(
-    group: ShareGroup, member: Member, request: Heartbeat, situation: Situation
-) -> bool:
+def _is_settled(group: ShareGroup, member: Member, request: Heartbeat, catalog: Catalog) -> bool:
     """Whether a heartbeat has nothing new to say and nothing new to hear."""
     return (
         request.member_epoch == member.member_epoch
         and request.subscribed_topic_names is None
         and request.rack_id is None
-        and not group.needs_look(situation.catalog)
+        and not group.needs_look(catalog)
         and member.member_epoch == group.assignment_epoch
         and member.assigned == group.target(member.member_id)
     )
