@@ -1,9 +1,10 @@
-"""A client outside of Kubernetes, with TLS."""
+"""A client outside of Kubernetes, with TLS everywhere: also between pods and their etcd."""
 
 import pytest
 
 from sharemesh.client import connect
 from tests.e2e import stage
+from tests.e2e.stage import CHARTS
 
 PORTS = {"shareLeaderPort": 30410, "groupCoordinatorPort": 30420, "bootstrapPort": 30409}
 RECORDS = 40
@@ -17,10 +18,24 @@ def certificates(mesh, tmp_path):
     return stage.node_address(mesh.node), tmp_path
 
 
-async def test_a_client_outside_reaches_every_leader_with_tls(mesh, small, certificates):
+@pytest.fixture
+def etcd_with_tls(mesh):
+    """The URL of an etcd of the chart that asks for certificates, beside the stage's own."""
+    values = mesh.operator_values(**{"etcd.tlsSecretName": stage.TLS_SECRET})
+    words = ["template", "secure", str(CHARTS / "sharemesh"), *values]
+    rendered = mesh.kube.helm(*words, "--show-only", "templates/etcd/etcd.yaml")
+    mesh.kube("apply", "-f", "-", text=rendered)
+    yield f"https://secure-sharemesh-etcd.{mesh.namespace}.svc:2379"
+    mesh.kube("delete", "-f", "-", "--wait=false", text=rendered)
+
+
+async def test_a_client_outside_reaches_every_leader_with_tls_and_none_without_a_certificate(
+    mesh, small, certificates, etcd_with_tls
+):
     address, files = certificates
     small(
-        "outside",
+        stage.OUTSIDE_CLUSTER,
+        etcd={"endpoints": [etcd_with_tls], "tlsSecretName": stage.TLS_SECRET},
         shareLeaders={"replicas": 2},
         tls={"secretName": stage.TLS_SECRET, "clientAuth": "Required"},
         external={"host": address, **PORTS},
@@ -32,7 +47,18 @@ async def test_a_client_outside_reaches_every_leader_with_tls(mesh, small, certi
         "ssl.certificate.location": str(files / "tls.crt"),
         "ssl.key.location": str(files / "tls.key"),
     }
-    outside = connect(f"{address}:{PORTS['bootstrapPort']}", **settings)
+    await reach_every_leader(f"{address}:{PORTS['bootstrapPort']}", settings, topic, group)
+
+    pod = mesh.pods("group-coordinator", stage.OUTSIDE_CLUSTER)[0]["metadata"]["name"]
+    command = f"sharemesh cluster --bootstrap {mesh.bootstrap('outside')} --timeout 3000"
+    ended = mesh.kube.exec(pod, "sh", "-c", f"{command} >/dev/null 2>&1; echo exit $?")
+    assert ended.strip() == "exit 1"
+
+
+async def reach_every_leader(bootstrap, settings, topic, group) -> None:
+    """Take records there and back, by way of the addresses that leaders advertise."""
+    address = bootstrap.partition(":")[0]
+    outside = connect(bootstrap, **settings)
     async with outside.async_admin() as admin:
         described = (await admin.describe_topics([topic]))[topic]
         nodes = {node.node_id: node for node in (await admin.describe_cluster()).nodes}
@@ -50,14 +76,3 @@ async def test_a_client_outside_reaches_every_leader_with_tls(mesh, small, certi
             if len(got) == RECORDS:
                 break
     assert got == {b"%d" % number for number in range(RECORDS)}
-
-
-@pytest.mark.usefixtures("certificates")
-async def test_a_client_without_a_certificate_is_turned_away(mesh, small):
-    small("closed", tls={"secretName": stage.TLS_SECRET, "clientAuth": "Required"})
-    said = mesh.kube("get", "pods", "-l", "sharemesh.io/cluster=closed", "-o", "name").split()
-    assert len(said) == 3
-    command = f"sharemesh cluster --bootstrap {mesh.bootstrap('closed')} --timeout 3000"
-    pod = said[0].removeprefix("pod/")
-    ended = mesh.kube.exec(pod, "sh", "-c", f"{command} >/dev/null 2>&1; echo exit $?")
-    assert ended.strip() == "exit 1"

@@ -58,6 +58,26 @@ async def test_etcd_away_is_a_condition_and_the_pods_are_made_all_the_same(land)
     assert len(await land.kube.list("StatefulSet")) == 3
 
 
+async def test_another_cluster_of_the_name_in_etcd_is_told_and_starts_no_controller(land):
+    """As after a deletion that kept the data, and a new object with other shard counts."""
+    await land.start_operator()
+    cluster = await land.cluster(groupCoordinators={"replicas": 1, "shards": 3})
+    await land.condition("ShareCluster", "main", "True", "AllLeadersServing")
+    await land.kube.delete("ShareCluster", "main")
+
+    async def gone():
+        return await land.kube.get("ShareCluster", "main") is None
+
+    await land.until(gone)
+    again = await land.cluster()
+    assert again["metadata"]["uid"] != cluster["metadata"]["uid"]
+    said = await land.condition("ShareCluster", "main", "False", "ClusterMismatch", "EtcdAvailable")
+    assert "has 3 group shards" in said["message"]
+    assert "shard counts are fixed at creation" in said["message"]
+    ready = await land.condition("ShareCluster", "main", "False", "ClusterMismatch")
+    assert ready["message"]
+
+
 async def test_a_lost_etcd_of_a_cluster_is_told_and_over_when_it_is_back(land):
     """An etcd of its own: without the one it is elected in, an operator does nothing at all."""
     etcd = EtcdServer(land.directory / "etcd-of-main")
