@@ -5,6 +5,9 @@ from enum import StrEnum
 
 from aiohttp import web
 
+from sharemesh.telemetry.exposition import expose
+from sharemesh.telemetry.instruments import Registry
+
 
 class Standing(StrEnum):
     """How a replica stands in the election."""
@@ -24,10 +27,15 @@ class HealthPages:
     """
 
     def __init__(
-        self, standing: Callable[[], Standing], figures: Callable[[], Mapping[str, float]]
+        self,
+        standing: Callable[[], Standing],
+        figures: Callable[[], Mapping[str, float]],
+        registry: Registry,
     ) -> None:
+        """``registry`` is what stands on the metrics page behind the figures."""
         self._standing = standing
         self._figures = figures
+        self._registry = registry
         self._runners: list[web.AppRunner] = []
         self.ports: list[int] = []
 
@@ -68,4 +76,5 @@ class HealthPages:
         for name, value in self._figures().items():
             kind = "counter" if name.endswith("_total") else "gauge"
             lines += [f"# TYPE {name} {kind}", f"{name} {value:g}"]
-        return web.Response(text="\n".join(lines) + "\n", content_type="text/plain")
+        page = "\n".join(lines) + "\n" + expose(self._registry.collect())
+        return web.Response(text=page, content_type="text/plain")

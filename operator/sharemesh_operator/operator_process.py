@@ -12,6 +12,8 @@ from typing import Any
 from sharemesh.backends.etcd.coordination import EtcdCoordination
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.ports.coordination import CoordinationError, Session, SessionLostError
+from sharemesh.serve.exporting import Exporting
+from sharemesh.serve.settings import ServeSettings
 from sharemesh_operator.cluster.credentials import ApiServer, find_api_server
 from sharemesh_operator.cluster.engine import Engine
 from sharemesh_operator.cluster.kube import Kube, KubeError
@@ -24,6 +26,8 @@ from sharemesh_operator.settings import OperatorSettings
 RETRY_MS = 500
 CRD_WAIT_MS = 2_000
 STEP_DOWN_LIMIT_S = 5.0
+NO_PORT = -1
+"""For metrics: they stand on the operator's own page."""
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +51,18 @@ class OperatorProcess:
         self._engine: Engine | None = None
         self._kube: Kube | None = None
         self._standing = Standing.STARTING
-        self.pages = HealthPages(self.standing, self.figures)
+        self._exporting = Exporting(
+            ServeSettings(
+                cluster_id=settings.namespace,
+                metrics_port=NO_PORT,
+                telemetry_endpoint=settings.telemetry_endpoint,
+            ),
+            settings.identity,
+            self._clock,
+            component="operator",
+        )
+        registry = self._exporting.telemetry.registry
+        self.pages = HealthPages(self.standing, self.figures, registry)
 
     def standing(self) -> Standing:
         """Return how this replica stands."""
@@ -77,6 +92,8 @@ class OperatorProcess:
         """
         settings = self._settings
         async with AsyncExitStack() as stack:
+            await self._exporting.start()
+            stack.push_async_callback(self._exporting.close)
             scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="sharemesh-operator"))
             server = find_api_server(settings.kubeconfig, self._environment, Path(scratch))
             await self.pages.start(
@@ -140,7 +157,10 @@ class OperatorProcess:
 
     async def _lead(self, kube: Kube, server: ApiServer) -> None:
         await self._until_served(kube)
-        engine = self._engine = Engine(kube, self._settings, self._clock, self._rng, self._on_lease)
+        telemetry = self._exporting.telemetry
+        engine = self._engine = Engine(
+            kube, self._settings, self._clock, self._rng, self._on_lease, telemetry
+        )
         handlers = Handlers(engine, server, asyncio.get_running_loop())
         watching = KopfThread(handlers, self._settings.namespace, self._settings.identity)
         engine.start()

@@ -34,6 +34,7 @@ class OperatorSettings:
     listen_host: str = EVERY_ADDRESS
     health_port: int = 8080
     metrics_port: int = 9090
+    telemetry_endpoint: str = ""
     log_format: str = "text"
     log_level: str = "info"
     guard: bool = False
@@ -64,6 +65,7 @@ _FLAGS: tuple[tuple[str, str, str], ...] = (
     ("listen-host", "address of the health and metrics ports", EVERY_ADDRESS),
     ("health-port", "port of /healthz and /readyz; 0 is any", "8080"),
     ("metrics-port", "port of /metrics; 0 is any", "9090"),
+    ("telemetry-endpoint", "spans and metrics by OTLP there: http://host:port", ""),
     ("log-format", "text or json", "text"),
     ("log-level", "debug, info, warning or error", "info"),
 )
@@ -109,6 +111,7 @@ def operator_settings(arguments: Sequence[str], environment: Mapping[str, str]) 
         listen_host=given["listen-host"],
         health_port=_number("health-port", given, least=0, most=65_535),
         metrics_port=_number("metrics-port", given, least=0, most=65_535),
+        telemetry_endpoint=given["telemetry-endpoint"],
         log_format=_choice("log-format", given, ("text", "json")),
         log_level=_choice("log-level", given, ("debug", "info", "warning", "error")),
         guard=flags["guard"],

@@ -28,7 +28,7 @@ class Land:
         self.etcd, self.directory = etcd, directory
         self._running = []
 
-    def settings(self, identity="op-0"):
+    def settings(self, identity="op-0", **more):
         kubeconfig = self.directory / "kubeconfig"
         named = {"name": "here"}
         kubeconfig.write_text(
@@ -52,10 +52,11 @@ class Land:
             listen_host="127.0.0.1",
             health_port=0,
             metrics_port=0,
+            **more,
         )
 
-    async def start_operator(self, identity="op-0"):
-        process = OperatorProcess(self.settings(identity), {})
+    async def start_operator(self, identity="op-0", **more):
+        process = OperatorProcess(self.settings(identity, **more), {})
         task = asyncio.create_task(process.run())
         self._running.append((process, task))
         return process

@@ -7,6 +7,7 @@ from random import Random
 import sharemesh_operator.resources.words as w
 from sharemesh.cluster.tables import Changes
 from sharemesh.ports.clock import Clock
+from sharemesh.telemetry.telemetry import Telemetry
 from sharemesh_operator.cluster.cluster_reconciler import ClusterReconciler
 from sharemesh_operator.cluster.events import Events
 from sharemesh_operator.cluster.finalizing import NotYetError
@@ -15,6 +16,7 @@ from sharemesh_operator.cluster.kube import Kube, KubeError
 from sharemesh_operator.cluster.mesh import MeshSettings
 from sharemesh_operator.cluster.meshes import Meshes
 from sharemesh_operator.cluster.operation_reconciler import OperationReconciler
+from sharemesh_operator.cluster.round_telemetry import told
 from sharemesh_operator.cluster.status_writer import StatusWriter
 from sharemesh_operator.cluster.tenants import Homes
 from sharemesh_operator.cluster.topic_reconciler import TopicReconciler
@@ -41,6 +43,7 @@ class Engine:
         clock: Clock,
         rng: Random,
         on_lease: Callable[[int], None],
+        telemetry: Telemetry,
     ) -> None:
         self._kube = kube
         self._clock = clock
@@ -54,6 +57,7 @@ class Engine:
                 rng,
                 frozenset(settings.etcd_addresses),
                 on_lease,
+                telemetry.spans,
             ),
             self._moved,
         )
@@ -67,7 +71,9 @@ class Engine:
             kube, homes, clusters, self._writer, self._events, clock
         )
         self._tenants: dict[Key, str] = {}
-        self.queue = WorkQueue(self._work, clock)
+        self._generations: dict[Key, int] = {}
+        work = told(self._work, telemetry, settings.namespace, self._generation_of)
+        self.queue = WorkQueue(work, clock)
         self._over = False
         self.last_round_ms = clock.now_ms()
 
@@ -95,7 +101,9 @@ class Engine:
         if kind in TENANTS:
             cluster = ((body.get("spec") or {}).get("clusterRef") or {}).get("name", "")
             self._tenants[key] = cluster
+        self._generations[key] = int(meta.get("generation", 0))
         if gone:
+            self._generations.pop(key)
             self._tenants.pop(key, None)
             self._writer.forget(meta.get("uid", ""))
             if kind != "ShareCluster":
@@ -171,6 +179,9 @@ class Engine:
                 return await self._groups.reconcile(key.name)
             case _:
                 return await self._operations.reconcile(key.name)
+
+    def _generation_of(self, key: Key) -> int:
+        return self._generations.get(key, 0)
 
     def _moved(self, cluster: str, changes: Changes) -> None:
         """Hear from etcd that members, leaders, topics or configs of a cluster changed."""

@@ -24,6 +24,9 @@ from sharemesh.domain.placement import Shape
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import NodeInfo, Role
 from sharemesh.ports.coordination import Coordination, CoordinationError
+from sharemesh.telemetry.instruments import Registry
+from sharemesh.telemetry.spans import Spans
+from sharemesh.telemetry.telemetry import Telemetry
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
 from sharemesh_operator.resources.cluster_status import PlacementSeen, Problem
 from sharemesh_operator.resources.rollout import NodeSeen
@@ -57,6 +60,8 @@ class MeshSettings:
     """Addresses of the etcd where the process's guard can revoke a lease."""
     on_lease: Callable[[int], None]
     """Told each lease there before it is used."""
+    spans: Spans
+    """Where spans of placement rounds go."""
 
 
 class Mesh:
@@ -228,6 +233,7 @@ class Mesh:
             settings=ControllerSettings(
                 settle_ms=spec.placement.settle_s * 1_000, limits=_limits(spec)
             ),
+            telemetry=Telemetry(Registry(), self._settings.spans),
         )
         await controller.start()
         await member.start()

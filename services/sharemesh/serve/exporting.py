@@ -26,11 +26,15 @@ _log = logging.getLogger(__name__)
 class Exporting:
     """Owns what carries telemetry out of the process: a page, a pump, a sender of metrics."""
 
-    def __init__(self, settings: ServeSettings, node_id: str, clock: SystemClock) -> None:
+    def __init__(
+        self, settings: ServeSettings, node_id: str, clock: SystemClock, *, component: str = ""
+    ) -> None:
+        """``component`` is the service's name of what is sent; without it, that of the roles."""
         traced = bool(settings.telemetry_endpoint) or settings.trace_directory is not None
         self._settings = settings
         self._clock = clock
         self._node_id = node_id
+        self._component = component
         self._pump: SpanPump | None = None
         self._metrics: OtlpMetrics | None = None
         self._sender: asyncio.Task[None] | None = None
@@ -114,9 +118,9 @@ class Exporting:
 
     def _resource(self) -> dict[str, str]:
         roles = self._settings.roles
-        component = "sharemesh" if len(roles) == len(Role) else str(roles[0])
+        of_roles = "sharemesh" if len(roles) == len(Role) else str(roles[0])
         return {
-            "service.name": component,
+            "service.name": self._component or of_roles,
             "service.namespace": self._settings.cluster_id,
             "service.instance.id": self._node_id,
             "service.version": sharemesh.__version__,

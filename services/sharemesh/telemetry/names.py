@@ -46,6 +46,11 @@ RPC_STATUS = "rpc.response.status_code"
 RPC_PACKAGE = "sharemesh.v1"
 PLACEMENT_CHANGES = "share.placement.changes"
 MOVES = "share.placement.moves"
+K8S_NAMESPACE = "k8s.namespace.name"
+OBJECT_KIND = "share.operator.object.kind"
+OBJECT_NAME = "share.operator.object.name"
+OBJECT_GENERATION = "share.operator.object.generation"
+RECONCILE_OUTCOME = "share.operator.outcome"
 RANGES_MAX = 32
 """Ranges listed on one span; more set ``share.ranges.truncated``."""
 
@@ -63,6 +68,7 @@ LEADER_CHANGE = "leader_change"
 WRITE_STATE = "sharemesh.v1.ShareCoordinator/WriteShareGroupState"
 PLACEMENT = "placement"
 SHARD_CHANGE = "shard_change"
+RECONCILE = "reconcile"
 
 # ---- metrics ------------------------------------------------------------------------------------
 
@@ -283,6 +289,12 @@ SHARD_LOAD_DURATION = _seconds(
     "share.coordinator.load.duration", "take-over and load of a shard (MET-6)", "kind"
 )
 PLACEMENT_MOVES = _counter("share.placement.moves", "{move}", "assignments written to balance load")
+RECONCILE_DURATION = _seconds(
+    "share.operator.reconcile.duration",
+    "a round of the operator for one custom resource",
+    "kind",
+    "outcome",
+)
 CONTROLLER_ELECTED = _gauge(
     "share.controller.elected", "1", "1 at the elected controller, else 0; the sum should be 1"
 )
