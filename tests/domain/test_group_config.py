@@ -49,6 +49,8 @@ def test_defaults_of_the_cluster_fit_together():
         {"group.share.partition.max.record.locks": "99"},
         {"group.share.partition.max.record.locks": "10001"},
         {"group.share.max.share.sessions": "199"},
+        {"share.coordinator.append.linger.ms": "5000"},
+        {"share.coordinator.write.timeout.ms": "10", "share.coordinator.append.linger.ms": "10"},
         {"group.share.heartbeat.interval.ms": "45000"},
         {"group.share.max.size": "1001"},
         {"group.share.assignors": "simple,other"},

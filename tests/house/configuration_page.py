@@ -27,6 +27,7 @@ RESTART = frozenset(
         "share.coordinator.write.timeout.ms",
         "share.coordinator.state.topic.prune.interval.ms",
         "share.coordinator.cold.partition.snapshot.interval.ms",
+        "share.coordinator.append.linger.ms",
         "state.log.spark.grace.ms",
     }
 )
@@ -38,7 +39,6 @@ ACCEPTED = frozenset(
         "share.coordinator.state.topic.num.partitions",
         "share.coordinator.threads",
         "share.coordinator.load.buffer.size",
-        "share.coordinator.append.linger.ms",
         "share.coordinator.cached.buffer.max.bytes",
     }
 )

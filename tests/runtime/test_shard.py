@@ -26,6 +26,13 @@ async def refusal(awaitable):
     return caught.value.error
 
 
+def appends_to(disk):
+    """Return a list that grows with each append."""
+    appends = []
+    disk.before = lambda op, path: appends.append(path) if op == "append" else None
+    return appends
+
+
 async def test_a_write_is_answered_only_when_committed_and_later_ones_see_it_before():
     async with benched() as bench:
         shards = bench.shards()
@@ -114,10 +121,85 @@ async def test_writes_of_one_tick_are_one_commit():
         shards = bench.shards()
         await shards.start_shard(0, 1)
         shard = shards.shard(0)
-        appends = []
-        bench.disk.before = lambda op, path: appends.append(path) if op == "append" else None
+        appends = appends_to(bench.disk)
         await asyncio.gather(*(shard.write(add((f"n{i % 7}", i))) for i in range(200)))
         assert len(appends) == 1
+
+
+async def test_callers_that_come_back_one_by_one_share_a_commit_as_long_as_they_keep_coming():
+    async with benched() as bench:
+        shards = bench.shards()
+        await shards.start_shard(0, 1)
+        shard = shards.shard(0)
+        everybody = [asyncio.ensure_future(shard.write(add(("a", 1)))) for _ in range(8)]
+        await asyncio.gather(*everybody)  # so many joined of late
+        appends = appends_to(bench.disk)
+
+        async def after(turns):
+            await settle(turns)
+            return await shard.write(add(("a", 1)))
+
+        await asyncio.gather(*(after(20 * number) for number in range(8)))
+        assert len(appends) == 1
+
+
+async def test_a_single_caller_does_not_wait_for_those_who_stay_away():
+    async with benched() as bench:
+        shards = bench.shards()
+        await shards.start_shard(0, 1)
+        shard = shards.shard(0)
+        await asyncio.gather(*(shard.write(add(("a", 1))) for _ in range(64)))
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        for _ in range(100):  # 2 ms for each of the first few, then none
+            await shard.write(add(("a", 1)))
+        assert loop.time() - began_s < 1
+
+
+@pytest.mark.parametrize(("linger_ms", "waits"), [(0, False), (30, True)])
+async def test_a_fixed_linger_holds_writes_so_long_and_reads_not_at_all(linger_ms, waits):
+    async with benched() as bench:
+        shards = bench.shards(linger_ms=linger_ms)
+        await shards.start_shard(0, 1)
+        shard = shards.shard(0)
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        await shard.read(values)
+        first = asyncio.ensure_future(shard.write(add(("a", 1))))
+        appends = appends_to(bench.disk)
+        await settle()
+        second = asyncio.ensure_future(shard.write(add(("a", 1))))
+        await asyncio.gather(first, second)
+        assert (loop.time() - began_s >= 0.030) is waits
+        assert len(appends) == (1 if waits else 2)
+
+
+async def test_a_fixed_linger_ends_when_a_batch_is_full():
+    async with benched() as bench:
+        shards = bench.shards(linger_ms=4_000, max_batch_bytes=100)
+        await shards.start_shard(0, 1)
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        writes = [shards.shard(0).write(add(("a" * 60, 1))) for _ in range(2)]
+        await asyncio.gather(*writes)
+        assert loop.time() - began_s < 2
+
+
+async def test_each_request_keeps_its_own_deadline_though_one_timer_serves_all():
+    async with benched() as bench:
+        shards = bench.shards()
+        await shards.start_shard(0, 1)
+        shard = shards.shard(0)
+        bench.disk.gate.clear()
+        patient = asyncio.ensure_future(shard.write(add(("a", 1))))
+        await settle()
+        hasty = [shard.write(add(("a", 1)), timeout_ms=ms) for ms in (60, 20, 40)]
+        for error in await asyncio.gather(*hasty, return_exceptions=True):
+            assert error.error is ErrorCode.REQUEST_TIMED_OUT
+        assert not patient.done()
+        bench.disk.gate.set()
+        assert await patient == [1]
+        assert await shard.read(values) == {"a": 4}
 
 
 async def test_a_failed_sync_ends_the_epoch_and_the_next_one_has_what_was_confirmed():
@@ -199,6 +281,7 @@ async def test_a_full_volume_refuses_writes_serves_reads_and_goes_on_when_there_
         shard = shards.shard(0)
         await shard.write(add(("a", 1)))
         bench.disk.capacity_bytes = 1 << 20
+        await bench.clock.advance(1_001)  # an answer that was ample is good for a second
         await shard.write(add(("a", 1)))
         assert await refusal(shard.write(add(("a", 1)))) is ErrorCode.KAFKA_STORAGE_ERROR
         assert await shard.read(values) == {"a": 2}

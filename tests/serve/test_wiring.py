@@ -43,7 +43,7 @@ def test_settings_of_the_share_coordinator_have_kafkas_defaults():
     made = share_coordinator_settings({})
     assert (made.updates_per_snapshot, made.prune_interval_ms) == (500, 300_000)
     assert (made.cold_snapshot_interval_ms, made.runtime.write_timeout_ms) == (300_000, 5_000)
-    assert made.generation_grace_ms == 604_800_000
+    assert (made.generation_grace_ms, made.runtime.linger_ms) == (604_800_000, -1)
     assert state_log_settings(LogSettings(), {}).segment_bytes == 104_857_600
     assert persister_settings({}).request_timeout_ms == 6_000
 
@@ -54,13 +54,14 @@ def test_settings_of_the_share_coordinator_are_those_of_the_cluster():
         "share.coordinator.state.topic.prune.interval.ms": "1000",
         "share.coordinator.cold.partition.snapshot.interval.ms": "2000",
         "share.coordinator.write.timeout.ms": "3000",
+        "share.coordinator.append.linger.ms": "20",
         "share.coordinator.state.topic.segment.bytes": "1",
         "state.log.spark.grace.ms": "4000",
     }
     made = share_coordinator_settings(configs)
     assert (made.updates_per_snapshot, made.prune_interval_ms) == (0, 1_000)
     assert (made.cold_snapshot_interval_ms, made.runtime.write_timeout_ms) == (2_000, 3_000)
-    assert made.generation_grace_ms == 4_000
+    assert (made.generation_grace_ms, made.runtime.linger_ms) == (4_000, 20)
     bounds = state_log_settings(LogSettings(fsync=False), configs)
     assert (bounds.segment_bytes, bounds.fsync) == (SEGMENT_BYTES_MIN, False)
     assert persister_settings(configs).request_timeout_ms == 4_000

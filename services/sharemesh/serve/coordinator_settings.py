@@ -10,6 +10,7 @@ from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.domain.group_config.cluster_definitions import (
     GENERATION_GRACE,
     SNAPSHOT_UPDATE_RECORDS,
+    STATE_APPEND_LINGER,
     STATE_COLD_SNAPSHOT_INTERVAL,
     STATE_PRUNE_INTERVAL,
     STATE_SEGMENT_BYTES,
@@ -29,12 +30,16 @@ ANSWER_MARGIN_MS = 1_000
 
 def share_coordinator_settings(configs: Mapping[str, str]) -> ShareCoordinatorSettings:
     """Return the share coordinator's settings (spec CFG-13, CFG-14)."""
+    write_timeout_ms = cluster_int(configs, STATE_WRITE_TIMEOUT)
     return ShareCoordinatorSettings(
         updates_per_snapshot=cluster_int(configs, SNAPSHOT_UPDATE_RECORDS),
         prune_interval_ms=cluster_int(configs, STATE_PRUNE_INTERVAL),
         cold_snapshot_interval_ms=cluster_int(configs, STATE_COLD_SNAPSHOT_INTERVAL),
         generation_grace_ms=cluster_int(configs, GENERATION_GRACE),
-        runtime=RuntimeLimits(write_timeout_ms=cluster_int(configs, STATE_WRITE_TIMEOUT)),
+        runtime=RuntimeLimits(
+            write_timeout_ms=write_timeout_ms,
+            linger_ms=min(cluster_int(configs, STATE_APPEND_LINGER), write_timeout_ms - 1),
+        ),
     )
 
 

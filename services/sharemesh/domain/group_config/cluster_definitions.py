@@ -15,6 +15,7 @@ JOIN_WAIT_LIMIT = "group.share.join.wait.limit.ms"
 ASSIGNOR_OFFLOAD_ENABLE = "group.share.assignor.offload.enable"
 STATE_SEGMENT_BYTES = "share.coordinator.state.topic.segment.bytes"
 STATE_WRITE_TIMEOUT = "share.coordinator.write.timeout.ms"
+STATE_APPEND_LINGER = "share.coordinator.append.linger.ms"
 STATE_PRUNE_INTERVAL = "share.coordinator.state.topic.prune.interval.ms"
 STATE_COLD_SNAPSHOT_INTERVAL = "share.coordinator.cold.partition.snapshot.interval.ms"
 GENERATION_GRACE = "state.log.spark.grace.ms"
@@ -187,11 +188,12 @@ _COORDINATOR_SETTINGS = (
         "Bytes read at once when a shard loads.",
     ),
     _integer(
-        "share.coordinator.append.linger.ms",
+        STATE_APPEND_LINGER,
         -1,
         -1,
         INT32_MAX,
-        "Milliseconds to wait for more records before a commit; -1 adapts.",
+        "Milliseconds to wait for more records before a commit, below the write time-out; 0 does "
+        "not wait; -1 waits up to 10 for as many as came of late, while they keep coming.",
     ),
     _integer(
         "share.coordinator.cached.buffer.max.bytes",

@@ -9,6 +9,8 @@ from sharemesh.domain.group_config.cluster_definitions import (
     CLUSTER_CONFIGS,
     MAX_SHARE_SESSIONS,
     MAX_SIZE,
+    STATE_APPEND_LINGER,
+    STATE_WRITE_TIMEOUT,
     TRIPLES,
 )
 from sharemesh.domain.group_config.definition import ConfigDefinition, ValueKind, definition_of
@@ -50,7 +52,8 @@ def check_cluster_configs(entries: Mapping[str, str]) -> dict[str, str]:
 
     Raises:
         RefusedError: INVALID_CONFIG; a name or value is wrong, a default is not within its
-            bounds, heartbeat interval not below session time-out, fewer sessions than members.
+            bounds, heartbeat interval not below session time-out, fewer sessions than members,
+            a linger not below the write time-out.
     """
     checked = {
         name: definition_of(CLUSTER_CONFIGS, name).check(text) for name, text in entries.items()
@@ -78,6 +81,13 @@ def check_cluster_configs(entries: Mapping[str, str]) -> dict[str, str]:
             ErrorCode.INVALID_CONFIG,
             f"{MAX_SHARE_SESSIONS}: value {cluster_int(checked, MAX_SHARE_SESSIONS)} is below "
             f"{MAX_SIZE} {cluster_int(checked, MAX_SIZE)}; raise it",
+        )
+    if cluster_int(checked, STATE_APPEND_LINGER) >= cluster_int(checked, STATE_WRITE_TIMEOUT):
+        raise RefusedError(
+            ErrorCode.INVALID_CONFIG,
+            f"{STATE_APPEND_LINGER}: value {cluster_int(checked, STATE_APPEND_LINGER)} is not "
+            f"below {STATE_WRITE_TIMEOUT} {cluster_int(checked, STATE_WRITE_TIMEOUT)}; no write "
+            "would be in time",
         )
     return checked
 
