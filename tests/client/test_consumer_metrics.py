@@ -21,10 +21,23 @@ async def test_polls_records_acknowledgements_heartbeats_and_assignments_are_cou
         counted = dict(consumer.metrics())
     assert counted.pop("bytes-consumed-total") > 0
     assert counted.pop("heartbeat-total") >= 1
+    assert counted.pop("fetch-latency-max") >= counted.pop("fetch-latency-avg") >= 0
     assert counted == {
+        "fetch-total": 2,
         "poll-total": 2,
         "records-consumed-total": 3,
         "acknowledgements-send-total": 3,
         "acknowledgements-error-total": 1,
         "rebalance-total": 1,
     }
+
+
+async def test_the_wait_for_records_is_the_fetch_latency():
+    cluster = MiniCluster()
+    async with await explicit_of(cluster) as consumer:
+        assert await consumer.poll(700) == []
+        cluster.append(b"x")
+        assert len(await consumer.poll(5_000)) == 1
+        counted = consumer.metrics()
+    assert counted["fetch-total"] == 1
+    assert counted["fetch-latency-avg"] == counted["fetch-latency-max"] >= 600

@@ -134,7 +134,7 @@ class AsyncShareConsumer:
         return self._calls.instance_id
 
     def metrics(self) -> Mapping[str, int]:
-        """Return counters with the names of spec MET-7."""
+        """Return counters with the names of spec MET-7; latencies in milliseconds."""
         return self._calls.metrics()
 
     async def close(self, timeout_ms: int = DEFAULT_CLOSE_TIMEOUT_MS) -> None:

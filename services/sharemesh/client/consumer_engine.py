@@ -17,6 +17,7 @@ from sharemesh.client.errors import (
     WakeupError,
     error_for,
 )
+from sharemesh.client.fetch_latency import FetchLatency
 from sharemesh.client.heartbeats import Heartbeats, Member
 from sharemesh.client.leader_sessions import LeaderSessions, cancelled
 from sharemesh.client.leader_stream import LeaderStream
@@ -131,6 +132,7 @@ class ConsumerEngine:
         self._tasks: list[asyncio.Task[None]] = []
         self.records_received = 0
         self.bytes_received = 0
+        self.fetches = FetchLatency()
 
     # ---- subscription ---------------------------------------------------------------------------
 
@@ -314,6 +316,8 @@ class ConsumerEngine:
             return
         self.records_received += delivery.record_count
         self.bytes_received += len(delivery.records)
+        if delivery.waited_ms is not None:
+            self.fetches.record(delivery.waited_ms)
         assert isinstance(delivery.route, LeaderStream)
         self._sessions.worked(delivery.route.node_id, delivery.source)
         self._buffer.append(delivery)

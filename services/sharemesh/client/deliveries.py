@@ -27,7 +27,8 @@ class Route(Protocol):
 class Delivery:
     """Records of one partition as a leader sent them, not yet decoded.
 
-    ``expires_ms`` is when their acquisition locks end, by this client's clock.
+    ``expires_ms`` is when their acquisition locks end, by this client's clock. ``waited_ms`` is
+    the time since records were asked for; None if an earlier delivery was the first since then.
     """
 
     source: TopicIdPartition
@@ -37,6 +38,7 @@ class Delivery:
     leader_epoch: int
     lock_timeout_ms: int
     expires_ms: int
+    waited_ms: int | None = None
 
     @property
     def record_count(self) -> int:

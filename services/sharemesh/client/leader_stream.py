@@ -109,6 +109,7 @@ class LeaderStream:
         self._open = True
         self._closing = False
         self._lock_timeout_ms = 0
+        self._asked_ms: int | None = None
 
     @property
     def address(self) -> str:
@@ -155,6 +156,8 @@ class LeaderStream:
         self.credit_bytes += more_bytes
         self._next.credit_records += more_records
         self._next.credit_bytes += more_bytes
+        if self._asked_ms is None:
+            self._asked_ms = self._clock.now_ms()
         self._has_next.set()
 
     def acknowledge(self, acknowledgements: Sequence[PartitionAcknowledgements]) -> None:
@@ -262,6 +265,7 @@ class LeaderStream:
         if answer.current_leader.leader_id:
             self._events.leader_known(source, answer.current_leader)
         if answer.acquired_records:
+            now_ms, asked_ms, self._asked_ms = self._clock.now_ms(), self._asked_ms, None
             delivery = Delivery(
                 source=source,
                 route=self,
@@ -272,7 +276,8 @@ class LeaderStream:
                 ),
                 leader_epoch=answer.leader_epoch,
                 lock_timeout_ms=self._lock_timeout_ms,
-                expires_ms=self._clock.now_ms() + self._lock_timeout_ms,
+                expires_ms=now_ms + self._lock_timeout_ms,
+                waited_ms=None if asked_ms is None else now_ms - asked_ms,
             )
             self.credit_records -= delivery.record_count
             self.credit_bytes -= len(delivery.records)

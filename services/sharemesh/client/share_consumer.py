@@ -107,7 +107,7 @@ class ShareConsumer:
         return self._calls.instance_id
 
     def metrics(self) -> Mapping[str, int]:
-        """Return counters with the names of spec MET-7."""
+        """Return counters with the names of spec MET-7; latencies in milliseconds."""
         return self._calls.metrics()
 
     def run(

@@ -64,9 +64,9 @@ class ShardTelemetry:
         self._loads.record((now_ns - began_ns) / 1e9)
         if self._spans.enabled:
             attributes = {
-                "share.coordinator.kind": self._kind,
-                "share.coordinator.shard": shard,
-                "share.coordinator.epoch": epoch,
+                names.COORDINATOR_KIND: self._kind,
+                names.COORDINATOR_SHARD: shard,
+                names.COORDINATOR_EPOCH: epoch,
             }
             name = f"{names.SHARD_CHANGE} {self._kind}"
             context = self._spans.context()
