@@ -135,10 +135,48 @@ async def test_a_draining_node_is_emptied_after_its_holders_may_acknowledge(mesh
     topic = await make_topic(mesh)
     count = len(nodes[0].partitions.serving)
     await nodes[0].member.draining(True)
-    await mesh.settle(20)
+    await mesh.settle(50 * count)
     assert nodes[0].partitions.serving == {}
     assert set(led(topic, *nodes[1:])) == all_partitions(topic)
     assert [drain_ms for _, drain_ms in nodes[0].partitions.drains] == [5_000] * count
+
+
+async def test_partitions_leave_a_draining_node_in_turn_and_all_within_a_second(mesh):
+    nodes, _ = await three(mesh)
+    few = await make_topic(mesh)
+    a = nodes[0]
+    count = len(led(few, a))
+    await a.member.draining(draining=True)
+    await mesh.settle(20)
+    assert len(led(few, a)) == count - 1
+    await mesh.settle(50)
+    assert len(led(few, a)) == count - 2
+    await mesh.settle(50 * count)
+    assert not led(few, a)
+    assert set(led(few, *nodes[1:])) == all_partitions(few)
+
+
+async def test_many_partitions_leave_a_draining_node_within_a_second(mesh):
+    nodes, _ = await three(mesh)
+    many = await make_topic(mesh, partitions=300)
+    a = nodes[0]
+    count = len(led(many, a))
+    assert count > 60
+    await a.member.draining(draining=True)
+    await mesh.settle(500)
+    assert count * 0.3 < len(led(many, a)) < count * 0.7
+    await mesh.settle(520)
+    assert not led(many, a)
+    assert set(led(many, *nodes[1:])) == all_partitions(many)
+
+
+async def test_a_closing_node_lets_everything_go_at_once(mesh):
+    nodes, _ = await three(mesh)
+    topic = await make_topic(mesh)
+    closing = asyncio.create_task(nodes[0].claims.close())
+    await mesh.settle(5)
+    assert not nodes[0].partitions.serving
+    await closing
 
 
 async def test_a_drain_keeps_serving_until_each_partition_has_a_named_successor(mesh):
@@ -176,7 +214,7 @@ async def test_drain_without_a_controller_hands_over_to_standbys(mesh):
     topic = await make_topic(mesh)
     await controller.stop()
     await nodes[0].member.draining(True)
-    await nodes[0].claims.drain()
+    await mesh.run(nodes[0].claims.drain())
     await mesh.settle(700)
     assert nodes[0].partitions.serving == {}
     assert set(led(topic, *nodes[1:])) == all_partitions(topic)

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sharemesh.cluster import records
 from sharemesh.cluster.claim_decision import ClaimWatch
 from sharemesh.cluster.claim_writer import ClaimWriter
+from sharemesh.cluster.departures import Departures
 from sharemesh.cluster.keys import partition_path
 from sharemesh.cluster.records import Assignment, AssignmentState, Claim, Trouble
 from sharemesh.cluster.shard_term import EPOCH_MAX, FENCE_ATTEMPTS
@@ -45,7 +47,8 @@ class ClaimTurns:
     """What the claims of this process share: how much goes on at once, and how it is written."""
 
     writer: ClaimWriter
-
+    departures: Departures
+    led: Callable[[], int]
     claims: asyncio.Semaphore
     starts: asyncio.Semaphore
 
@@ -288,19 +291,28 @@ class PartitionClaim:
 
     async def _serve(self, held: _Held) -> None:
         lost = asyncio.create_task(held.session.lost())
+        turn_ms: float | None = None
         try:
             while held.session.valid and not self._ended:
                 self.wake.clear()
+                left_ms: int | None = None
                 if self._watch.has_seen(held.revision, held.generation):
                     if not self._watch.holds(self.partition, held.session.lease_id):
                         self._ended = True
                         self.last_error = "the claim vanished from the coordination store"
                         return
-                    if self._watch.should_let_go(self.partition):
-                        return
+                    if not self._watch.should_let_go(self.partition):
+                        turn_ms = None
+                    else:
+                        departures = self._turns.departures
+                        if turn_ms is None:
+                            turn_ms = departures.turn_ms(self._turns.led())
+                        left_ms = departures.left_ms(turn_ms)
+                        if left_ms == 0 or self._watch.deleted(self.partition):
+                            return
                 elif self._watch.withdrawn:
                     return
-                await self._wait(None, lost)
+                await self._wait(left_ms, lost)
         finally:
             lost.cancel()
 

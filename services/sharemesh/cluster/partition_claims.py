@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from sharemesh.cluster.claim_decision import ClaimSettings, ClaimWatch
 from sharemesh.cluster.claim_writer import ClaimWriter
+from sharemesh.cluster.departures import Departures
 from sharemesh.cluster.membership import Member
 from sharemesh.cluster.partition_claim import ClaimTurns, PartitionClaim
 from sharemesh.cluster.tables import Changes
@@ -40,6 +41,12 @@ class PartitionClaims:
         self._watch = ClaimWatch(view, member, clock, self._settings)
         self._turns = ClaimTurns(
             writer=ClaimWriter(coordination),
+            departures=Departures(
+                clock,
+                pace_ms=self._settings.departure_pace_ms,
+                all_within_ms=self._settings.departures_ms,
+            ),
+            led=lambda: len(self.led),
             claims=asyncio.Semaphore(self._settings.parallel_claims),
             starts=asyncio.Semaphore(self._settings.parallel_starts),
         )
@@ -70,8 +77,8 @@ class PartitionClaims:
         """Give everything up, letting holders acknowledge for up to ``drain_ms``.
 
         Set the member to draining first: then the controller names new leaders, each partition
-        goes as soon as it has one, and whatever has none after ``hand_over_ms`` goes to its
-        standbys. Returns when all claims are free.
+        goes soon after it has one, in turn, and whatever has none after ``hand_over_ms`` goes to
+        its standbys. Returns when all claims are free.
         """
         await self._view.wait_for(self._nothing_to_await, timeout_ms=self._settings.hand_over_ms)
         self._withdraw()
@@ -80,6 +87,7 @@ class PartitionClaims:
 
     async def close(self) -> None:
         """Give everything up and end."""
+        self._turns.departures.hurry()
         self._withdraw()
         await self._until_stopped()
         if self._unsubscribe is not None:

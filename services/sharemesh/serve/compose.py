@@ -41,6 +41,8 @@ REACH_TIMEOUT_MS = 5_000
 STOP_GRACE_MS = 500
 CLOSE_TIMEOUT_MS = 10_000
 LED_TIMEOUT_MS = 10_000
+HAND_OVER_MS = 3_000
+"""Of a drain, besides holders' time: successors are named, partitions leave in turn, writes."""
 
 _log = logging.getLogger(__name__)
 
@@ -230,13 +232,13 @@ class RoleProcess:
             raise CoordinationError("this process is still starting; ask again")
         await self._member.draining(draining=True)
         self._draining = self._draining or asyncio.create_task(
-            self._within(self._drain(self._member), self._settings.drain_timeout_ms + 1_000)
+            self._within(self._drain(self._member), self._settings.drain_timeout_ms + HAND_OVER_MS)
         )
 
     async def _drain_once(self, member: Member) -> None:
         """Hand over, or wait for the hand-over that is under way."""
         self._draining = self._draining or asyncio.create_task(
-            self._within(self._drain(member), self._settings.drain_timeout_ms + 1_000)
+            self._within(self._drain(member), self._settings.drain_timeout_ms + HAND_OVER_MS)
         )
         try:
             await self._draining

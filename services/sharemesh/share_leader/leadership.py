@@ -119,7 +119,7 @@ class Leadership:
         led.stop_acquiring()  # 1. nothing new is granted
         if drain_ms > 0:
             self._streams.notify_draining(frozenset({led.partition}))  # 2. clients hear of it
-            await self._until_acknowledged(led, drain_ms)  # 3. holders may acknowledge
+            await led.until_unlocked(drain_ms)  # 3. holders may acknowledge
         led.closed = True  # 4. later acknowledgements are answered not-leader
         closed_ms = self._environment.clock.now_ms()
         try:
@@ -141,9 +141,3 @@ class Leadership:
             closed_ms - began_ms,
             now_ms - closed_ms,
         )
-
-    async def _until_acknowledged(self, led: LedPartition, drain_ms: int) -> None:
-        settings, clock = self._environment.settings, self._environment.clock
-        deadline_ms = clock.now_ms() + drain_ms
-        while led.holds_locks and clock.now_ms() < deadline_ms:
-            await clock.sleep_ms(settings.drain_poll_ms)

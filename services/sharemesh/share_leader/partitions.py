@@ -1,5 +1,6 @@
 """Topic-partitions that this process leads: log, epoch and share partitions of each."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
 
@@ -26,6 +27,7 @@ class LedPartition:
         self.closed = False  # nothing is acknowledged or produced any more
         self.shares: dict[GroupId, SharePartitionShell] = {}
         self._environment = environment
+        self._idle = asyncio.Event()
         log.on_advance(self._advanced)
 
     @property
@@ -41,14 +43,26 @@ class LedPartition:
             shell = SharePartitionShell(key, self.log, self._environment, self._share_ended)
             self.shares[group_id] = shell
             if self.draining:
-                shell.stop_acquiring()
+                shell.stop_acquiring(self._idle.set)
         return shell
 
     def stop_acquiring(self) -> None:
         """Begin the drain: what is locked may still be acknowledged, nothing is granted."""
         self.draining = True
         for shell in self.shares.values():
-            shell.stop_acquiring()
+            shell.stop_acquiring(self._idle.set)
+
+    async def until_unlocked(self, limit_ms: int) -> None:
+        """Return once a partition that acquires no more holds no locks, or after the limit."""
+        clock = self._environment.clock
+        deadline_ms = clock.now_ms() + limit_ms
+        alarm = self._environment.alarms.at(deadline_ms, self._idle.set)
+        try:
+            while self.holds_locks and clock.now_ms() < deadline_ms:
+                self._idle.clear()
+                await self._idle.wait()
+        finally:
+            alarm.cancel()
 
     def end(self, error: ErrorCode, message: str) -> None:
         """Fence every share partition; waiters are woken and see the error (spec PER-10)."""
@@ -73,6 +87,7 @@ class LedPartition:
     def _share_ended(self, shell: SharePartitionShell) -> None:
         if self.shares.get(shell.key.group_id) is shell:
             del self.shares[shell.key.group_id]
+            self._idle.set()
 
 
 class LedPartitions:

@@ -96,8 +96,5 @@ class LeaderSettings:
     drain_write_ms: int = 5_000
     """How long a drain waits for writes that are under way."""
 
-    drain_poll_ms: int = 20
-    """How often a drain looks whether all holders have acknowledged."""
-
     max_member_id_chars: int = 36
     """Spec REQ-1."""

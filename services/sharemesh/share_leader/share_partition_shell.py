@@ -91,6 +91,7 @@ class SharePartitionShell:
         self._waiters: dict[Waiter, None] = {}
         self._fetch_lock: object | None = None
         self._open = True
+        self._on_idle: Callable[[], None] = lambda: None
         self._wake_planned = False
         self._alarm: Alarm | None = None
         topic = environment.view.topic(key.topic_id)
@@ -254,9 +255,13 @@ class SharePartitionShell:
             self.step(Configure(config))
             self.wake_soon()
 
-    def stop_acquiring(self) -> None:
-        """Grant nothing new; locks held may still be acknowledged (first step of a drain)."""
+    def stop_acquiring(self, on_idle: Callable[[], None]) -> None:
+        """Grant nothing new; locks held may still be acknowledged (first step of a drain).
+
+        ``on_idle`` is called after each step that leaves no lock and no open acknowledgement.
+        """
         self._open = False
+        self._on_idle = on_idle
 
     async def settle_writes(self) -> None:
         """Return once no state write is under way."""
@@ -278,6 +283,8 @@ class SharePartitionShell:
         self.telemetry.saw(event, effects)
         for effect in effects:
             self._carry_out(effect)
+        if not self._open and not self.holds_locks:
+            self._on_idle()
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
