@@ -33,8 +33,8 @@ class Method(Generic[Request, Response]):
 
     ``deadline_ms`` is the default of a unary call. ``idempotent`` calls may be repeated after a
     transport failure without asking whether the first one took effect. A request of more than
-    ``request_bytes_max`` bytes is refused before it is parsed: parsed, a message of many small
-    parts takes twenty times its size.
+    ``request_bytes_max`` bytes, or of more than ``request_parts_max`` messages inside it, is
+    refused before it is parsed: parsed, a message of many small parts takes fifty times its size.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Method(Generic[Request, Response]):
     idempotent: bool
     kind: Kind = Kind.UNARY
     request_bytes_max: int = _MIB
+    request_parts_max: int = 150_000
 
 
 _G = group_coordinator_pb2
@@ -219,6 +220,7 @@ PRODUCE = Method(
     deadline_ms=30_000,
     idempotent=False,
     request_bytes_max=20 * _MIB,
+    request_parts_max=300_000,  # decoded records and their headers
 )
 INIT_PRODUCER_ID = Method(
     "RecordLog/InitProducerId",

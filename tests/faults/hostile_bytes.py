@@ -27,6 +27,7 @@ VALUES: dict[int, tuple[object, ...]] = {
 MANY = 50_000
 """Items of one repeated field; a client may send that many at little cost."""
 
+EMPTY_MANY = 500_000
 DEPTH_MAX = 5
 
 
@@ -58,9 +59,9 @@ class Enemy:
             return NESTED_GROUPS
         message = kind()
         self._fill(message, 0)
-        if choice < 0.13:
-            self._repeat(message)
         data = message.SerializeToString()
+        if choice < 0.13:
+            data += self._many(kind)
         if choice < 0.35 and data:
             return self._broken(data)
         return data
@@ -81,19 +82,27 @@ class Enemy:
             changed += b"\x0a\x04\xff\xfe\xc3\x28"  # field 1, as text
         return bytes(changed)
 
-    def _repeat(self, message: Message) -> None:
-        """Give one repeated field a huge number of items."""
-        fields = [each for each in message.DESCRIPTOR.fields if each.is_repeated]
+    def _many(self, kind: type[Message]) -> bytes:
+        """Return the bytes of one repeated field with a huge number of items.
+
+        One item's bytes again and again: made as messages they would keep all callers waiting.
+        """
+        fields = [each for each in kind.DESCRIPTOR.fields if each.is_repeated]
         if not fields:
-            return
+            return b""
         field = self._rng.choice(fields)
+        message = kind()
         items = getattr(message, field.name)
         if field.message_type is None:
-            items.extend([self._value(field)] * MANY)
-        elif not field.message_type.GetOptions().map_entry:
-            item = items.add()
-            self._fill(item, DEPTH_MAX - 1)
-            items.extend([item] * (MANY - 1))
+            items.append(self._value(field))
+        elif field.message_type.GetOptions().map_entry:
+            return b""
+        elif self._rng.random() < 0.8:
+            self._fill(items.add(), DEPTH_MAX - 1)
+        else:
+            items.add()  # two bytes each, a hundred once they are parsed
+            return message.SerializeToString() * EMPTY_MANY
+        return message.SerializeToString() * MANY
 
     def _fill(self, message: Message, depth: int) -> None:
         rng = self._rng

@@ -50,8 +50,12 @@ async def caller():
 
 
 def fetch_of(size_bytes: int) -> share_leader_pb2.ShareFetchRequest:
+    return share_leader_pb2.ShareFetchRequest(group_id="g" * (size_bytes - 4))
+
+
+def topics_of(count: int) -> share_leader_pb2.ShareFetchRequest:
     """A request that is cheap to send and expensive to parse: nothing but empty messages."""
-    return share_leader_pb2.ShareFetchRequest.FromString(b"\x5a\x00" * (size_bytes // 2))
+    return share_leader_pb2.ShareFetchRequest.FromString(b"\x5a\x00" * count)
 
 
 def test_every_method_has_a_bound_and_only_records_may_be_large() -> None:
@@ -91,4 +95,21 @@ async def test_a_message_of_a_stream_above_the_bound_ends_it(address, caller) ->
     with pytest.raises(CallFailedError, match="larger than 2097152") as ended:
         await anext(stream)
     assert ended.value.failure is Failure.RESOURCE_EXHAUSTED
+    await stream.close()
+
+
+async def test_a_request_of_too_many_parts_is_refused_before_it_is_parsed(address, caller) -> None:
+    bound = SHARE_FETCH.request_parts_max
+    await caller.call(SHARE_FETCH, topics_of(bound), to=address)
+    with pytest.raises(CallFailedError, match=f"more than {bound} messages") as refused:
+        await caller.call(SHARE_FETCH, topics_of(bound + 1), to=address)
+    assert refused.value.failure is Failure.RESOURCE_EXHAUSTED
+
+
+async def test_a_message_of_a_stream_with_too_many_parts_ends_it(address, caller) -> None:
+    stream = await caller.stream(CONSUME, to=address)
+    await stream.send(share_leader_pb2.ConsumeRequest.FromString(b"\x12\x00" * 150_001))
+    with pytest.raises(CallFailedError, match="more than 150000 messages") as refused:
+        await anext(stream)
+    assert refused.value.failure is Failure.RESOURCE_EXHAUSTED
     await stream.close()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sharemesh.methods import Method
+from sharemesh.rpc.message_parts import MessageParts
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """Largest request or response, inclusive."""
@@ -65,12 +66,19 @@ def channel_arguments(max_message_bytes: int) -> GrpcArguments:
     ]
 
 
-def too_large(method: Method[Any, Any], size_bytes: int) -> str:
-    """Return why a request was refused before it was parsed."""
-    return (
-        f"{method.name}: a request of {size_bytes} bytes is larger than "
-        f"{method.request_bytes_max}: send less at once"
-    )
+def refusal(method: Method[Any, Any], parts: MessageParts, data: bytes) -> str:
+    """Return why a request is not parsed; empty if it is."""
+    if len(data) > method.request_bytes_max:
+        return (
+            f"{method.name}: a request of {len(data)} bytes is larger than "
+            f"{method.request_bytes_max}: send less at once"
+        )
+    if parts.exceed(data, method.request_parts_max):
+        return (
+            f"{method.name}: a request of more than {method.request_parts_max} messages inside "
+            "each other: send less at once"
+        )
+    return ""
 
 
 def server_arguments(limits: ServerLimits, request_bytes_max: int) -> GrpcArguments:

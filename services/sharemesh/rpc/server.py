@@ -15,9 +15,10 @@ from sharemesh.rpc.health import Health
 from sharemesh.rpc.limits import (
     HEALTH_BYTES_MAX,
     ServerLimits,
+    refusal,
     server_arguments,
-    too_large,
 )
+from sharemesh.rpc.message_parts import MessageParts
 from sharemesh.rpc.principals import SECRET_HEADER, Principals
 from sharemesh.rpc.reflection import reflection_handlers
 from sharemesh.rpc.server_stream import GrpcServerStream
@@ -63,12 +64,12 @@ class GrpcServer:
         handler: Callable[[Request, CallContext], Awaitable[Response]],
     ) -> None:
         """Answer a unary method (see the port)."""
+        parts = MessageParts(method.request)
 
         async def answer(data: bytes, context: Any) -> Response | None:  # noqa: ANN401
-            if len(data) > method.request_bytes_max:
-                await context.abort(
-                    grpc.StatusCode.RESOURCE_EXHAUSTED, too_large(method, len(data))
-                )
+            why = refusal(method, parts, data)
+            if why:
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
             try:
                 request = method.request.FromString(data)
             except DecodeError:
@@ -95,9 +96,10 @@ class GrpcServer:
         handler: Callable[[Stream[Response, Request], CallContext], Awaitable[None]],
     ) -> None:
         """Answer a stream method (see the port)."""
+        parts = MessageParts(method.request)
 
         async def answer(_requests: object, context: Any) -> None:  # noqa: ANN401
-            stream = GrpcServerStream[Response, Request](context, method)
+            stream = GrpcServerStream[Response, Request](context, method, parts)
             await context.send_initial_metadata(())
             pump = asyncio.ensure_future(stream.read_ahead())
             try:

@@ -10,14 +10,21 @@ from google.protobuf.message import DecodeError
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.rpc.inbox import Inbox
-from sharemesh.rpc.limits import INBOX_MESSAGES, too_large
+from sharemesh.rpc.limits import INBOX_MESSAGES, refusal
+from sharemesh.rpc.message_parts import MessageParts
 
 
 class GrpcServerStream(Generic[Response, Request]):
     """Fills ``ports.network.Stream`` over a grpc.aio servicer context."""
 
-    def __init__(self, context: Any, method: Method[Any, Any]) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        context: Any,  # noqa: ANN401 - grpc has no type for it
+        method: Method[Any, Any],
+        parts: MessageParts,
+    ) -> None:
         self._context = context
+        self._parts = parts
         self._request: type[Request] = method.request
         self._method = method.name
         self._of = method
@@ -55,8 +62,8 @@ class GrpcServerStream(Generic[Response, Request]):
         """Move what the client says into the inbox until it has no more to say."""
         try:
             while (data := await self._context.read()) is not grpc.aio.EOF:
-                if len(data) > self._of.request_bytes_max:
-                    why = too_large(self._of, len(data))
+                why = refusal(self._of, self._parts, data)
+                if why:
                     self._inbox.end(CallFailedError(Failure.RESOURCE_EXHAUSTED, why))
                     return
                 await self._inbox.put(self._request.FromString(data))
