@@ -1,6 +1,8 @@
 """ShareGroupDescribe, ListGroups, DeleteGroups (spec GC-25, GC-32, GC-44, ADM-2)."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId
@@ -15,6 +17,7 @@ from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.ports.network import CallContext
 from sharemesh.v1 import group_coordinator_pb2 as pb
 
+Answer = TypeVar("Answer")
 GROUP_TYPE = "share"
 CLUSTER_RESOURCE = "kafka-cluster"
 """Kafka's name of the one resource of type cluster."""
@@ -49,22 +52,23 @@ class GroupAdmin:
     ) -> pb.ShareGroupDescribeResponse:
         """Describe each group, or say why not."""
         self._surroundings.check_groups(len(request.group_ids))
-        response = pb.ShareGroupDescribeResponse()
-        for group_id in request.group_ids:
+
+        async def described(group_id: str) -> pb.DescribedShareGroup:
             try:
-                described = await self._describe(
+                return await self._describe(
                     GroupId(group_id),
                     context.principal,
                     operations=request.include_authorized_operations,
                 )
             except RefusedError as error:
-                described = pb.DescribedShareGroup(
+                answer = pb.DescribedShareGroup(
                     group_id=group_id, error_code=error.error, error_message=error.message
                 )
                 if error.error is ErrorCode.GROUP_ID_NOT_FOUND:
-                    described.group_state = GroupState.DEAD
-            response.groups.append(described)
-        return response
+                    answer.group_state = GroupState.DEAD
+                return answer
+
+        return pb.ShareGroupDescribeResponse(groups=await self._each(request.group_ids, described))
 
     async def list_groups(
         self, request: pb.ListGroupsRequest, context: CallContext
@@ -107,9 +111,9 @@ class GroupAdmin:
     ) -> pb.DeleteGroupsResponse:
         """Delete empty groups, their share state first."""
         self._surroundings.check_groups(len(request.group_ids))
-        response = pb.DeleteGroupsResponse()
-        for group_id in request.group_ids:
-            result = response.results.add(group_id=group_id)
+
+        async def deleted(group_id: str) -> pb.DeletedGroup:
+            result = pb.DeletedGroup(group_id=group_id)
             try:
                 self._surroundings.check_group(
                     context.principal, Operation.DELETE, GroupId(group_id)
@@ -118,7 +122,28 @@ class GroupAdmin:
             except RefusedError as error:
                 result.error_code = error.error
                 result.error_message = error.message
-        return response
+            return result
+
+        return pb.DeleteGroupsResponse(results=await self._each(request.group_ids, deleted))
+
+    async def _each(
+        self, group_ids: Sequence[str], answer: Callable[[str], Awaitable[Answer]]
+    ) -> list[Answer]:
+        """Answer for each group, some at once and a repeated one only once, in their order.
+
+        One after the other, groups whose share coordinator is away would each wait out the
+        persister's back-off (spec PER-6).
+        """
+        at_once = asyncio.Semaphore(self._surroundings.limits.reviews_at_once)
+
+        async def bounded(group_id: str) -> Answer:
+            async with at_once:
+                return await answer(group_id)
+
+        different = list(dict.fromkeys(group_ids))
+        answers = await asyncio.gather(*map(bounded, different))
+        found = dict(zip(different, answers, strict=True))
+        return [found[group_id] for group_id in group_ids]
 
     async def _describe(
         self, group_id: GroupId, principal: str, *, operations: bool

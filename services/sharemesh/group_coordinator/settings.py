@@ -28,7 +28,7 @@ class GroupSettings:
 class ServiceLimits:
     """Bounds of the service itself."""
 
-    reviews_at_once: int = 64  # groups looked at concurrently after a change of topics
+    reviews_at_once: int = 64  # groups looked at concurrently: changes of topics, one request
     unknown_topic_grace_ms: int = 60_000  # until a topic never seen by this process counts as gone
     compact_interval_ms: int = 60_000
     compact_min_records: int = 10_000  # a shorter log is never rewritten

@@ -27,6 +27,7 @@ from sharemesh.serve.coordination import connect_etcd, create_cluster, reach
 from sharemesh.serve.data_lock import make_writable
 from sharemesh.serve.exits import Exit, StartError
 from sharemesh.serve.exporting import Exporting
+from sharemesh.serve.heap import HeapTrim
 from sharemesh.serve.hosted_roles import HostedRoles
 from sharemesh.serve.identity import Identity
 from sharemesh.serve.process_probe import ProcessProbe
@@ -71,6 +72,7 @@ class RoleProcess:
         self._draining: asyncio.Task[None] | None = None
         self._exporting: Exporting | None = None
         self._probe: ProcessProbe | None = None
+        self._heap = HeapTrim(self._clock)
         self._is_broken = asyncio.Event()
         self._why_broken = ""
         self.node: NodeInfo | None = None
@@ -190,6 +192,7 @@ class RoleProcess:
         self._readiness.follow(member)
         self._probe = ProcessProbe(around.telemetry, self._clock, around.view)
         self._probe.start(member)
+        self._heap.start()
         await roles.start(member)
         if settings.in_memory:  # nobody else can lead: ready means led
             await around.view.wait_for(lambda: _all_led(around.view), timeout_ms=LED_TIMEOUT_MS)
@@ -259,7 +262,7 @@ class RoleProcess:
         if self._roles is not None:
             await self._roles.close()
         await self._readiness.close()
-        for measuring in (self._probe, self._exporting):
+        for measuring in (self._heap, self._probe, self._exporting):
             if measuring is not None:
                 await measuring.close()
         for part in (self._member, self._view, self._caller, self._coordination):

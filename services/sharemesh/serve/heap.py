@@ -1,12 +1,27 @@
 """How much memory the C library keeps of what was freed."""
 
+import asyncio
 import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from sharemesh.ports.clock import Clock
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
 ARENAS_MAX = 2
 KEPT_BYTES_MAX = 1024 * 1024
+
+TRIM_EVERY_MS = 1_000
+TRIM_GROWTH_BYTES = 4 * 1024 * 1024
+"""Grown by so much since the last trim, the process is trimmed again."""
+TRIM_AT_LEAST_MS = 30_000
+"""So long after the last trim it is trimmed even if it has not grown."""
+
+_STATM = Path("/proc/self/statm")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def bound_heap() -> None:
@@ -17,10 +32,61 @@ def bound_heap() -> None:
     to 32 MiB), where one small object above them holds them for good: of 3,000 hostile requests
     each process kept 35 to 47 MiB, with these bounds 8 MiB.
     """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
+    mallopt = _of_glibc("mallopt")
+    if mallopt is None:
         return
     mallopt(_M_ARENA_MAX, ARENAS_MAX)
     mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES_MAX)
     mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES_MAX)
+
+
+class HeapTrim:
+    """Gives free pages within the heaps back while the process runs.
+
+    The bounds above only cut the top off a heap. What parsed messages leave in the middle of it,
+    below something small that stays, is kept: of 20,000 hostile requests a share leader kept up to
+    75 MiB so, in holes of some 50 KiB, while its objects had grown by 1 MiB (measured with
+    tracemalloc and malloc_info). A trim takes about a millisecond.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._trim = _of_glibc("malloc_trim")
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin; does nothing where the C library is not glibc."""
+        if self._trim is not None:
+            work = self._keep(self._trim)
+            self._task = asyncio.get_running_loop().create_task(work, name="heap trim")
+
+    async def close(self) -> None:
+        """Stop."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _keep(self, trim: Callable[..., int]) -> None:
+        left_bytes, trimmed_ms = resident_bytes(), self._clock.now_ms()
+        while True:
+            await self._clock.sleep_ms(TRIM_EVERY_MS)
+            now_ms = self._clock.now_ms()
+            grown = resident_bytes() - left_bytes
+            if grown < TRIM_GROWTH_BYTES and now_ms - trimmed_ms < TRIM_AT_LEAST_MS:
+                continue
+            await asyncio.to_thread(trim, 0)
+            left_bytes, trimmed_ms = resident_bytes(), now_ms
+
+
+def resident_bytes() -> int:
+    """Return the memory of this process that is in RAM."""
+    return int(_STATM.read_text(encoding="ascii").split()[1]) * _PAGE_BYTES
+
+
+def _of_glibc(name: str) -> Callable[..., int] | None:
+    """Return a function of the C library, if it has it."""
+    try:
+        found: Callable[..., int] = getattr(ctypes.CDLL(None), name)
+    except (OSError, AttributeError):
+        return None
+    return found

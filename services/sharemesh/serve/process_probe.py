@@ -1,21 +1,18 @@
 """How the process itself fares: event-loop lag, memory, processor time, its lease."""
 
 import asyncio
-import os
 import resource
 from collections.abc import Iterator
-from pathlib import Path
 
 from sharemesh.cluster.membership import Member
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
+from sharemesh.serve.heap import resident_bytes
 from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Observation
 from sharemesh.telemetry.telemetry import Telemetry
 
 LAG_PROBE_MS = 250
-_STATM = Path("/proc/self/statm")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class ProcessProbe:
@@ -74,7 +71,7 @@ def _thread_cpu_s() -> float:
 
 
 def _memory_bytes() -> Iterator[Observation]:
-    yield (), int(_STATM.read_text(encoding="ascii").split()[1]) * _PAGE_BYTES
+    yield (), resident_bytes()
 
 
 def _cpu_s() -> Iterator[Observation]:
