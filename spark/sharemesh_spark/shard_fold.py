@@ -4,15 +4,14 @@ import resource
 import sys
 from pathlib import Path
 from time import process_time
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 
-from sharemesh.codec.state_record import decode_record
+from sharemesh.codec.state_record import UPDATE_PREFIX, decode_record, decode_updates
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_state.content_hash import content_hash
-from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors
+from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors, fold_updates
 from sharemesh.domain.share_state.key_text import parse_key
 from sharemesh.domain.share_state.records import Generation, Snapshot, Tombstone, Update
 from sharemesh_spark.data_directory import ShardImage, UnreadableLogError, read_shard
@@ -42,6 +41,13 @@ PROVE_ALL_BYTES = 16 * 1024 * 1024
 """In a log up to this size every share partition is proven, in a larger one a sample."""
 
 SAMPLE_ONE_IN = 100
+
+HELD_UPDATES_MAX = 256
+"""Updates of one proven share partition that wait to be folded together, as stored."""
+
+HELD_BYTES_MAX = 32 * 1024 * 1024
+"""The same of all share partitions of a task."""
+
 _RESTARTS_MAX = 4
 _KIB = 1024
 
@@ -50,7 +56,7 @@ class ShardFold:
     """States and floors of a shard while its windows pass by."""
 
     def __init__(self, base: BaseShard | None, *, one_in: int) -> None:
-        """``one_in`` is 1 to prove all share partitions, n for about one of n."""
+        """``one_in`` is 1 to prove all share partitions, n for one of n."""
         self.floors = Floors() if base is None else base.floors
         self.records = 0
         self.pointer: Generation | None = None
@@ -63,6 +69,8 @@ class ShardFold:
         self._waiting = 0
         self._proof: dict[SharePartitionKey, ShareState | None] = {}
         self._proven_keys: dict[bytes, SharePartitionKey] = {}
+        self._held: dict[bytes, list[bytes]] = {}
+        self._held_bytes = 0
         if base is not None:
             self._keep(Rows(self._keys(pa.array(base.names, pa.binary())), *_of(base.rows)))
             for row in np.flatnonzero(self._sampled[base.rows.key]).tolist():
@@ -89,6 +97,8 @@ class ShardFold:
         Raises:
             UnreadableLogError: A state is missing that the domain's fold has.
         """
+        for name in list(self._held):
+            self._fold_held(name)
         rows = folded(joined([no_rows(), *self._parts]))
         order = sorted(range(len(rows)), key=lambda row: self._names[rows.key[row]])
         place = np.empty(len(rows), dtype=np.int64)
@@ -132,8 +142,9 @@ class ShardFold:
                 self._names.append(name)
             numbers[index] = number
         if len(known) > before:
-            new = [crc32(name) % self._one_in == 0 for name in self._names[before:]]
-            self._sampled = np.concatenate([self._sampled, np.array(new, dtype=bool)])
+            # Evenly, not by chance: the proof is a good part of the work of a task.
+            new = np.arange(before, len(known)) % self._one_in == 0
+            self._sampled = np.concatenate([self._sampled, new])
         result: Ints = numbers[encoded.indices.to_numpy()]
         return result
 
@@ -145,14 +156,34 @@ class ShardFold:
             self._waiting = 0
 
     def _prove(self, columns: StateColumns, rows: Ints) -> None:
+        """Fold records by the domain's rules; updates many at a time, as a coordinator's load."""
         for row in rows.tolist():
-            name = columns.key_bytes(row)
-            record = decode_record(name, columns.value_bytes(row))
+            name, value = columns.key_bytes(row), columns.value_bytes(row)
+            if value.startswith(UPDATE_PREFIX):
+                held = self._held.setdefault(name, [])
+                held.append(value)
+                self._held_bytes += len(value)
+                if len(held) >= HELD_UPDATES_MAX or self._held_bytes >= HELD_BYTES_MAX:
+                    self._fold_held(name)
+                continue
+            self._fold_held(name)
+            record = decode_record(name, value)
             if isinstance(record, Snapshot | Update | Tombstone):
-                key = self._proven_keys.get(name)
-                if key is None:
-                    key = self._proven_keys[name] = parse_key(name.decode())
+                key = self._proven_key(name)
                 self._proof[key] = fold(self._proof.get(key), record)
+
+    def _fold_held(self, name: bytes) -> None:
+        values = self._held.pop(name, None)
+        if values is not None:
+            self._held_bytes -= sum(map(len, values))
+            key = self._proven_key(name)
+            self._proof[key] = fold_updates(self._proof.get(key), decode_updates(values))
+
+    def _proven_key(self, name: bytes) -> SharePartitionKey:
+        key = self._proven_keys.get(name)
+        if key is None:
+            key = self._proven_keys[name] = parse_key(name.decode())
+        return key
 
 
 def _of(rows: Rows) -> tuple[dict[str, Ints], Runs]:

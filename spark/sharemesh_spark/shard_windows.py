@@ -9,6 +9,7 @@ from sharemesh.codec.log_read import LogBytesError, part_frames
 from sharemesh_spark.data_directory import LogPart, ShardImage, UnreadableLogError, unreadable
 from sharemesh_spark.record_places import BrokenRecordsError, record_places
 from sharemesh_spark.state_columns import StateColumns, UnreadableValueError, state_columns
+from sharemesh_spark.value_shapes import Shapes
 from sharemesh_spark.varints import Bytes
 
 RECORDS_PER_WINDOW = 16_384
@@ -30,11 +31,12 @@ def windows(image: ShardImage, from_offset: int = 0) -> Iterator[StateColumns]:
         UnreadableLogError: Corruption, named as the writer's recovery names it.
     """
     first = max(from_offset, image.start_offset)
+    shapes = Shapes()
     for part in image.parts:
         if part.place.end_offset <= first:
             continue
         try:
-            yield from _of_part(part, image, first)
+            yield from _of_part(part, image, first, shapes)
         except LogBytesError as error:
             raise unreadable(part, error) from error
         except (BrokenRecordsError, UnreadableValueError) as error:
@@ -42,7 +44,9 @@ def windows(image: ShardImage, from_offset: int = 0) -> Iterator[StateColumns]:
             raise UnreadableLogError(f"{path}, {error}; restore the file from a backup") from error
 
 
-def _of_part(part: LogPart, image: ShardImage, first: int) -> Iterator[StateColumns]:
+def _of_part(
+    part: LogPart, image: ShardImage, first: int, shapes: Shapes
+) -> Iterator[StateColumns]:
     frames = part_frames(part.place, part.data)
     start = part.place.start_position
     view = memoryview(part.data)
@@ -56,7 +60,7 @@ def _of_part(part: LogPart, image: ShardImage, first: int) -> Iterator[StateColu
             wanted = (places.offset >= first) & (places.offset < image.end_offset)
             chosen = places if wanted.all() else places.selected(np.flatnonzero(wanted))
             if len(chosen):
-                yield state_columns(buffer, chosen)
+                yield state_columns(buffer, chosen, shapes)
 
 
 def _grouped(frames: Iterator[Frame], first: int) -> Iterator[list[Frame]]:

@@ -27,6 +27,7 @@ from pyspark.sql.types import StructType
 from sharemesh.codec.state_record import UnreadableRecordError, decode_record
 from sharemesh.domain.share_state.records import StateRecord
 from sharemesh_spark.data_directory import UnreadableLogError, read_shard, records, shards
+from sharemesh_spark.field_walk import Batches
 from sharemesh_spark.generation_files import SPARK_SCHEMA as GENERATION_SCHEMA
 from sharemesh_spark.shard_fold import generation_of_shard
 from sharemesh_spark.shard_windows import windows
@@ -35,7 +36,6 @@ from sharemesh_spark.state_columns import (
     KIND_NAMES,
     KIND_SNAPSHOT,
     KIND_UPDATE,
-    Batches,
     StateColumns,
 )
 from sharemesh_spark.varints import Ints

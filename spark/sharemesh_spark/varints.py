@@ -47,6 +47,17 @@ class Bytes:
         found: Words = self._eights[np.minimum(at, self.size)].view("<u8")
         return found
 
+    def table(self, at: Ints, width: int) -> npt.NDArray[np.uint8]:
+        """Return ``width`` bytes from each position, a row each; a copy.
+
+        All must lie in the buffer, but for the last ``PADDING_BYTES`` of a row.
+        """
+        rows: Any = np.ndarray(
+            (self.size + PADDING_BYTES - width + 1,), f"V{width}", self.octets.data, strides=(1,)
+        )
+        found: npt.NDArray[np.uint8] = rows[at].view(np.uint8).reshape(len(at), width)
+        return found
+
     def varints(self, at: Ints) -> tuple[Words, Ints]:
         """Return the value at each position and the position behind it.
 

@@ -1,0 +1,279 @@
+"""Values of one shape as a table: the same fields, each of the same length, so strided columns.
+
+A log has few shapes: tags, lengths and the lengths of numbers differ seldom, texts and numbers
+differ always. A shape is learnt from one value, byte by byte; the others of its length are held
+against it eight bytes at a time, so each byte that says what follows is checked in each value.
+Then a field is a column of bytes, read only if somebody asks for it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sharemesh_spark.field_walk import (
+    BATCH_FIELDS,
+    FIELDS,
+    LENGTH_DELIMITED,
+    REPEATED,
+    TEXTS,
+    UNKNOWN_NUMBERS,
+    Batches,
+    Texts,
+)
+from sharemesh_spark.record_places import RecordPlaces
+from sharemesh_spark.varints import Bytes, Ints
+
+ROWS_MIN = 200
+"""Fewer values of one shape are read faster field by field, with the others."""
+
+SHAPES_OF_LENGTH_MAX = 24
+"""Shapes remembered for one length; a log with more is read field by field beyond them."""
+
+VALUE_BYTES_MAX = 1_024
+_WORD = 8
+_LONGEST = 10
+_NAMES = {number: name for name, number in FIELDS}
+_BATCH_NAMES = {number: name for name, number in BATCH_FIELDS}
+_FIXED = frozenset({"kind", "format_version"})
+_LOW_BITS = (1 << 64) - 1
+_NOTHING: Ints = np.zeros(0, dtype=np.int64)
+
+Table = npt.NDArray[np.uint8]
+
+
+class Place(NamedTuple):
+    """Bytes of a value; ``constant`` is the number there if it is part of the shape."""
+
+    at: int
+    length: int
+    constant: int | None = None
+
+
+class _IrregularError(Exception):
+    """The value is not as this project writes it; others read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Where fields lie in values of one shape, and which bits make the shape."""
+
+    numbers: Mapping[str, Place]
+    texts: Mapping[str, Place]
+    repeated: Mapping[str, Sequence[Mapping[str, Place]]]
+    checks: Sequence[tuple[int, np.uint64, np.uint64]]
+    """Number of the word, its bits that count, and what they are."""
+
+    def matches(self, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """Return which rows of a table of values have this shape."""
+        wrong = np.zeros(len(words), dtype=np.uint64)
+        for number, mask, wanted in self.checks:
+            wrong |= (words[:, number] ^ wanted) & mask
+        found: npt.NDArray[np.bool_] = wrong == 0
+        return found
+
+
+class _Learner:
+    """Reads one value byte by byte."""
+
+    def __init__(self, value: bytes) -> None:
+        self.value = value
+        self.mask = bytearray(len(value))
+        self.numbers: dict[str, Place] = {}
+        self.texts: dict[str, Place] = {}
+        self.repeated: dict[str, list[Mapping[str, Place]]] = {}
+        self._read_record()
+
+    def shape(self) -> Shape:
+        whole = -len(self.value) % _WORD
+        masks = np.frombuffer(bytes(self.mask) + bytes(whole), dtype="<u8")
+        wanted = np.frombuffer(self.value + bytes(whole), dtype="<u8") & masks
+        checks = [
+            (number, masks[number], wanted[number]) for number in np.flatnonzero(masks).tolist()
+        ]
+        return Shape(self.numbers, self.texts, self.repeated, checks)
+
+    def _read_record(self) -> None:
+        at, before = 0, 0
+        while at < len(self.value):
+            tag, at = self._said(at)
+            number, wire_type = tag >> 3, tag & 7
+            name = _NAMES.get(number, "")
+            again = name in REPEATED and number == before
+            if number < before or (number == before and not again) or not name:
+                raise _IrregularError
+            before = number
+            if name in REPEATED or name in TEXTS:
+                at = self._read_delimited(name, wire_type, at)
+            else:
+                self.numbers[name], at = self._number(name, wire_type, at)
+
+    def _read_delimited(self, name: str, wire_type: int, at: int) -> int:
+        length, body = self._said(at)
+        end = body + length
+        if wire_type != LENGTH_DELIMITED or end > len(self.value):
+            raise _IrregularError
+        if name in TEXTS:
+            self.texts[name] = Place(body, length)
+        else:
+            self.repeated.setdefault(name, []).append(self._read_batch(body, end))
+        return end
+
+    def _read_batch(self, at: int, end: int) -> Mapping[str, Place]:
+        found: dict[str, Place] = {}
+        before = 0
+        while at < end:
+            tag, at = self._said(at)
+            number = tag >> 3
+            name = _BATCH_NAMES.get(number, "")
+            if number <= before or not name:
+                raise _IrregularError
+            before = number
+            found[name], at = self._number(name, tag & 7, at)
+        if at != end:
+            raise _IrregularError
+        return found
+
+    def _number(self, name: str, wire_type: int, at: int) -> tuple[Place, int]:
+        value, end = self._varint(at)
+        if wire_type != 0:
+            raise _IrregularError
+        # Ten bytes are a negative number, which is nearly always -1: a part of the shape.
+        fixed = name in _FIXED or end - at == _LONGEST
+        for place in range(at, end):
+            self.mask[place] = 0xFF if fixed else 0x80
+        return Place(at, end - at, value if fixed else None), end
+
+    def _said(self, at: int) -> tuple[int, int]:
+        """Return a tag or a length, which is part of the shape, and where it ends."""
+        value, end = self._varint(at)
+        self.mask[at:end] = b"\xff" * (end - at)
+        return value, end
+
+    def _varint(self, at: int) -> tuple[int, int]:
+        value = 0
+        for index in range(_LONGEST):
+            if at + index >= len(self.value):
+                break
+            octet = self.value[at + index]
+            value |= (octet & 0x7F) << (7 * index)
+            if octet < 0x80:
+                value &= _LOW_BITS
+                return value - (value >> 63 << 64), at + index + 1
+        raise _IrregularError
+
+
+def shape_of(value: bytes) -> Shape | None:
+    """Return the shape of a value, None if it is not written as this project writes."""
+    try:
+        return _Learner(value).shape()
+    except _IrregularError:
+        return None
+
+
+class Shaped:
+    """Records of one shape."""
+
+    def __init__(self, shape: Shape, rows: Ints, table: Table, value_at: Ints) -> None:
+        """``table`` has the value of one record a row; ``value_at`` says where it lies."""
+        self.rows = rows
+        self._shape = shape
+        self._table = table
+        self._value_at = value_at
+
+    def number(self, name: str) -> Ints:
+        """Return a number of each record."""
+        place = self._shape.numbers.get(name)
+        return self._read(place, UNKNOWN_NUMBERS.get(name, 0))
+
+    def text(self, name: str) -> Texts:
+        """Return where a text of each record lies."""
+        place = self._shape.texts.get(name)
+        if place is None:
+            nothing = np.zeros(len(self.rows), dtype=np.int64)
+            return Texts(nothing, nothing)
+        return Texts(self._value_at + place.at, np.full(len(self.rows), place.length))
+
+    def batches(self, name: str) -> Batches:
+        """Return the state batches of the records."""
+        each = self._shape.repeated.get(name, ())
+        splits = np.arange(len(self.rows) + 1) * len(each)
+        if not each:
+            return Batches(splits, *[_NOTHING] * 5)
+        columns = []
+        for column, _ in BATCH_FIELDS:
+            table = np.empty((len(self.rows), len(each)), dtype=np.int64)
+            for number, places in enumerate(each):
+                table[:, number] = self._read(places.get(column), 0)
+            columns.append(table.ravel())
+        return Batches(splits, *columns)
+
+    def _read(self, place: Place | None, missing: int) -> Ints:
+        if place is None or place.constant is not None:
+            value = missing if place is None or place.constant is None else place.constant
+            return np.full(len(self.rows), value, dtype=np.int64)
+        low = np.uint8(0x7F)
+        found = (self._table[:, place.at] & low).astype(np.int64)
+        for index in range(1, place.length):
+            octets = (self._table[:, place.at + index] & low).astype(np.int64)
+            found |= octets << (7 * index)
+        return found
+
+
+class Shapes:
+    """The shapes of a log, learnt while its windows pass by."""
+
+    def __init__(self) -> None:
+        self._of_length: dict[int, list[Shape]] = {}
+
+    def tables(self, buffer: Bytes, places: RecordPlaces) -> tuple[list[Shaped], Ints]:
+        """Return the records of common shapes, a table each, and the numbers of the others."""
+        length = places.value_length
+        order = np.argsort(np.clip(length, 0, VALUE_BYTES_MAX + 1).astype(np.uint16), kind="stable")
+        by_length = length[order]
+        begins = np.flatnonzero(np.diff(by_length, prepend=-2))
+        found: list[Shaped] = []
+        rest: list[Ints] = []
+        for begin, end in zip(begins, [*begins[1:], len(order)], strict=True):
+            rows = order[begin:end]
+            if 0 < by_length[begin] <= VALUE_BYTES_MAX:
+                rows = self._of_one_length(buffer, places, rows, found)
+            rest.append(rows)
+        others = np.concatenate(rest) if rest else _NOTHING
+        return found, np.sort(others)
+
+    def _of_one_length(
+        self, buffer: Bytes, places: RecordPlaces, rows: Ints, found: list[Shaped]
+    ) -> Ints:
+        """Add tables of these records to ``found``; return the records that are in none."""
+        length = int(places.value_length[rows[0]])
+        value_at = places.value_at[rows]
+        if len(rows) < ROWS_MIN or int(value_at.max()) + length > buffer.size:
+            return rows
+        known = self._of_length.setdefault(length, [])
+        table = buffer.table(value_at, length + -length % _WORD)
+        few: list[Ints] = []
+        tried = 0
+        while len(rows) >= ROWS_MIN:
+            if tried == len(known):
+                shape = shape_of(table[0, :length].tobytes())
+                if shape is None or tried >= SHAPES_OF_LENGTH_MAX:
+                    break
+                known.append(shape)
+            fits = known[tried].matches(table.view("<u8"))
+            tried += 1
+            count = np.count_nonzero(fits)
+            if count == len(rows):
+                found.append(Shaped(known[tried - 1], rows, table, value_at))
+                rows = _NOTHING
+            elif count:
+                if count >= ROWS_MIN:
+                    shaped = (rows[fits], table[fits], value_at[fits])
+                    found.append(Shaped(known[tried - 1], *shaped))
+                else:
+                    few.append(rows[fits])
+                fails = ~fits
+                rows, table, value_at = rows[fails], table[fails], value_at[fails]
+        return np.concatenate([*few, rows]) if few else rows
