@@ -172,7 +172,7 @@ async def test_many_partitions_leave_a_draining_node_within_a_second(mesh):
 
 async def test_a_closing_node_lets_everything_go_at_once(mesh):
     nodes, _ = await three(mesh)
-    topic = await make_topic(mesh)
+    await make_topic(mesh)
     closing = asyncio.create_task(nodes[0].claims.close())
     await mesh.settle(5)
     assert not nodes[0].partitions.serving

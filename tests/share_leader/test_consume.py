@@ -352,6 +352,20 @@ async def test_a_partition_that_is_added_before_it_is_led_here_is_served_once_it
         assert await deliveries(stream, 3) == {P0: [(0, 2, 1)]}
 
 
+async def test_state_that_members_wait_for_is_read_while_the_log_is_taken_over():
+    async with world() as w:
+        await w.lead(P1)
+        await w.claim("leader-2", P0, 7)
+        await w.assign("leader-1", P0)
+        stream = await w.client().consume(P0, P1)
+        await w.clock.settle()
+        await w.lead(P0, 8)
+        assert [epoch for key, epoch in w.keeper.reads if key.partition == 0] == [8]
+        await w.produce(P0, 3)
+        assert await deliveries(stream, 3) == {P0: [(0, 2, 1)]}
+        assert [epoch for key, epoch in w.keeper.reads if key.partition == 0] == [8]
+
+
 @pytest.mark.parametrize(("how", "kept_ms"), [("named", 10_000), ("vacant", 1_000)])
 async def test_a_partition_that_never_comes_is_refused_in_the_end(how, kept_ms):
     async with world() as w:

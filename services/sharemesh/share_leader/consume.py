@@ -3,7 +3,7 @@
 import asyncio
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.ids import TopicPartition
+from sharemesh.domain.ids import GroupId, TopicPartition
 from sharemesh.domain.share_session import SessionKey
 from sharemesh.ports.network import CallContext, Stream
 from sharemesh.share_leader.acquisition import FetchOrder
@@ -141,6 +141,9 @@ class _HeldSession:
 
     def notify_led(self, partition: TopicPartition) -> None:
         """Unary fetches ask again by themselves."""
+
+    def group_awaiting(self, partition: TopicPartition) -> GroupId | None:
+        """Return None: it is not known what unary fetches will ask for."""
 
     async def send_notices(
         self, stream: Stream[pb.HoldSessionResponse, pb.HoldSessionRequest]

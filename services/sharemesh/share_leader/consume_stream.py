@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.ids import TopicPartition
+from sharemesh.domain.ids import GroupId, TopicPartition
 from sharemesh.domain.share_session import ShareSession, rotated
 from sharemesh.ports.network import Stream
 from sharemesh.share_leader.acknowledging import (
@@ -139,6 +139,10 @@ class ConsumeStream:
     def notify_led(self, partition: TopicPartition) -> None:
         """This node leads the partition now: one that waited for it is served."""
         self._go_on([partition])
+
+    def group_awaiting(self, partition: TopicPartition) -> GroupId | None:
+        """Return the group of a stream that has added the partition."""
+        return self._session.key.group_id if partition in self._session.partitions else None
 
     def replaced(self) -> None:
         """The member opened another session: this stream ends, nothing is released (SES-2)."""

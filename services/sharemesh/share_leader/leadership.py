@@ -8,6 +8,7 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.record_log import RecordLogs
 from sharemesh.ports.shard_log import FencedError, LogFailedError
+from sharemesh.share_leader.early_reads import EarlyReads
 from sharemesh.share_leader.environment import Environment
 from sharemesh.share_leader.leader_gauges import topic_name
 from sharemesh.share_leader.partitions import LedPartition, LedPartitions
@@ -53,8 +54,10 @@ class Leadership:
                     return
                 await self._stop(before, 0)
             began_ns = self._environment.telemetry.spans.now_ns()
+            groups = self._streams.groups_awaiting(partition)
+            reads = EarlyReads(self._environment, partition, leader_epoch, groups)
             log = await self._record_logs.open(partition, leader_epoch)
-            self._partitions.add(LedPartition(partition, log, self._environment))
+            self._partitions.add(LedPartition(partition, log, self._environment, reads))
             self._streams.notify_led(partition)
             self._tell(partition, leader_epoch, began_ns)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicPartition
 from sharemesh.ports.record_log import PartitionLog
+from sharemesh.share_leader.early_reads import EarlyReads
 from sharemesh.share_leader.environment import Environment
 from sharemesh.share_leader.looks import Looks
 from sharemesh.share_leader.share_partition_shell import SharePartitionShell
@@ -18,7 +19,11 @@ class LedPartition:
     """One topic-partition under one leader epoch."""
 
     def __init__(
-        self, partition: TopicPartition, log: PartitionLog, environment: Environment
+        self,
+        partition: TopicPartition,
+        log: PartitionLog,
+        environment: Environment,
+        early_reads: EarlyReads,
     ) -> None:
         self.partition = partition
         self.log = log
@@ -27,6 +32,7 @@ class LedPartition:
         self.closed = False  # nothing is acknowledged or produced any more
         self.shares: dict[GroupId, SharePartitionShell] = {}
         self._environment = environment
+        self._early_reads = early_reads
         self._idle = asyncio.Event()
         log.on_advance(self._advanced)
 
@@ -40,7 +46,13 @@ class LedPartition:
         shell = self.shares.get(group_id)
         if shell is None:
             key = SharePartitionKey(group_id, self.partition.topic_id, self.partition.partition)
-            shell = SharePartitionShell(key, self.log, self._environment, self._share_ended)
+            shell = SharePartitionShell(
+                key,
+                self.log,
+                self._environment,
+                self._share_ended,
+                state=self._early_reads.take(group_id),
+            )
             self.shares[group_id] = shell
             if self.draining:
                 shell.stop_acquiring(self._idle.set)

@@ -42,6 +42,7 @@ from sharemesh.ports.record_log import PartitionLog
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.ports.share_state import StateReadResult, StateWrite, StateWriteResult
 from sharemesh.share_leader.alarms import Alarm
+from sharemesh.share_leader.early_reads import read_share_state
 from sharemesh.share_leader.environment import Environment
 from sharemesh.share_leader.partition_watch import PartitionWatch
 from sharemesh.share_leader.start_offset import resolve_start_offset
@@ -74,7 +75,9 @@ class SharePartitionShell:
         log: PartitionLog,
         environment: Environment,
         on_ended: Callable[["SharePartitionShell"], None],
+        state: "asyncio.Future[StateReadResult] | None" = None,
     ) -> None:
+        """``state`` was asked for under this leader epoch before the log was there."""
         self.key = key
         self.log = log
         self.phase = Phase.INITIALIZING
@@ -82,6 +85,7 @@ class SharePartitionShell:
         self.message = ""
         self._environment = environment
         self._on_ended = on_ended
+        self._state = state
         self._config = environment.view.group_config(key.group_id)
         self._machine = SharePartition(key, log.leader_epoch, self._config)
         self._request_id = 0
@@ -359,11 +363,11 @@ class SharePartitionShell:
         task.add_done_callback(self._writes.discard)
 
     async def _read(self, leader_epoch: int) -> None:
-        try:
-            result = await self._environment.persister.read_state(self.key, leader_epoch)
-        except Exception as error:
-            _LOG.exception("reading the state of %s failed", self.key)
-            result = StateReadResult(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        early, self._state = self._state, None
+        if early is None:
+            result = await read_share_state(self._environment, self.key, leader_epoch)
+        else:
+            result = await early
         self.step(
             StateRead(
                 ErrorCode(result.error),

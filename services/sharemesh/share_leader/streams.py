@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from sharemesh.domain.ids import TopicPartition
+from sharemesh.domain.ids import GroupId, TopicPartition
 from sharemesh.v1.common_pb2 import TopicPartitions
 
 
@@ -16,6 +16,10 @@ class OpenStream(Protocol):
 
     def notify_led(self, partition: TopicPartition) -> None:
         """The partition is led here from now on."""
+        ...
+
+    def group_awaiting(self, partition: TopicPartition) -> GroupId | None:
+        """Return the group for which the stream consumes a partition as soon as it is led."""
         ...
 
 
@@ -45,6 +49,11 @@ class Streams:
         """Tell every stream that a partition is led here from now on."""
         for stream in list(self._open):
             stream.notify_led(partition)
+
+    def groups_awaiting(self, partition: TopicPartition) -> set[GroupId]:
+        """Return the groups that consume a partition here as soon as it is led."""
+        found = (stream.group_awaiting(partition) for stream in self._open)
+        return {group_id for group_id in found if group_id is not None}
 
 
 def topics_message(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:

@@ -1,0 +1,58 @@
+"""Share state that is asked for while the record log is still being taken over."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicPartition
+from sharemesh.ports.share_state import StateReadResult
+from sharemesh.share_leader.environment import Environment
+
+_LOG = logging.getLogger(__name__)
+
+
+async def read_share_state(
+    environment: Environment, key: SharePartitionKey, leader_epoch: int
+) -> StateReadResult:
+    """Return the state of a share partition, which fences leaders of lower epochs (spec SC-10)."""
+    try:
+        return await environment.persister.read_state(key, leader_epoch)
+    except Exception as error:
+        _LOG.exception("reading the state of %s failed", key)
+        return StateReadResult(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+
+
+class EarlyReads:
+    """One read for each group whose members wait for a partition; each answer is used once.
+
+    Nothing is granted before both are there, the log's fence and the state read under the new
+    leader epoch; so their order does not matter, and a hand-over is shorter by the faster one.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        partition: TopicPartition,
+        leader_epoch: int,
+        groups: Iterable[GroupId],
+    ) -> None:
+        self._environment = environment
+        self._leader_epoch = leader_epoch
+        self._answers: dict[GroupId, asyncio.Future[StateReadResult]] = {}
+        for group_id in groups:
+            key = SharePartitionKey(group_id, partition.topic_id, partition.partition)
+            answer = asyncio.get_running_loop().create_future()
+            self._answers[group_id] = answer
+            environment.tasks.spawn(self._read(key, answer))
+
+    def take(self, group_id: GroupId) -> "asyncio.Future[StateReadResult] | None":
+        """Return the answer of a group, to be awaited, if it was asked for and not taken yet."""
+        return self._answers.pop(group_id, None)
+
+    async def _read(
+        self, key: SharePartitionKey, answer: "asyncio.Future[StateReadResult]"
+    ) -> None:
+        result = await read_share_state(self._environment, key, self._leader_epoch)
+        if not answer.done():
+            answer.set_result(result)
