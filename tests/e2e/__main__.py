@@ -27,12 +27,13 @@ MACHINE = ROOT / "deploy" / "machine"
 CACHE = Path(os.environ.get("SHAREMESH_CACHE") or Path.home() / ".cache" / "sharemesh")
 RUN = Path(os.environ.get("SHAREMESH_NODE_RUN") or CACHE / "run")
 IMAGES = ROOT / "build" / "images"
-TIMINGS = ROOT / "build" / "e2e" / "timings.json"
+TIMINGS = ROOT / "build" / "e2e"
 OWNER = "owner.pid"
 STOP_LIMIT_S = 120
 """How long a part that was told to stop may clean up: on a cluster of others, the tests do."""
 TAG, NEWER = "e2e", "e2e-newer"
 PYTEST = ("-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "--durations=20")
+WORKERS = ("-n", "2", "--dist", "loadgroup")
 TESTS = ("-m", "cluster", "tests/e2e", "tests/operator/test_api_contract.py")
 
 
@@ -148,8 +149,8 @@ def on_own_machine(stack: ExitStack) -> None:
 
 def show_timings() -> None:
     """Print what the suite measured."""
-    if TIMINGS.exists():
-        for what, seconds in json.loads(TIMINGS.read_text()).items():
+    for path in sorted(TIMINGS.glob("timings-*.json")):
+        for what, seconds in json.loads(path.read_text()).items():
             print(f"{seconds:8.2f} s  {what}")
 
 
@@ -161,14 +162,15 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, told_to_stop)
     started = time.monotonic()
-    TIMINGS.unlink(missing_ok=True)
+    for path in TIMINGS.glob("timings-*.json"):
+        path.unlink()
     with ExitStack() as stack:
         if not os.environ.get("KUBECONFIG"):
             on_own_machine(stack)
         elif loader := os.environ.get("SHAREMESH_E2E_LOAD"):
             load_all(shlex.split(loader))
         only = ["-k", args.only] if args.only else []
-        code = step("end-to-end suite", sys.executable, *PYTEST, *only, *TESTS)
+        code = step("end-to-end suite", sys.executable, *PYTEST, *WORKERS, *only, *TESTS)
     show_timings()
     result = "passed" if code == 0 else "FAILED"
     print(f"\nend to end: {result} in {time.monotonic() - started:.0f} s")

@@ -3,6 +3,7 @@
 import os
 import secrets
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -11,26 +12,38 @@ from tests.e2e import objects, stage
 from tests.e2e.kube import Document, Kube
 from tests.e2e.stage import Images, Stage, Timings
 
+# Two workers at the same time, each with a stage of its own: the tests wait more than they compute.
 # What others build on comes first; what takes the stage itself apart comes last.
-ORDER = (
-    "test_quick_start",
-    "test_groups",
-    "test_permissions",
-    "test_probes",
-    "test_operators",
-    "test_kills",
-    "test_evictions",
-    "test_scaling",
-    "test_operations",
-    "test_rolling_updates",
-    "test_storage",
-    "test_outside",
-    "test_spark",
-    "test_deletion",
-    "test_backup",
-    "test_releases",
+WORKERS = (
+    (
+        "test_quick_start",
+        "test_groups",
+        "test_permissions",
+        "test_probes",
+        "test_operators",
+        "test_kills",
+        "test_evictions",
+        "test_scaling",
+        "test_api_contract",
+    ),
+    (
+        "test_operations",
+        "test_rolling_updates",
+        "test_storage",
+        "test_outside",
+        "test_spark",
+        "test_deletion",
+        "test_backup",
+        "test_releases",
+    ),
 )
-REPORT = Path(__file__).parents[2] / "build" / "e2e" / "timings.json"
+REPORTS = Path(__file__).parents[2] / "build" / "e2e"
+
+
+def place(item: pytest.Item) -> tuple[int, int]:
+    """Return which worker runs a test, and when."""
+    name = item.path.stem
+    return next((n, files.index(name)) for n, files in enumerate(WORKERS) if name in files)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -39,15 +52,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in mine:
         item.add_marker(pytest.mark.cluster)
         item.add_marker(pytest.mark.timeout(420))
-    # The contract of the API server, of another folder, needs the stage's definitions.
-    items.sort(key=lambda item: ORDER.index(item.path.stem) if item in mine else len(ORDER))
+    if not mine or any(item.path.stem not in chain(*WORKERS) for item in items):
+        return  # collected along with the other suites, of which none of these is run
+    items.sort(key=place)
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(f"worker-{place(item)[0]}"))
 
 
 @pytest.fixture(scope="session")
 def timings() -> Iterator[Timings]:
     found = Timings()
     yield found
-    found.write(REPORT)
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "only")
+    found.write(REPORTS / f"timings-{worker}.json")
 
 
 def make_stage(prefix: str, timings: Timings) -> Stage:

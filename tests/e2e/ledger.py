@@ -67,7 +67,7 @@ class Load:
             for first, last in entry.fields["r"]
         )
 
-    def flows(self, more: int = 60, *, timeout_s: float = 90) -> None:
+    def flows(self, more: int = 40, *, timeout_s: float = 90) -> None:
         """Wait until so many more records are acknowledged."""
         begin = self.acknowledged()
         try:

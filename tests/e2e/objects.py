@@ -49,7 +49,7 @@ def operation(name: str, cluster: str, what: str, **spec: Any) -> Document:
     )
 
 
-def small_cluster(name: str, etcd: str, storage: Document, **spec: Any) -> Document:
+def small_cluster(name: str, etcd: str, storage: Document, /, **spec: Any) -> Document:
     """Return a ShareCluster of one pod a role."""
     one = {"replicas": 1, "shards": 2}
     return custom(

@@ -1,10 +1,13 @@
 """What the tests stand on: a namespace with operator, etcd and one ShareCluster under it."""
 
 import base64
+import contextlib
+import fcntl
 import json
 import os
 import shlex
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -242,13 +245,29 @@ def make_certificates(stage: Stage) -> None:
     )
 
 
+@contextlib.contextmanager
+def definitions_alone() -> Iterator[None]:
+    """Keep the other worker from the release of the definitions, which all stages share."""
+    lock = ROOT / "build" / "e2e" / "definitions.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def install_definitions() -> None:
+    """Install the custom resource definitions, or make them new."""
+    with definitions_alone():
+        chart = str(CHARTS / "sharemesh-crds")
+        Kube("default").helm("upgrade", "--install", "sharemesh-crds", chart)
+
+
 def install(stage: Stage) -> None:
     """Install charts and quick start; note how long it is to the first record."""
     stage.make_directories(CLUSTER)
     make_certificates(stage)
     started = time.monotonic()
-    crds = Kube("default")
-    crds.helm("upgrade", "--install", "sharemesh-crds", str(CHARTS / "sharemesh-crds"))
+    install_definitions()
     stage.kube.helm("install", "sharemesh", str(CHARTS / "sharemesh"), *stage.operator_values())
     stage.kube.apply(*quick_start(stage))
     # A group that a member joins before its settings are there starts at the newest record.

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from tests.e2e.kube import Kube, until
-from tests.e2e.stage import CHARTS
+from tests.e2e.stage import CHARTS, definitions_alone, install_definitions
 from tests.e2e.test_operations import consume, produce
 
 
@@ -101,10 +101,11 @@ def test_an_uninstalled_cluster_chart_keeps_the_cluster_and_installs_again(mesh)
 
 def test_definitions_stay_when_their_chart_is_uninstalled(mesh):
     crds = Kube("default")
-    crds.helm("uninstall", "sharemesh-crds")
-    assert "sharegroups.sharemesh.io" in crds.names("crd")
-    assert mesh.kube.names("sharecluster")
-    crds.helm("upgrade", "--install", "sharemesh-crds", str(CHARTS / "sharemesh-crds"))
+    with definitions_alone():
+        crds.helm("uninstall", "sharemesh-crds")
+        assert "sharegroups.sharemesh.io" in crds.names("crd")
+        assert mesh.kube.names("sharecluster")
+    install_definitions()
     until("definitions are served", lambda: mesh.kube.names("sharegroups") is not None)
 
 
