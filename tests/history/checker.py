@@ -62,6 +62,7 @@ class History:
         self._final: dict[tuple[str, int], list[Decision]] = defaultdict(list)
         self._released: Counter[tuple[str, int]] = Counter()
         self._refused = 0
+        self._exact = False
         self._confirmed_twice: list[str] = []
 
     def add(self, entries: Iterable[Entry]) -> None:
@@ -120,6 +121,7 @@ class History:
         """
         report = Report(refused_acknowledgements=self._refused)
         at = start_offset_at or (lambda partition, _: start_offsets.get(partition, 0))
+        self._exact = start_offset_at is not None
         report.violations += self._confirmed_twice
         for partition, offsets in self._produced.items():
             report.produced += len(offsets)
@@ -159,12 +161,21 @@ class History:
                 )
             self._count_reasons(report, (partition, offset), deliveries)
             final = self._final.get((partition, offset), [])
-            late = [
-                each for each in final[1:] if _comes_late(each, final[0], offset, partition, at)
-            ]
+            decisive = self._decisive(final)
+            late = [each for each in final if _comes_late(each, decisive, offset, partition, at)]
             report.late_acknowledgements += len(late)
             final = [each for each in final if not any(each is other for other in late)]
             self._judge_final(report, where, final, deliveries)
+
+    def _decisive(self, final: list[Decision]) -> Decision | None:
+        """Return what decided: the first answer, but answers overtake each other on their way.
+
+        Where the start offset is known at every time the newest grant is taken instead.
+        """
+        granted = [each for each in final if each.grant is not None]
+        if not self._exact or len(granted) < len(final):
+            return final[0] if final else None
+        return max(granted, key=_grant_order, default=None)
 
     def _count_reasons(
         self, report: Report, key: tuple[str, int], deliveries: list[Delivery]
@@ -206,16 +217,22 @@ class History:
             )
 
 
+def _grant_order(decision: Decision) -> tuple[int, int]:
+    assert decision.grant is not None
+    return decision.grant.epoch, decision.grant.count
+
+
 def _comes_late(
-    late: Decision, decisive: Decision, offset: int, partition: str, at: StartOffsetAt
+    late: Decision, decisive: Decision | None, offset: int, partition: str, at: StartOffsetAt
 ) -> bool:
     """Return whether a final acknowledgement changed nothing, though it was answered with success.
 
-    Its grant is older than the one whose acknowledgement had been confirmed before it, and the
+    Its grant is older than the one that decided, whose holder had the record already, and the
     start offset had passed the record by the time of the answer: such an acknowledgement is
     skipped (spec ACK-4, ACK-8). Above the start offset it would have been a second decision.
     """
-    if late.grant is None or decisive.grant is None or at(partition, late.time_ms) <= offset:
+    if late.grant is None or decisive is None or decisive.grant is None:
         return False
-    mine, other = late.grant, decisive.grant
-    return (mine.epoch, mine.count) < (other.epoch, other.count)
+    if at(partition, late.time_ms) <= offset or decisive.grant.time_ms > late.time_ms:
+        return False
+    return _grant_order(late) < _grant_order(decisive)

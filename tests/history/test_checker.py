@@ -79,6 +79,32 @@ def test_a_late_acknowledgement_is_excused_only_if_the_start_offset_had_passed(
     assert any("finally 2 times" in text for text in report.violations) == (decisions == 2)
 
 
+def test_a_decisive_answer_may_be_overtaken_by_the_answer_to_a_late_acknowledgement():
+    events = (
+        PRODUCED,
+        delivered("a", 0, 9, 1),
+        delivered("b", 0, 9, 2),
+        acknowledged("a", "accept", 3, 3),
+        acknowledged("b", "accept", 0, 9),
+    )
+    report = history(*events).judge({"t/0": 10}, {}, lambda _, time_ms: 10 if time_ms >= 3 else 0)
+    assert report.violations == []
+    assert report.late_acknowledgements == 1
+    unknown = history(*events).judge({"t/0": 10}, {})
+    assert any("finally 2 times" in text for text in unknown.violations)
+
+
+def test_a_record_that_came_after_an_acknowledgement_was_confirmed_is_never_excused():
+    report = history(
+        PRODUCED,
+        delivered("a", 0, 9, 1),
+        acknowledged("a", "accept", 0, 9),
+        delivered("b", 3, 3, 2),
+        acknowledged("b", "accept", 3, 3),
+    ).judge({"t/0": 10}, {}, lambda _, time_ms: 10)
+    assert any("finally 2 times" in text for text in report.violations)
+
+
 def test_without_that_knowledge_the_start_offset_at_the_end_is_the_bound():
     checked = history(
         PRODUCED,

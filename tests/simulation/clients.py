@@ -28,10 +28,11 @@ TROUBLE_S = 0.2
 
 @dataclass(slots=True)
 class Pace:
-    """How applications behave until they are told to finish."""
+    """How applications behave until they are told to finish; ``stretch`` slows producers down."""
 
     finishing: bool = False
     stopping: bool = False
+    stretch: float = 1.0
 
 
 class ProducerApplication:
@@ -62,7 +63,7 @@ class ProducerApplication:
                     task = asyncio.create_task(self._send(producer, topic))
                     waiting.add(task)
                     task.add_done_callback(waiting.discard)
-                await asyncio.sleep(self._rng.uniform(*gap_s))
+                await asyncio.sleep(self._rng.uniform(*gap_s) * self.pace.stretch)
             if waiting:
                 await asyncio.wait(set(waiting))
         self.done = True
@@ -158,7 +159,7 @@ class ConsumerApplication:
     async def _turn(
         self, consumer: AsyncShareConsumer, *, implicit: bool, limit: int | None
     ) -> None:
-        records = await consumer.poll(self._rng.choice((50, 500, 2_000)))
+        records = await consumer.poll(self._rng.choice((50, 1_000, 3_000, 5_000)))
         if limit is not None and len(records) > limit:
             self.world.story.violation(
                 self.world.now_s, f"{self.name} got {len(records)} records, limit {limit}"

@@ -43,8 +43,9 @@ class SharedVolume:
 
     def delay_s(self) -> float:
         """Return how long the next job waits for the device."""
-        slow = self.rng.randrange(1_000) < self.slow_permille
-        return self.rng.uniform(*(SLOW_JOB_MS if slow else JOB_MS)) / 1_000
+        chance = self.rng.random
+        low, high = SLOW_JOB_MS if chance() * 1_000 < self.slow_permille else JOB_MS
+        return (low + (high - low) * chance()) / 1_000
 
     def run(self, process: Process, job: Callable[[], Result]) -> Result:
         """Run a job for a process, or part of it."""

@@ -71,6 +71,8 @@ class Process:
 
 
 PROCESS: contextvars.ContextVar[Process] = contextvars.ContextVar("process")
+_wake_up = asyncio.futures._set_result_unless_cancelled  # type: ignore[attr-defined]
+_copy_context, _heappush, _heappop = contextvars.copy_context, heapq.heappush, heapq.heappop
 
 
 def _done(thing: object) -> bool:
@@ -113,9 +115,9 @@ class SimHandle:
         self.callback = callback
         self.args = args
         if context is None:
-            context = contextvars.copy_context()
+            context = _copy_context()
         self.context = context
-        self.process = context.get(PROCESS) or world
+        self.process = context.get(PROCESS, world)
         self.is_cancelled = False
 
     def __repr__(self) -> str:
@@ -145,6 +147,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.turns = 0
         self.after_turn: Callable[[], None] | None = None
         self.world = Process(self, "world")
+        self.get_debug = bool  # type: ignore[method-assign]  # each future asks; this is the quickest no
 
     # ---- what asyncio asks ----------------------------------------------------------------------
 
@@ -165,7 +168,11 @@ class SimLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> SimHandle:
         handle = SimHandle(0.0, callback, args, context, self.world)
-        self._add(handle)
+        process = handle.process
+        if process.queue and process.alive:
+            process.queue.append(handle)  # the common case: it is among those that run already
+        else:
+            self._add(handle)
         return handle
 
     def call_soon_threadsafe(  # type: ignore[override]
@@ -184,7 +191,7 @@ class SimLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> SimHandle:
         handle = SimHandle(when, callback, args, context, self.world)
-        heapq.heappush(self._timers, (when, next(self._numbers), handle))
+        _heappush(self._timers, (when, next(self._numbers), handle))
         return handle
 
     def call_later(  # type: ignore[override]
@@ -237,35 +244,40 @@ class SimLoop(asyncio.BaseEventLoop):
             self._due.append(process)
 
     def _run_once(self) -> None:
-        due = self._due
-        if not due or (self._timers and self._timers[0][0] <= self._time_s):
-            self._advance()
-            if not due:
-                return
-        index = self._rng.randrange(len(due)) if len(due) > 1 else 0
-        process = due[index]
-        handle = process.queue.popleft()
-        if not process.queue:
-            due.pop(index)
-        if handle.is_cancelled:
-            return
-        self.turns += 1
-        self._time_s += TURN_S
-        if self._time_s - self._window_s > 1:
-            self._window_s, self._window_turns = self._time_s, self.turns
-        if self.turns - self._window_turns > STUCK_TURNS or self.turns > TURNS_MAX:
-            where = _waiting_at(getattr(handle.callback, "__self__", None))
-            raise BusyLoopError(
-                f"{process} runs without end at {self._time_s:.3f} s: {handle} {where}"
-            )
-        try:
-            handle.context.run(handle.callback, *handle.args)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            self.call_exception_handler({"message": f"{handle} failed", "exception": error})
-        if self.after_turn is not None:
-            self.after_turn()
+        """Run callbacks until somebody stops the loop: one function, because it is the hot one."""
+        due, timers, chance = self._due, self._timers, self._rng.random
+        while not self._stopping:  # type: ignore[attr-defined]
+            if not due or (timers and timers[0][0] <= self._time_s):
+                self._advance()
+                if not due:
+                    continue
+            index = int(chance() * len(due)) if len(due) > 1 else 0
+            queue = due[index].queue
+            handle = queue.popleft()
+            if not queue:
+                del due[index]
+            if handle.is_cancelled:
+                continue
+            self.turns += 1
+            self._time_s = time_s = self._time_s + TURN_S
+            if time_s - self._window_s > 1:
+                self._window_s, self._window_turns = time_s, self.turns
+            elif self.turns - self._window_turns > STUCK_TURNS or self.turns > TURNS_MAX:
+                self._stuck(handle)
+            try:
+                handle.context.run(handle.callback, *handle.args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self.call_exception_handler({"message": f"{handle} failed", "exception": error})
+            if self.after_turn is not None:
+                self.after_turn()
+
+    def _stuck(self, handle: SimHandle) -> None:
+        where = _waiting_at(getattr(handle.callback, "__self__", None))
+        raise BusyLoopError(
+            f"{handle.process} runs without end at {self._time_s:.3f} s: {handle} {where}"
+        )
 
     def _advance(self) -> None:
         timers = self._timers
@@ -274,8 +286,13 @@ class SimLoop(asyncio.BaseEventLoop):
         if not self._due and timers[0][0] > self._time_s:
             self._time_s = timers[0][0]
         while timers and timers[0][0] <= self._time_s:
-            handle = heapq.heappop(timers)[2]
-            if not handle.is_cancelled:
+            handle = _heappop(timers)[2]
+            if handle.is_cancelled:
+                continue
+            process = handle.process
+            if handle.callback is _wake_up and process.alive and not process.frozen:
+                handle.callback(*handle.args)  # the end of a sleep: who slept gets the turn
+            else:
                 self._add(handle)
 
 

@@ -109,8 +109,9 @@ class SimNetwork:
 
     def delay_s(self) -> float:
         """Return how long the next message travels."""
-        slow = self.rng.randrange(1_000) < self.slow_permille
-        return self.rng.uniform(*(SLOW_MS if slow else FAST_MS)) / 1_000
+        chance = self.rng.random
+        low, high = SLOW_MS if chance() * 1_000 < self.slow_permille else FAST_MS
+        return (low + (high - low) * chance()) / 1_000
 
     def opened(self, connection: "Connection") -> int:
         """Register a connection and return its number."""

@@ -2,6 +2,7 @@
 
 from sharemesh.backends.embedded import take_over
 from sharemesh.backends.embedded.group_commit import GroupCommit
+from sharemesh.backends.embedded.record_log import EmbeddedPartitionLog
 from sharemesh.ports.shard_log import FencedError
 from sharemesh.share_coordinator import shard_kind
 from tests.simulation.patching import Patches
@@ -33,6 +34,16 @@ def observe(world: World, patches: Patches) -> None:
             counters["loaded from a generation"] += 1
         return restored
 
+    real_retain = EmbeddedPartitionLog.apply_retention
+
+    async def apply_retention(log, now_wall_ms):
+        before = log.log_start_offset
+        after = await real_retain(log, now_wall_ms)
+        if after > before:
+            counters["log start moved by retention"] += 1
+        return after
+
+    patches.setattr(EmbeddedPartitionLog, "apply_retention", apply_retention)
     patches.setattr(shard_kind, "restore", restore)
     patches.setattr(take_over, "_settle", settle)
     patches.setattr(GroupCommit, "_fail", fail)

@@ -36,4 +36,10 @@ REGRESSIONS = (
         "checker: a release that is answered after its record came again counted as its accept",
         "tests/simulation/clients.py keeps what was said in order",
     ),
+    Regression(
+        "mixed",
+        7,
+        "checker: the decisive answer was overtaken by the answer to a late acknowledgement",
+        "tests/history/test_checker.py",
+    ),
 )

@@ -47,12 +47,7 @@ def test_a_copy_elsewhere_with_another_hash_seed_and_core_sees_the_same_events(t
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     last_core = len(os.sched_getaffinity(0)) - 1
     one, other = run("1"), run("77", tmp_path, last_core)
-    assert one[-1] == other[-1]
-    assert "hash=" in one[-1]
-
-
-@pytest.mark.slow
-def test_a_replay_says_what_it_runs_first_and_what_it_saw_last():
-    lines = run("3")
-    assert lines[0].startswith(f"simulation: seeds {SEED}..{SEED}, Options(workload='short'")
-    assert lines[-1].startswith("seeds=1 violations=0 hash=")
+    told = [[line for line in lines if "virtual hours in" not in line] for lines in (one, other)]
+    assert told[0] == told[1]
+    assert one[0].startswith(f"simulation: seeds {SEED}..{SEED}, Options(workload='short'")
+    assert one[-1].startswith("seeds=1 violations=0 hash=")

@@ -38,6 +38,8 @@ REVOKE_S = (0.002, 0.05)
 STOP_TIMEOUT_S = 20.0
 RESTART_S = (0.3, 4.0)
 CLOCK_RATE = 0.02
+STORE_S = (0.0002, 0.003)
+SLOW_STORE_S = (0.05, 0.8)
 
 
 class SimStore(LocalStore):
@@ -205,16 +207,19 @@ class Node:
         if self.member is None or self.roles is None or not self.ready:
             return
         self.ready = False
+        grants = self.world.story.counters["grants"]
         with contextlib.suppress(CoordinationError):
             await self.member.draining(draining=True)
         await self.roles.drain()
         await self.roles.close()
         await self.member.close()
-        self.world.loop.world.context().run(self._drained, process)
+        loaded = self.world.story.counters["grants"] > grants
+        self.world.loop.world.context().run(self._drained, process, loaded=loaded)
 
-    def _drained(self, process: Process) -> None:
+    def _drained(self, process: Process, *, loaded: bool) -> None:
         if self.process is process:
-            self.world.tell(f"{self.name} drained", count="drains")
+            count = "drains under load" if loaded else "drains"
+            self.world.tell(f"{self.name} drained", count=count)
             self.crash()
 
 
@@ -265,8 +270,9 @@ class World:
 
     def store_delay_s(self) -> float:
         """Return how long a step of the coordination store takes."""
-        slow = self.rng.randrange(1_000) < self.store_slow_permille
-        return self.rng.uniform(0.05, 0.8) if slow else self.rng.uniform(0.0002, 0.003)
+        chance = self.rng.random
+        low, high = SLOW_STORE_S if chance() * 1_000 < self.store_slow_permille else STORE_S
+        return low + (high - low) * chance()
 
     def tell(self, text: str, *, count: str = "") -> None:
         """Add to the story."""

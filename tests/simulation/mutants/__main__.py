@@ -1,12 +1,13 @@
 """`python -m tests.simulation.mutants`: each planted bug, and the seed that caught it."""
 
 import argparse
-import multiprocessing
+import contextlib
 import os
 import sys
 
 from tests.simulation.mutants.planted import MUTANTS
 from tests.simulation.patching import Patches
+from tests.simulation.processes import in_processes, prepare
 from tests.simulation.run import Outcome, run_seed
 from tests.simulation.workloads.names import WORKLOADS
 from tests.simulation.world import Options
@@ -23,16 +24,14 @@ def _run(task: tuple[str, int, Options]) -> Outcome:
 class Control:
     """The same seeds without a mutant: one that complains there too catches nothing."""
 
-    def __init__(self, context: "multiprocessing.context.BaseContext", options: Options) -> None:
-        self._context = context
+    def __init__(self, options: Options) -> None:
         self._options = options
         self._violations: dict[int, int] = {}
 
     def is_clean(self, seed: int) -> bool:
         """Return whether the product alone passes this seed."""
         if seed not in self._violations:
-            with self._context.Pool(1, maxtasksperchild=1) as pool:
-                outcome = pool.apply(_run, (("", seed, self._options),))
+            [outcome] = in_processes(_run, [("", seed, self._options)], 1)
             self._violations[seed] = len(outcome.violations)
         return not self._violations[seed]
 
@@ -50,21 +49,17 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args()
     missed = 0
-    context = multiprocessing.get_context("fork")
+    prepare()
     options = Options(workload=args.workload)
-    control = Control(context, options)
+    control = Control(options)
     for name in args.only or MUTANTS:
         tasks = [(name, seed, options) for seed in range(1, args.seeds + 1)]
-        with context.Pool(args.jobs, maxtasksperchild=1) as pool:
+        outcomes = in_processes(_run, tasks, args.jobs)
+        with contextlib.closing(outcomes):
             caught = next(
-                (
-                    each
-                    for each in pool.imap(_run, tasks, chunksize=1)
-                    if each.violations and control.is_clean(each.seed)
-                ),
+                (each for each in outcomes if each.violations and control.is_clean(each.seed)),
                 None,
             )
-            pool.terminate()
         missed += caught is None
         if caught is None:
             print(f"{name}: NOT CAUGHT in {args.seeds} seeds", flush=True)

@@ -3,13 +3,14 @@
 import asyncio
 from random import Random
 
-from sharemesh.client.admin_results import GroupOffset, TopicPartition
+from sharemesh.client.admin_results import GroupOffset
 from sharemesh.client.async_admin import AsyncAdminClient
 from sharemesh.client.errors import SharemeshError
 from tests.simulation.clients import MODES, ConsumerApplication, Pace, ProducerApplication
 from tests.simulation.faults import Faults
 from tests.simulation.generations import GenerationJob
 from tests.simulation.journal import SimJournal
+from tests.simulation.workloads.administration import Administration
 from tests.simulation.world import DELIVERY_COUNT_LIMIT, LOCK_DURATION_MS, World
 
 TOPIC = "flights"
@@ -21,14 +22,21 @@ ACTIVE_S = 600.0
 FINISH_S = 300.0
 STOP_S = 120.0
 GAP_S = (1.0, 16.0)
+LOOK_S = 3.0
+ACKNOWLEDGEMENTS_MIN = 2_000
+TARGET = 1.15  # of the least number of acknowledgements: what faults take is not known before
+EXTRA_S = 300.0
+STEER_S, STEER_AHEAD_S = 5.0, 20.0
+STRETCH = (0.3, 4.0)
+RETENTION = {"segment.ms": "20000", "retention.ms": "60000"}
 
 
 class MixedWorkload:
     """One run: ``run`` returns when everything is finished, or when its time is over."""
 
     fault_kinds: tuple[str, ...] = ()
-    admin_actions = ("trim", "temporary topic", "reset")
     active_s = ACTIVE_S
+    acknowledgements_min = ACKNOWLEDGEMENTS_MIN
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -41,6 +49,7 @@ class MixedWorkload:
         self.consumers: list[tuple[ConsumerApplication, str]] = []
         self.topic_ids: dict[bytes, str] = {}
         self._numbers = 0
+        self._retains = self.rng.random() < 0.5
         self._admin_process, environment = world.new_client("admin")
         self.admin = AsyncAdminClient(
             {"bootstrap.servers": world.bootstrap, "default.api.timeout.ms": 20_000},
@@ -60,8 +69,12 @@ class MixedWorkload:
         GenerationJob(world).start()
         begun_s = world.now_s
         faults = world.loop.create_task(self.faults.run(), context=world.loop.world.context())
-        admin = self._admin_process.start(self._administrate(begun_s + self.active_s))
-        await asyncio.sleep(self.active_s)
+        administration = Administration(
+            world, self.admin, topic=TOPIC, grown=TRIMMED, groups=[*GROUPS, RESET_GROUP]
+        )
+        administration.partitions = {TOPIC: PARTITIONS, TRIMMED: 1}
+        admin = self._admin_process.start(administration.run(begun_s + self.active_s))
+        await self._steer(begun_s)
         self.pace.finishing = True
         await self.faults.heal()
         await asyncio.wait([faults, admin], timeout=120)
@@ -72,9 +85,24 @@ class MixedWorkload:
             self._new_consumer(group, "explicit")
         await self._finish()
 
+    async def _steer(self, begun_s: float) -> None:
+        """Keep producers at a pace that gives each seed enough to do, and none too much."""
+        counters = self.world.story.counters
+        target = self.acknowledgements_min * TARGET
+        while (passed_s := self.world.now_s - begun_s) < self.active_s or (
+            counters["acknowledgements"] < self.acknowledgements_min
+            and passed_s < self.active_s + EXTRA_S
+        ):
+            plan = target * min(1.0, (passed_s + STEER_AHEAD_S) / self.active_s)
+            ahead = counters["acknowledgements"] / plan
+            self.pace.stretch = min(max(ahead * ahead, STRETCH[0]), STRETCH[1])
+            await asyncio.sleep(STEER_S)
+
     async def _prepare(self) -> None:
         for name, partitions in ((TOPIC, PARTITIONS), (TRIMMED, 1)):
             await self.admin.create_topic(name, partitions)
+        if self._retains:
+            await self.admin.alter_configs(RETENTION, topic=TRIMMED)
         for group in (*GROUPS, RESET_GROUP):
             await self.admin.alter_group_configs(
                 group,
@@ -96,7 +124,7 @@ class MixedWorkload:
             lags = {group: await self._as_admin(self._lag(group)) for group in GROUPS}
             if all(lag == 0 for lag in lags.values()) and all(p.done for p in self._living()):
                 break
-            await asyncio.sleep(1)
+            await asyncio.sleep(LOOK_S)
         else:
             world.story.violation(world.now_s, f"not finished {FINISH_S} s after healing: {lags}")
         world.tell(f"finished: lags {lags}")
@@ -152,81 +180,9 @@ class MixedWorkload:
         self._new_consumer(group, rng.choice(MODES))
         return consumer.name
 
-    # ---- administration -------------------------------------------------------------------------
-
-    async def _administrate(self, end_s: float) -> None:
-        count = 0
-        while True:
-            await asyncio.sleep(self.rng.uniform(20, 90))
-            if self.world.now_s >= end_s - 60:
-                return
-            count += 1
-            action = self.rng.choice(self.admin_actions)
-            try:
-                if action == "trim":
-                    await self._trim()
-                elif action == "reset":
-                    await self._reset(count)
-                else:
-                    await self._temporary_topic(count)
-            except SharemeshError as error:
-                self.world.tell(f"admin: {action} failed: {error}", count=f"admin {action} failed")
-            else:
-                self.world.tell(f"admin: {action} done", count=f"admin {action}")
-
-    async def _trim(self) -> None:
-        where = TopicPartition(TRIMMED, 0)
-        found = (await self.admin.list_offsets({where: -1}))[where]
-        if isinstance(found, SharemeshError):
-            raise found
-        offset = self.rng.randint(0, max(0, found.offset))
-        result = (await self.admin.delete_records({where: offset}))[where]
-        if isinstance(result, SharemeshError):
-            raise result
-
-    async def _reset(self, count: int) -> None:
-        """Read everything with a short-lived group, after its offsets were set back."""
-        partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
-        problems = await self.admin.alter_share_group_offsets(
-            RESET_GROUP, {where: self.rng.randint(0, 20) for where in partitions}
-        )
-        for problem in problems.values():
-            if problem is not None:
-                raise problem
-        pace = Pace()
-        silent = SimJournal(self.world)
-        name = f"{RESET_GROUP}-{count}"
-        mode = self.rng.choice(("explicit", "implicit", "record_limit"))
-        consumer = ConsumerApplication(self.world, silent, name, mode, pace)
-        consumer.start(RESET_GROUP, [TOPIC])
-        await asyncio.sleep(self.rng.uniform(5, 30))
-        pace.finishing = pace.stopping = True
-        await self.world.until(lambda: consumer.done, 120)
-
-    async def _temporary_topic(self, count: int) -> None:
-        name = f"temporary-{count}"
-        await self.admin.create_topic(name, 2)
-        pace = Pace()
-        silent = SimJournal(self.world)
-        producer = ProducerApplication(self.world, silent, f"{name}-producer", pace)
-        producer.start([name], GAP_S)
-        consumer = ConsumerApplication(self.world, silent, f"{name}-consumer", "explicit", pace)
-        consumer.start(self.rng.choice((*GROUPS, RESET_GROUP)), [name])
-        await asyncio.sleep(self.rng.uniform(3, 20))
-        if self.rng.random() < 0.5:
-            pace.finishing = True
-            await self.world.until(lambda: producer.done, 30)
-        problems = await self.admin.delete_topics([name])
-        pace.finishing = pace.stopping = True
-        producer.kill()
-        await self.world.until(lambda: consumer.done, 120)
-        consumer.kill()
-        for problem in problems.values():
-            if problem is not None:
-                raise problem
-
 
 class ShortWorkload(MixedWorkload):
     """The same for one virtual minute and a half: for tests of the simulator itself."""
 
     active_s = 90.0
+    acknowledgements_min = 300

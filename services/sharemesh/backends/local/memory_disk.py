@@ -26,6 +26,7 @@ class _Inode:
         self.cached = bytearray()
         self.durable = bytearray()
         self.dirty: list[tuple[int, int]] = []
+        self.name_count = 0
 
     def put(self, position: int, data: bytes | bytearray | memoryview) -> None:
         end = position + len(data)
@@ -79,14 +80,14 @@ class _MemoryFile:
 
     def append(self, *data: bytes | bytearray | memoryview) -> None:
         self._enter("append")
-        self._inode.put(len(self._inode.cached), self._disk.admit(b"".join(data)))
+        self._disk.put(self._inode, self.size, self._disk.admit(b"".join(data)))
         if self._disk.took_short:
             self._disk.took_short = False
             raise OSError(errno.ENOSPC, "short write", self._path)
 
     def write(self, position: int, data: bytes) -> None:
         self._enter("write")
-        self._inode.put(position, data)
+        self._disk.put(self._inode, position, data)
 
     def sync(self) -> None:
         self._enter("sync")
@@ -117,6 +118,8 @@ class MemoryDisk:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._names: dict[str, _Inode | None] = {_ROOT: None}  # None: a directory
+        self._children: dict[str, set[str]] = {}
+        self._used_bytes = 0
         self._durable_names: dict[str, _Inode | None] = {_ROOT: None}
         self._changes: list[tuple[str, str, str]] = []  # operation, path, rename target
         self._changed: dict[str, _Inode | None] = {}
@@ -139,7 +142,13 @@ class MemoryDisk:
         for inode in inodes.values():
             inode.crash(self._rng)
         self._drop_orphans()
-        self._names = dict(survivors)
+        self._names = {_ROOT: None}
+        self._children.clear()
+        self._used_bytes = 0
+        for inode in inodes.values():
+            inode.name_count = 0
+        for path, survivor in survivors.items():
+            self._link(path, survivor)
         self._changes.clear()
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
@@ -152,6 +161,7 @@ class MemoryDisk:
     def truncate(self, path: str, size: int) -> None:
         """Cut a file short, in cache and on the medium."""
         inode = self._file(path)
+        self._used_bytes -= max(0, len(inode.cached) - size)
         del inode.cached[size:]
         del inode.durable[size:]
         inode.dirty = [(begin, end) for begin, end in inode.dirty if end <= size]
@@ -200,7 +210,7 @@ class MemoryDisk:
         if path in self._names:
             raise FileExistsError(errno.EEXIST, "exists", path)
         self._need_directory(path)
-        self._names[path] = _Inode()
+        self._link(path, _Inode())
         self._change("create", path)
         return _MemoryFile(self, path, self._file(path))
 
@@ -215,7 +225,7 @@ class MemoryDisk:
             self.create(path)
         inode = self._file(path)
         if len(inode.cached) < size:
-            inode.put(len(inode.cached), bytes(size - len(inode.cached)))
+            self.put(inode, len(inode.cached), bytes(size - len(inode.cached)))
         return _MemoryFile(self, path, inode)
 
     def read(self, path: str, offset: int = 0, size: int | None = None) -> bytes:
@@ -242,8 +252,10 @@ class MemoryDisk:
     def rename(self, source: str, target: str) -> None:
         """Rename within the tree."""
         self.enter("rename", target)
-        self._names[target] = self._file(source)
-        del self._names[source]
+        inode = self._file(source)
+        self._unlink(target)
+        self._unlink(source)
+        self._link(target, inode)
         self._change("rename", source, target)
 
     def delete(self, path: str) -> None:
@@ -251,20 +263,15 @@ class MemoryDisk:
         self.enter("delete", path)
         if path not in self._names:
             return
-        if self._names[path] is None and self._children(path):
+        if self._names[path] is None and self._children.get(path):
             raise OSError(errno.ENOTEMPTY, "directory not empty", path)
-        del self._names[path]
+        self._unlink(path)
         self._change("delete", path)
-
-    def _children(self, path: str) -> list[str]:
-        prefix = "" if path == _ROOT else f"{path}/"
-        below = [name[len(prefix) :] for name in self._names if name.startswith(prefix)]
-        return sorted([name for name in below if "/" not in name and name != _ROOT])
 
     def list(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
         self.enter("list", path)
-        return self._children(path)
+        return sorted(self._children.get(path, ()))
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents, and sync each new name."""
@@ -273,7 +280,7 @@ class MemoryDisk:
             child = part if parent == _ROOT else f"{parent}/{part}"
             self.enter("mkdir", child)
             if child not in self._names:
-                self._names[child] = None
+                self._link(child, None)
                 self._change("create", child)
             elif self._names[child] is not None:
                 raise NotADirectoryError(errno.ENOTDIR, "a file has this name", child)
@@ -293,10 +300,38 @@ class MemoryDisk:
 
     def free_bytes(self) -> int:
         """Return the space left."""
-        used = sum([len(inode.cached) for inode in self._names.values() if inode is not None])
-        return self.capacity_bytes - used
+        return self.capacity_bytes - self._used_bytes
+
+    def put(self, inode: _Inode, position: int, data: bytes | bytearray | memoryview) -> None:
+        """Write into a file; bytes of a file without a name are not counted."""
+        before = len(inode.cached)
+        inode.put(position, data)
+        if inode.name_count:
+            self._used_bytes += len(inode.cached) - before
 
     # ---- names ----------------------------------------------------------------------------
+
+    def _link(self, path: str, inode: _Inode | None) -> None:
+        if path == _ROOT:
+            return
+        self._names[path] = inode
+        parent, _, name = path.rpartition("/")
+        self._children.setdefault(parent or _ROOT, set()).add(name)
+        if inode is not None:
+            inode.name_count += 1
+            if inode.name_count == 1:
+                self._used_bytes += len(inode.cached)
+
+    def _unlink(self, path: str) -> None:
+        if path not in self._names:
+            return
+        inode = self._names.pop(path)
+        parent, _, name = path.rpartition("/")
+        self._children[parent or _ROOT].discard(name)
+        if inode is not None:
+            inode.name_count -= 1
+            if not inode.name_count:
+                self._used_bytes -= len(inode.cached)
 
     def _file(self, path: str) -> _Inode:
         inode = self._names.get(path)
