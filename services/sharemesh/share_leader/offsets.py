@@ -9,6 +9,7 @@ from sharemesh.ports.network import CallContext
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.access import Access
 from sharemesh.share_leader.environment import Environment
+from sharemesh.share_leader.in_slices import check_parts, in_slices
 from sharemesh.share_leader.partitions import LedPartition, LedPartitions
 from sharemesh.share_leader.redirects import not_led
 from sharemesh.v1 import record_log_pb2 as pb
@@ -32,16 +33,20 @@ class Offsets:
         self, request: pb.ListOffsetsRequest, context: CallContext
     ) -> pb.ListOffsetsResponse:
         """Answer one request; what is answered is committed and led here (DESIGN 5.2)."""
-        asked = request.partitions[: self._bound]
-        results = await asyncio.gather(*(self._list(one, context) for one in asked))
+        check_parts(request.partitions, self._bound, "partitions")
+        results = await in_slices(
+            request.partitions, lambda one: self._list(one, context), at_once=_PARALLEL
+        )
         return pb.ListOffsetsResponse(partitions=results)
 
     async def delete_records(
         self, request: pb.DeleteRecordsRequest, context: CallContext
     ) -> pb.DeleteRecordsResponse:
         """Move log starts; answered once each is a committed record of its log."""
-        asked = request.partitions[: self._bound]
-        results = await asyncio.gather(*(self._delete(one, context) for one in asked))
+        check_parts(request.partitions, self._bound, "partitions")
+        results = await in_slices(
+            request.partitions, lambda one: self._delete(one, context), at_once=_PARALLEL
+        )
         return pb.DeleteRecordsResponse(partitions=results)
 
     @property

@@ -13,11 +13,13 @@ from sharemesh.ports.record_log import AppendResult
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.access import Access
 from sharemesh.share_leader.environment import Environment
+from sharemesh.share_leader.in_slices import check_parts, in_slices
 from sharemesh.share_leader.partitions import LedPartition, LedPartitions
 from sharemesh.share_leader.redirects import Redirects, not_led
 from sharemesh.v1 import record_log_pb2 as pb
 
 _MAX_PRODUCER_EPOCH = 32_766
+_MARKERS_AT_ONCE = 256
 
 
 class Produce:
@@ -32,6 +34,9 @@ class Produce:
         self, request: pb.ProduceRequest, context: CallContext
     ) -> pb.ProduceResponse:
         """Append to each partition; one that is refused does not hinder the others."""
+        check_parts(
+            request.partitions, self._environment.settings.max_partitions_per_request, "partitions"
+        )
         try:
             self._check_size(request.partitions)
         except RefusedError as refused:
@@ -42,19 +47,24 @@ class Produce:
         settings = self._environment.settings
         bound_ms = min(wait_ms or settings.max_produce_wait_ms, settings.max_produce_wait_ms)
         redirects = Redirects(self._environment.view)
+        results: list[pb.ProducePartitionResult | None] = []
+        appends: list[Awaitable[pb.ProducePartitionResult]] = []
+        for listed in request.partitions:
+            begun = self._begin(listed, context, bound_ms, redirects)
+            if isinstance(begun, pb.ProducePartitionResult):
+                results.append(begun)
+            else:
+                results.append(None)
+                appends.append(begun)
         # The appends begin in the order of the request: the log keeps it within a partition.
-        appends = [self._append(p, context, bound_ms, redirects) for p in request.partitions]
-        results = [await appends[0]] if len(appends) == 1 else await asyncio.gather(*appends)
-        return pb.ProduceResponse(partitions=results, node_endpoints=redirects.endpoints())
+        done = iter([await appends[0]] if len(appends) == 1 else await asyncio.gather(*appends))
+        return pb.ProduceResponse(
+            partitions=[next(done) if result is None else result for result in results],
+            node_endpoints=redirects.endpoints(),
+        )
 
     def _check_size(self, partitions: Sequence[pb.ProducePartition]) -> None:
         settings = self._environment.settings
-        if len(partitions) > settings.max_partitions_per_request:
-            raise RefusedError(
-                ErrorCode.INVALID_REQUEST,
-                f"{len(partitions)} partitions in one request; send at most "
-                f"{settings.max_partitions_per_request}",
-            )
         size = sum(len(p.records) for p in partitions)
         if size > settings.max_produce_bytes:
             raise RefusedError(
@@ -70,33 +80,42 @@ class Produce:
                 f"{settings.max_produce_records}",
             )
 
-    async def _append(
+    def _begin(
         self,
         listed: pb.ProducePartition,
         context: CallContext,
         bound_ms: int,
         redirects: Redirects,
-    ) -> pb.ProducePartitionResult:
+    ) -> pb.ProducePartitionResult | Awaitable[pb.ProducePartitionResult]:
+        """Return the refusal, or the append that is to be awaited: refusals cost no task."""
         partition = TopicPartition(TopicId(listed.topic_id), listed.partition)
         try:
             partition = self._partition(listed)
             self._access.topic(context.principal, partition, Operation.WRITE)
             led = self._led(partition)
             batches = self._batches(listed)
+        except RefusedError as refused:
+            return _refused(listed, partition, refused, redirects)
+        return self._append(listed, led, batches, bound_ms, redirects)
+
+    async def _append(
+        self,
+        listed: pb.ProducePartition,
+        led: LedPartition,
+        batches: bytes,
+        bound_ms: int,
+        redirects: Redirects,
+    ) -> pb.ProducePartitionResult:
+        try:
             landed = await within(led, self._partitions, led.log.append(batches), bound_ms)
         except RefusedError as refused:
-            result = _result(listed, refused.error, refused.message)
-            result.topic_id = partition.topic_id
-            leader = redirects.leader_of(partition, refused.error)
-            if leader is not None:
-                result.current_leader.CopyFrom(leader)
-            return result
+            return _refused(listed, led.partition, refused, redirects)
         counters = self._environment.counters
         counters.records_produced += landed.last_offset - landed.base_offset + 1
         counters.bytes_produced += len(batches)
         return pb.ProducePartitionResult(
-            topic_id=partition.topic_id,
-            partition=partition.partition,
+            topic_id=led.partition.topic_id,
+            partition=led.partition.partition,
             base_offset=landed.base_offset,
             last_offset=landed.last_offset,
             log_start_offset=landed.log_start_offset,
@@ -180,25 +199,21 @@ class WriteTxnMarkers:
     async def __call__(
         self, request: pb.WriteTxnMarkersRequest, context: CallContext
     ) -> pb.WriteTxnMarkersResponse:
-        """Append one control batch for each marker, in order."""
+        """Append one control batch for each marker, in order; those of a slice share commits."""
         bound = self._environment.settings.max_partitions_per_request
-        results = [
-            await self._write(marker, context, too_many=number >= bound)
-            for number, marker in enumerate(request.markers)
-        ]
+        check_parts(request.markers, bound, "markers")
+        results = await in_slices(
+            request.markers, lambda marker: self._write(marker, context), at_once=_MARKERS_AT_ONCE
+        )
         return pb.WriteTxnMarkersResponse(results=results)
 
-    async def _write(
-        self, marker: pb.TxnMarker, context: CallContext, *, too_many: bool
-    ) -> pb.TxnMarkerResult:
+    async def _write(self, marker: pb.TxnMarker, context: CallContext) -> pb.TxnMarkerResult:
         partition = TopicPartition(TopicId(marker.topic_id), marker.partition)
         result = pb.TxnMarkerResult(
             topic_id=marker.topic_id, partition=marker.partition, producer_id=marker.producer_id
         )
         try:
             self._access.cluster(context.principal)
-            if too_many:
-                raise RefusedError(ErrorCode.INVALID_REQUEST, "too many markers in one request")
             led = self._partitions.get(partition)
             if led is None:
                 raise RefusedError(*not_led(self._environment.view, partition))
@@ -237,6 +252,20 @@ async def within(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"leader epoch {led.leader_epoch} has ended; refresh metadata and send it again",
         ) from ended
+
+
+def _refused(
+    listed: pb.ProducePartition,
+    partition: TopicPartition,
+    refused: RefusedError,
+    redirects: Redirects,
+) -> pb.ProducePartitionResult:
+    result = _result(listed, refused.error, refused.message)
+    result.topic_id = partition.topic_id
+    leader = redirects.leader_of(partition, refused.error)
+    if leader is not None:
+        result.current_leader.CopyFrom(leader)
+    return result
 
 
 def _result(
