@@ -115,12 +115,14 @@ def test_groups_go_on_where_the_old_log_left_them(tmp_path):
         assert "not found" in up.sharemesh("groups", "describe", "billing").stderr
         done = up.sharemesh(*command, "--execute")
         assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout) == json.loads(shown.stdout)
+        planned = json.loads(shown.stdout)
+        assert json.loads(done.stdout) == [{**row, "imported": True} for row in planned]
         assert [
             (row["group"], row["start_offset"], row["delivery_complete"], row["batches"])
             for row in json.loads(done.stdout)
         ] == [("audit", 18, 0, 0), ("billing", 4, 3, 3)]
-        assert up.sharemesh(*command, "--execute").returncode == 0  # again changes nothing
+        again = up.sharemesh(*command, "--execute")
+        assert (again.returncode, json.loads(again.stdout)) == (0, planned)  # left as they are
         delivered = {}
         for group, count in (("billing", 13), ("audit", 2)):
             consume = ("consume", "orders", "--group", group, "--json", "--idle", "8000")
@@ -129,5 +131,8 @@ def test_groups_go_on_where_the_old_log_left_them(tmp_path):
         assert delivered["audit"] == {18: 1, 19: 1}
         left = sorted({*range(4, 20)} - {6, 8, 9})
         assert delivered["billing"] == {offset: 2 if offset == 5 else 1 for offset in left}
+        assert up.sharemesh(*command, "--execute").returncode == 0  # what was consumed stays so
+        rows = json.loads(up.sharemesh("groups", "offsets", "audit", "--json").stdout)
+        assert [row["lag"] for row in rows] == [0]
         dump = up.sharemesh("state-log", "dump", str(up.directory), "--group", "billing").stdout
         assert "cause=import" in dump

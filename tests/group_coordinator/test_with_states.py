@@ -4,7 +4,7 @@ import asyncio
 
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.ids import TopicPartition
+from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicPartition
 from sharemesh.domain.share_group.records import InitializingPartition
 from sharemesh.v1 import group_coordinator_pb2 as pb
 from tests.group_coordinator.with_states import mesh
@@ -108,3 +108,53 @@ async def test_a_join_goes_above_the_state_epochs_that_other_groups_left_behind(
         state = await both.read("foo", 0)
         assert (state.error, state.start_offset) == (ErrorCode.NONE, -1)
         assert state.state_epoch > 50
+
+
+async def imported(made, start_offset, *batches):
+    """Alter offsets as an import does; batches are (first, last, state, count)."""
+    request = pb.AlterShareGroupOffsetsRequest(group_id="g")
+    altered = request.topics.add(topic_name="foo").partitions.add(
+        partition=0, start_offset=start_offset
+    )
+    for first, last, state, count in batches:
+        altered.state_batches.add(
+            first_offset=first, last_offset=last, delivery_state=state, delivery_count=count
+        )
+    response = await made.call(methods.ALTER_SHARE_GROUP_OFFSETS, request)
+    return response.error_code or response.topics[0].partitions[0].error_code
+
+
+async def test_an_import_is_one_record_with_its_delivery_states():
+    async with mesh(foo=1) as both:
+        assert await imported(both.made, 4, (2, 6, 2, 1), (8, 9, 4, 2), (5, 5, 0, 1)) == 0
+        state = await both.read("foo", 0)
+        assert state.start_offset == 4
+        assert [tuple(batch)[:4] for batch in state.batches] == [(4, 6, 2, 1), (8, 9, 4, 2)]
+        key = SharePartitionKey(GroupId("g"), topic_id("foo"), 0)
+        summary = await both.persister.read_summary(key)
+        assert (summary.start_offset, summary.delivery_complete_count) == (4, 5)
+
+
+async def test_an_import_whose_coordinators_die_is_finished_as_a_whole():
+    async with mesh(foo=1) as both:
+        made = both.made
+        await both.stop_states()
+        importing = asyncio.create_task(imported(made, 4, (6, 6, 2, 1)))
+        while not (group := made.service.served[0].group("g")) or not group.initializing:
+            await made.clock.settle()
+        await made.start()  # the next life of the group coordinator
+        await asyncio.gather(importing, return_exceptions=True)
+        await both.start_states()
+        for _ in range(100):
+            await made.clock.advance(500)
+            state = await both.read("foo", 0)
+            if state.error is ErrorCode.NONE:
+                break
+        assert (state.start_offset, len(state.batches)) == (4, 1)
+
+
+async def test_an_import_that_means_nothing_changes_nothing():
+    async with mesh(foo=1) as both:
+        for bad in ((7, 6, 2, 1), (-1, 6, 2, 1), (6, 6, 9, 1), (6, 6, 2, -1)):
+            assert await imported(both.made, 4, (5, 5, 2, 1), bad) == ErrorCode.INVALID_REQUEST
+        assert both.made.service.served[0].group("g") is None

@@ -22,7 +22,9 @@ from sharemesh.domain.share_state.old_control_records import (
 _ANY_TOPIC = TopicId(bytes(16))  # the old records lie in their partition and name no topic
 _EPILOG = """The files are segments of the partition of a Kafka-like log whose share groups kept
 their state as control records (SHARE_CHECKPOINT, SHARE_DELTA) between the data. The topic must
-exist here and hold the same records at the same offsets. Its groups must have no members.
+exist here and hold the same records at the same offsets. Its groups must have no members. A group
+that stands somewhere in the partition already is left as it is, so the command can be repeated
+when some groups failed; sharemesh groups delete-offsets makes room for another import.
 
 example:
   sharemesh state-log import old/orders-0/*.log --topic orders --partition 0 --execute"""
@@ -50,23 +52,33 @@ def _import(args: argparse.Namespace) -> int:
     where = TopicPartition(args.topic, args.partition)
     states = _states(_records(args.files), args.group)
     problems: dict[str, str] = {}
+    imported: list[str] = []
     if args.execute:
         with AdminClient(session.admin_settings) as admin:
             for group_id, state in states.items():
                 try:
-                    admin.import_delivery_states(
-                        group_id,
-                        where,
-                        start_offset=state.start_offset,
-                        delivery_complete_count=state.delivery_complete_count,
-                        batches=state.batches,
-                    )
+                    if _imported(admin, group_id, where, state):
+                        imported.append(group_id)
+                    else:
+                        session.say(f"group {group_id} stands in {where} already: left as it is")
                 except SharemeshError as error:
                     problems[group_id] = str(error)
-    _show(session, where, states, problems)
+    _show(session, where, states, imported, problems)
     if not args.execute:
         session.say("nothing was changed: add --execute")
     return int(bool(problems))
+
+
+def _imported(admin: AdminClient, group_id: str, where: TopicPartition, state: ShareState) -> bool:
+    """Import unless the group has started there: by an earlier import, or work of its own."""
+    found = admin.list_share_group_offsets(group_id, [where.topic]).get(where)
+    if isinstance(found, SharemeshError):
+        raise found
+    if found is None:
+        admin.import_delivery_states(
+            group_id, where, start_offset=state.start_offset, batches=state.batches
+        )
+    return found is None
 
 
 def _records(files: Sequence[str]) -> list[OldRecord]:
@@ -99,6 +111,7 @@ def _show(
     session: Session,
     where: TopicPartition,
     states: dict[str, ShareState],
+    imported: Sequence[str],
     problems: dict[str, str],
 ) -> None:
     rows = [
@@ -109,6 +122,7 @@ def _show(
             "start_offset": state.start_offset,
             "delivery_complete": state.delivery_complete_count,
             "batches": len(state.batches),
+            "imported": group_id in imported,
             "error": problems.get(group_id),
         }
         for group_id, state in states.items()
@@ -120,6 +134,7 @@ def _show(
         "start_offset": "START-OFFSET",
         "delivery_complete": "DELIVERY-COMPLETE",
         "batches": "BATCHES",
+        "imported": "IMPORTED",
     }
     if problems:
         columns["error"] = "ERROR"

@@ -131,7 +131,6 @@ class AdminClient:
         where: TopicPartition,
         *,
         start_offset: int,
-        delivery_complete_count: int,
         batches: Sequence[StateBatch],
     ) -> None:
         """Let an empty group go on in a partition as if it had these delivery states (spec 19).
@@ -144,7 +143,6 @@ class AdminClient:
                 group_id,
                 where,
                 start_offset=start_offset,
-                delivery_complete_count=delivery_complete_count,
                 batches=batches,
             )
         )

@@ -7,6 +7,7 @@ their place, for people, and a loader takes them as long past (so what was under
 import struct
 from collections.abc import Iterable, Mapping
 
+from sharemesh.codec.state_record import decode_batches, put_batches
 from sharemesh.domain.ids import GroupId, MemberId, TopicId
 from sharemesh.domain.share_group.assignment import Assignment
 from sharemesh.domain.share_group.records import (
@@ -217,9 +218,10 @@ def _write_partitions(
             topic_id=topic_id, topic_name=pending.topic_name, since_ms=wall_ms
         )
         for number, each in pending.partitions.items():
-            topic.partitions.add(
+            begun = topic.partitions.add(
                 partition=number, start_offset=each.start_offset, state_epoch=each.state_epoch
             )
+            put_batches(begun.state_batches, each.batches)
     for topic_id, done in record.initialized.items():
         ready = message.initialized.add(topic_id=topic_id, topic_name=done.topic_name)
         for number, state_epoch in done.partitions.items():
@@ -237,7 +239,9 @@ def _read_partitions(
             TopicId(topic.topic_id): InitializingTopic(
                 topic.topic_name,
                 {
-                    each.partition: InitializingPartition(each.start_offset, each.state_epoch)
+                    each.partition: InitializingPartition(
+                        each.start_offset, each.state_epoch, decode_batches(each.state_batches)
+                    )
                     for each in topic.partitions
                 },
             )

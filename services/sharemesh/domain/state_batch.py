@@ -7,6 +7,7 @@ from typing import NamedTuple
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 
 NO_START_OFFSET = -1
+_TERMINAL = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
 
 
 class StateBatch(NamedTuple):
@@ -64,6 +65,15 @@ def combine(
         high += 1
     middle = _sweep([*old[low:high], *fresh]) if low < high else _disjoint(fresh)
     return (*old[:low], *middle, *old[high:])
+
+
+def complete_count(batches: Iterable[StateBatch]) -> int:
+    """Return how many offsets these disjoint batches say are acknowledged or archived."""
+    return sum(
+        batch.last_offset - batch.first_offset + 1
+        for batch in batches
+        if batch.delivery_state in _TERMINAL
+    )
 
 
 def _clipped(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:

@@ -3,18 +3,21 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from sharemesh.codec.state_record import decode_batches
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, TopicId, TopicPartition
 from sharemesh.domain.share_group.group import ShareGroup
 from sharemesh.domain.share_group.initialization import epoch_raised, initialization_ended
 from sharemesh.domain.share_group.offsets import (
     AlterAnswer,
+    AlteredOffset,
     alter_failed,
     alter_offsets,
     delete_offsets,
     state_deleted,
 )
 from sharemesh.domain.share_group.situation import InitializePlan, Outcome, Situation
+from sharemesh.domain.share_state.checks import check_imported
 from sharemesh.group_coordinator.group_shard import ServedGroups
 from sharemesh.group_coordinator.log_ends import LogEnds
 from sharemesh.group_coordinator.states import ShareStates, StateAnswer, StateSummary
@@ -173,7 +176,8 @@ class OffsetAdmin:
         try:
             self._surroundings.check_feature()
             self._surroundings.check_group(context.principal, Operation.READ, group_id)
-            offsets: dict[str, dict[int, int]] = {}
+            offsets: dict[str, dict[int, AlteredOffset]] = {}
+            misshapen: dict[str, dict[int, RefusedError]] = {}
             for topic in request.topics:
                 try:
                     self._surroundings.check_topic(
@@ -182,10 +186,14 @@ class OffsetAdmin:
                 except RefusedError as error:
                     refusals[topic.topic_name] = error
                     continue
-                offsets[topic.topic_name] = {
-                    each.partition: each.start_offset for each in topic.partitions
-                }
+                _sort_altered(
+                    topic,
+                    offsets.setdefault(topic.topic_name, {}),
+                    misshapen.setdefault(topic.topic_name, {}),
+                )
             errors = await self._alter(group_id, offsets)
+            for name, refused in misshapen.items():
+                errors.setdefault(name, {}).update(refused)
         except RefusedError as error:
             response.error_code, response.error_message = error.error, error.message
             return response
@@ -205,7 +213,7 @@ class OffsetAdmin:
         return response
 
     async def _alter(
-        self, group_id: GroupId, offsets: Mapping[str, Mapping[int, int]]
+        self, group_id: GroupId, offsets: Mapping[str, Mapping[int, AlteredOffset]]
     ) -> dict[str, dict[int, RefusedError]]:
         """Alter and return the partitions that were refused, by topic name."""
         groups = self._groups_of(group_id)
@@ -312,6 +320,20 @@ class OffsetAdmin:
         topic = self._surroundings.catalog.named(name)
         topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
         return pb.OffsetTopicResult(topic_name=name, topic_id=topic_id)
+
+
+def _sort_altered(
+    topic: pb.AlterOffsetTopic,
+    altered: dict[int, AlteredOffset],
+    misshapen: dict[int, RefusedError],
+) -> None:
+    for each in topic.partitions:
+        offset = AlteredOffset(each.start_offset, decode_batches(each.state_batches))
+        stop = check_imported(offset.batches, offset.start_offset) if offset.batches else None
+        if stop is None:
+            altered[each.partition] = offset
+        else:
+            misshapen[each.partition] = RefusedError(stop.answer.error, stop.answer.message)
 
 
 def _initialized(group: ShareGroup | None) -> dict[TopicId, frozenset[int]]:

@@ -4,6 +4,7 @@ import random
 
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import NodeId, SharePartitionKey
+from sharemesh.domain.state_batch import StateBatch
 from sharemesh.persister import rpcs
 from sharemesh.persister.lanes import Lanes
 from sharemesh.persister.rpcs import Result, Rpc
@@ -58,10 +59,14 @@ class Persister:
         self._lanes = Lanes(caller, self._settings)
 
     async def initialize_state(
-        self, key: SharePartitionKey, state_epoch: int, start_offset: int
+        self,
+        key: SharePartitionKey,
+        state_epoch: int,
+        start_offset: int,
+        batches: tuple[StateBatch, ...] = (),
     ) -> StateWriteResult:
-        """Begin a state epoch (spec SC-9)."""
-        return await self._ask(rpcs.INITIALIZE, key, (state_epoch, start_offset))
+        """Begin a state epoch (spec SC-9), that of an import with delivery states (spec 19)."""
+        return await self._ask(rpcs.INITIALIZE, key, (state_epoch, start_offset, batches))
 
     async def read_state(self, key: SharePartitionKey, leader_epoch: int) -> StateReadResult:
         """Return the stored state and raise its leader epoch (spec SC-10)."""

@@ -10,6 +10,7 @@ from sharemesh import methods
 from sharemesh.codec.state_record import decode_batches, put_batches
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import SharePartitionKey, TopicId
+from sharemesh.domain.state_batch import StateBatch
 from sharemesh.methods import Method
 from sharemesh.ports.share_state import (
     StateReadResult,
@@ -71,11 +72,13 @@ def _shape(topics: Any) -> list[tuple[bytes, list[int]]]:  # noqa: ANN401
     return [(topic.topic_id, [each.partition for each in topic.partitions]) for topic in topics]
 
 
-def _initialize(key: SharePartitionKey, item: tuple[int, int]) -> Message:
-    state_epoch, start_offset = item
-    return pb.InitializePartitionState(
+def _initialize(key: SharePartitionKey, item: tuple[int, int, tuple[StateBatch, ...]]) -> Message:
+    state_epoch, start_offset, batches = item
+    message = pb.InitializePartitionState(
         partition=key.partition, state_epoch=state_epoch, start_offset=start_offset
     )
+    put_batches(message.state_batches, batches)
+    return message
 
 
 def _read(key: SharePartitionKey, leader_epoch: int) -> Message:

@@ -23,7 +23,10 @@ class PersistedShareStates:
         results = await asyncio.gather(
             *(
                 self._persister.initialize_state(
-                    _key(group_id, partition), wanted.state_epoch, wanted.start_offset
+                    _key(group_id, partition),
+                    wanted.state_epoch,
+                    wanted.start_offset,
+                    wanted.batches,
                 )
                 for partition, wanted in partitions.items()
             )

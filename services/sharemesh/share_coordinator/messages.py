@@ -23,6 +23,7 @@ def initialize(
         asked.key,
         asked.item.state_epoch,
         asked.item.start_offset,
+        decode_batches(asked.item.state_batches),
         in_metadata=in_metadata,
         now_ms=now_ms,
     )

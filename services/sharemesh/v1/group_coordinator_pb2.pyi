@@ -240,12 +240,14 @@ class DescribeShareGroupOffsetsResponse(_message.Message):
     def __init__(self, groups: _Optional[_Iterable[_Union[DescribedShareGroupOffsets, _Mapping]]] = ...) -> None: ...
 
 class AlterOffsetPartition(_message.Message):
-    __slots__ = ("partition", "start_offset")
+    __slots__ = ("partition", "start_offset", "state_batches")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STATE_BATCHES_FIELD_NUMBER: _ClassVar[int]
     partition: int
     start_offset: int
-    def __init__(self, partition: _Optional[int] = ..., start_offset: _Optional[int] = ...) -> None: ...
+    state_batches: _containers.RepeatedCompositeFieldContainer[_common_pb2.StateBatch]
+    def __init__(self, partition: _Optional[int] = ..., start_offset: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ...) -> None: ...
 
 class AlterOffsetTopic(_message.Message):
     __slots__ = ("topic_name", "partitions")

@@ -100,14 +100,16 @@ class CurrentMemberAssignment(_message.Message):
     def __init__(self, member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., previous_member_epoch: _Optional[int] = ..., state: _Optional[int] = ..., assigned_partitions: _Optional[_Iterable[_Union[_common_pb2.TopicPartitions, _Mapping]]] = ...) -> None: ...
 
 class InitializingPartition(_message.Message):
-    __slots__ = ("partition", "start_offset", "state_epoch")
+    __slots__ = ("partition", "start_offset", "state_epoch", "state_batches")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     STATE_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    STATE_BATCHES_FIELD_NUMBER: _ClassVar[int]
     partition: int
     start_offset: int
     state_epoch: int
-    def __init__(self, partition: _Optional[int] = ..., start_offset: _Optional[int] = ..., state_epoch: _Optional[int] = ...) -> None: ...
+    state_batches: _containers.RepeatedCompositeFieldContainer[_common_pb2.StateBatch]
+    def __init__(self, partition: _Optional[int] = ..., start_offset: _Optional[int] = ..., state_epoch: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ...) -> None: ...
 
 class InitializingTopic(_message.Message):
     __slots__ = ("topic_id", "topic_name", "partitions", "since_ms")

@@ -28,14 +28,16 @@ class TopicStateErrors(_message.Message):
     def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[PartitionStateError, _Mapping]]] = ...) -> None: ...
 
 class InitializePartitionState(_message.Message):
-    __slots__ = ("partition", "state_epoch", "start_offset")
+    __slots__ = ("partition", "state_epoch", "start_offset", "state_batches")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     STATE_EPOCH_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STATE_BATCHES_FIELD_NUMBER: _ClassVar[int]
     partition: int
     state_epoch: int
     start_offset: int
-    def __init__(self, partition: _Optional[int] = ..., state_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ...) -> None: ...
+    state_batches: _containers.RepeatedCompositeFieldContainer[_common_pb2.StateBatch]
+    def __init__(self, partition: _Optional[int] = ..., state_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ...) -> None: ...
 
 class InitializeTopicState(_message.Message):
     __slots__ = ("topic_id", "partitions")

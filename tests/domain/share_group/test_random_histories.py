@@ -9,6 +9,7 @@ from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.ids import MemberId
 from sharemesh.domain.share_group.heartbeat import deliver, remove_members
 from sharemesh.domain.share_group.offsets import (
+    AlteredOffset,
     alter_offsets,
     delete_offsets,
     state_deleted,
@@ -120,7 +121,7 @@ class History:
         group = self.world.group
         if group is not None and not group.members and self.counts:
             topic = self.chance.choice(sorted(self.counts))
-            offsets = {topic: {0: self.chance.randint(0, 99)}}
+            offsets = {topic: {0: AlteredOffset(self.chance.randint(0, 99))}}
             answer = self.world.keep(alter_offsets(group, GROUP, offsets, self.world.situation))
             self.plans.append(answer.initialize)
 

@@ -161,7 +161,7 @@ def _tries(
     tries: dict[int, InitializingPartition] = {}
     if pending is not None and _overdue(pending, situation):
         for number, each in trying.items():
-            tries[number] = InitializingPartition(each.start_offset, group.epoch)
+            tries[number] = replace(each, state_epoch=group.epoch)
     start_offset = NEW_PARTITION if known else NEVER_READ
     subscribed = topic.name in group.subscribed_names
     for number in range(topic.partitions if subscribed else 0):

@@ -20,9 +20,18 @@ from sharemesh.domain.share_group.records import (
     Tombstone,
 )
 from sharemesh.domain.share_group.situation import DeletePlan, InitializePlan, Outcome, Situation
+from sharemesh.domain.state_batch import StateBatch
 
 NOTHING_TO_DELETE = "There is no offset information to delete."
 """Kafka's words for a topic that the group has no state of (spec GC-43)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredOffset:
+    """Where a group shall start in a partition; an import brings delivery states along."""
+
+    start_offset: int
+    batches: tuple[StateBatch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +54,7 @@ class DeleteOffsetsAnswer:
 def alter_offsets(
     group: ShareGroup | None,
     group_id: GroupId,
-    offsets: Mapping[str, Mapping[int, int]],
+    offsets: Mapping[str, Mapping[int, AlteredOffset]],
     situation: Situation,
 ) -> Outcome[AlterAnswer]:
     """Record new start offsets of an empty or missing group under a new epoch (spec GC-42).
@@ -58,15 +67,15 @@ def alter_offsets(
         _check_empty(group)
     draft = draft_of(group, group_id, situation.epoch_floor)
     refused: dict[str, dict[int, RefusedError]] = {}
-    planned: dict[Topic, dict[int, int]] = {}
+    planned: dict[Topic, dict[int, AlteredOffset]] = {}
     for name, partitions in offsets.items():
         topic = situation.catalog.named(name)
-        for number, start_offset in partitions.items():
-            error = _unalterable(topic, name, number, start_offset)
+        for number, altered in partitions.items():
+            error = _unalterable(topic, name, number, altered)
             if error is not None or topic is None:
                 refused.setdefault(name, {})[number] = error or _unknown_topic(name)
             else:
-                planned.setdefault(topic, {})[number] = start_offset
+                planned.setdefault(topic, {})[number] = altered
     if not planned:
         return Outcome((), AlterAnswer(refused, None))
     metadata_hash = draft.group.metadata_hash
@@ -74,8 +83,8 @@ def alter_offsets(
     epoch = draft.group.epoch
     tries = {
         topic.topic_id: {
-            number: InitializingPartition(start_offset, epoch)
-            for number, start_offset in partitions.items()
+            number: InitializingPartition(altered.start_offset, epoch, altered.batches)
+            for number, altered in partitions.items()
         }
         for topic, partitions in planned.items()
     }
@@ -241,14 +250,14 @@ def _delete_plan(group: ShareGroup, chosen: Mapping[TopicId, str], catalog: Cata
 
 
 def _unalterable(
-    topic: Topic | None, name: str, number: int, start_offset: int
+    topic: Topic | None, name: str, number: int, altered: AlteredOffset
 ) -> RefusedError | None:
     if topic is None or not 0 <= number < topic.partitions:
         return _unknown_topic(name, number)
-    if start_offset < 0:
+    if altered.start_offset < 0:
         return RefusedError(
             ErrorCode.INVALID_REQUEST,
-            f"start offset {start_offset} of {name}-{number} is negative; give 0 or more",
+            f"start offset {altered.start_offset} of {name}-{number} is negative; give 0 or more",
         )
     return None
 

@@ -6,6 +6,7 @@ from enum import IntEnum
 
 from sharemesh.domain.ids import GroupId, MemberId, TopicId
 from sharemesh.domain.share_group.assignment import Assignment, nothing
+from sharemesh.domain.state_batch import StateBatch
 
 NEVER_MS = -(2**62)
 """A moment before all others: what a loader knows of moments on its predecessor's clock."""
@@ -88,10 +89,14 @@ class CurrentMemberAssignment:
 
 @dataclass(frozen=True, slots=True)
 class InitializingPartition:
-    """The start offset that was intended first of all, and the state epoch it is sent with."""
+    """The start offset that was intended first of all, and the state epoch it is sent with.
+
+    ``batches`` are delivery states that an import begins with (spec 19).
+    """
 
     start_offset: int
     state_epoch: int
+    batches: tuple[StateBatch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

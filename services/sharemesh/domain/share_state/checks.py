@@ -58,6 +58,15 @@ def check_batches(batches: tuple[StateBatch, ...]) -> Outcome | None:
     return None
 
 
+def check_imported(batches: tuple[StateBatch, ...], start_offset: int) -> Outcome | None:
+    """Refuse delivery states of an import without a start offset, or that nothing can mean."""
+    if batches and start_offset < 0:
+        return refused(
+            ErrorCode.INVALID_REQUEST, "Delivery states are imported with a start offset only."
+        )
+    return check_batches(batches)
+
+
 def unknown_partition(key: SharePartitionKey) -> Outcome:
     """Refuse a topic or partition that is not in the metadata."""
     return refused(

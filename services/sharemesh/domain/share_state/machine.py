@@ -12,6 +12,7 @@ from sharemesh.domain.share_state.backlog import Backlog, DecodeUpdates
 from sharemesh.domain.share_state.checks import (
     check_batches,
     check_epoch,
+    check_imported,
     check_key,
     refused,
     unknown_partition,
@@ -35,7 +36,7 @@ from sharemesh.domain.share_state.records import (
     Tombstone,
     Update,
 )
-from sharemesh.domain.state_batch import combine
+from sharemesh.domain.state_batch import StateBatch, combine, complete_count
 
 DEFAULT_UPDATES_PER_SNAPSHOT = 500
 
@@ -141,12 +142,15 @@ class ShareStateMachine:
         key: SharePartitionKey,
         state_epoch: int,
         start_offset: int,
+        batches: tuple[StateBatch, ...] = (),
         *,
         in_metadata: bool,
         now_ms: int,
     ) -> Outcome:
-        """Begin a state epoch: a new snapshot without batches (spec SC-9).
+        """Begin a state epoch: a new snapshot, without batches (spec SC-9) but of an import.
 
+        Delivery states of an old log (spec 19) are ``batches``: they need a start offset, and what
+        lies below it is dropped. One record has all, so that no import is half there.
         A key without state must start above the highest epoch deleted in this shard (DESIGN 5).
         A repeat of the request that began the present state epoch, late perhaps, changes nothing,
         however far the start offset has come since.
@@ -165,12 +169,17 @@ class ShareStateMachine:
         if not in_metadata:
             return unknown_partition(key)
         start_offset = max(start_offset, NO_START_OFFSET)
+        stop = check_imported(batches, start_offset)
+        if stop is not None:
+            return stop
         if (
             state is not None
             and state.state_epoch == state_epoch
             and start_offset in (state.start_offset, state.initial_start_offset)
+            and _covers(state, batches)
         ):
             return Outcome(Answer(state=state))
+        imported = combine(batches, (), start_offset=start_offset)
         record = Snapshot(
             key=key,
             snapshot_epoch=0 if state is None else state.snapshot_epoch + 1,
@@ -178,11 +187,12 @@ class ShareStateMachine:
             leader_epoch=0,
             leader_epoch_max=0 if state is None else state.leader_epoch_max,
             start_offset=start_offset,
-            delivery_complete_count=0 if start_offset >= 0 else NO_COUNT,
+            delivery_complete_count=complete_count(imported) if start_offset >= 0 else NO_COUNT,
             create_timestamp_ms=now_ms,
             write_timestamp_ms=now_ms,
-            batches=(),
-            origin=Origin(Cause.INITIALIZE),
+            batches=imported,
+            origin=Origin(Cause.IMPORT if imported else Cause.INITIALIZE),
+            changed=imported,
             initial_start_offset=start_offset,
         )
         return Outcome(Answer(), record)
@@ -442,6 +452,13 @@ def _delivery_complete_count(state: ShareState, request: WriteRequest) -> int:
     if request.start_offset == state.start_offset:
         return max(request.delivery_complete_count, state.delivery_complete_count)
     return state.delivery_complete_count
+
+
+def _covers(state: ShareState, batches: tuple[StateBatch, ...]) -> bool:
+    """Whether these delivery states would add nothing to the state."""
+    return not batches or state.batches == combine(
+        state.batches, batches, start_offset=state.start_offset
+    )
 
 
 def _snapshot(key: SharePartitionKey, state: ShareState, now_ms: int, origin: Origin) -> Snapshot:

@@ -12,14 +12,12 @@ from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, SharePartitionKey
 from sharemesh.domain.share_state.fold import ShareState, fold
 from sharemesh.domain.share_state.records import Origin, Snapshot, Update
-from sharemesh.domain.state_batch import StateBatch, combine
+from sharemesh.domain.state_batch import StateBatch, combine, complete_count
 
 OLD_AVAILABLE = 0
 OLD_ACQUIRED = 1
 OLD_ACKNOWLEDGED = 2
 OLD_ARCHIVED = frozenset({3, 4})  # 3 or 4, by revision (spec RS-1); never ARCHIVING
-
-_TERMINAL = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
 
 
 class OldRecordsError(Exception):
@@ -107,7 +105,7 @@ def import_records(
         leader_epoch=0,
         leader_epoch_max=0,
         start_offset=start,
-        delivery_complete_count=_complete(batches),
+        delivery_complete_count=complete_count(batches),
         create_timestamp_ms=timestamp_ms,
         write_timestamp_ms=timestamp_ms,
         batches=batches,
@@ -124,7 +122,7 @@ def import_records(
                 state_epoch=0,
                 leader_epoch=0,
                 start_offset=start,
-                delivery_complete_count=_complete(batches),
+                delivery_complete_count=complete_count(batches),
                 write_timestamp_ms=timestamp_ms,
                 batches=changed,
                 origin=origin,
@@ -189,11 +187,3 @@ def _today(old: OldState, offset: int) -> tuple[DeliveryState, int]:
     if old.state in OLD_ARCHIVED:
         return DeliveryState.ARCHIVED, old.delivery_count
     raise OldRecordsError(f"control record at offset {offset}: unknown state {old.state}")
-
-
-def _complete(batches: Iterable[StateBatch]) -> int:
-    return sum(
-        batch.last_offset - batch.first_offset + 1
-        for batch in batches
-        if batch.delivery_state in _TERMINAL
-    )
