@@ -6,11 +6,22 @@ import time
 import pytest
 
 from sharemesh.share_leader.alarms import Alarms
+from sharemesh.v1 import share_leader_pb2 as pb
 from tests.clocks import ManualClock
-from tests.share_leader.world import FOO, TopicPartition, acquired, until, world
+from tests.share_leader.world import (
+    FOO,
+    TopicPartition,
+    ack,
+    acknowledged,
+    acquired,
+    topics,
+    until,
+    world,
+)
 
 P0 = TopicPartition(FOO, 0)
 MEMBERS = 5_000
+RECORDS = 500
 
 
 @pytest.mark.slow
@@ -43,6 +54,50 @@ async def test_5000_members_wait_and_each_batch_wakes_one_of_them():
         assert sorted(got) == [[(n, n, 1)] for n in range(10)]
         await w.clock.advance(20_000)
         assert all(t.done() for t in waiting)
+
+
+@pytest.mark.slow
+async def test_5000_members_hold_streams_and_each_record_goes_to_one_that_accepts_it():
+    async with world(manual=False, max_share_sessions=MEMBERS) as w:
+        await w.lead(P0)
+        connections = [w.caller(), w.caller()]  # over gRPC: 4,000 streams each
+        streams = []
+        for number in range(MEMBERS):
+            client = w.client(f"m{number}")
+            client.caller = connections[number % 2]
+            streams.append(await client.consume(P0, records=1))
+        await until(lambda: len(w.service._streams) == MEMBERS, timeout_s=60)
+        taken = []
+
+        async def take_and_accept(stream):
+            (one,) = acquired(await delivered(stream), P0)
+            taken.append(one)
+            ack_it = pb.ConsumeAcknowledge(acknowledge_id=1, topics=topics((), [ack(P0, *one)]))
+            await stream.send(pb.ConsumeRequest(acknowledgements=[ack_it]))
+            while not (results := acknowledged(await anext(stream))):
+                pass
+            assert results == {1: {P0: 0}}
+
+        readers = [asyncio.create_task(take_and_accept(stream)) for stream in streams]
+        await w.produce(P0, *[1] * RECORDS)
+        await until(lambda: sum(reader.done() for reader in readers) == RECORDS, timeout_s=60)
+        assert sorted(taken) == [(n, n, 1) for n in range(RECORDS)], "one to each of so many"
+        assert w.shell(P0).machine.start_offset == RECORDS
+        for reader in readers:
+            reader.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)
+        for stream in streams:
+            await stream.close()
+        await until(lambda: len(w.service.book.sessions) == 0, timeout_s=60)
+
+
+async def delivered(stream):
+    """Return the next message with records."""
+    while True:
+        message = await anext(stream)
+        assert message.error_code == 0, message
+        if message.responses:
+            return message
 
 
 async def test_a_million_alarms_cost_one_task_and_little_time():
