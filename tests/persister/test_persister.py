@@ -213,3 +213,15 @@ async def test_closing_answers_what_is_under_way():
         await persister.close()
         assert (await waiting).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert (await persister.read_state(KEY, 0)).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_a_topic_that_is_gone_here_too_is_not_asked_for_again():
+    async with meshed() as (w, network, persister):
+        gone = SharePartitionKey(GroupId("g1"), bytes(15) + b"!", 0)
+        beyond = SharePartitionKey(GroupId("g1"), T1, 4_000)
+        async with offered(w, network, "n1"):
+            for key in (gone, beyond):
+                began_ms = w.clock.now_ms()
+                answer = await persister.delete_state(key)
+                assert answer.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                assert w.clock.now_ms() - began_ms < 1_000, "Kafka's back-offs add up to 15 s"

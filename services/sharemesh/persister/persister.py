@@ -40,7 +40,8 @@ class Persister:
 
     Results carry the coordinator's own errors; nothing is raised for them. A retry goes out as
     soon as the view shows another coordinator, at the latest after Kafka's back-off; while a
-    coordinator loads or does not know better it is asked every ``probe_ms`` in between.
+    coordinator loads or does not know better it is asked every ``probe_ms`` in between. An unknown
+    topic is asked for again only while this node knows it: that of a deletion is an answer.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Persister:
             until_ms = self._clock.now_ms() + (0 if last else self._backoff_ms(attempt))
             while True:
                 node_id, result = await self._once(rpc, shard, key, item)
-                if result.error not in RETRIED or last or self._lanes.closed:
+                if last or self._lanes.closed or not self._may_succeed(key, result.error):
                     return result
                 wait_ms = max(0, until_ms - self._clock.now_ms())
                 if node_id is not None and result.error in _PROBED:
@@ -104,6 +105,13 @@ class Persister:
                 if self._clock.now_ms() >= until_ms:
                     break
         return result
+
+    def _may_succeed(self, key: SharePartitionKey, error: ErrorCode) -> bool:
+        """Return whether to ask again; a topic that is gone here too is not waited for."""
+        if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            topic = self._view.topic(key.topic_id)
+            return topic is not None and key.partition < topic.partitions
+        return error in RETRIED
 
     async def _once(
         self,
