@@ -4,9 +4,13 @@ from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_state.answers import Answer, Outcome
-from sharemesh.domain.state_batch import StateBatch
+from sharemesh.domain.state_batch import StateBatch, combine, complete_count
 
-MAX_BATCHES_PER_WRITE = 20_000  # twice the largest number of records that can be in flight
+MAX_BATCHES = 20_000  # of a write, and of a state: twice the most records that can be in flight
+MAX_GROUP_ID_CHARS = 1_000
+MAX_STATE_EPOCH = 2_000_000_000
+"""Deleted epochs are a floor for all groups of a shard: this leaves room above the highest one."""
+_COUNT_MAX = 2**31 - 1
 _TOPIC_ID_BYTES = 16
 
 
@@ -26,6 +30,11 @@ def check_key(key: SharePartitionKey) -> Outcome | None:
         )
     if key.partition < 0:
         return refused(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
+    if len(key.group_id) > MAX_GROUP_ID_CHARS:
+        return refused(
+            ErrorCode.INVALID_REQUEST,
+            f"The group id has {len(key.group_id)} characters, more than {MAX_GROUP_ID_CHARS}.",
+        )
     return None
 
 
@@ -38,10 +47,10 @@ def check_epoch(name: str, epoch: int) -> Outcome | None:
 
 def check_batches(batches: tuple[StateBatch, ...]) -> Outcome | None:
     """Refuse what no share partition can mean, so that it never reaches the log."""
-    if len(batches) > MAX_BATCHES_PER_WRITE:
+    if len(batches) > MAX_BATCHES:
         return refused(
             ErrorCode.INVALID_REQUEST,
-            f"{len(batches)} state batches exceed the {MAX_BATCHES_PER_WRITE} of one write.",
+            f"{len(batches)} state batches exceed the {MAX_BATCHES} of one write.",
         )
     for batch in batches:
         if (
@@ -58,13 +67,29 @@ def check_batches(batches: tuple[StateBatch, ...]) -> Outcome | None:
     return None
 
 
+def check_state_epoch(state_epoch: int) -> Outcome | None:
+    """Refuse a state epoch that is negative, or too high to begin with."""
+    if state_epoch > MAX_STATE_EPOCH:
+        return refused(
+            ErrorCode.INVALID_REQUEST,
+            f"The state epoch {state_epoch} is above {MAX_STATE_EPOCH}, the highest to begin with.",
+        )
+    return check_epoch("state", state_epoch)
+
+
 def check_imported(batches: tuple[StateBatch, ...], start_offset: int) -> Outcome | None:
     """Refuse delivery states of an import without a start offset, or that nothing can mean."""
     if batches and start_offset < 0:
         return refused(
             ErrorCode.INVALID_REQUEST, "Delivery states are imported with a start offset only."
         )
-    return check_batches(batches)
+    stop = check_batches(batches)
+    if stop is None and complete_count(combine(batches, (), start_offset=-1)) > _COUNT_MAX:
+        return refused(
+            ErrorCode.INVALID_REQUEST,
+            f"The delivery states complete more than {_COUNT_MAX} records; raise the start offset.",
+        )
+    return stop
 
 
 def unknown_partition(key: SharePartitionKey) -> Outcome:

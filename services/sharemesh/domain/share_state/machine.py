@@ -10,10 +10,12 @@ from sharemesh.domain.ids import SharePartitionKey, TopicId
 from sharemesh.domain.share_state.answers import Answer, Outcome, WriteRequest
 from sharemesh.domain.share_state.backlog import Backlog, DecodeUpdates
 from sharemesh.domain.share_state.checks import (
+    MAX_BATCHES,
     check_batches,
     check_epoch,
     check_imported,
     check_key,
+    check_state_epoch,
     refused,
     unknown_partition,
 )
@@ -155,7 +157,7 @@ class ShareStateMachine:
         A repeat of the request that began the present state epoch, late perhaps, changes nothing,
         however far the start offset has come since.
         """
-        stop = check_key(key) or check_epoch("state", state_epoch)
+        stop = check_key(key) or check_state_epoch(state_epoch)
         if stop is not None:
             return stop
         state = self.state(key)
@@ -434,7 +436,23 @@ class ShareStateMachine:
                 "read the state again.",
                 known_state_epoch=state.state_epoch,
             )
-        return check_batches(request.batches) if in_metadata else unknown_partition(key)
+        if not in_metadata:
+            return unknown_partition(key)
+        return check_batches(request.batches) or _check_room(state, request)
+
+
+def _check_room(state: ShareState, request: WriteRequest) -> Outcome | None:
+    """Refuse a write after which the state would not fit a record."""
+    if len(state.batches) + len(request.batches) <= MAX_BATCHES:
+        return None
+    start_offset = max(request.start_offset, state.start_offset)
+    count = len(combine(state.batches, request.batches, start_offset=start_offset))
+    if count <= MAX_BATCHES:
+        return None
+    return refused(
+        ErrorCode.INVALID_REQUEST,
+        f"The state would have {count} batches, more than {MAX_BATCHES}; raise the start offset.",
+    )
 
 
 def _fenced_leader(leader_epoch: int, state: ShareState) -> Outcome:
