@@ -343,6 +343,27 @@ async def test_jobs_of_a_shard_go_on_after_a_failure_and_stop_when_it_moves(capl
         assert runs == [1, 1, 1, 2]
 
 
+async def test_a_job_that_is_refused_is_put_off_and_no_error(caplog):
+    async with benched() as bench:
+        runs = []
+
+        def loaded(shard):
+            async def job():
+                runs.append(shard.epoch)
+                if len(runs) == 1:
+                    raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "its volume is full")
+
+            shard.every(1_000, "counting", job)
+
+        shards = bench.shards(on_loaded=loaded)
+        await shards.start_shard(0, 1)
+        await bench.clock.advance(2_500)
+        assert runs == [1, 1]
+        assert "job counting is put off by 1000 ms: its volume is full" in caplog.text
+        assert all(record.levelname != "ERROR" for record in caplog.records)
+        await shards.stop_shard(0)
+
+
 async def test_jobs_stop_when_the_epoch_ends_by_itself():
     async with benched() as bench:
         runs = []

@@ -23,6 +23,7 @@ RARE = (
     "predecessor cut, tail appended again",
     "loaded from a generation",
     "log start moved by retention",
+    "disk jobs between operations of another",
     "redelivered",
     "locks expired",
     "locks renewed",

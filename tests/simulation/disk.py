@@ -1,4 +1,7 @@
-"""The cluster's shared volume in virtual time: slow syncs, kills in the middle of a job."""
+"""The cluster's shared volume in virtual time: slow syncs, and what falls between two operations.
+
+That is a kill, or a whole job of another process, as if the first one had been held up there.
+"""
 
 import asyncio
 import random
@@ -11,11 +14,37 @@ from tests.simulation.loop import PROCESS, Process
 Result = TypeVar("Result")
 
 JOB_MS = (0.05, 2.0)
+BETWEEN = 0.02  # chance that a waiting job of another process runs before an operation
 SLOW_JOB_MS = (20.0, 400.0)
 
 
 class KilledInJobError(BaseException):
     """The process that asked for this job died in the middle of it."""
+
+
+class _Job:
+    """A job that waits for the device; another process's job may let it pass."""
+
+    def __init__(self, process: Process, work: Callable[[], Any]) -> None:
+        self.process = process
+        self._work = work
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self.begun = False
+
+    def do(self) -> None:
+        """Run it, and keep what comes of it."""
+        self.begun = True
+        try:
+            self._result = self._work()
+        except (Exception, KilledInJobError) as error:  # the one who asked is told
+            self._error = error
+
+    def outcome(self) -> Any:
+        """Return or raise what came of it."""
+        if self._error is not None:
+            raise self._error
+        return self._result
 
 
 class SharedVolume:
@@ -35,7 +64,10 @@ class SharedVolume:
         self.deadly: dict[Process, int] = {}
         self.kill: Callable[[Process], None] = Process.kill
         self.jobs = 0
+        self.between = 0
+        self._nested = False
         self._running: Process | None = None
+        self._waiting: dict[int, _Job] = {}
 
     def view(self, process: Process) -> "ProcessDisk":
         """Return the port of one process."""
@@ -47,19 +79,47 @@ class SharedVolume:
         low, high = SLOW_JOB_MS if chance() * 1_000 < self.slow_permille else JOB_MS
         return (low + (high - low) * chance()) / 1_000
 
-    def run(self, process: Process, job: Callable[[], Result]) -> Result:
-        """Run a job for a process, or part of it."""
-        self.jobs += 1
-        self._running = process
+    async def run(self, process: Process, work: Callable[[], Result]) -> Result:
+        """Run a job for a process, or part of it, when the device has time."""
+        job = _Job(process, work)
+        self._waiting[id(job)] = job
         try:
-            return job()
+            await asyncio.sleep(self.delay_s())
+            if not job.begun:
+                self._do(job)
         finally:
-            self._running = None
+            self._waiting.pop(id(job), None)
+        result: Result = job.outcome()
+        return result
+
+    def _do(self, job: _Job) -> None:
+        self.jobs += 1
+        running, self._running = self._running, job.process
+        try:
+            job.do()
+        finally:
+            self._running = running
+
+    def _let_others_pass(self, process: Process) -> None:
+        """Run what other processes wait for in the middle of this one's job."""
+        for number, job in list(self._waiting.items()):
+            if not job.process.alive:
+                del self._waiting[number]  # it never comes back for it
+                continue
+            held_up = job.begun or job.process is process or job.process.frozen
+            if not held_up and self.rng.random() < BETWEEN:
+                self.between += 1
+                self._do(job)
+                return
 
     def _before(self, operation: str, path: str) -> None:
         process = self._running
         if process is None:
             return
+        if len(self._waiting) > 1 and not self._nested:
+            self._nested = True
+            self._let_others_pass(process)
+            self._nested = False
         if process.alive and process in self.deadly:
             self.deadly[process] -= 1
             if self.deadly[process] < 0:
@@ -80,9 +140,8 @@ class ProcessDisk:
         return getattr(self._volume.disk, name)
 
     async def run(self, job: Callable[[], Result]) -> Result:
-        await asyncio.sleep(self._volume.delay_s())
         try:
-            return self._volume.run(PROCESS.get(), job)
+            return await self._volume.run(PROCESS.get(), job)
         except KilledInJobError:
             never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._process.keep(never)

@@ -38,6 +38,12 @@ REGRESSIONS = (
     ),
     Regression(
         "mixed",
+        44,
+        "a periodic job of a shard on a full volume was an error in the log, and no refusal",
+        "tests/runtime/test_shard.py",
+    ),
+    Regression(
+        "mixed",
         7,
         "checker: the decisive answer was overtaken by the answer to a late acknowledgement",
         "tests/history/test_checker.py",

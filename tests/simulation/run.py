@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from tests.simulation.checkers.agreement import ExplainChecker, MetricsChecker
+from tests.simulation.checkers.fencing import FencingChecker
 from tests.simulation.checkers.grants import GrantChecker
 from tests.simulation.observers import observe
 from tests.simulation.patching import Patches
@@ -83,6 +84,7 @@ def run_seed(
     metrics = MetricsChecker(world)
     metrics.install(patches)
     ExplainChecker(world, grants).install(patches)
+    FencingChecker(world).install(patches)
     observe(world, patches)
     if stop_early:
         world.loop.after_turn = lambda: _stop_if(story)
@@ -102,6 +104,7 @@ def run_seed(
     tell_of_records(story, workload.journal.entries)
     story.counters["faults"] = workload.faults.injected
     story.counters["messages"] = world.network.messages
+    story.counters["disk jobs between operations of another"] = world.volume.between
     return Outcome(
         seed,
         tuple(story.violations),

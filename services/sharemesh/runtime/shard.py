@@ -173,13 +173,27 @@ class Shard(Generic[Machine, Record]):
     def every(self, interval_ms: int, name: str, job: Callable[[], Awaitable[None]]) -> None:
         """Run ``job`` each ``interval_ms`` from now on; a failed run is logged, the period goes on.
 
+        A run that is refused, as while the volume is full, is put off: it may pass the next time.
         It stops with the shard: a job of a shard that moved never acts again (KAFKA-20710).
         """
 
         async def repeat() -> None:
             while True:
                 await self._clock.sleep_ms(interval_ms)
-                await self._guarded(name, job())
+                await self._guarded(name, put_off_if_refused())
+
+        async def put_off_if_refused() -> None:
+            try:
+                await job()
+            except RefusedError as refusal:
+                if self._ended is None and not self._stopping:
+                    self._logger.warning(
+                        "%s: job %s is put off by %d ms: %s",
+                        self._name,
+                        name,
+                        interval_ms,
+                        refusal.message,
+                    )
 
         self.start_job(name, repeat())
 

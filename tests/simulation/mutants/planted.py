@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sharemesh.backends.embedded import take_over
 from sharemesh.backends.embedded.fences import Fences
+from sharemesh.backends.embedded.owned_log import OwnedLog
 from sharemesh.backends.embedded.producers import Producers
 from sharemesh.client.consumer_calls import ConsumerCalls
 from sharemesh.codec import state_record
@@ -42,6 +43,23 @@ def lost_fsync(patch: Patches) -> None:
 def nobody_looks_for_fences(patch: Patches) -> None:
     """A deposed owner goes on writing."""
     patch.setattr(Fences, "look", lambda _fences: None)
+
+
+def fences_are_looked_for_before_the_sync_only(patch: Patches) -> None:
+    """What falls between the look and the confirmation is not seen."""
+    real_commit, real_look = OwnedLog.commit, OwnedLog.look
+    blind: set[int] = set()
+
+    def commit(log, data, end_offset, log_start_offset):
+        real_look(log)
+        blind.add(id(log))
+        try:
+            return real_commit(log, data, end_offset, log_start_offset)
+        finally:
+            blind.discard(id(log))
+
+    patch.setattr(OwnedLog, "commit", commit)
+    patch.setattr(OwnedLog, "look", lambda log: None if id(log) in blind else real_look(log))
 
 
 def acknowledged_before_durable(patch: Patches) -> None:
@@ -190,6 +208,7 @@ MUTANTS: dict[str, Mutant] = {
     for mutant in (
         lost_fsync,
         nobody_looks_for_fences,
+        fences_are_looked_for_before_the_sync_only,
         acknowledged_before_durable,
         state_writer_is_not_checked,
         producers_are_forgotten,
@@ -204,12 +223,15 @@ MUTANTS: dict[str, Mutant] = {
         redeliveries_are_not_counted,
         keys_are_cut_at_the_first_colon,
         shipped.waiters_are_told_under_the_lock,
+        shipped.jobs_outlive_their_shard,
         shipped.a_lost_session_is_never_replaced,
         shipped.a_reset_keeps_the_group_epoch,
         shipped.a_lower_start_offset_wins,
         domain.release_forgets_per_offset_state,
         domain.new_batches_overlap_after_recovery,
         domain.complete_count_ignores_the_start,
+        domain.complete_count_is_not_rolled_back,
+        domain.log_start_keeps_the_count,
         domain.roll_back_ignores_a_fired_lock,
         domain.expiry_skips_parts,
         domain.start_offset_is_not_guarded,

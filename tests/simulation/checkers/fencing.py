@@ -1,0 +1,53 @@
+"""Invariant 9 at the logs: who was deposed commits nothing that its successor does not have."""
+
+from sharemesh.backends.embedded.owned_log import OwnedLog
+from tests.simulation.patching import Patches
+from tests.simulation.world import World
+
+
+class FencingChecker:
+    """Knows who took each log over, and up to where the log went that it found."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._owners: dict[str, tuple[int, int]] = {}
+
+    def install(self, patches: Patches) -> None:
+        """Look at each take-over and each commit from now on."""
+        real_init, real_commit = OwnedLog.__init__, OwnedLog.commit
+        checker = self
+
+        def init(log, *arguments, **words):
+            real_init(log, *arguments, **words)
+            checker.took_over(log)
+
+        def commit(log, data, end_offset, log_start_offset):
+            place = real_commit(log, data, end_offset, log_start_offset)
+            checker.committed(log, end_offset)
+            return place
+
+        patches.setattr(OwnedLog, "__init__", init)
+        patches.setattr(OwnedLog, "commit", commit)
+
+    def took_over(self, log: OwnedLog) -> None:
+        """An epoch owns a log from now on; epochs only rise."""
+        epoch, _ = self._owners.get(log.path, (-1, 0))
+        if log.epoch <= epoch:
+            self._say(f"{log.path} was taken over under epoch {log.epoch} after {epoch}")
+        self._owners[log.path] = (log.epoch, log.committed_end_offset)
+
+    def committed(self, log: OwnedLog, end_offset: int) -> None:
+        """A commit passed: in its owner's epoch, or its successor found all of it."""
+        epoch, taken_end_offset = self._owners[log.path]
+        self._world.story.counters["commits judged"] += 1
+        if log.epoch == epoch:
+            return
+        self._world.story.counters["commits that a successor had taken over"] += 1
+        if end_offset > taken_end_offset:
+            self._say(
+                f"epoch {log.epoch} committed {log.path} up to {end_offset} after epoch {epoch} "
+                f"had taken it over at {taken_end_offset}"
+            )
+
+    def _say(self, text: str) -> None:
+        self._world.story.violation(self._world.now_s, text)
