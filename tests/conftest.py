@@ -12,6 +12,7 @@ from hypothesis import settings
 # and have ended it there.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
-settings.register_profile("gate", derandomize=True)
-settings.register_profile("explore", print_blob=True)
+# No deadline an example: a busy machine is not a fault.
+settings.register_profile("gate", derandomize=True, deadline=None)
+settings.register_profile("explore", print_blob=True, deadline=None)
 settings.load_profile("explore" if os.environ.get("SHAREMESH_EXPLORE") else "gate")
