@@ -27,13 +27,15 @@ MACHINE = ROOT / "deploy" / "machine"
 CACHE = Path(os.environ.get("SHAREMESH_CACHE") or Path.home() / ".cache" / "sharemesh")
 RUN = Path(os.environ.get("SHAREMESH_NODE_RUN") or CACHE / "run")
 IMAGES = ROOT / "build" / "images"
-TIMINGS = ROOT / "build" / "e2e"
+REPORTS = ROOT / "build" / "e2e"
 OWNER = "owner.pid"
 STOP_LIMIT_S = 120
 """How long a part that was told to stop may clean up: on a cluster of others, the tests do."""
 TAG, NEWER = "e2e", "e2e-newer"
 PYTEST = ("-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "--durations=20")
-WORKERS = ("-n", "2", "--dist", "loadgroup")
+WORKERS = ("0", "1")
+NONE_SELECTED = 5  # of pytest
+POLL_S = 0.2
 TESTS = ("-m", "cluster", "tests/e2e", "tests/operator/test_api_contract.py")
 
 
@@ -147,9 +149,41 @@ def on_own_machine(stack: ExitStack) -> None:
     load_all([str(MACHINE / "load.sh")])
 
 
+def suite(only: list[str]) -> int:
+    """Run the workers at the same time, show what each said when it ends; return the worst code."""
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    print("\n== end-to-end suite; its workers write to", REPORTS, flush=True)
+    running: dict[str, subprocess.Popen[bytes]] = {}
+    codes: dict[str, int] = {}
+    try:
+        for worker in WORKERS:
+            with (REPORTS / f"worker-{worker}.log").open("wb") as log:
+                running[worker] = subprocess.Popen(
+                    [sys.executable, *PYTEST, *only, *TESTS],
+                    cwd=ROOT,
+                    env={**os.environ, "SHAREMESH_E2E_WORKER": worker},
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+        while running:
+            for worker in [each for each, process in running.items() if process.poll() is not None]:
+                codes[worker] = running.pop(worker).returncode
+                print(f"\n== worker {worker}: exit {codes[worker]}", flush=True)
+                print((REPORTS / f"worker-{worker}.log").read_text(), flush=True)
+            time.sleep(POLL_S)
+    except BaseException:
+        for process in running.values():
+            stop(process)
+        raise
+    if set(codes.values()) == {NONE_SELECTED}:
+        return NONE_SELECTED
+    return max(0 if code == NONE_SELECTED else code for code in codes.values())
+
+
 def show_timings() -> None:
     """Print what the suite measured."""
-    for path in sorted(TIMINGS.glob("timings-*.json")):
+    for path in sorted(REPORTS.glob("timings-*.json")):
         for what, seconds in json.loads(path.read_text()).items():
             print(f"{seconds:8.2f} s  {what}")
 
@@ -162,15 +196,14 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, told_to_stop)
     started = time.monotonic()
-    for path in TIMINGS.glob("timings-*.json"):
+    for path in REPORTS.glob("timings-*.json"):
         path.unlink()
     with ExitStack() as stack:
         if not os.environ.get("KUBECONFIG"):
             on_own_machine(stack)
         elif loader := os.environ.get("SHAREMESH_E2E_LOAD"):
             load_all(shlex.split(loader))
-        only = ["-k", args.only] if args.only else []
-        code = step("end-to-end suite", sys.executable, *PYTEST, *WORKERS, *only, *TESTS)
+        code = suite(["-k", args.only] if args.only else [])
     show_timings()
     result = "passed" if code == 0 else "FAILED"
     print(f"\nend to end: {result} in {time.monotonic() - started:.0f} s")

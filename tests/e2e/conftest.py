@@ -12,6 +12,7 @@ from tests.e2e import objects, stage
 from tests.e2e.kube import Document, Kube
 from tests.e2e.stage import Images, Stage, Timings
 
+WORKER = os.environ.get("SHAREMESH_E2E_WORKER", "")
 # Two workers at the same time, each with a stage of its own: the tests wait more than they compute.
 # What others build on comes first; what takes the stage itself apart comes last.
 WORKERS = (
@@ -46,7 +47,7 @@ def place(item: pytest.Item) -> tuple[int, int]:
     return next((n, files.index(name)) for n, files in enumerate(WORKERS) if name in files)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     mine = [item for item in items if item.path.parent == here]
     for item in mine:
@@ -55,16 +56,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not mine or any(item.path.stem not in chain(*WORKERS) for item in items):
         return  # collected along with the other suites, of which none of these is run
     items.sort(key=place)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(f"worker-{place(item)[0]}"))
+    if WORKER:
+        others = [item for item in items if place(item)[0] != int(WORKER)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
 
 
 @pytest.fixture(scope="session")
 def timings() -> Iterator[Timings]:
     found = Timings()
     yield found
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "only")
-    found.write(REPORTS / f"timings-{worker}.json")
+    found.write(REPORTS / f"timings-{WORKER}.json")
 
 
 def make_stage(prefix: str, timings: Timings) -> Stage:

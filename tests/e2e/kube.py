@@ -11,9 +11,11 @@ from typing import Any, TypeVar
 
 import yaml
 
+from tests.e2e.reader import ReadError, path_of, reader
+
 Document = dict[str, Any]
 Found = TypeVar("Found")
-POLL_S = 0.4
+POLL_S = 0.25
 CALL_TIMEOUT_S = 60
 CACHE = Path(os.environ.get("SHAREMESH_CACHE") or Path.home() / ".cache" / "sharemesh")
 
@@ -100,14 +102,23 @@ class Kube:
 
     def get(self, kind: str, name: str) -> Document:
         """Return an object; CommandError if there is none."""
-        found: Document = json.loads(self("get", kind, name, "-o", "json"))
-        return found
+        return self._read(path_of(kind, self.namespace, name=name), "get", kind, name)
 
     def objects(self, kind: str, selector: str = "") -> list[Document]:
         """Return the objects of a kind."""
         words = ["-l", selector] if selector else []
-        found: list[Document] = json.loads(self("get", kind, *words, "-o", "json"))["items"]
+        path = path_of(kind, self.namespace, selector=selector)
+        found: list[Document] = self._read(path, "get", kind, *words)["items"]
         return found
+
+    def _read(self, path: str | None, *words: str) -> Document:
+        if path is None:
+            found: Document = json.loads(self(*words, "-o", "json"))
+            return found
+        try:
+            return reader(self._kubectl).document(path)
+        except ReadError as error:
+            raise CommandError(str(error)) from error
 
     def names(self, kind: str, selector: str = "") -> list[str]:
         """Return the names of the objects of a kind."""
@@ -158,11 +169,15 @@ class Kube:
 
     def gone(self, kind: str, name: str, *, timeout_s: float = 60) -> None:
         """Wait until an object is not there any more."""
-        until(
-            f"{kind}/{name} is gone",
-            lambda: not self("get", kind, name, "--ignore-not-found", "-o", "name").strip(),
-            timeout_s=timeout_s,
-        )
+
+        def look() -> bool | None:
+            try:
+                self.get(kind, name)
+            except CommandError as error:
+                return "NotFound" in str(error) or None
+            return None
+
+        until(f"{kind}/{name} is gone", look, timeout_s=timeout_s)
 
     def exec(self, pod: str, *command: str, timeout_s: float = 60) -> str:
         """Run a command in a pod."""
@@ -170,7 +185,12 @@ class Kube:
 
     def logs(self, pod: str, *words: str) -> str:
         """Return what a pod wrote."""
-        return self("logs", pod, *words)
+        if words:
+            return self("logs", pod, *words)
+        try:
+            return reader(self._kubectl).text(f"api/v1/namespaces/{self.namespace}/pods/{pod}/log")
+        except ReadError as error:
+            raise CommandError(str(error)) from error
 
     def ready_pods(self, selector: str) -> list[str]:
         """Return the names of pods that are ready and not being deleted."""
