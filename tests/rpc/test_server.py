@@ -9,18 +9,24 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.methods import API_VERSIONS, HOLD_SESSION
+from sharemesh.methods import API_VERSIONS, CONSUME, HOLD_SESSION
 from sharemesh.ports.network import CallFailedError, Failure
-from sharemesh.rpc.channels import GrpcCaller
+from sharemesh.rpc.channels import RENEWAL_LOOK_MS, GrpcCaller
 from sharemesh.rpc.health import LIVENESS, READINESS
 from sharemesh.rpc.limits import ServerLimits
 from sharemesh.rpc.server import GrpcServer, ListenError
 from sharemesh.rpc.tls import TlsError, TlsFiles
 from sharemesh.v1 import admin_pb2, share_leader_pb2
+from tests.clocks import ManualClock
 
 
 async def who(request, context):
     return admin_pb2.ApiVersionsResponse(server_version=context.principal)
+
+
+async def echo(stream, context):
+    async for _ in stream:
+        await stream.send(share_leader_pb2.ConsumeResponse())
 
 
 @pytest.fixture
@@ -282,6 +288,36 @@ async def test_renewed_certificates_serve_without_a_restart(certificates, tmp_pa
     caller = GrpcCaller(SystemClock(), tls=TlsFiles(authority=tmp_path / "ca.crt"))
     answer = await caller.call(API_VERSIONS, admin_pb2.ApiVersionsRequest(), to=address)
     assert answer.server_version == "User:ANONYMOUS"
+    await caller.close()
+    await server.stop(0)
+
+
+async def test_a_caller_shows_its_renewed_certificate_without_a_restart(
+    certificates, tmp_path
+) -> None:
+    for file in certificates.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    server = GrpcServer(tls=files(tmp_path, "server"))
+    server.offer(API_VERSIONS, who)
+    server.offer_stream(CONSUME, echo)
+    address = f"localhost:{await server.start('127.0.0.1', 0)}"
+    clock = ManualClock()
+    caller = GrpcCaller(clock, tls=files(tmp_path, "client"))
+    request = admin_pb2.ApiVersionsRequest()
+    assert (await caller.call(API_VERSIONS, request, to=address)).server_version == "User:jane"
+    stream = await caller.stream(CONSUME, to=address)
+    other = trustme.CA()
+    other.cert_pem.write_to_path(tmp_path / "ca.crt")
+    certificate(other, tmp_path, "server", "server")
+    certificate(other, tmp_path, "client", "joan")
+    await clock.advance(RENEWAL_LOOK_MS)
+    assert (await caller.call(API_VERSIONS, request, to=address)).server_version == "User:joan"
+    await stream.send(share_leader_pb2.ConsumeRequest(credit_records=1))
+    await anext(stream)  # what was open goes on over the old connection
+    await stream.close()
+    (tmp_path / "client.key").unlink()
+    await clock.advance(RENEWAL_LOOK_MS)
+    assert (await caller.call(API_VERSIONS, request, to=address)).server_version == "User:joan"
     await caller.close()
     await server.stop(0)
 

@@ -14,7 +14,10 @@ from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.rpc.client_stream import GrpcClientStream
 from sharemesh.rpc.limits import MAX_MESSAGE_BYTES, channel_arguments
 from sharemesh.rpc.status import failed, failure_of
-from sharemesh.rpc.tls import TlsFiles, client_credentials
+from sharemesh.rpc.tls import RenewedCredentials, TlsFiles
+
+RENEWAL_LOOK_MS = 1_000
+"""How often a caller with TLS looks, when it is used, whether its certificate files changed."""
 
 MAX_CHANNELS = 512
 """Channels kept open; beyond that the one that was idle longest is closed."""
@@ -26,6 +29,7 @@ class _Peer:
 
     channel: grpc.aio.Channel
     open_calls: int = 0
+    retired: bool = False  # closed with its last call: its certificates were renewed
     methods: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
 
@@ -33,7 +37,7 @@ class GrpcCaller:
     """Fills ``ports.network.Caller`` with grpc.aio.
 
     Calls are never retried here. A channel that lost its connection connects again after 100 ms
-    to 1 s; until then calls to it fail at once.
+    to 1 s; until then calls to it fail at once. Renewed files of ``tls`` are used a second later.
 
     Raises:
         TlsError: From the constructor, if a file of ``tls`` cannot be used.
@@ -51,7 +55,8 @@ class GrpcCaller:
         self._clock = clock
         self._headers = tuple(headers)
         self._arguments = channel_arguments(max_message_bytes)
-        self._credentials = client_credentials(tls) if tls is not None else None
+        self._credentials = RenewedCredentials(tls) if tls is not None else None
+        self._next_look_ms = 0
         self._peers: OrderedDict[str, _Peer] = OrderedDict()
         self._streams: set[GrpcClientStream[Any, Any]] = set()
         self._closing: set[asyncio.Task[None]] = set()
@@ -88,7 +93,7 @@ class GrpcCaller:
         except grpc.aio.UsageError as error:
             raise failed(Failure.UNAVAILABLE, method.name, to, "the channel is closed") from error
         finally:
-            peer.open_calls -= 1
+            self._call_ended(peer)
         return response
 
     async def stream(
@@ -106,7 +111,7 @@ class GrpcCaller:
             peer.methods[method.name] = invoke
 
         def ended(stream: GrpcClientStream[Any, Any]) -> None:
-            peer.open_calls -= 1
+            self._call_ended(peer)
             self._streams.discard(stream)
 
         peer.open_calls += 1
@@ -136,6 +141,7 @@ class GrpcCaller:
     def _peer(self, method: str, to: str) -> _Peer:
         if self._closed:
             raise failed(Failure.CANCELLED, method, to, "this caller is closed")
+        self._renew()
         peer = self._peers.get(to)
         if peer is not None:
             self._peers.move_to_end(to)
@@ -146,7 +152,7 @@ class GrpcCaller:
         if self._credentials is None:
             channel = grpc.aio.insecure_channel(to, options=self._arguments)
         else:
-            channel = grpc.aio.secure_channel(to, self._credentials, options=self._arguments)
+            channel = grpc.aio.secure_channel(to, self._credentials.now, options=self._arguments)
         peer = self._peers[to] = _Peer(channel)
         return peer
 
@@ -159,7 +165,29 @@ class GrpcCaller:
                 Failure.RESOURCE_EXHAUSTED,
                 f"{MAX_CHANNELS} connections are open and busy; close some or use another caller",
             )
-        closing = asyncio.ensure_future(self._peers.pop(idle).channel.close())
+        self._close_soon(self._peers.pop(idle))
+
+    def _renew(self) -> None:
+        """Open new connections with renewed certificates; calls end on the old ones."""
+        if self._credentials is None or self._clock.now_ms() < self._next_look_ms:
+            return
+        self._next_look_ms = self._clock.now_ms() + RENEWAL_LOOK_MS
+        if not self._credentials.changed():
+            return
+        retired = list(self._peers.values())
+        self._peers.clear()
+        for peer in retired:
+            peer.retired = True
+            if peer.open_calls == 0:
+                self._close_soon(peer)
+
+    def _call_ended(self, peer: _Peer) -> None:
+        peer.open_calls -= 1
+        if peer.retired and peer.open_calls == 0:
+            self._close_soon(peer)
+
+    def _close_soon(self, peer: _Peer) -> None:
+        closing = asyncio.ensure_future(peer.channel.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 

@@ -57,17 +57,47 @@ def client_credentials(files: TlsFiles) -> grpc.ChannelCredentials:
     )
 
 
+def _stamps(files: TlsFiles) -> tuple[int, ...]:
+    paths = (files.certificate, files.key, files.authority)
+    return tuple(path.stat().st_mtime_ns for path in paths if path is not None)
+
+
+class RenewedCredentials:
+    """What channels are opened with: read again when the files changed."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        """Read the files; raises as ``client_credentials``."""
+        self._files = files
+        self._stamp = self._look()
+        self.now = client_credentials(files)
+
+    def changed(self) -> bool:
+        """Look at the files, and return whether ``now`` is another than before."""
+        stamp = self._look()
+        if stamp in ((), self._stamp):
+            return False
+        try:
+            self.now = client_credentials(self._files)
+        except TlsError as error:
+            _log.warning("tls files not renewed: %s", error)  # half replaced
+            return False
+        self._stamp = stamp
+        return True
+
+    def _look(self) -> tuple[int, ...]:
+        try:
+            return _stamps(self._files)
+        except OSError:
+            return ()  # being replaced
+
+
 class _RenewedFiles:
     """Looks at each handshake whether the files changed, so that renewal needs no restart."""
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
-        self._stamp = self._stamps()
+        self._stamp = _stamps(files)
         self._last = self.read()
-
-    def _stamps(self) -> tuple[int, ...]:
-        paths = (self._files.certificate, self._files.key, self._files.authority)
-        return tuple(path.stat().st_mtime_ns for path in paths if path is not None)
 
     def read(self) -> grpc.ServerCertificateConfiguration:
         """Return the files as they are now."""
@@ -82,7 +112,7 @@ class _RenewedFiles:
     def renewed(self) -> grpc.ServerCertificateConfiguration:
         """Return the files if they changed since the last look, else the ones read before."""
         try:
-            stamp = self._stamps()
+            stamp = _stamps(self._files)
             if stamp != self._stamp:
                 self._last = self.read()
                 self._stamp = stamp
