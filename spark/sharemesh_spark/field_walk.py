@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from google.protobuf.descriptor import FieldDescriptor
 
 from sharemesh.domain.share_state.records import UNKNOWN_START_OFFSET
 from sharemesh.v1.common_pb2 import StateBatch
@@ -27,10 +28,19 @@ def _fields_of(by_number: Mapping[int, Any]) -> list[tuple[str, int]]:
     return [(field.name, number) for number, field in sorted(by_number.items())]
 
 
+def _short(by_name: Mapping[str, Any]) -> frozenset[str]:
+    """Return the numbers of 32 bits: protobuf drops what is above."""
+    kinds = (FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_ENUM)
+    return frozenset(name for name, field in by_name.items() if field.cpp_type in kinds)
+
+
 FIELDS = _fields_of(ShareStateRecord.DESCRIPTOR.fields_by_number)
 REPEATED = frozenset({"state_batches", "changed_batches"})
 TEXTS = frozenset({"group_id", "topic_id", "member_id", "trace_id", "span_id", "generation"})
 BATCH_FIELDS = _fields_of(StateBatch.DESCRIPTOR.fields_by_number)
+SHORT = _short(ShareStateRecord.DESCRIPTOR.fields_by_name) | _short(
+    StateBatch.DESCRIPTOR.fields_by_name
+)
 _BITS = np.uint64(0xFFFF)
 
 
@@ -115,10 +125,10 @@ class Walked:
         if rows.size == len(self.at):
             values, self.at = self._varints(self.at, self.words, tag_bytes)
             self._peek()
-            return values.view(np.int64)
+            return _number_of(name, values)
         values, at = self._varints(self.at[rows], self.words[rows], tag_bytes)
         result = np.full(len(self.at), missing, dtype=np.int64)
-        result[rows] = values.view(np.int64)
+        result[rows] = _number_of(name, values)
         self.at[rows] = at
         self._peek()
         return result
@@ -176,3 +186,8 @@ class Walked:
         self.at[odd] = -1  # an odd batch makes its record odd
         self._peek()
         return Batches(splits, *numbers)
+
+
+def _number_of(name: str, values: Words) -> Ints:
+    found = values.view(np.int64)
+    return found.astype(np.int32).astype(np.int64) if name in SHORT else found

@@ -1,12 +1,16 @@
 """Where records, keys and values lie in the record batches of a log part; NumPy, no copies."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from sharemesh.codec.batch_frame import COMPRESSION_MASK, HEADER_BYTES, Frame
 from sharemesh_spark.varints import Bytes, Ints, zigzag
+
+_THREE_BYTES, _FOUR, _FIVE = np.uint64(24), np.uint64(32), np.uint64(40)
+_SEVEN_BITS = np.uint64(0x7F)
+_GOES_ON, _FIRST_GOES_ON = np.uint64(0x8080_8000_8080), np.uint64(0x80)
 
 
 class BrokenRecordsError(Exception):
@@ -77,10 +81,17 @@ def record_places(
 
 
 def _places(buffer: Bytes, starts: Ints, base_offset: Ints, first_ms: Ints) -> RecordPlaces:
-    at = starts + 1  # the attributes
-    delta_ms, at = buffer.varints(at)
-    offset_delta, at = buffer.varints(at)
-    key_length, key_at = buffer.varints(at)
+    words = buffer.words(starts)
+    # Mostly a length of two bytes, the attributes, then three numbers of one byte each: how much
+    # later the record is, which one it is, and how long its key is.
+    delta_ms, offset_delta = (words >> _THREE_BYTES) & _SEVEN_BITS, (words >> _FOUR) & _SEVEN_BITS
+    key_length, key_at = (words >> _FIVE) & _SEVEN_BITS, starts + 6
+    other = np.flatnonzero(words & _GOES_ON != _FIRST_GOES_ON)
+    if other.size:
+        behind = buffer.varints(starts[other])[1] + 1
+        delta_ms[other], behind = buffer.varints(behind)
+        offset_delta[other], behind = buffer.varints(behind)
+        key_length[other], key_at[other] = buffer.varints(behind)
     key_size = np.maximum(zigzag(key_length), 0)
     value_length, value_at = buffer.varints(key_at + key_size)
     return RecordPlaces(
@@ -96,26 +107,55 @@ def _places(buffer: Bytes, starts: Ints, base_offset: Ints, first_ms: Ints) -> R
 def _starts(
     buffer: Bytes, begin: Ints, size: Ints, count: Ints, base_offset: Ints
 ) -> tuple[Ints, Ints]:
-    """Return where each record's body begins and which frame it is in, in log order.
+    """Return where each record begins and which frame it is in, in log order.
 
     The length of one record says where the next begins, so all frames are walked side by side,
-    the n-th record of each at a time.
+    the n-th record of each at a time: first as if all lengths had one or two bytes.
     """
     order = np.argsort(-count, kind="stable")  # frames that are done drop off at the end
-    cursor, remaining = (begin + HEADER_BYTES)[order], count[order]
-    first_row = (np.cumsum(count) - count)[order]
-    starts = np.empty(int(count.sum()), dtype=np.int64)
+    walk = (begin + HEADER_BYTES)[order], count[order], (np.cumsum(count) - count)[order]
+    wanted = (begin + size)[order]
+    starts, ends = _walked(walk, lambda at: at + _STEPS[buffer.pairs(at)])
+    if not np.array_equal(ends, wanted):
+        starts, ends = _walked(walk, lambda at: _behind(buffer, at))
+    for wrong in np.flatnonzero(ends != wanted)[:1]:
+        raise BrokenRecordsError(
+            int(base_offset[order[wrong]]), "the records do not fill their record batch"
+        )
+    return starts, np.repeat(np.arange(len(count)), count)
+
+
+def _walked(walk: tuple[Ints, Ints, Ints], step: Callable[[Ints], Ints]) -> tuple[Ints, Ints]:
+    """Return where each record begins, and where each frame's records end."""
+    cursor, remaining, row = (each.copy() for each in walk)
+    starts = np.zeros(int(remaining.sum()), dtype=np.int64)
     alive = int(np.count_nonzero(remaining))
     for number in range(int(remaining[0]) if len(remaining) else 0):
         while alive and remaining[alive - 1] <= number:
             alive -= 1
-        lengths, bodies = buffer.varints(cursor[:alive])
-        starts[first_row[:alive] + number] = bodies
-        cursor[:alive] = bodies + zigzag(lengths)
-    ends = np.empty_like(cursor)
-    ends[order] = cursor
-    for wrong in np.flatnonzero(ends != begin + size)[:1]:
-        raise BrokenRecordsError(
-            int(base_offset[wrong]), "the records do not fill their record batch"
-        )
-    return starts, np.repeat(np.arange(len(count)), count)
+        at = cursor[:alive]
+        starts[row[:alive]] = at
+        cursor[:alive] = step(at)
+        row[:alive] += 1
+    return starts, cursor
+
+
+def _behind(buffer: Bytes, at: Ints) -> Ints:
+    lengths, bodies = buffer.varints(at)
+    return bodies + zigzag(lengths)
+
+
+def _steps() -> Ints:
+    """Return from one record's beginning to the next one's, by its first two bytes.
+
+    0 for lengths that are negative or have more than two bytes.
+    """
+    pair = np.arange(1 << 16)
+    first, second = pair & 0xFF, pair >> 8
+    raw = np.where(first < 0x80, first, first & 0x7F | (second & 0x7F) << 7)
+    known = (raw & 1 == 0) & ((first < 0x80) | (second < 0x80))
+    steps: Ints = np.where(known, (raw >> 1) + np.where(first < 0x80, 1, 2), 0)
+    return steps
+
+
+_STEPS = _steps()

@@ -10,7 +10,7 @@ from sharemesh_spark.data_directory import LogPart, ShardImage, UnreadableLogErr
 from sharemesh_spark.record_places import BrokenRecordsError, record_places
 from sharemesh_spark.state_columns import StateColumns, UnreadableValueError, state_columns
 from sharemesh_spark.value_shapes import Shapes
-from sharemesh_spark.varints import Bytes
+from sharemesh_spark.varints import PADDING_BYTES, Bytes
 
 RECORDS_PER_WINDOW = 16_384
 """Measured: columns of 128 KiB; four times as many cost twice the time for each record."""
@@ -22,7 +22,9 @@ batches side by side that what NumPy costs for each call does not count."""
 _WALK_BYTES_MAX = 64 * 1024 * 1024
 
 
-def windows(image: ShardImage, from_offset: int = 0) -> Iterator[StateColumns]:
+def windows(
+    image: ShardImage, from_offset: int = 0, shapes: Shapes | None = None
+) -> Iterator[StateColumns]:
     """Yield all state records of ``[from_offset, end)`` as columns, oldest first.
 
     Segments that end below ``from_offset`` are not touched.
@@ -31,7 +33,7 @@ def windows(image: ShardImage, from_offset: int = 0) -> Iterator[StateColumns]:
         UnreadableLogError: Corruption, named as the writer's recovery names it.
     """
     first = max(from_offset, image.start_offset)
-    shapes = Shapes()
+    shapes = shapes or Shapes()
     for part in image.parts:
         if part.place.end_offset <= first:
             continue
@@ -49,11 +51,10 @@ def _of_part(
 ) -> Iterator[StateColumns]:
     frames = part_frames(part.place, part.data)
     start = part.place.start_position
-    view = memoryview(part.data)
-    for some in _grouped(frames, first):
+    for some in _with_room(_grouped(frames, first), start + len(part.data)):
         low = some[0].position - start
         high = some[-1].position + some[-1].size_bytes - start
-        buffer = Bytes(view[low:high])
+        buffer = Bytes(part.data, low, high)
         for places in record_places(
             buffer, some, start_position=start + low, records_max=RECORDS_PER_WINDOW
         ):
@@ -61,6 +62,17 @@ def _of_part(
             chosen = places if wanted.all() else places.selected(np.flatnonzero(wanted))
             if len(chosen):
                 yield state_columns(buffer, chosen, shapes)
+
+
+def _with_room(groups: Iterator[list[Frame]], end: int) -> Iterator[list[Frame]]:
+    """Keep the last record batch of a file apart: only it has no room behind it to be read in."""
+    for group in groups:
+        last = group[-1]
+        if len(group) > 1 and last.position + last.size_bytes + PADDING_BYTES > end:
+            yield group[:-1]
+            yield [last]
+        else:
+            yield group
 
 
 def _grouped(frames: Iterator[Frame], first: int) -> Iterator[list[Frame]]:

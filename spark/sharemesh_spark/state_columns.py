@@ -19,7 +19,7 @@ from sharemesh.codec.state_record import (
     encode_value,
 )
 from sharemesh.v1.state_record_pb2 import ShareStateRecord
-from sharemesh_spark.field_walk import FIELDS, REPEATED, TEXTS, Batches, Texts, Walked
+from sharemesh_spark.field_walk import BATCH_FIELDS, FIELDS, REPEATED, TEXTS, Batches, Texts, Walked
 from sharemesh_spark.record_places import RecordPlaces
 from sharemesh_spark.value_shapes import Shapes
 from sharemesh_spark.varints import Bytes, Ints, Mask
@@ -141,18 +141,17 @@ class StateColumns:
             + np.arange(each.splits[-1])
             for rows, each in parts
         ]
-        columns = [
-            _together(
+        columns = {
+            column: _together(
                 [
                     (place, getattr(each, column))
                     for place, (_, each) in zip(places, parts, strict=True)
                 ],
                 int(splits[-1]),
             )
-            for column in ("first_offset", "last_offset", "delivery_state", "delivery_count")
-        ]
-        causes = [(place, each.cause) for place, (_, each) in zip(places, parts, strict=True)]
-        return Batches(splits, *columns, _together(causes, int(splits[-1])))
+            for column, _ in BATCH_FIELDS
+        }
+        return Batches(splits=splits, **columns)
 
 
 def _together(parts: Sequence[tuple[Ints, Ints]], count: int) -> Ints:

@@ -18,6 +18,7 @@ from sharemesh_spark.field_walk import (
     FIELDS,
     LENGTH_DELIMITED,
     REPEATED,
+    SHORT,
     TEXTS,
     UNKNOWN_NUMBERS,
     Batches,
@@ -35,6 +36,7 @@ SHAPES_OF_LENGTH_MAX = 24
 VALUE_BYTES_MAX = 1_024
 _WORD = 8
 _LONGEST = 10
+_LONG_OF_32 = 5
 _NAMES = {number: name for name, number in FIELDS}
 _BATCH_NAMES = {number: name for name, number in BATCH_FIELDS}
 _FIXED = frozenset({"kind", "format_version"})
@@ -138,7 +140,9 @@ class _Learner:
 
     def _number(self, name: str, wire_type: int, at: int) -> tuple[Place, int]:
         value, end = self._varint(at)
-        if wire_type != 0:
+        # Where a number may have more bits than its field, protobuf drops them.
+        too_long = name in SHORT and end - at >= _LONG_OF_32 and not -(1 << 31) <= value < 0
+        if wire_type != 0 or too_long:
             raise _IrregularError
         # Ten bytes are a negative number, which is nearly always -1: a part of the shape.
         fixed = name in _FIXED or end - at == _LONGEST
@@ -225,7 +229,9 @@ class Shaped:
 class Shapes:
     """The shapes of a log, learnt while its windows pass by."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows_min: int = ROWS_MIN) -> None:
+        """Fewer than ``rows_min`` values of one shape are left to others to read."""
+        self._rows_min = rows_min
         self._of_length: dict[int, list[Shape]] = {}
 
     def tables(self, buffer: Bytes, places: RecordPlaces) -> tuple[list[Shaped], Ints]:
@@ -250,16 +256,16 @@ class Shapes:
         """Add tables of these records to ``found``; return the records that are in none."""
         length = int(places.value_length[rows[0]])
         value_at = places.value_at[rows]
-        if len(rows) < ROWS_MIN or int(value_at.max()) + length > buffer.size:
+        if len(rows) < self._rows_min or int(value_at.max()) + length > buffer.size:
             return rows
         known = self._of_length.setdefault(length, [])
         table = buffer.table(value_at, length + -length % _WORD)
         few: list[Ints] = []
         tried = 0
-        while len(rows) >= ROWS_MIN:
+        while len(rows) >= self._rows_min:
             if tried == len(known):
                 shape = shape_of(table[0, :length].tobytes())
-                if shape is None or tried >= SHAPES_OF_LENGTH_MAX:
+                if shape is None or tried == SHAPES_OF_LENGTH_MAX:
                     break
                 known.append(shape)
             fits = known[tried].matches(table.view("<u8"))
@@ -269,7 +275,7 @@ class Shapes:
                 found.append(Shaped(known[tried - 1], rows, table, value_at))
                 rows = _NOTHING
             elif count:
-                if count >= ROWS_MIN:
+                if count >= self._rows_min:
                     shaped = (rows[fits], table[fits], value_at[fits])
                     found.append(Shaped(known[tried - 1], *shaped))
                 else:

@@ -32,14 +32,22 @@ _STEPS = tuple(
 class Bytes:
     """A buffer that is read at many positions at once."""
 
-    def __init__(self, data: bytes | bytearray | memoryview) -> None:
-        """The data are copied once, with room behind them."""
-        self.size = len(data)
-        self.octets = np.zeros(self.size + PADDING_BYTES, dtype=np.uint8)
-        self.octets[: self.size] = np.frombuffer(data, dtype=np.uint8)
+    def __init__(self, data: bytes | memoryview, low: int = 0, high: int | None = None) -> None:
+        """Only ``[low, high)`` counts; it is copied if there is no room behind it."""
+        high = len(data) if high is None else high
+        self.size = high - low
+        whole = np.frombuffer(data, dtype=np.uint8)
+        if high + PADDING_BYTES <= len(data):
+            self.octets = whole[low : high + PADDING_BYTES]
+        else:
+            self.octets = np.zeros(self.size + PADDING_BYTES, dtype=np.uint8)
+            self.octets[: self.size] = whole[low:high]
         # Eight bytes from any position. Opaque items need no alignment: half the cost of numbers.
         self._eights: Any = np.ndarray(
             (self.size + PADDING_BYTES - 8,), "V8", self.octets.data, strides=(1,)
+        )
+        self._twos: Any = np.ndarray(
+            (self.size + PADDING_BYTES - 8,), "V2", self.octets.data, strides=(1,)
         )
 
     def words(self, at: Ints) -> Words:
@@ -56,6 +64,11 @@ class Bytes:
             (self.size + PADDING_BYTES - width + 1,), f"V{width}", self.octets.data, strides=(1,)
         )
         found: npt.NDArray[np.uint8] = rows[at].view(np.uint8).reshape(len(at), width)
+        return found
+
+    def pairs(self, at: Ints) -> npt.NDArray[np.uint16]:
+        """Return the two bytes from each position, the first one lowest."""
+        found: npt.NDArray[np.uint16] = self._twos[np.minimum(at, self.size)].view("<u2")
         return found
 
     def varints(self, at: Ints) -> tuple[Words, Ints]:

@@ -35,6 +35,7 @@ from sharemesh_spark.generation_files import ARROW_SCHEMA, BaseShard, shard_cont
 from sharemesh_spark.shard_fold import ShardFold
 from sharemesh_spark.shard_windows import windows
 from sharemesh_spark.source import SCHEMA, arrow_rows
+from sharemesh_spark.value_shapes import ROWS_MIN, Shapes
 from sharemesh_spark.vector_fold import Rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -115,9 +116,9 @@ def in_log_order(batches):
     return [record for half in (batches[::2], batches[1::2]) for batch in half for record in batch]
 
 
-def vectorised(image, base=None, from_offset=0):
+def vectorised(image, base=None, from_offset=0, rows_min=ROWS_MIN):
     fold = ShardFold(base, one_in=1)
-    for window in windows(image, from_offset):
+    for window in windows(image, from_offset, Shapes(rows_min)):
         fold.add(window)
     names, rows, proofs = fold.result()
     return names, rows, proofs, fold
@@ -139,12 +140,12 @@ def by_text(fold):
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(batched, st.booleans())
-def test_the_vectorised_fold_is_the_domains_fold(batches, tight):
+@given(batched, st.booleans(), st.sampled_from([1, 2, ROWS_MIN]))
+def test_the_vectorised_fold_is_the_domains_fold(batches, tight, rows_min):
     pieces = (sweep.PIECES_PER_BATCH_MAX, sweep._PIECES_FREE)
     sweep.PIECES_PER_BATCH_MAX, sweep._PIECES_FREE = (1, 0) if tight else pieces
     try:
-        names, rows, proofs, fold = vectorised(image_of(encoded(batches)))
+        names, rows, proofs, fold = vectorised(image_of(encoded(batches)), rows_min=rows_min)
     finally:
         sweep.PIECES_PER_BATCH_MAX, sweep._PIECES_FREE = pieces
     expected = of_domain(in_log_order(batches))
@@ -167,7 +168,10 @@ def test_folding_on_from_a_generation_is_folding_everything(before, after):
     assert fold.floors == expected.floors
 
 
-def test_a_tombstone_without_value_and_a_value_in_another_order_are_read_like_the_codec_does():
+@pytest.mark.parametrize("rows_min", [1, ROWS_MIN])
+def test_a_tombstone_without_value_and_a_value_in_another_order_are_read_like_the_codec_does(
+    rows_min,
+):
     snapshot = Snapshot(KEYS[0], 1, 1, 1, 1, 5, 0, 1, 1, (), ORIGIN)
     later = ShareStateRecord(kind=2, format_version=2).SerializeToString()
     unknown = encode_value(snapshot) + b"\xf8\x07\x01"  # field 127
@@ -181,18 +185,20 @@ def test_a_tombstone_without_value_and_a_value_in_another_order_are_read_like_th
         [(other, encode_value(snapshot)), (key, later)],
         [(key, unknown), (key, swapped), (other, None)],
     ]
-    names, rows, _, _ = vectorised(image_of(values, epoch_changes=False))
+    names, rows, _, _ = vectorised(image_of(values, epoch_changes=False), rows_min=rows_min)
     assert names == [key]
     assert rows.numbers["start_offset"].tolist() == [6]
 
 
-def test_a_value_that_is_no_record_is_named_with_file_and_offset():
+@pytest.mark.parametrize("rows_min", [1, ROWS_MIN])
+def test_a_value_that_is_no_record_is_named_with_file_and_offset(rows_min):
     image = image_of([[(b"g:AAAAAAAAAAAAAAAAAAAAAA:0", b"\xff\xff")]], epoch_changes=False)
     with pytest.raises(UnreadableLogError, match=r"\.log, offset 0: "):
-        vectorised(image)
+        vectorised(image, rows_min=rows_min)
 
 
-def test_rows_of_the_source_are_those_of_the_records():
+@pytest.mark.parametrize("rows_min", [1, ROWS_MIN])
+def test_rows_of_the_source_are_those_of_the_records(rows_min):
     batch = StateBatch(3, 9, DeliveryState.ACKNOWLEDGED, 1, Cause.ACCEPT)
     whole = StateBatch(0, 9, DeliveryState.ACKNOWLEDGED, 1, Cause.ACCEPT)
     made = [
@@ -202,7 +208,8 @@ def test_rows_of_the_source_are_those_of_the_records():
         EpochFloor(4, 5, 10),
         Generation("g1", "", 3, "p", b"h" * 32, 1),
     ]
-    [window] = windows(image_of(encoded([made]), epoch_changes=False))
+    image = image_of(encoded([made]), epoch_changes=False)
+    [window] = windows(image, 0, Shapes(rows_min))
     columns = [part.split()[0] for part in SCHEMA.split(", ")]
     columns = [name for name in columns if name.isidentifier()]
     rows = arrow_rows(7, window, columns).to_pylist()
