@@ -20,6 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 
+from sharemesh.serve import tether
 from tests.e2e.footprint import Footprint
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +34,7 @@ STOP_LIMIT_S = 120
 """How long a part that was told to stop may clean up: on a cluster of others, the tests do."""
 TAG, NEWER = "e2e", "e2e-newer"
 PYTEST = ("-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "--durations=20")
+TETHER = (tether.__file__, str(os.getpid()))  # a worker does not outlive this process
 WORKERS = ("0", "1")
 NONE_SELECTED = 5  # of pytest
 POLL_S = 0.2
@@ -159,7 +161,7 @@ def suite(only: list[str]) -> int:
         for worker in WORKERS:
             with (REPORTS / f"worker-{worker}.log").open("wb") as log:
                 running[worker] = subprocess.Popen(
-                    [sys.executable, *PYTEST, *only, *TESTS],
+                    [sys.executable, *TETHER, sys.executable, *PYTEST, *only, *TESTS],
                     cwd=ROOT,
                     env={**os.environ, "SHAREMESH_E2E_WORKER": worker},
                     stdout=log,
