@@ -135,13 +135,13 @@ async def test_a_draining_node_is_emptied_after_its_holders_may_acknowledge(mesh
     topic = await make_topic(mesh)
     count = len(nodes[0].partitions.serving)
     await nodes[0].member.draining(True)
-    await mesh.settle(50 * count)
+    await mesh.settle(75 * count)
     assert nodes[0].partitions.serving == {}
     assert set(led(topic, *nodes[1:])) == all_partitions(topic)
     assert [drain_ms for _, drain_ms in nodes[0].partitions.drains] == [5_000] * count
 
 
-async def test_partitions_leave_a_draining_node_in_turn_and_all_within_a_second(mesh):
+async def test_partitions_leave_a_draining_node_in_turn(mesh):
     nodes, _ = await three(mesh)
     few = await make_topic(mesh)
     a = nodes[0]
@@ -149,25 +149,36 @@ async def test_partitions_leave_a_draining_node_in_turn_and_all_within_a_second(
     await a.member.draining(draining=True)
     await mesh.settle(20)
     assert len(led(few, a)) == count - 1
-    await mesh.settle(50)
+    await mesh.settle(75)
     assert len(led(few, a)) == count - 2
-    await mesh.settle(50 * count)
+    await mesh.settle(75 * count)
     assert not led(few, a)
     assert set(led(few, *nodes[1:])) == all_partitions(few)
 
 
-async def test_many_partitions_leave_a_draining_node_within_a_second(mesh):
+async def test_many_partitions_leave_a_draining_node_within_three_seconds(mesh):
     nodes, _ = await three(mesh)
     many = await make_topic(mesh, partitions=300)
     a = nodes[0]
     count = len(led(many, a))
     assert count > 60
     await a.member.draining(draining=True)
-    await mesh.settle(500)
+    await mesh.settle(1_500)
     assert count * 0.3 < len(led(many, a)) < count * 0.7
-    await mesh.settle(520)
+    await mesh.settle(1_550)
     assert not led(many, a)
     assert set(led(many, *nodes[1:])) == all_partitions(many)
+
+
+async def test_the_last_node_of_a_cluster_that_ends_lets_everything_go_at_once(mesh):
+    nodes, _ = await three(mesh)
+    topic = await make_topic(mesh)
+    for node in nodes:
+        await node.member.draining(draining=True)
+    draining = [asyncio.create_task(node.claims.drain()) for node in nodes]
+    await mesh.settle(20)
+    assert not led(topic, *nodes)
+    await asyncio.gather(*draining)
 
 
 async def test_a_closing_node_lets_everything_go_at_once(mesh):

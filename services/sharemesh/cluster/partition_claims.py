@@ -81,6 +81,8 @@ class PartitionClaims:
         its standbys. Returns when all claims are free.
         """
         await self._view.wait_for(self._nothing_to_await, timeout_ms=self._settings.hand_over_ms)
+        if not self._has_successor():
+            self._turns.departures.hurry()  # the whole cluster ends: nobody takes over
         self._withdraw()
         for claim in tuple(self._claims.values()):
             await claim.settled.wait()
@@ -107,15 +109,18 @@ class PartitionClaims:
     def _nothing_to_await(self) -> bool:
         """Return whether no controller is about to name a next leader for what is led here."""
         node = self._member.node
-        others = (
-            other
-            for other in self._view.nodes_with(Role.SHARE_LEADER)
-            if other.node_id != node.node_id and not other.draining
-        )
-        if not node.draining or self._view.controller() is None or not any(others):
+        to_be_named = self._view.controller() is not None and self._has_successor()
+        if not node.draining or not to_be_named:
             return True
         assigned = (self._watch.assignment(partition) for partition in self.led)
         return all(found is None or found.value.leader != node.node_id for found in assigned)
+
+    def _has_successor(self) -> bool:
+        """Return whether some other share leader is there to stay."""
+        return any(
+            other.node_id != self._member.node.node_id and not other.draining
+            for other in self._view.nodes_with(Role.SHARE_LEADER)
+        )
 
     def _changed(self, changes: Changes) -> None:
         if changes.everything or changes.members or changes.topics or changes.deletions:

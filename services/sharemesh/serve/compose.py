@@ -42,7 +42,7 @@ REACH_TIMEOUT_MS = 5_000
 STOP_GRACE_MS = 500
 CLOSE_TIMEOUT_MS = 10_000
 LED_TIMEOUT_MS = 10_000
-HAND_OVER_MS = 3_000
+HAND_OVER_MS = 5_000
 """Of a drain, besides holders' time: successors are named, partitions leave in turn, writes."""
 
 _log = logging.getLogger(__name__)
