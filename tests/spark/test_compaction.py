@@ -23,6 +23,7 @@ from sharemesh_spark.data_directory import UnreadableLogError
 from sharemesh_spark.folding import states_of
 from sharemesh_spark.report import by_cause, by_delivery_count, state_changes
 from sharemesh_spark.session import start
+from tests.mesh.outcome import check_folds_are_equal
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]  # Spark starts a JVM and workers
 SHARDS = 3
@@ -91,7 +92,9 @@ async def write_log(data: Path, seed: int, *, takeovers: int = 3, records: int =
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_the_generation_folds_to_what_the_log_folds_to(spark, tmp_path, seed):
     await write_log(tmp_path, seed)
+    compared = check_folds_are_equal(tmp_path)
     manifest = compact(spark, tmp_path, generation_id="g1")
+    assert manifest.share_partitions == compared > 0
     assert manifest.records == 399, f"seed {seed}"
     assert manifest.share_partitions == sum(
         len(fold_of_log(tmp_path, shard.shard, shard.end_offset).states)
