@@ -76,3 +76,33 @@ async def test_results_and_records_keep_the_order_of_the_request():
         assert landed == list(range(66))
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert [each.error_code for each in answer.partitions] == [unknown, 0, 0] * 33 + [unknown]
+
+
+def named(first, count):
+    return [TopicPartition(FOO, number) for number in range(first, first + count)]
+
+
+async def test_a_session_may_name_its_partitions_again_but_no_more_than_the_bound():
+    async with world(max_partitions_per_request=BOUND) as w:
+        await w.lead(P0)
+        member = w.client()
+        await member.join(*named(0, BOUND))
+        assert (await member.fetch(*named(0, BOUND))).error_code == 0
+        refused = await member.fetch(*named(0, BOUND + 1))
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+        assert f"at most {BOUND}" in refused.error_message
+        assert (await member.fetch()).error_code == 0, "the session goes on"
+
+
+async def test_all_sessions_together_hold_no_more_partitions_than_the_bound():
+    async with world(max_session_partitions=BOUND * 2) as w:
+        await w.lead(P0)
+        await w.client("m1").join(*named(0, BOUND))
+        await w.client("m2").join(*named(0, BOUND))
+        refused = await w.client("m3").fetch(*named(0, BOUND))
+        assert refused.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        stream = await w.client("m4").consume(*named(0, BOUND))
+        ended = await anext(stream)
+        assert ended.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        assert "fetch from fewer" in ended.error_message
+        assert (await w.client("m5").fetch(P0)).error_code == 0, "few come in nevertheless"

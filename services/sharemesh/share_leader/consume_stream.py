@@ -23,7 +23,8 @@ from sharemesh.share_leader.fetch_wait import FetchWait
 from sharemesh.share_leader.outbox import Outbox
 from sharemesh.share_leader.owned_tasks import OwnedTasks
 from sharemesh.share_leader.redirects import Redirects, node_message
-from sharemesh.share_leader.request_checks import check_count, listed, named
+from sharemesh.share_leader.request_checks import listed, named
+from sharemesh.share_leader.session_book import SessionBook
 from sharemesh.share_leader.share_partition_shell import Phase
 from sharemesh.v1 import share_leader_pb2 as pb
 
@@ -43,6 +44,7 @@ class StreamServices:
     """The parts of the leader that a stream works with."""
 
     environment: Environment
+    book: SessionBook
     sources: FetchSources
     acquisition: Acquisition
     acknowledgements: Acknowledgements
@@ -188,8 +190,7 @@ class ConsumeStream:
             self._session.forget(forgotten)
             self._arriving.difference_update(forgotten)
             added = named(request.add)
-            bound = self._services.environment.settings.max_partitions_per_request
-            check_count([*added, *self._session.partitions], bound)
+            self._services.book.check_room(self._session, added)
             self._session.add(added)
             self._arriving.update(added)
             self._go_on(added)

@@ -1,6 +1,6 @@
 """Checks that every request of a member passes first, in the KIP's order (spec REQ-1, REQ-2)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, MemberId, TopicId, TopicPartition
@@ -109,15 +109,6 @@ def named(topics: Iterable[TopicPartitions]) -> list[TopicPartition]:
         for partition in topic.partitions:
             seen[TopicPartition(topic_id, partition)] = None
     return list(seen)
-
-
-def check_count(partitions: Sequence[TopicPartition], bound: int) -> None:
-    """Raise INVALID_REQUEST if a session would hold more partitions than ``bound``."""
-    if len(partitions) > bound:
-        raise RefusedError(
-            ErrorCode.INVALID_REQUEST,
-            f"{len(partitions)} partitions are named; at most {bound} are served at a time",
-        )
 
 
 def _topic_id(raw: bytes) -> TopicId:

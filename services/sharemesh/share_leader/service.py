@@ -97,7 +97,7 @@ class ShareLeaderService:
             environment, self._checks, self.book, sources, acquisition, acknowledgements
         )
         acknowledge = ShareAcknowledge(environment, self._checks, self.book, acknowledgements)
-        services = StreamServices(environment, sources, acquisition, acknowledgements)
+        services = StreamServices(environment, self.book, sources, acquisition, acknowledgements)
         offsets = Offsets(environment, partitions, self._access)
         listener.offer(methods.SHARE_FETCH, fetch)
         listener.offer(methods.SHARE_ACKNOWLEDGE, acknowledge)

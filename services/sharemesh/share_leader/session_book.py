@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, TopicPartition
@@ -14,6 +14,7 @@ from sharemesh.share_leader.share_partition_shell import SharePartitionShell
 _LOG = logging.getLogger(__name__)
 
 Outcome = tuple[ErrorCode, str]
+_FEW_PARTITIONS = 100
 
 
 class _Attendance:
@@ -86,6 +87,31 @@ class SessionBook:
     def session_of(self, key: SessionKey) -> ShareSession | None:
         """Return the member's session."""
         return self.sessions.get(key)
+
+    def check_room(self, session: ShareSession | None, added: Sequence[TopicPartition]) -> None:
+        """Refuse partitions beyond the bound of one session, or of all sessions together.
+
+        Raises:
+            RefusedError: INVALID_REQUEST or SHARE_SESSION_LIMIT_REACHED; nothing has changed.
+        """
+        settings = self._environment.settings
+        have = session.partitions if session is not None else {}
+        new = sum(partition not in have for partition in added)
+        if len(have) + new > settings.max_partitions_per_request:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"{len(have) + new} partitions are named; at most "
+                f"{settings.max_partitions_per_request} are served at a time",
+            )
+        if len(have) + new <= _FEW_PARTITIONS:
+            return  # the bound on sessions bounds these
+        total = sum(len(each.partitions) for each in self.sessions.all())
+        if total + new > settings.max_session_partitions:
+            raise RefusedError(
+                ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+                f"the share sessions of this leader hold {total} partitions, at most "
+                f"{settings.max_session_partitions} in all; fetch from fewer",
+            )
 
     # ---- ending ---------------------------------------------------------------------------------
 

@@ -34,6 +34,9 @@ class LeaderSettings:
     max_partitions_per_request: int = 10_000
     """Partitions that one request, or one session, may name."""
 
+    max_session_partitions: int = 1_000_000
+    """Partitions of all share sessions together; sessions of up to 100 come in nevertheless."""
+
     max_acknowledge_batches: int = 100_000
     """Acknowledgement batches in one request."""
 

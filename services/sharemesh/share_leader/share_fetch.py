@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import MemberId, TopicPartition
-from sharemesh.domain.share_session import FetchContext, SessionKey
+from sharemesh.domain.share_session import INITIAL_EPOCH, FetchContext, SessionKey
 from sharemesh.ports.network import CallContext
 from sharemesh.share_leader.acknowledging import (
     Acknowledgements,
@@ -20,7 +20,6 @@ from sharemesh.share_leader.fetch_wait import FetchWait
 from sharemesh.share_leader.request_checks import (
     RequestChecks,
     acquire_mode,
-    check_count,
     listed,
     named,
     version_of,
@@ -81,9 +80,8 @@ class ShareFetch:
     def _session(self, request: pb.ShareFetchRequest, key: SessionKey) -> FetchContext:
         check_size(request.topics, self._environment)
         wanted = listed(request.topics)
-        known = self._book.session_of(key)
-        bound = self._environment.settings.max_partitions_per_request
-        check_count([*wanted, *(known.partitions if known else ())], bound)
+        opens = request.share_session_epoch == INITIAL_EPOCH
+        self._book.check_room(None if opens else self._book.session_of(key), wanted)
         fetch = self._book.sessions.for_fetch(
             key,
             request.share_session_epoch,
