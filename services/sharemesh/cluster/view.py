@@ -133,8 +133,9 @@ class WatchedView:
 
     def unassigned(self) -> tuple[UnassignedPartition, ...]:
         """Return topic-partitions without a leader, by topic name and number, with the reason."""
+        has_leaders = bool(self.nodes_with(Role.SHARE_LEADER))
         return tuple(
-            UnassignedPartition(topic, number, self._why_unled(partition))
+            UnassignedPartition(topic, number, self._why_unled(partition, has_leaders=has_leaders))
             for topic in self.topics()
             for number in range(topic.partitions)
             if self.leader(partition := TopicPartition(topic.topic_id, number)) is None
@@ -280,10 +281,9 @@ class WatchedView:
         leader = self.tables.leader_of(election)
         return self.node(leader.value) if leader else None
 
-    def _why_unled(self, partition: TopicPartition) -> str:
+    def _why_unled(self, partition: TopicPartition, *, has_leaders: bool) -> str:
         assignment = self.tables.assignments.get(partition)
-        leaders = self.nodes_with(Role.SHARE_LEADER)
-        if not leaders:
+        if not has_leaders:
             return "no share-leader process is registered; start one"
         if assignment is None:
             if self.controller() is None:
