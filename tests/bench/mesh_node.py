@@ -37,7 +37,7 @@ from sharemesh.ports.coordination import Put
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.server import GrpcServer
 from sharemesh.serve.exporting import Exporting
-from sharemesh.serve.heap import bound_heap
+from sharemesh.serve.heap import HeapTrim, bound_heap
 from sharemesh.serve.interpreter import tune_interpreter
 from sharemesh.serve.settings import ServeSettings
 from sharemesh.share_coordinator.service import ShareCoordinatorService
@@ -201,6 +201,8 @@ async def bare(server):
 async def main(role, *arguments):
     tune_interpreter()  # as every process of the product does
     bound_heap()
+    heap = HeapTrim(SystemClock())
+    heap.start()
     server = GrpcServer(reflection=False)
     await {f.__name__: f for f in (coordinator, leader, traced, sink, bare)}[role](
         server, *arguments
@@ -208,6 +210,7 @@ async def main(role, *arguments):
     print(await server.start("127.0.0.1", 0), flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     await server.stop(0)
+    await heap.close()
 
 
 if __name__ == "__main__":
