@@ -11,12 +11,11 @@ offsets, positions and times of the index, open transactions, aborted ones, and 
 """
 
 import struct
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sharemesh.backends.embedded.offset_index import OffsetIndex, SegmentIndex
-from sharemesh.backends.embedded.producers import BATCHES_KEPT, Producer, Producers, Written
+from sharemesh.backends.embedded.producers import Producer, Producers, Written
 from sharemesh.backends.embedded.segments import Segment
 from sharemesh.backends.embedded.transactions import Transactions
 from sharemesh.codec.checksum import crc32c
@@ -55,11 +54,10 @@ class Snapshot:
         for _ in range(self.producer_count):
             producer_id, epoch, count = _PRODUCER.unpack_from(self.producer_bytes, at)
             at += _PRODUCER.size
-            batches: deque[Written] = deque(maxlen=BATCHES_KEPT)
-            for _ in range(count):
-                batches.append(Written(*_WRITTEN.unpack_from(self.producer_bytes, at)))
-                at += _WRITTEN.size
-            producers.restore(producer_id, Producer(epoch, batches))
+            end = at + _WRITTEN.size * count
+            rows = _WRITTEN.iter_unpack(self.producer_bytes[at:end])
+            at = end
+            producers.restore(producer_id, Producer(epoch, tuple(Written(*row) for row in rows)))
         return producers
 
 

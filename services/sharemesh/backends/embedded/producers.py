@@ -1,15 +1,16 @@
 """Idempotent producers: epochs and sequences, as Kafka checks them (issue Leader, item 2)."""
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sharemesh.codec.batch_frame import CONTROL, Frame
 from sharemesh.domain.errors import ErrorCode, RefusedError
 
 BATCHES_KEPT = 5
-PRODUCERS_MAX = 100_000
+PRODUCERS_MAX = 20_000
+"""Producers remembered of one partition: some 15 MiB. Any client may write under many ids."""
+
 INVENTED_FROM = 1 << 62  # nobody comes so far by counting
 _SEQUENCES = 1 << 31
 
@@ -23,12 +24,11 @@ class Written(NamedTuple):
     last_offset: int
 
 
-@dataclass(slots=True)
-class Producer:
+class Producer(NamedTuple):
     """The newest epoch of one producer id and its last batches, oldest first."""
 
     epoch: int
-    batches: deque[Written] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
+    batches: tuple[Written, ...] = ()
 
 
 class Producers:
@@ -47,9 +47,7 @@ class Producers:
         """Return an independent copy."""
         other = Producers()
         other._highest_id = self._highest_id
-        for producer_id, producer in self._producers.items():
-            batches = deque(producer.batches, maxlen=BATCHES_KEPT)
-            other._producers[producer_id] = Producer(producer.epoch, batches)
+        other._producers = self._producers.copy()
         return other
 
     def all(self) -> Iterator[tuple[int, Producer]]:
@@ -59,6 +57,7 @@ class Producers:
     def restore(self, producer_id: int, producer: Producer) -> None:
         """Add a producer that ``all`` gave, as the one that wrote last."""
         self._producers[producer_id] = producer
+        self._forget_oldest()
 
     def saw_id(self, producer_id: int) -> None:
         """Count an id, unless nobody ever gave it out: a client may write any number."""
@@ -106,16 +105,18 @@ class Producers:
         producer = self._producers.pop(frame.producer_id, None)
         if producer is None or frame.producer_epoch > producer.epoch:
             producer = Producer(frame.producer_epoch)
-        self._producers[frame.producer_id] = producer
         if not frame.attributes & CONTROL:
-            producer.batches.append(
-                Written(
-                    frame.base_sequence,
-                    _last_sequence(frame),
-                    frame.base_offset,
-                    frame.end_offset - 1,
-                )
+            last = Written(
+                frame.base_sequence,
+                _last_sequence(frame),
+                frame.base_offset,
+                frame.end_offset - 1,
             )
+            producer = Producer(producer.epoch, (*producer.batches, last)[-BATCHES_KEPT:])
+        self._producers[frame.producer_id] = producer
+        self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
         if len(self._producers) > PRODUCERS_MAX:
             self._producers.popitem(last=False)
 
