@@ -1,6 +1,7 @@
 """Messages inside a serialized one are counted as the parser would find them, or more."""
 
 import random
+import time
 
 import pytest
 from google.protobuf.message import DecodeError, Message
@@ -77,3 +78,15 @@ def test_a_group_does_not_hide_what_is_inside_or_behind_it() -> None:
 def test_small_messages_are_not_counted() -> None:
     small = b"\x0a\x00" * (UNCOUNTED_BYTES // 2)
     assert not MessageParts(pb.ProduceRequest).exceed(small, 1)
+
+
+def test_a_number_that_does_not_end_is_not_read_on() -> None:
+    """Bytes of 0xff took time by the square of their number: 2 MiB held a process for minutes."""
+    parts = MessageParts(PRODUCE.request)
+    for first in (b"", b"\x0a", b"\x08"):  # as a tag, as a size, as a value
+        data = first + b"\xff" * 16 * UNCOUNTED_BYTES
+        began_s = time.process_time()
+        assert not parts.exceed(data, 10)
+        assert time.process_time() - began_s < 0.1
+    with pytest.raises(DecodeError):
+        PRODUCE.request.FromString(b"\xff" * 11 + b"\x01")

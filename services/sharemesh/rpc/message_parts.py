@@ -18,6 +18,7 @@ Shape = dict[int, "Shape"]
 """The fields of a message that hold messages, by number, with their own shapes."""
 
 _VARINT, _EIGHT_BYTES, _SIZED, _FOUR_BYTES = 0, 1, 2, 5
+_SHIFT_MAX = 63
 _GROUPS = (3, 4)  # begin and end of an unknown group: what is inside counts as if it were not
 
 
@@ -37,7 +38,7 @@ class MessageParts:
             return False
         try:
             return _exceed(data, self._shape, parts_max)
-        except IndexError:  # it ends within a number
+        except IndexError:  # it ends within a number, or a number does not end
             return False
 
 
@@ -96,7 +97,10 @@ def _size(data: bytes, at: int, kind: int, end: int) -> tuple[int, int]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """Return the varint at ``at`` and where the next byte is; IndexError if there is none."""
+    """Return the varint at ``at`` and where the next byte is; IndexError if there is none.
+
+    One of more than ten bytes is none either: to read on would take time without bound.
+    """
     byte = data[at]
     if byte < 0x80:
         return byte, at + 1
@@ -108,3 +112,5 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at + 1
         shift += 7
+        if shift > _SHIFT_MAX:
+            raise IndexError("a number of more than ten bytes")
