@@ -5,14 +5,8 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/env.sh"
-if [[ ${1-} == packages ]]; then
-    need=(containerd runc containernetworking-plugins nftables iproute2 openssl procps util-linux mmdebstrap ca-certificates)
-    if dpkg-query -W -f '${Status}\n' "${need[@]}" 2>/dev/null | grep -qv '^install ok installed$' || ! dpkg-query -W "${need[@]}" >/dev/null 2>&1; then
-        apt-get update -qq
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${need[@]}" >/dev/null
-    fi
-fi
-want=$(cat "$here"/src/go.{mod,sum} "$here"/src/*/main.go "$here/build.sh" | sha256sum)
+[[ ${1-} == packages ]] && "$here/packages.sh"
+want=$({ cat "$here"/src/go.{mod,sum} "$here"/src/*/main.go; sed -n '/^export CGO_ENABLED/,$p' "$here/build.sh"; } | sha256sum)
 [[ -f $BIN/.built && $(<"$BIN/.built") == "$want" ]] && { echo "programs are built: $BIN"; exit 0; }
 command -v go >/dev/null || { echo "build.sh: needs Go 1.24 or newer (https://go.dev/dl)" >&2; exit 1; }
 mkdir -p "$BIN/pause.d"

@@ -10,6 +10,8 @@ export RUN DOWN=$here/down.sh
 t0=$(date +%s%N); lap() { printf '%6d ms  %s\n' $(( ($(date +%s%N) - t0) / 1000000 )) "$*" >&2; }
 [[ -s $RUN/init.pid ]] && kill -0 "$(<"$RUN/init.pid")" 2>/dev/null && { echo "already up: KUBECONFIG=$KUBECONFIG"; exit 0; }
 [[ $(id -u) == 0 ]] || { echo "up.sh: needs root: it makes namespaces, a network link and cgroups" >&2; exit 1; }
+unshare --fork --pid --mount --net --uts true 2>/dev/null && [[ -w /sys/fs/cgroup ]] ||
+    { echo "up.sh: this machine lets root make no namespaces or cgroups: use a virtual machine or a privileged container" >&2; exit 1; }
 [[ -f $BIN/.built ]] || { echo "up.sh: $BIN has no programs; run build.sh first" >&2; exit 1; }
 "$here/down.sh" >/dev/null 2>&1 || true
 mkdir -p "$RUN"/{pki,log,etcd,cni,kubelet}
