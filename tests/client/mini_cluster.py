@@ -73,6 +73,7 @@ class MiniCluster:
         self.members: dict[str, int] = {}
         self.heartbeats: list[tuple[str, int]] = []
         self.refuse_acknowledge: list[int] = []
+        self.refuse_partition: list[int] = []
         self.heartbeat_errors: list[int] = []
         self.produce_errors: list[int] = []
         self.stall_acknowledge = False
@@ -424,6 +425,10 @@ class _Session:
                     continue
                 self.partitions.remove(number)
                 await self._send(number, error_code=6)
+                continue
+            if cluster.refuse_partition:
+                self.partitions.remove(number)
+                await self._send(number, error_code=cluster.refuse_partition.pop(0))
                 continue
             for record in partition.records.values():
                 if record.state == "acquired" and record.deadline < now:

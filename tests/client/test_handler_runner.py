@@ -2,7 +2,11 @@
 
 import asyncio
 
+import pytest
+
 from sharemesh.client import AcknowledgeType, RunOptions
+from sharemesh.client.errors import TopicAuthorizationFailedError
+from sharemesh.domain.errors import ErrorCode
 from tests.client.mini_cluster import MiniCluster
 from tests.client.test_async_consumer import consumer_of, until
 
@@ -28,6 +32,39 @@ async def test_each_record_is_acknowledged_as_its_handler_says():
     assert cluster.counts() == [1, 1, 2]
     assert [(offset, str(error)) for offset, error in complaints] == [(2, "no")]
     await consumer.close()
+
+
+async def test_a_partition_that_cannot_be_read_for_the_time_being_does_not_end_a_run():
+    """A coordinator's volume was full: the leader had no state (UNKNOWN_SERVER_ERROR)."""
+    cluster = MiniCluster()
+    cluster.append(b"x")
+    cluster.refuse_partition = [-1, 15]
+    complaints = []
+    options = RunOptions(complain=lambda record, error: complaints.append((record, error.code)))
+    consumer = await consumer_of(cluster)
+    running = asyncio.ensure_future(consumer.run(_nothing, options=options))
+    await until(lambda: cluster.states() == ["accepted"])
+    consumer.stop()
+    await running
+    assert complaints == [
+        (None, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (None, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ]
+    await consumer.close()
+
+
+async def test_a_partition_that_is_not_allowed_ends_a_run():
+    cluster = MiniCluster()
+    cluster.append(b"x")
+    cluster.refuse_partition = [29]
+    consumer = await consumer_of(cluster)
+    with pytest.raises(TopicAuthorizationFailedError):
+        await consumer.run(_nothing)
+    await consumer.close()
+
+
+async def _nothing(_):
+    return None
 
 
 async def test_a_slow_record_holds_nothing_back_and_keeps_its_lock():

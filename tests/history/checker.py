@@ -162,7 +162,16 @@ class History:
             self._count_reasons(report, (partition, offset), deliveries)
             final = self._final.get((partition, offset), [])
             decisive = self._decisive(final)
-            late = [each for each in final if _comes_late(each, decisive, offset, partition, at)]
+            late = [
+                each
+                for each in final
+                if _comes_late(each, decisive, offset, partition, at)
+                or (
+                    self._exact
+                    and at(partition, each.time_ms) > offset
+                    and _repeats(each, decisive, deliveries)
+                )
+            ]
             report.late_acknowledgements += len(late)
             final = [each for each in final if not any(each is other for other in late)]
             self._judge_final(report, where, final, deliveries)
@@ -236,3 +245,15 @@ def _comes_late(
     if at(partition, late.time_ms) <= offset or decisive.grant.time_ms > late.time_ms:
         return False
     return _grant_order(late) < _grant_order(decisive)
+
+
+def _repeats(late: Decision, decisive: Decision | None, deliveries: list[Delivery]) -> bool:
+    """Return whether the holder said something again, of a record that it had more than once.
+
+    Its word on an expired grant was taken for the grant that it got since; then its word on that
+    one comes late, and is skipped because the start offset has passed the record.
+    """
+    if late is decisive or late.grant is None or decisive is None or decisive.grant is None:
+        return False
+    had = sum(each.who == late.grant.who for each in deliveries)
+    return late.grant == decisive.grant and had > 1

@@ -105,6 +105,21 @@ def test_a_record_that_came_after_an_acknowledgement_was_confirmed_is_never_excu
     assert any("finally 2 times" in text for text in report.violations)
 
 
+@pytest.mark.parametrize(("start_then", "decisions"), [(10, 1), (3, 2)])
+def test_a_holder_that_repeats_itself_decides_once_if_the_start_offset_had_passed(
+    start_then, decisions
+):
+    report = history(
+        PRODUCED,
+        delivered("a", 0, 9, 1),
+        delivered("a", 3, 3, 2),  # its lock had expired
+        acknowledged("a", "accept", 3, 3),  # meant for the first delivery, taken for the second
+        acknowledged("a", "accept", 3, 3),
+    ).judge({"t/0": 10}, {}, lambda _, time_ms: start_then)
+    assert report.late_acknowledgements == 2 - decisions
+    assert any("finally 2 times" in text for text in report.violations) == (decisions == 2)
+
+
 def test_without_that_knowledge_the_start_offset_at_the_end_is_the_bound():
     checked = history(
         PRODUCED,

@@ -124,9 +124,12 @@ class ConsumerApplication:
         while not self.pace.stopping:
             try:
                 if self.mode == "runner":
-                    if runner is None or runner.done():
-                        if runner is not None:
-                            runner.result()
+                    if runner is not None and runner.done():
+                        ended, runner = runner, None
+                        self.world.story.violation(
+                            self.world.now_s, f"run of {self.name} ended: {ended.exception()!r}"
+                        )
+                    if runner is None:
                         runner = asyncio.create_task(
                             consumer.run(
                                 self._handle,

@@ -238,6 +238,11 @@ class ConsumerEngine:
                 async with asyncio.timeout(left_ms / 1_000):
                     await self._something.wait()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the membership or a session ended for good; else an error concerns one part."""
+        return self._error is not None
+
     def raise_errors(self) -> None:
         """Raise what ended the membership, or a wakeup.
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from sharemesh.client.errors import (
     CorruptRecordError,
     IllegalArgumentError,
     IllegalStateError,
+    ServiceError,
+    UnknownServerError,
     WakeupError,
 )
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
@@ -28,6 +31,7 @@ RENEWALS_PER_LOCK = 3
 """A lock is renewed when less than two thirds of its duration are left."""
 
 _LEAST_RENEW_WAIT_MS = 50
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class RunOptions:
         renew_max_ms: Renew one record for at most so long; None: as long as it takes.
         on_error: Type for a record whose handler raised.
         complain: Called with the record and the exception when a handler raised, and with None
-            and the failure when a record could not be read.
+            and the failure when a record could not be read, or a partition for the time being.
         stop_timeout_ms: Longest wait for running handlers when stopped; then they are cancelled
             and their records released.
     """
@@ -105,7 +109,7 @@ class HandlerRunner:
 
         Raises:
             IllegalStateError: Not subscribed.
-            ServiceError: The membership cannot go on.
+            ServiceError: The membership cannot go on, or a partition never without a change.
         """
         self._engine = engine = self._calls.engine
         if engine is None or not self._calls.state.subscription:
@@ -139,6 +143,16 @@ class HandlerRunner:
         except WakeupError:
             if not self._stopping:
                 raise
+            return
+        except ServiceError as error:
+            # A partition that cannot be read now, as while a coordinator's volume is full, is
+            # asked for again by its session: it must not stop the others.
+            passes = error.retriable or isinstance(error, UnknownServerError)
+            if engine.is_over or not passes:
+                raise
+            _log.warning("%s; run goes on", error)
+            if self._options.complain is not None:
+                self._options.complain(None, error)
             return
         for delivery in deliveries:
             self._take(delivery)

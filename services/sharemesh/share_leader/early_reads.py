@@ -40,7 +40,7 @@ class EarlyReads:
         self._environment = environment
         self._leader_epoch = leader_epoch
         self._answers: dict[GroupId, asyncio.Future[StateReadResult]] = {}
-        for group_id in groups:
+        for group_id in sorted(groups):  # of a set: the same order in every run
             key = SharePartitionKey(group_id, partition.topic_id, partition.partition)
             answer = asyncio.get_running_loop().create_future()
             self._answers[group_id] = answer

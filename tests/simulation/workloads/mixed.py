@@ -3,7 +3,7 @@
 import asyncio
 from random import Random
 
-from sharemesh.client.admin_results import GroupOffset
+from sharemesh.client.admin_results import GroupOffset, TopicPartition
 from sharemesh.client.async_admin import AsyncAdminClient
 from sharemesh.client.errors import SharemeshError
 from tests.simulation.clients import MODES, ConsumerApplication, Pace, ProducerApplication
@@ -22,6 +22,7 @@ ACTIVE_S = 600.0
 FINISH_S = 300.0
 STOP_S = 120.0
 GAP_S = (1.0, 16.0)
+EARLIEST = -2
 LOOK_S = 3.0
 ACKNOWLEDGEMENTS_MIN = 2_000
 TARGET = 1.0  # of the least number of acknowledgements: what faults take is not known before
@@ -145,10 +146,24 @@ class MixedWorkload:
             offsets = await self.admin.list_share_group_offsets(group)
         except SharemeshError:
             return None
-        lags = [found.lag for found in offsets.values() if isinstance(found, GroupOffset)]
-        if len(lags) < PARTITIONS + 1 or min(lags) < 0:
+        known = {w: found for w, found in offsets.items() if isinstance(found, GroupOffset)}
+        if len(known) < PARTITIONS + 1 or min(found.lag for found in known.values()) < 0:
             return None
-        return sum(lags)
+        behind = {where: found for where, found in known.items() if found.lag}
+        return sum(found.lag for found in behind.values()) - await self._deleted(behind)
+
+    async def _deleted(self, behind: dict[TopicPartition, GroupOffset]) -> int:
+        """Return how much of a lag was deleted: it counts from the stored start offset (GC-41)."""
+        try:
+            earliest = await self.admin.list_offsets(dict.fromkeys(behind, EARLIEST))
+        except SharemeshError:
+            return 0
+        deleted = 0
+        for where, found in behind.items():
+            log_start = earliest[where]
+            if not isinstance(log_start, SharemeshError):
+                deleted += min(found.lag, max(0, log_start.offset - found.start_offset))
+        return deleted
 
     # ---- clients --------------------------------------------------------------------------------
 
