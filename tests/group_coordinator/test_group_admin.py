@@ -1,5 +1,7 @@
 """Describe, list and delete groups: spec GC-25, GC-32, GC-44, ADM-2."""
 
+import asyncio
+
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicPartition
@@ -107,3 +109,18 @@ async def test_a_group_that_is_created_again_starts_above_its_old_epochs():
         assert answer.member_epoch == 5
         await made.until(lambda: len(made.states.initialized) == 2)
         assert made.states.initialized[1][1] == {TopicPartition(FOO, 0): (5, -1)}
+
+
+async def test_groups_of_one_request_are_deleted_side_by_side_and_answered_in_its_order():
+    async with world(foo=1, group_shards=2) as made:
+        for group in ("a", "b", "c"):
+            await made.joined("m1", ["foo"], group=group)
+            if group != "b":
+                await made.hb("m1", -1, group=group)
+        made.states.open.clear()  # the share coordinator is slow
+        deleting = asyncio.create_task(delete(made, "a", "b", "nowhere", "c", "a"))
+        await made.until(lambda: {group for group, *_ in made.states.deleted} == {"a", "c"})
+        assert not deleting.done()
+        made.states.open.set()
+        not_found, not_empty = ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NON_EMPTY_GROUP
+        assert await deleting == [0, not_empty, not_found, 0, 0]

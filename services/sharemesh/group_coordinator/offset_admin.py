@@ -1,5 +1,6 @@
 """DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets (GC-40 to GC-43)."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -66,14 +67,19 @@ class OffsetAdmin:
         self._surroundings.check_groups(len(request.groups))
         self._surroundings.check_partitions(*(asked.topics.topics for asked in request.groups))
         response = pb.DescribeShareGroupOffsetsResponse()
-        for asked in request.groups:
-            described = response.groups.add(group_id=asked.group_id)
-            try:
-                topics = await self._describe_group(asked, context.principal)
-                described.topics.extend(topics)
-            except RefusedError as error:
-                described.error_code = error.error
-                described.error_message = error.message
+        at_once = asyncio.Semaphore(self._surroundings.limits.reviews_at_once)
+
+        async def describe(asked: pb.DescribeShareGroupOffsetsGroup) -> None:
+            described = response.groups.add(group_id=asked.group_id)  # in the order of the request
+            async with at_once:
+                try:
+                    topics = await self._describe_group(asked, context.principal)
+                    described.topics.extend(topics)
+                except RefusedError as error:
+                    described.error_code = error.error
+                    described.error_message = error.message
+
+        await asyncio.gather(*map(describe, request.groups))
         return response
 
     async def _describe_group(
