@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -67,20 +67,16 @@ class GrpcServer:
         parts = MessageParts(method.request)
 
         async def answer(data: bytes, context: Any) -> Response | None:  # noqa: ANN401
-            why = refusal(method, parts, data)
-            if why:
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
-            try:
-                request = method.request.FromString(data)
-            except DecodeError:
-                full_name = method.request.DESCRIPTOR.full_name
-                await context.abort(
-                    grpc.StatusCode.INVALID_ARGUMENT, f"the request is not a {full_name}"
-                )
-            try:
-                return await handler(request, call_context(context, self._principals))
-            except Exception as error:
-                await _abort(context, method.name, error)
+            asked: Request | _Refusal = _parsed(method, parts, data)
+            del data
+            if not isinstance(asked, _Refusal):
+                try:
+                    return await handler(asked, call_context(context, self._principals))
+                except Exception as error:
+                    asked = _refusal_of(method.name, error)
+            # Here neither the request nor the error is held any more: gRPC keeps the exception
+            # of an abort in a cycle with these frames, until the next search for cycles.
+            await context.abort(asked.code, asked.message)
             return None
 
         self._add(
@@ -102,13 +98,17 @@ class GrpcServer:
             stream = GrpcServerStream[Response, Request](context, method, parts)
             await context.send_initial_metadata(())
             pump = asyncio.ensure_future(stream.read_ahead())
+            failed: _Refusal | None = None
             try:
                 await handler(stream, call_context(context, self._principals))
             except Exception as error:
-                await _abort(context, method.name, error)
+                failed = _refusal_of(method.name, error)
             finally:
                 pump.cancel()
                 await asyncio.wait([pump])
+            del stream, pump
+            if failed is not None:
+                await context.abort(failed.code, failed.message)
 
         self._add(
             method,
@@ -180,11 +180,29 @@ def call_context(context: Any, principals: Principals) -> CallContext:  # noqa: 
     return CallContext(context.peer(), principal, kept)
 
 
-async def _abort(context: Any, method: str, error: Exception) -> None:  # noqa: ANN401
+class _Refusal(NamedTuple):
+    """How a call ends that has no answer."""
+
+    code: grpc.StatusCode
+    message: str
+
+
+def _parsed(method: Method[Request, Any], parts: MessageParts, data: bytes) -> Request | _Refusal:
+    why = refusal(method, parts, data)
+    if why:
+        return _Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
+    try:
+        return method.request.FromString(data)
+    except DecodeError:
+        full_name = method.request.DESCRIPTOR.full_name
+        return _Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"the request is not a {full_name}")
+
+
+def _refusal_of(method: str, error: Exception) -> _Refusal:
     if isinstance(error, CallFailedError):
-        await context.abort(code_of(error.failure), error.message)
+        return _Refusal(code_of(error.failure), error.message)
     _log.error("handler of %s failed", method, exc_info=error)
-    await context.abort(code_of(Failure.INTERNAL), f"{type(error).__name__} in the server")
+    return _Refusal(code_of(Failure.INTERNAL), f"{type(error).__name__} in the server")
 
 
 def _bind(
