@@ -1,6 +1,8 @@
 """What the gRPC filling adds to the port: health, reflection, ports, malformed bytes, TLS."""
 
 import asyncio
+import gc
+import weakref
 
 import grpc
 import pytest
@@ -330,3 +332,35 @@ async def test_tls_files_that_are_missing_are_named(tmp_path) -> None:
         await server.start("127.0.0.1", 0)
     with pytest.raises(TlsError, match="certificate and tls key"):
         await GrpcServer(tls=TlsFiles()).start("127.0.0.1", 0)
+
+
+class Held:
+    """Stands for what a request brought along."""
+
+
+async def test_a_refused_call_lets_its_request_go_without_a_search_for_cycles() -> None:
+    held: list[weakref.ref[Held]] = []
+
+    async def refuses(_request, _context):
+        of_this_call = Held()
+        held.append(weakref.ref(of_this_call))
+        raise CallFailedError(Failure.RESOURCE_EXHAUSTED, "too much")
+
+    server = GrpcServer(reflection=False)
+    server.offer(API_VERSIONS, refuses)
+    port = await server.start("127.0.0.1", 0)
+    caller = GrpcCaller(SystemClock())
+    gc.disable()
+    try:
+        for _ in range(5):
+            with pytest.raises(CallFailedError, match="too much"):
+                await caller.call(
+                    API_VERSIONS, admin_pb2.ApiVersionsRequest(), to=f"127.0.0.1:{port}"
+                )
+        async with asyncio.timeout(10):
+            while any(each() is not None for each in held):
+                await asyncio.sleep(0.01)
+    finally:
+        gc.enable()
+        await caller.close()
+        await server.stop(0)
