@@ -14,7 +14,7 @@ from tests.simulation.loop import PROCESS, Process
 Result = TypeVar("Result")
 
 JOB_MS = (0.05, 2.0)
-BETWEEN = 0.02  # chance that a waiting job of another process runs before an operation
+BETWEEN = 0.25  # chance that a waiting job of another process runs before an operation
 SLOW_JOB_MS = (20.0, 400.0)
 
 
