@@ -398,6 +398,20 @@ async def test_a_load_takes_turns_with_the_loop_and_skips_what_it_does_not_know(
         assert await shards.shard(0).read(values) == {f"n{i}": i for i in range(200)}
 
 
+async def test_a_load_tells_how_far_it_is(caplog):
+    async with benched() as bench:
+        shards = bench.shards(load_slice_records=50, load_report_interval_ms=0)
+        await shards.start_shard(0, 1)
+        await asyncio.gather(*(shards.shard(0).write(add((f"n{i}", i))) for i in range(200)))
+        await shards.stop_shard(0)
+        caplog.set_level("INFO", "sharemesh.counters-0")
+        await shards.start_shard(0, 2)
+        told = [message for message in caplog.messages if message.startswith("loading")]
+        assert [each.partition(": ")[2] for each in told] == [
+            f"{count} records, {count // 2} %" for count in (50, 100, 150, 200)
+        ]
+
+
 @pytest.mark.parametrize("seed", range(20))
 async def test_over_crashes_what_was_confirmed_stays_and_no_decision_is_half_there(seed):
     print("seed", seed)
