@@ -65,9 +65,10 @@ async def test_a_state_epoch_that_would_leave_later_groups_no_room_is_refused():
         assert refused.error_code == ErrorCode.INVALID_REQUEST
         assert (await begun(service, state_epoch=MAX_STATE_EPOCH)).error_code == 0
         assert (await Client(service).D(MAX_STATE_EPOCH)).error_code == 0
-        assert (await begun(service, group_id="later", state_epoch=1)).known_state_epoch == (
-            MAX_STATE_EPOCH
-        )
+        later = await begun(service, group_id="later", state_epoch=1)
+        assert later.known_state_epoch == MAX_STATE_EPOCH
+        later = await begun(service, group_id="later", state_epoch=later.known_state_epoch + 1)
+        assert later.error_code == 0
 
 
 async def test_a_group_id_that_no_group_has_costs_nothing():

@@ -9,7 +9,9 @@ from sharemesh.domain.state_batch import StateBatch, combine, complete_count
 MAX_BATCHES = 20_000  # of a write, and of a state: twice the most records that can be in flight
 MAX_GROUP_ID_CHARS = 1_000
 MAX_STATE_EPOCH = 2_000_000_000
-"""Deleted epochs are a floor for all groups of a shard: this leaves room above the highest one."""
+"""Deleted epochs are a floor for all groups of a shard, so nobody may leap to the last numbers."""
+MAX_EPOCH_STEP = 1_000_000
+"""Above ``MAX_STATE_EPOCH`` epochs go on by no more than this."""
 _COUNT_MAX = 2**31 - 1
 _TOPIC_ID_BYTES = 16
 
@@ -67,14 +69,15 @@ def check_batches(batches: tuple[StateBatch, ...]) -> Outcome | None:
     return None
 
 
-def check_state_epoch(state_epoch: int) -> Outcome | None:
-    """Refuse a state epoch that is negative, or too high to begin with."""
-    if state_epoch > MAX_STATE_EPOCH:
-        return refused(
-            ErrorCode.INVALID_REQUEST,
-            f"The state epoch {state_epoch} is above {MAX_STATE_EPOCH}, the highest to begin with.",
-        )
-    return check_epoch("state", state_epoch)
+def check_leap(state_epoch: int, known: int) -> Outcome | None:
+    """Refuse a state epoch that would leave later groups of the shard no room above it."""
+    highest = max(MAX_STATE_EPOCH, known + MAX_EPOCH_STEP)
+    if state_epoch <= highest:
+        return None
+    return refused(
+        ErrorCode.INVALID_REQUEST,
+        f"The state epoch {state_epoch} is above {highest}, the highest to begin with.",
+    )
 
 
 def check_imported(batches: tuple[StateBatch, ...], start_offset: int) -> Outcome | None:

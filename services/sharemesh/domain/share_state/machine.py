@@ -15,7 +15,7 @@ from sharemesh.domain.share_state.checks import (
     check_epoch,
     check_imported,
     check_key,
-    check_state_epoch,
+    check_leap,
     refused,
     unknown_partition,
 )
@@ -157,7 +157,7 @@ class ShareStateMachine:
         A repeat of the request that began the present state epoch, late perhaps, changes nothing,
         however far the start offset has come since.
         """
-        stop = check_key(key) or check_state_epoch(state_epoch)
+        stop = check_key(key) or check_epoch("state", state_epoch)
         if stop is not None:
             return stop
         state = self.state(key)
@@ -171,7 +171,7 @@ class ShareStateMachine:
         if not in_metadata:
             return unknown_partition(key)
         start_offset = max(start_offset, NO_START_OFFSET)
-        stop = check_imported(batches, start_offset)
+        stop = check_leap(state_epoch, known) or check_imported(batches, start_offset)
         if stop is not None:
             return stop
         if (
