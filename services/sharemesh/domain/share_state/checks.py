@@ -3,7 +3,8 @@
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import SharePartitionKey
-from sharemesh.domain.share_state.answers import Answer, Outcome
+from sharemesh.domain.share_state.answers import Answer, Outcome, WriteRequest
+from sharemesh.domain.share_state.fold import ShareState
 from sharemesh.domain.state_batch import StateBatch, combine, complete_count
 
 MAX_BATCHES = 20_000  # of a write, and of a state: twice the most records that can be in flight
@@ -100,4 +101,27 @@ def unknown_partition(key: SharePartitionKey) -> Outcome:
     return refused(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"Topic {key.topic_id.hex()} has no partition {key.partition}, or is not known here (yet).",
+    )
+
+
+def check_room(state: ShareState, request: WriteRequest) -> Outcome | None:
+    """Refuse a write after which the state would not fit a record."""
+    if len(state.batches) + len(request.batches) <= MAX_BATCHES:
+        return None
+    start_offset = max(request.start_offset, state.start_offset)
+    count = len(combine(state.batches, request.batches, start_offset=start_offset))
+    if count <= MAX_BATCHES:
+        return None
+    return refused(
+        ErrorCode.INVALID_REQUEST,
+        f"The state would have {count} batches, more than {MAX_BATCHES}; raise the start offset.",
+    )
+
+
+def fenced_leader(leader_epoch: int, state: ShareState) -> Outcome:
+    """Refuse a leader that another one has followed."""
+    return refused(
+        ErrorCode.FENCED_LEADER_EPOCH,
+        f"The leader epoch {leader_epoch} is below {state.leader_epoch_max}: "
+        "another leader has taken over.",
     )

@@ -10,12 +10,13 @@ from sharemesh.domain.ids import SharePartitionKey, TopicId
 from sharemesh.domain.share_state.answers import Answer, Outcome, WriteRequest
 from sharemesh.domain.share_state.backlog import Backlog, DecodeUpdates
 from sharemesh.domain.share_state.checks import (
-    MAX_BATCHES,
     check_batches,
     check_epoch,
     check_imported,
     check_key,
     check_leap,
+    check_room,
+    fenced_leader,
     refused,
     unknown_partition,
 )
@@ -213,7 +214,7 @@ class ShareStateMachine:
                 "Read operation on uninitialized share partition not allowed.",
             )
         if leader_epoch < state.leader_epoch_max:
-            return _fenced_leader(leader_epoch, state)
+            return fenced_leader(leader_epoch, state)
         if not in_metadata:
             return unknown_partition(key)
         if leader_epoch == state.leader_epoch_max:
@@ -428,7 +429,7 @@ class ShareStateMachine:
         in_metadata: bool,
     ) -> Outcome | None:
         if request.leader_epoch < state.leader_epoch_max:
-            return _fenced_leader(request.leader_epoch, state)
+            return fenced_leader(request.leader_epoch, state)
         if request.state_epoch < state.state_epoch:
             return refused(
                 ErrorCode.FENCED_STATE_EPOCH,
@@ -438,29 +439,7 @@ class ShareStateMachine:
             )
         if not in_metadata:
             return unknown_partition(key)
-        return check_batches(request.batches) or _check_room(state, request)
-
-
-def _check_room(state: ShareState, request: WriteRequest) -> Outcome | None:
-    """Refuse a write after which the state would not fit a record."""
-    if len(state.batches) + len(request.batches) <= MAX_BATCHES:
-        return None
-    start_offset = max(request.start_offset, state.start_offset)
-    count = len(combine(state.batches, request.batches, start_offset=start_offset))
-    if count <= MAX_BATCHES:
-        return None
-    return refused(
-        ErrorCode.INVALID_REQUEST,
-        f"The state would have {count} batches, more than {MAX_BATCHES}; raise the start offset.",
-    )
-
-
-def _fenced_leader(leader_epoch: int, state: ShareState) -> Outcome:
-    return refused(
-        ErrorCode.FENCED_LEADER_EPOCH,
-        f"The leader epoch {leader_epoch} is below {state.leader_epoch_max}: "
-        "another leader has taken over.",
-    )
+        return check_batches(request.batches) or check_room(state, request)
 
 
 def _delivery_complete_count(state: ShareState, request: WriteRequest) -> int:
