@@ -72,6 +72,7 @@ class LeaderNews:
         backoff = self._leaders.backoff()
         while self._lost:
             names = sorted({queue.topic for queue in self._lost.values()})
+            began_ms = self._clock.now_ms()
             try:
                 await self._leaders.refresh(
                     names,
@@ -82,10 +83,14 @@ class LeaderNews:
             except SharemeshError:
                 await self._clock.sleep_ms(backoff.next_ms())
                 continue
-            backoff.reset()
-            for key, queue in list(self._lost.items()):
-                if not queue.batches or self._found(queue):
-                    del self._lost[key]
-                    self._on_news()
-            if self._lost:
+            news = [
+                queue for queue in self._lost.values() if not queue.batches or self._found(queue)
+            ]
+            for queue in news:
+                self.settled(queue)
+                self._on_news()
+            if news or self._clock.now_ms() - began_ms >= _NEWS_WAIT_MS // 2:
+                backoff.reset()
                 await self._clock.sleep_ms(_PAUSE_MS)
+            else:  # it does not wait, being old or asked by too many
+                await self._clock.sleep_ms(backoff.next_ms())

@@ -301,6 +301,8 @@ class PartitionClaim:
                         self._ended = True
                         self.last_error = "the claim vanished from the coordination store"
                         return
+                    if self._watch.deleted(self.partition):
+                        return
                     if not self._watch.should_let_go(self.partition):
                         turn_ms = None
                     else:
@@ -308,7 +310,7 @@ class PartitionClaim:
                         if turn_ms is None:
                             turn_ms = departures.turn_ms(self._turns.led())
                         left_ms = departures.left_ms(turn_ms)
-                        if left_ms == 0 or self._watch.deleted(self.partition):
+                        if left_ms == 0:
                             return
                 elif self._watch.withdrawn:
                     return

@@ -39,6 +39,7 @@ class EarlyReads:
     ) -> None:
         self._environment = environment
         self._leader_epoch = leader_epoch
+        self._until_ms = environment.clock.now_ms() + environment.settings.early_read_ms
         self._answers: dict[GroupId, asyncio.Future[StateReadResult]] = {}
         for group_id in sorted(groups):  # of a set: the same order in every run
             key = SharePartitionKey(group_id, partition.topic_id, partition.partition)
@@ -47,8 +48,12 @@ class EarlyReads:
             environment.tasks.spawn(self._read(key, answer))
 
     def take(self, group_id: GroupId) -> "asyncio.Future[StateReadResult] | None":
-        """Return the answer of a group, to be awaited, if it was asked for and not taken yet."""
-        return self._answers.pop(group_id, None)
+        """Return the answer of a group, to be awaited, if it was asked for, lately, and not taken.
+
+        Whoever comes later reads anew: offsets may have been reset meanwhile.
+        """
+        answer = self._answers.pop(group_id, None)
+        return answer if self._environment.clock.now_ms() < self._until_ms else None
 
     async def _read(
         self, key: SharePartitionKey, answer: "asyncio.Future[StateReadResult]"

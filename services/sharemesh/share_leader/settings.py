@@ -76,6 +76,9 @@ class LeaderSettings:
     hand_over_wait_ms: int = 10_000
     """The same, while another leader drains the partition in favour of this node."""
 
+    early_read_ms: int = 5_000
+    """So long after it was asked for, state that was read ahead of a take-over is used."""
+
     throttled_rest_ms: int = 1_000
     """After a delivery that suspicious records ended, the stream takes no more of that partition
     until the member has acknowledged, or so long: lots of THR-4 and THR-5 must not be delivered

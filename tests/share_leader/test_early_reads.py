@@ -1,0 +1,46 @@
+"""State that is read ahead of a take-over: used once, and only soon after it was asked for."""
+
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import GroupId, NodeId
+from sharemesh.share_leader.alarms import Alarms
+from sharemesh.share_leader.counters import LeaderCounters
+from sharemesh.share_leader.early_reads import EarlyReads
+from sharemesh.share_leader.environment import Environment
+from sharemesh.share_leader.owned_tasks import OwnedTasks
+from sharemesh.share_leader.settings import LeaderSettings
+from tests.share_leader.world import FOO, TopicPartition, world
+
+G, H = GroupId("g"), GroupId("h")
+
+
+def environment(w):
+    return Environment(
+        node_id=NodeId("leader-1"),
+        clock=w.clock,
+        view=w.view,
+        persister=w.keeper,
+        settings=LeaderSettings(),
+        counters=LeaderCounters(),
+        alarms=Alarms(w.clock),
+        tasks=OwnedTasks("a test"),
+        telemetry=w.service.telemetry,
+    )
+
+
+async def test_an_answer_is_used_once_and_others_ask_for_themselves():
+    async with world() as w:
+        reads = EarlyReads(environment(w), TopicPartition(FOO, 0), 8, {G})
+        assert reads.take(H) is None
+        answer = reads.take(G)
+        assert answer is not None
+        assert (await answer).error is ErrorCode.NONE
+        assert reads.take(G) is None
+
+
+async def test_an_answer_that_was_not_used_soon_is_dropped():
+    async with world() as w:
+        reads = EarlyReads(environment(w), TopicPartition(FOO, 0), 8, {G, H})
+        await w.clock.advance(4_999)
+        assert reads.take(G) is not None
+        await w.clock.advance(1)
+        assert reads.take(H) is None
