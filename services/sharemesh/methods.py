@@ -175,6 +175,7 @@ INITIALIZE_SHARE_GROUP_STATE = Method(
     _C.InitializeShareGroupStateResponse,
     deadline_ms=10_000,
     idempotent=True,
+    request_bytes_max=2 * _MIB,
 )
 READ_SHARE_GROUP_STATE = Method(
     "ShareCoordinator/ReadShareGroupState",
