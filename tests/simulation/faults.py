@@ -146,6 +146,23 @@ async def lease_lost(faults: Faults) -> None:
         faults.world.store.revoke(session.lease_id)
 
 
+async def usurp(faults: Faults) -> None:
+    """A node loses its lease, hears nothing of it, and goes on while others take its logs over."""
+    node, world = faults.node(), faults.world
+    session = node.member.session if node is not None and node.member is not None else None
+    if node is None or session is None or node.coordination is None:
+        return
+    coordination = node.coordination
+    world.tell(f"{node.name} is taken for dead, while it goes on with a slow disk")
+    coordination.cut_off = True
+    world.volume.slow_permille = 1_000
+    world.store.revoke(session.lease_id)
+    await faults.pause(3, 12)
+    world.volume.slow_permille = 0
+    if node.coordination is coordination and node.process.alive:
+        coordination.cut_off = False
+
+
 async def resets(faults: Faults) -> None:
     """Connections are reset; what was under way may have been carried out."""
     faults.world.network.reset_some(faults.rng.choice((0.1, 0.5, 1.0)))
@@ -210,6 +227,7 @@ FAULTS: dict[str, Fault] = {
         store_cut,
         store_slow,
         lease_lost,
+        usurp,
         resets,
         network_slow,
         disk_slow,

@@ -1,6 +1,13 @@
-"""Invariant 9 at the logs: who was deposed commits nothing that its successor does not have."""
+"""Invariant 9: who was deposed commits nothing that its successor does not have.
+
+Owners at their logs, and leaders of share partitions at the share coordinator.
+"""
 
 from sharemesh.backends.embedded.owned_log import OwnedLog
+from sharemesh.domain.ids import SharePartitionKey
+from sharemesh.domain.share_state.answers import Outcome, WriteRequest
+from sharemesh.domain.share_state.fold import ShareState
+from sharemesh.domain.share_state.machine import ShareStateMachine
 from tests.simulation.patching import Patches
 from tests.simulation.world import World
 
@@ -26,6 +33,15 @@ class FencingChecker:
             checker.committed(log, end_offset)
             return place
 
+        real_write = ShareStateMachine.write
+
+        def write(machine, key, request, *, in_metadata, now_ms):
+            before = machine.state(key)
+            outcome = real_write(machine, key, request, in_metadata=in_metadata, now_ms=now_ms)
+            checker.decided(key, before, request, outcome)
+            return outcome
+
+        patches.setattr(ShareStateMachine, "write", write)
         patches.setattr(OwnedLog, "__init__", init)
         patches.setattr(OwnedLog, "commit", commit)
 
@@ -47,6 +63,25 @@ class FencingChecker:
             self._say(
                 f"epoch {log.epoch} committed {log.path} up to {end_offset} after epoch {epoch} "
                 f"had taken it over at {taken_end_offset}"
+            )
+
+    def decided(
+        self,
+        key: SharePartitionKey,
+        before: ShareState | None,
+        request: WriteRequest,
+        outcome: Outcome,
+    ) -> None:
+        """A write of states was taken or refused: it must be the leader's of now, and its life."""
+        if before is None:
+            return
+        known = (before.leader_epoch_max, before.state_epoch)
+        behind = request.leader_epoch < known[0] or request.state_epoch < known[1]
+        self._world.story.counters["writes of deposed leaders"] += behind
+        if behind and outcome.record is not None:
+            self._say(
+                f"{key}: a write under leader epoch {request.leader_epoch} and state epoch "
+                f"{request.state_epoch} was taken after {known}"
             )
 
     def _say(self, text: str) -> None:
