@@ -24,6 +24,8 @@ from sharemesh_spark.varints import Ints, Mask
 _OFFSET_MAX = 2**62  # ends are counted one further
 _NO_KEY = SharePartitionKey(GroupId("-"), TopicId(bytes(16)), 0)
 NUMBERS = ("kind", *STATE_NUMBERS)
+_DECIDING = ("kind", "start_offset", "leader_epoch", "leader_epoch_max", "delivery_complete_count")
+"""What updates change, or what decides; of the others only those of the last snapshot count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class _Fold:
         self.rows = rows
         order = np.argsort(rows.key, kind="stable")
         self.order = order
-        self.number = {name: rows.numbers[name][order] for name in NUMBERS}
+        self.number = {name: rows.numbers[name][order] for name in _DECIDING}
         key = rows.key[order]
         self.first = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
         self.keys = key[self.first]
@@ -109,7 +111,7 @@ class _Fold:
 
     def result(self) -> Rows:
         number = self.number
-        states = {name: number[name][self.base] for name in NUMBERS}
+        states = {name: self.rows.numbers[name][self.order[self.base]] for name in NUMBERS}
         start, leader = number["start_offset"], number["leader_epoch"]
         says = start != NO_START_OFFSET
         states["leader_epoch"] = self._latest("leader_epoch", leader >= 0)
