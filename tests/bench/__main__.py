@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import sys
+from pathlib import Path
 
 PARTS = (
     "core",
@@ -23,6 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument("part", nargs="?", choices=PARTS, help="default: all parts")
     args = parser.parse_args()
+    (Path(__file__).parents[2] / "build").mkdir(exist_ok=True)  # a fresh clone has none
     missed = []
     for part in [args.part] if args.part else PARTS:
         print(f"== {part}", flush=True)

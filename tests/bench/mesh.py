@@ -41,7 +41,6 @@ class Node:
 @contextmanager
 def mesh(partitions, more_groups=()):
     """Yield (leader, bare): the leader with its share coordinator, each a process of its own."""
-    (ROOT / "build").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=ROOT / "build") as directory:
         nodes = [Node("coordinator", f"{directory}/state")]
         try:
