@@ -90,6 +90,17 @@ def check_held(load: SteadyLoad, partitions: set[str], at_ms: float) -> int:
     return held
 
 
+def check_unmoved(load: SteadyLoad, epochs: dict[str, int]) -> None:
+    """Do not count a trial of others than leaders in which partitions moved for the balance.
+
+    Those wait for their holders, whatever was killed.
+    """
+    load.tail.read()
+    now = load.tail.epochs()
+    if any(now.get(name, epoch) > epoch for name, epoch in epochs.items()):
+        load.counts = False
+
+
 async def leader_kill(load: SteadyLoad) -> tuple[float, str]:
     """SIGKILL of the share leader that leads most partitions."""
     index, partitions = await load.busiest_leader()
@@ -146,6 +157,8 @@ async def share_coordinator_kill(load: SteadyLoad) -> tuple[float, str]:
     leaders = Counter(each.leader_id for each in shards if each.election.startswith("state-"))
     leader, led = leaders.most_common(1)[0]
     index = int(leader.rsplit("-", 1)[1])
+    load.tail.read()
+    epochs = load.tail.epochs()
     at_ms = load.scene.kill_role("share-coordinator", index)
     held = check_held(load, load.names, at_ms)
     await asyncio.sleep(GRACE_S)  # answers that were on their way
@@ -161,6 +174,7 @@ async def share_coordinator_kill(load: SteadyLoad) -> tuple[float, str]:
         "partitions deliver and acknowledgements are confirmed",
     )
     took_ms = max((done_ms(name) or float("inf")) - at_ms for name in load.names)
+    check_unmoved(load, epochs)
     return took_ms, f"{led} of {leaders.total()} shards, {held} locks"
 
 
