@@ -75,6 +75,8 @@ class OperatorProcess:
             "sharemesh_operator_leader": float(self._standing is Standing.LEADING),
             "sharemesh_operator_rounds_total": engine.queue.rounds if engine else 0,
             "sharemesh_operator_failed_rounds_total": engine.queue.failures if engine else 0,
+            "sharemesh_operator_clusters": engine.meshes.joined if engine else 0,
+            "sharemesh_operator_clusters_placed": engine.meshes.placed if engine else 0,
             "sharemesh_operator_status_writes_total": engine.status_writes if engine else 0,
             "sharemesh_operator_denied_requests_total": kube.denied if kube else 0,
         }

@@ -166,6 +166,9 @@ async def test_a_second_replica_takes_over_at_once_and_goes_on(land, monkeypatch
     await land.cluster()
     await land.condition("ShareCluster", "main", "True", "AllLeadersServing")
     assert second.standing() is Standing.STANDING_BY
+    for process, count in ((first, 1), (second, 0)):
+        assert process.figures()["sharemesh_operator_clusters"] == count
+        assert process.figures()["sharemesh_operator_clusters_placed"] == count
     began = asyncio.get_running_loop().time()
     await land.stop_operator(first)
     await land.leading(second)

@@ -49,7 +49,7 @@ class Engine:
         self._clock = clock
         self._events = Events(kube, clock, settings.identity)
         self._writer = StatusWriter(kube, clock)
-        self._meshes = Meshes(
+        self.meshes = Meshes(
             MeshSettings(
                 settings.identity,
                 settings.secrets_directory,
@@ -62,9 +62,9 @@ class Engine:
             self._moved,
         )
         clusters = self._clusters = ClusterReconciler(
-            kube, self._meshes, self._writer, self._events, clock, default_image=settings.image
+            kube, self.meshes, self._writer, self._events, clock, default_image=settings.image
         )
-        homes = Homes(kube, self._meshes, clusters)
+        homes = Homes(kube, self.meshes, clusters)
         self._topics = TopicReconciler(kube, homes, self._writer, self._events)
         self._groups = GroupReconciler(kube, homes, self._writer, self._events, clock)
         self._operations = OperationReconciler(
@@ -90,7 +90,7 @@ class Engine:
         """Stop the rounds, then resign as controller of each cluster. It is not started again."""
         self._over = True
         await self.queue.close()
-        await self._meshes.close_all()
+        await self.meshes.close_all()
 
     # ---- what happened ---------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class Engine:
                     waiting.append(f"{kind} {meta['name']}")
         if waiting:
             raise NotYetError(f"ShareCluster {name!r} waits for {', '.join(waiting[:5])}")
-        await self._meshes.close(name)
+        await self.meshes.close(name)
         return f"pods of {name!r} go; its data directory and its keys in etcd stay"
 
     async def _work(self, key: Key) -> int | None:

@@ -117,6 +117,11 @@ class Mesh:
                 await part.close()
 
     @property
+    def places(self) -> bool:
+        """Whether this operator is the elected placement controller of the cluster."""
+        return self._controller is not None and self._controller.elected
+
+    @property
     def problem(self) -> Problem | None:
         """What keeps the operator from etcd now; what was seen before may be old."""
         if self._member is None or self._member.session is not None:

@@ -25,6 +25,16 @@ class Meshes:
         self._locks: dict[str, asyncio.Lock] = {}
         self._over = False
 
+    @property
+    def joined(self) -> int:
+        """How many clusters are connected."""
+        return len(self._open)
+
+    @property
+    def placed(self) -> int:
+        """How many of them have this operator as their elected placement controller."""
+        return sum(mesh.places for _, mesh in self._open.values())
+
     async def get(self, spec: ClusterSpec) -> Mesh:
         """Return the connected cluster; a new one if what it was made from changed.
 
