@@ -169,7 +169,10 @@ class History:
                 or (
                     self._exact
                     and at(partition, each.time_ms) > offset
-                    and _repeats(each, decisive, deliveries)
+                    and (
+                        _repeats(each, decisive, deliveries)
+                        or _follows_the_limit(each, deliveries, self._limit)
+                    )
                 )
             ]
             report.late_acknowledgements += len(late)
@@ -245,6 +248,20 @@ def _comes_late(
     if at(partition, late.time_ms) <= offset or decisive.grant.time_ms > late.time_ms:
         return False
     return _grant_order(late) < _grant_order(decisive)
+
+
+def _follows_the_limit(late: Decision, deliveries: list[Delivery], limit: int) -> bool:
+    """Return whether the record was given up after a later delivery, its last one by the limit.
+
+    Then nobody's word decided, and this one is skipped as the start offset has passed the record.
+    """
+    newest = max(deliveries, key=lambda each: (each.epoch, each.count))
+    return (
+        late.grant is not None
+        and newest.count >= limit
+        and newest.time_ms < late.time_ms
+        and (newest.epoch, newest.count) > _grant_order(late)
+    )
 
 
 def _repeats(late: Decision, decisive: Decision | None, deliveries: list[Delivery]) -> bool:

@@ -120,6 +120,19 @@ def test_a_holder_that_repeats_itself_decides_once_if_the_start_offset_had_passe
     assert any("finally 2 times" in text for text in report.violations) == (decisions == 2)
 
 
+@pytest.mark.parametrize(("start_then", "excused"), [(10, True), (3, False)])
+def test_a_word_on_a_record_that_the_delivery_limit_gave_up_decides_nothing(start_then, excused):
+    report = history(
+        PRODUCED,
+        delivered("a", 0, 9, 4),
+        delivered("b", 0, 9, 5),
+        acknowledged("b", "release", 0, 9),
+        acknowledged("a", "accept", 3, 3),
+    ).judge({"t/0": 10}, {}, lambda _partition, _time_ms: start_then)
+    assert report.late_acknowledgements == excused
+    assert bool(report.violations) is not excused
+
+
 def test_without_that_knowledge_the_start_offset_at_the_end_is_the_bound():
     checked = history(
         PRODUCED,

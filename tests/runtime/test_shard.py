@@ -343,6 +343,23 @@ async def test_jobs_of_a_shard_go_on_after_a_failure_and_stop_when_it_moves(capl
         assert runs == [1, 1, 1, 2]
 
 
+async def test_a_refused_job_that_comes_again_anyhow_is_no_error(caplog):
+    async with benched() as bench:
+
+        async def job():
+            raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "its volume is full")
+
+        shards = bench.shards()
+        await shards.start_shard(0, 1)
+        shards.shard(0).start_job("sweep", job(), comes_again=True)
+        await settle()
+        assert "job sweep is put off to its next period: its volume is full" in caplog.text
+        assert all(record.levelname != "ERROR" for record in caplog.records)
+        shards.shard(0).start_job("sweep", job())
+        await settle()
+        assert any(record.levelname == "ERROR" for record in caplog.records)
+
+
 async def test_a_job_that_is_refused_is_put_off_and_no_error(caplog):
     async with benched() as bench:
         runs = []

@@ -93,7 +93,7 @@ class ConsumerApplication:
         self._rng = Random(world.rng.getrandbits(64))
         # What was said of each record and not answered yet, oldest first: a record that was
         # released may come again, and be accepted, before the release is answered.
-        self._sent: dict[tuple[str, int], deque[AcknowledgeType]] = defaultdict(deque)
+        self._sent: dict[tuple[str, int], deque[AcknowledgeType | None]] = defaultdict(deque)
         self._seen: set[tuple[str, int, int, int]] = set()
         self._renewed: set[tuple[str, int, int, int]] = set()
         self.done = False
@@ -240,9 +240,9 @@ class ConsumerApplication:
         for source, numbers in offsets.items():
             by_kind: dict[str, list[int]] = defaultdict(list)
             for offset in numbers:
-                sent = self._sent[str(source), offset]
-                if sent:
-                    by_kind[KINDS[sent.popleft()]].append(offset)
+                kind = self._answered(str(source), offset)
+                if kind is not None:
+                    by_kind[KINDS[kind]].append(offset)
             for kind_name, found in by_kind.items():
                 self.journal.acknowledged(
                     self.name,
@@ -251,6 +251,22 @@ class ConsumerApplication:
                     found,
                     None if error is None else f"{type(error).__name__}: {error}",
                 )
+
+    def _answered(self, source: str, offset: int) -> AcknowledgeType | None:
+        """Return what was said of the record that an answer is about; None if that is unclear.
+
+        Results do not tell the type, and what was said to a deposed leader may be answered after
+        what was said to its successor. So as soon as two words differ, nothing is known of either.
+        """
+        sent = self._sent[source, offset]
+        if len(set(sent)) > 1:
+            self._sent[source, offset] = sent = deque([None] * len(sent))
+        if not sent:
+            return None
+        kind = sent.popleft()
+        if kind is None:
+            self.world.story.counters["unclear acknowledgements"] += 1
+        return kind
 
 
 def _name(record: ConsumerRecord) -> str:

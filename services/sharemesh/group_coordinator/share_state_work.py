@@ -128,7 +128,7 @@ class ShareStateWork:
             sets = (group.initializing, group.initialized, group.deleting)
             if any(not topics.keys().isdisjoint(each) for each in sets):
                 job = self._drop_topics(group.group_id, topics)
-                self._groups.shard.start_job("deleted topics", job)
+                self._groups.shard.start_job("deleted topics", job, comes_again=True)
 
     async def drop_unknown(self) -> None:
         """Take topics out of all groups that nobody has known for a whole period."""

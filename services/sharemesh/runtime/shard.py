@@ -155,16 +155,20 @@ class Shard(Generic[Machine, Record]):
             self._end(error)
             self._check_serving()
 
-    def start_job(self, name: str, job: Coroutine[None, None, None]) -> None:
+    def start_job(
+        self, name: str, job: Coroutine[None, None, None], *, comes_again: bool = False
+    ) -> None:
         """Run a task that is cancelled, and awaited, when the shard is given up or ends.
 
-        A failing job is logged and does not end the shard.
+        A failing job is logged and does not end the shard. ``comes_again``: a periodic job does
+        the same work if this one is refused, as while the volume is full.
         """
         if self._ended is not None or self._stopping:
             job.close()
             return
         task = asyncio.get_running_loop().create_task(
-            self._guarded(name, job), name=f"{self._name} {name}"
+            self._guarded(name, job, put_off="to its next period" if comes_again else ""),
+            name=f"{self._name} {name}",
         )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -180,20 +184,7 @@ class Shard(Generic[Machine, Record]):
         async def repeat() -> None:
             while True:
                 await self._clock.sleep_ms(interval_ms)
-                await self._guarded(name, put_off_if_refused())
-
-        async def put_off_if_refused() -> None:
-            try:
-                await job()
-            except RefusedError as refusal:
-                if self._ended is None and not self._stopping:
-                    self._logger.warning(
-                        "%s: job %s is put off by %d ms: %s",
-                        self._name,
-                        name,
-                        interval_ms,
-                        refusal.message,
-                    )
+                await self._guarded(name, job(), put_off=f"by {interval_ms} ms")
 
         self.start_job(name, repeat())
 
@@ -343,11 +334,17 @@ class Shard(Generic[Machine, Record]):
         self._deadlines.close()
         self._space.set()
 
-    async def _guarded(self, name: str, job: Awaitable[None]) -> None:
+    async def _guarded(self, name: str, job: Awaitable[None], *, put_off: str) -> None:
+        """Await a job; ``put_off`` says when it comes again if it is refused, "" for never."""
         try:
             await job
-        except Exception:
-            if self._ended is None and not self._stopping:
+        except Exception as error:
+            if self._ended is not None or self._stopping:
+                return
+            if put_off and isinstance(error, RefusedError):
+                why = error.message
+                self._logger.warning("%s: job %s is put off %s: %s", self._name, name, put_off, why)
+            else:
                 self._logger.exception("%s: job %s failed", self._name, name)
 
 

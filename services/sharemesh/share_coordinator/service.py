@@ -294,7 +294,8 @@ class ShareCoordinatorService:
     def _topics_deleted(self, topic_ids: frozenset[TopicId]) -> None:
         for shard in self.shards.served():
             upkeep = self._upkeep[shard.index]
-            shard.start_job("deleted topics", upkeep.delete_topics(topic_ids))
+            job = upkeep.delete_topics(topic_ids)
+            shard.start_job("deleted topics", job, comes_again=True)
 
 
 def _unanswered(refused: RefusedError) -> Answer:

@@ -102,9 +102,26 @@ class Auditor:
                 f"{key}: start offset went back from {before.start_offset} to {after.start_offset}"
             )
         finished = _finished(after)
-        for offset in _finished(before):
-            if offset >= after.start_offset and offset not in finished:
-                audit.complaints.append(f"{key}: offset {offset} was finished, and is not any more")
+        for batch in before.batches:
+            if batch.delivery_state not in FINAL:
+                continue
+            for offset in range(max(batch.first_offset, after.start_offset), batch.last_offset + 1):
+                if offset not in finished and _count(after, offset) < batch.delivery_count:
+                    audit.complaints.append(
+                        f"{key}: offset {offset} was finished, and is not any more"
+                    )
+
+
+def _count(state: ShareState, offset: int) -> int:
+    """Return the delivery count of an offset, 0 if the state does not name it.
+
+    A leader that never heard how its write ended tells the member so and goes on without it
+    (spec ACK-19): the holder, or the next one, decides again, and counts go on from there. That
+    nothing which was confirmed is delivered again is the history checker's to judge.
+    """
+    return next(
+        (b.delivery_count for b in state.batches if b.first_offset <= offset <= b.last_offset), 0
+    )
 
 
 def _finished(state: ShareState) -> set[int]:
