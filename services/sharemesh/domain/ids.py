@@ -8,6 +8,9 @@ MemberId = NewType("MemberId", str)
 NodeId = NewType("NodeId", str)
 TopicId = NewType("TopicId", bytes)  # 16 bytes, a UUID
 
+MAX_GROUP_ID_CHARS = 1_000
+"""Longest group id, inclusive, wherever one is given."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.ids import GroupId, NodeId
+from sharemesh.domain.ids import MAX_GROUP_ID_CHARS, GroupId, NodeId
 from sharemesh.domain.share_group.catalog import Catalog
-from sharemesh.domain.share_group.limits import MAX_GROUP_ID_CHARS
 from sharemesh.domain.share_group.records import GroupLogRecord
 from sharemesh.domain.share_group.shard import GroupShard
 from sharemesh.group_coordinator.config_admin import ConfigAdmin

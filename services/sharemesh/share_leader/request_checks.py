@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.ids import GroupId, MemberId, TopicId, TopicPartition
+from sharemesh.domain.ids import MAX_GROUP_ID_CHARS, GroupId, MemberId, TopicId, TopicPartition
 from sharemesh.domain.share_partition.events import AcquireMode
 from sharemesh.domain.share_session import SessionKey
 from sharemesh.ports.cluster import ClusterView
@@ -13,7 +13,6 @@ from sharemesh.v1.common_pb2 import TopicPartitions
 
 NEWEST_VERSION = 2
 _TOPIC_ID_BYTES = 16
-_MAX_GROUP_ID_CHARS = 4_096
 
 
 class RequestChecks:
@@ -35,10 +34,10 @@ class RequestChecks:
                 ErrorCode.UNSUPPORTED_VERSION,
                 "share groups are switched off in this cluster; set feature share_version to 1",
             )
-        if not group_id or len(group_id) > _MAX_GROUP_ID_CHARS:
+        if not group_id or len(group_id) > MAX_GROUP_ID_CHARS:
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST,
-                f"group_id has {len(group_id)} characters; send 1..{_MAX_GROUP_ID_CHARS}",
+                f"group_id has {len(group_id)} characters; send 1..{MAX_GROUP_ID_CHARS}",
             )
         self._access.group(principal, group_id)
         if not 0 < len(member_id) <= self._max_member_id_chars:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.ids import GroupId, MemberId
+from sharemesh.domain.ids import MAX_GROUP_ID_CHARS, GroupId, MemberId
 from sharemesh.domain.share_group.assignment import Assignment
 from sharemesh.domain.share_group.catalog import Catalog
 from sharemesh.domain.share_group.draft import Draft, draft_of
@@ -17,7 +17,6 @@ from sharemesh.domain.share_group.epochs import (
 from sharemesh.domain.share_group.group import Member, ShareGroup
 from sharemesh.domain.share_group.initialization import plan_initialization
 from sharemesh.domain.share_group.limits import (
-    MAX_GROUP_ID_CHARS,
     MAX_LABEL_CHARS,
     MAX_NAME_CHARS,
     MAX_SUBSCRIBED_TOPICS,

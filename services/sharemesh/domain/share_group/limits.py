@@ -2,7 +2,6 @@
 
 MAX_MEMBER_ID_CHARS = 36
 """Longest member id (spec GC-3)."""
-MAX_GROUP_ID_CHARS = 1_000
 MAX_NAME_CHARS = 249
 """Longest topic name that can exist; longer ones are refused."""
 MAX_SUBSCRIBED_TOPICS = 1_000

@@ -2,13 +2,12 @@
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.ids import SharePartitionKey
+from sharemesh.domain.ids import MAX_GROUP_ID_CHARS, SharePartitionKey
 from sharemesh.domain.share_state.answers import Answer, Outcome, WriteRequest
 from sharemesh.domain.share_state.fold import ShareState
 from sharemesh.domain.state_batch import StateBatch, combine, complete_count
 
 MAX_BATCHES = 20_000  # of a write, and of a state: twice the most records that can be in flight
-MAX_GROUP_ID_CHARS = 1_000
 MAX_STATE_EPOCH = 2_000_000_000
 """Deleted epochs are a floor for all groups of a shard, so nobody may leap to the last numbers."""
 MAX_EPOCH_STEP = 1_000_000
