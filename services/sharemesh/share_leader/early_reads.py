@@ -37,27 +37,18 @@ class EarlyReads:
         leader_epoch: int,
         groups: Iterable[GroupId],
     ) -> None:
-        self._environment = environment
-        self._leader_epoch = leader_epoch
-        self._until_ms = environment.clock.now_ms() + environment.settings.early_read_ms
-        self._answers: dict[GroupId, asyncio.Future[StateReadResult]] = {}
+        self._clock = environment.clock
+        self._until_ms = self._clock.now_ms() + environment.settings.early_read_ms
+        self._reads: dict[GroupId, asyncio.Task[StateReadResult]] = {}
         for group_id in sorted(groups):  # of a set: the same order in every run
             key = SharePartitionKey(group_id, partition.topic_id, partition.partition)
-            answer = asyncio.get_running_loop().create_future()
-            self._answers[group_id] = answer
-            environment.tasks.spawn(self._read(key, answer))
+            read = read_share_state(environment, key, leader_epoch)
+            self._reads[group_id] = environment.tasks.spawn(read)
 
-    def take(self, group_id: GroupId) -> "asyncio.Future[StateReadResult] | None":
-        """Return the answer of a group, to be awaited, if it was asked for, lately, and not taken.
+    def take(self, group_id: GroupId) -> "asyncio.Task[StateReadResult] | None":
+        """Return the read of a group, to be awaited, if it was asked for, lately, and not taken.
 
         Whoever comes later reads anew: offsets may have been reset meanwhile.
         """
-        answer = self._answers.pop(group_id, None)
-        return answer if self._environment.clock.now_ms() < self._until_ms else None
-
-    async def _read(
-        self, key: SharePartitionKey, answer: "asyncio.Future[StateReadResult]"
-    ) -> None:
-        result = await read_share_state(self._environment, key, self._leader_epoch)
-        if not answer.done():
-            answer.set_result(result)
+        read = self._reads.pop(group_id, None)
+        return read if self._clock.now_ms() < self._until_ms else None

@@ -3,6 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
 
 _LOG = logging.getLogger(__name__)
 
@@ -12,12 +15,12 @@ class OwnedTasks:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def spawn(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
         """Run ``work``; an error that it raises is logged with its trace."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -36,7 +39,7 @@ class OwnedTasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _LOG.error("a task of %s failed", self._name, exc_info=task.exception())
