@@ -234,21 +234,24 @@ class RoleProcess:
         if self._member is None:
             raise CoordinationError("this process is still starting; ask again")
         await self._member.draining(draining=True)
-        self._draining = self._draining or asyncio.create_task(
-            self._within(self._drain(self._member), self._settings.drain_timeout_ms + HAND_OVER_MS)
-        )
+        self._hand_over(self._member)
 
     async def _drain_once(self, member: Member) -> None:
         """Hand over, or wait for the hand-over that is under way."""
-        self._draining = self._draining or asyncio.create_task(
-            self._within(self._drain(member), self._settings.drain_timeout_ms + HAND_OVER_MS)
-        )
+        draining = self._hand_over(member)
         try:
-            await self._draining
+            await draining
         except asyncio.CancelledError:
-            self._draining.cancel()
-            await asyncio.gather(self._draining, return_exceptions=True)
+            draining.cancel()
+            await asyncio.gather(draining, return_exceptions=True)
             raise
+
+    def _hand_over(self, member: Member) -> asyncio.Task[None]:
+        """Return the one task that hands over, begun if it was not yet."""
+        if self._draining is None:
+            limit_ms = self._settings.drain_timeout_ms + HAND_OVER_MS
+            self._draining = asyncio.create_task(self._within(self._drain(member), limit_ms))
+        return self._draining
 
     async def _drain(self, member: Member) -> None:
         try:
