@@ -58,8 +58,8 @@ class Handlers:
             )(self._owned)
 
     def _watch(self, kind: str, plural: str) -> None:
-        async def event(body: kopf.Body, type: str | None, **_: object) -> None:  # noqa: A002 - kopf's word
-            self._pass_on(kind, dict(body), gone=type == "DELETED")
+        async def event(body: kopf.Body, **about: object) -> None:
+            self._pass_on(kind, dict(body), gone=about["type"] == "DELETED")
 
         async def delete(
             body: kopf.Body,
