@@ -1,5 +1,9 @@
 """State that is read ahead of a take-over: used once, and only soon after it was asked for."""
 
+import asyncio
+
+import pytest
+
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, NodeId
 from sharemesh.share_leader.alarms import Alarms
@@ -44,3 +48,13 @@ async def test_an_answer_that_was_not_used_soon_is_dropped():
         assert reads.take(G) is not None
         await w.clock.advance(1)
         assert reads.take(H) is None
+
+
+async def test_who_waits_for_an_early_read_hears_that_it_was_cancelled():
+    async with world() as w:
+        around = environment(w)
+        read = EarlyReads(around, TopicPartition(FOO, 0), 8, {G}).take(G)
+        assert read is not None
+        await around.tasks.close()
+        with pytest.raises(asyncio.CancelledError):
+            await read
