@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import importlib
 import os
+import signal
 import sys
 
 # Before gRPC is imported: trials start processes, and its handlers at a fork only complain.
@@ -24,6 +25,8 @@ def main() -> int:
     parser.add_argument("--fault", help="only the faults whose names contain this")
     parser.add_argument("--seed", type=int, default=1, help="of the first trial")
     args = parser.parse_args()
+    # As Ctrl-C: a run that is ended takes the processes that it started with it.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     violations = 0
     for part in [args.part] if args.part else PARTS:
         faults = importlib.import_module(f"tests.faults.{part}").FAULTS
