@@ -6,6 +6,7 @@ import importlib
 import os
 import signal
 import sys
+from collections.abc import Coroutine
 
 # Before gRPC is imported: trials start processes, and its handlers at a fork only complain.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
@@ -25,14 +26,23 @@ def main() -> int:
     parser.add_argument("--fault", help="only the faults whose names contain this")
     parser.add_argument("--seed", type=int, default=1, help="of the first trial")
     args = parser.parse_args()
-    # As Ctrl-C: a run that is ended takes the processes that it started with it.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     violations = 0
     for part in [args.part] if args.part else PARTS:
         faults = importlib.import_module(f"tests.faults.{part}").FAULTS
         faults = [fault for fault in faults if (args.fault or "") in fault.name]
-        violations += asyncio.run(run_part(part, faults, trials=args.trials, seed=args.seed))
+        run = run_part(part, faults, trials=args.trials, seed=args.seed)
+        try:
+            violations += asyncio.run(_ended_by_sigterm(run))
+        except asyncio.CancelledError:
+            return 128 + signal.SIGTERM
     return 1 if violations else 0
+
+
+async def _ended_by_sigterm(run: Coroutine[None, None, int]) -> int:
+    """Await trials; SIGTERM cancels them, so that they end the processes that they started."""
+    task = asyncio.ensure_future(run)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task
 
 
 if __name__ == "__main__":
