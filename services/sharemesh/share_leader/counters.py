@@ -18,6 +18,8 @@ class LeaderCounters:
     locks_expired: int = 0  # records (spec LK-10)
     sessions_evicted: int = 0  # by loss of their connection (spec SES-12)
     fetches_expired: int = 0  # long polls that ended by max_wait_ms
+    invariants_checked: int = 0
+    invariants_broken: int = 0
     state_writes: int = 0
     state_write_failures: int = 0
     acknowledged: Counter[AcknowledgeType] = field(default_factory=Counter)  # offsets (MET-1)

@@ -48,6 +48,8 @@ class LeaderGauges:
             (names.FETCHES_WAITING, self._waiting),
             (names.FETCHES_DELAYED, self._delayed),
             (names.FETCHES_EXPIRED, lambda: counters.fetches_expired),
+            (names.INVARIANTS_CHECKED, lambda: counters.invariants_checked),
+            (names.INVARIANTS_BROKEN, lambda: counters.invariants_broken),
         )
         for metric, read in totals:
             registry.observe(metric, one_value(read))

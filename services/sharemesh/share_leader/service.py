@@ -29,6 +29,7 @@ from sharemesh.share_leader.owned_tasks import OwnedTasks
 from sharemesh.share_leader.partitions import LedPartitions
 from sharemesh.share_leader.produce import InitProducerId, Produce, WriteTxnMarkers
 from sharemesh.share_leader.request_checks import RequestChecks
+from sharemesh.share_leader.self_check import SelfCheck
 from sharemesh.share_leader.session_book import SessionBook
 from sharemesh.share_leader.settings import LeaderSettings
 from sharemesh.share_leader.share_acknowledge import ShareAcknowledge
@@ -79,6 +80,7 @@ class ShareLeaderService:
         self.book = SessionBook(environment, self.partitions)
         self._streams = Streams()
         self._gauges = LeaderGauges(environment, self.partitions)
+        self._self_check = SelfCheck(environment, self.partitions)
         self._leadership = Leadership(environment, self.partitions, record_logs, self._streams)
         self._topic_settings = TopicSettings(environment, self.partitions)
         self._share_version = view.share_version()
@@ -90,6 +92,7 @@ class ShareLeaderService:
         """Answer the methods of ``ShareLeader`` and ``RecordLog`` on a listener."""
         environment, partitions = self._environment, self.partitions
         self._gauges.register(self.book.sessions, self._streams)
+        self._self_check.begin()
         sources = FetchSources(self._view, self._access, partitions)
         acquisition = Acquisition(environment, partitions)
         acknowledgements = Acknowledgements(environment, partitions, self._access)

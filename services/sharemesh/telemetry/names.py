@@ -172,6 +172,12 @@ STATE_WRITE_BATCHES = _sizes(
 STATE_WRITE_FAILURES = _counter(
     "share.state.write.failures", "{write}", "state writes that failed, by error", "error"
 )
+INVARIANTS_CHECKED = _counter(
+    "share.invariants.checked", "{look}", "looks of a leader at one of its share partitions"
+)
+INVARIANTS_BROKEN = _counter(
+    "share.invariants.broken", "{look}", "looks that found a state which no rule allows"
+)
 INFLIGHT_RECORDS = _gauge(
     "share.inflight.records", "{record}", "offsets from start to end (MET-2, VOC-5)", *_GROUP_TOPIC
 )

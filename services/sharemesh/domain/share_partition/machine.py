@@ -113,7 +113,7 @@ class SharePartition:
         return tuple(effects)
 
     def validate(self) -> None:
-        """Check all internal invariants; for tests and simulation.
+        """Check all internal invariants: for tests, the simulation and the leader's self-check.
 
         Raises:
             BrokenInvariantError: Names the rule and the offset.
