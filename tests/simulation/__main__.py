@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tests.simulation.faults import FAULTS
+from tests.simulation.invariants import INVARIANTS, told
 from tests.simulation.processes import in_processes, prepare
 from tests.simulation.progress import Progress
 from tests.simulation.regressions import REGRESSIONS
@@ -29,8 +30,6 @@ RARE = (
     "locks renewed",
     "late acknowledgements",
     "drains under load",
-    "explained",
-    "metrics compared",
     "admin trim",
     "admin reset",
     "admin temporary topic",
@@ -38,6 +37,7 @@ RARE = (
     "admin group settings",
     *(f"fault {name}" for name in FAULTS),
 )
+NEEDED = (*RARE, *(each.counter for each in INVARIANTS if each.exists))
 RARE_SEEDS_MIN = 100  # a run of so many seeds must have reached every rare state
 COVERED = {"virtual minutes": 10, "faults": 5, "acknowledgements": 2_000}  # by each mixed seed
 
@@ -77,7 +77,7 @@ def main() -> int:
     fewest: dict[str, int] = {}
     total: Counter[str] = Counter()
     digest = hashlib.blake2b(digest_size=8)
-    virtual_s, broken = 0.0, []
+    virtual_s, broken, texts = 0.0, [], list[str]()
     for outcome in _outcomes(seeds, options, args.jobs):
         total.update(outcome.counters)
         if progress is not None:
@@ -88,6 +88,7 @@ def main() -> int:
         virtual_s += outcome.virtual_s
         if outcome.violations:
             broken.append(outcome.seed)
+            texts += outcome.violations
             for line in outcome.lines[-STORY_TAIL:] if len(seeds) > 1 else ():
                 print(f"  {line}")
             for text in outcome.violations:
@@ -95,10 +96,11 @@ def main() -> int:
             print(f"replay: make simulate SEED={outcome.seed} WORKLOAD={args.workload}")
     wall_s = time.monotonic() - began
     _report(total, seeds, virtual_s, wall_s, everything=args.counters or len(seeds) == 1)
+    print("invariants:", *told(total, texts), sep="\n")
     print(f"fewest in one seed: {fewest}; broken seeds: {broken or 'none'}")
     if progress is not None:
         print(progress)
-    missed = [name for name in RARE if not total[name] and len(seeds) >= RARE_SEEDS_MIN]
+    missed = [name for name in NEEDED if not total[name] and len(seeds) >= RARE_SEEDS_MIN]
     if args.workload == "mixed":
         missed += [f"{n} {least}" for n, least in COVERED.items() if fewest[n] < least]
     if missed:

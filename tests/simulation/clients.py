@@ -12,6 +12,7 @@ from sharemesh.client.errors import CorruptRecordError, RecordDeserializationErr
 from sharemesh.client.handler_runner import RunOptions
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
 from sharemesh.domain.delivery_state import AcknowledgeType
+from tests.simulation.invariants import LIMITS, PROGRESS
 from tests.simulation.journal import SimJournal
 from tests.simulation.world import World
 
@@ -152,21 +153,20 @@ class ConsumerApplication:
         before_s = self.world.now_s
         timeout_ms = self._rng.choice((0, 500, 5_000, 20_000))
         await consumer.close(timeout_ms)
+        PROGRESS.judged(self.world.story.counters)
         if self.world.now_s - before_s > timeout_ms / 1_000 + 0.1:
-            self.world.story.violation(
-                self.world.now_s,
-                f"close({timeout_ms}) of {self.name} took {self.world.now_s - before_s:.3f} s",
-            )
+            text = f"close({timeout_ms}) of {self.name} took {self.world.now_s - before_s:.3f} s"
+            self.world.story.violation(self.world.now_s, PROGRESS.broken(text))
         self.done = True
 
     async def _turn(
         self, consumer: AsyncShareConsumer, *, implicit: bool, limit: int | None
     ) -> None:
         records = await consumer.poll(self._rng.choice((50, 1_000, 3_000, 5_000)))
+        LIMITS.judged(self.world.story.counters)
         if limit is not None and len(records) > limit:
-            self.world.story.violation(
-                self.world.now_s, f"{self.name} got {len(records)} records, limit {limit}"
-            )
+            text = f"{self.name} got {len(records)} records, limit {limit}"
+            self.world.story.violation(self.world.now_s, LIMITS.broken(text))
         for record in records:
             self._note(record)
         if implicit:
@@ -179,11 +179,15 @@ class ConsumerApplication:
                 await asyncio.sleep(self._rng.uniform(5, 40))
             else:
                 await asyncio.sleep(self._rng.choice((0.0, 0.01, 0.2, 1.0)))
+        self._say(consumer, records)
+        await self._commit(consumer, records)
+
+    def _say(self, consumer: AsyncShareConsumer, records: list[ConsumerRecord]) -> None:
+        """Decide about records, and say so; nothing is sent yet."""
         for record in records:
             kind = self._decide(record)
             self._sent[_name(record), record.offset].append(kind)
             consumer.acknowledge(record, kind)
-        await self._commit(consumer, records)
 
     async def _commit(self, consumer: AsyncShareConsumer, records: list[ConsumerRecord]) -> None:
         choice = self._rng.randrange(3)
@@ -195,11 +199,10 @@ class ConsumerApplication:
         timeout_ms = self._rng.choice((100, 2_000, 10_000))
         before_s = self.world.now_s
         await consumer.commit_sync(timeout_ms)
+        PROGRESS.judged(self.world.story.counters)
         if self.world.now_s - before_s > timeout_ms / 1_000 + 0.1:  # KAFKA-21485
-            self.world.story.violation(
-                self.world.now_s,
-                f"commit_sync({timeout_ms}) took {self.world.now_s - before_s:.3f} s",
-            )
+            text = f"commit_sync({timeout_ms}) took {self.world.now_s - before_s:.3f} s"
+            self.world.story.violation(self.world.now_s, PROGRESS.broken(text))
 
     async def _handle(self, record: ConsumerRecord) -> AcknowledgeType | None:
         self._note(record)

@@ -30,6 +30,7 @@ from sharemesh.v1 import admin_pb2, share_coordinator_pb2
 from sharemesh_spark.data_directory import UnreadableLogError, read_shard, records
 from sharemesh_spark.folding import DomainFold
 from sharemesh_spark.generation_files import ARROW_SCHEMA, FORMAT_VERSION
+from tests.simulation.invariants import STATE_IS_REPLAY
 from tests.simulation.world import STATE_SHARDS, World
 
 GAP_S = (30.0, 90.0)
@@ -146,12 +147,11 @@ class GenerationJob:
             for offset, record in decoded:
                 if record is not None:
                     whole.add(offset, record)
+            STATE_IS_REPLAY.judged(self._world.story.counters)
             if (whole.states, whole.floors) != (folded.states, folded.floors):
-                self._world.story.violation(
-                    self._world.now_s,
-                    f"shard {shard}: generation {pointer.generation_id} and its tail fold to "
-                    "another state than the log",
-                )
+                generation = f"generation {pointer.generation_id} and its tail"
+                text = f"shard {shard}: {generation} fold to another state than the log"
+                self._world.story.violation(self._world.now_s, STATE_IS_REPLAY.broken(text))
         return "" if pointer is None else pointer.generation_id, folded, image.end_offset
 
     def _write(self, folder: str, rows: list[dict[str, object]], manifest: bytes) -> None:

@@ -14,6 +14,7 @@ from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Metric
 from sharemesh.telemetry.telemetry import Telemetry
 from tests.simulation.checkers.grants import GrantChecker
+from tests.simulation.invariants import EXPLAIN_IS_TRUE, METRICS_AGREE
 from tests.simulation.patching import Patches
 from tests.simulation.world import World
 
@@ -59,16 +60,14 @@ class ExplainChecker:
             reason = why(shell._on_ended.__self__, shell, record, offset)
         except (FencedError, LogFailedError):
             return
-        self._world.story.counters["explained"] += 1
+        EXPLAIN_IS_TRUE.judged(self._world.story.counters)
         self._world.story.counters[f"explained: {reason.value}"] += 1
         problem = self._problem(shell, offset, reason)
         if problem:
             key = machine.key
-            self._world.story.violation(
-                self._world.now_s,
-                f"explain of {key.group_id}:{key.topic_id.hex()[:6]}-{key.partition} offset "
-                f"{offset}: {reason.value}, but {problem}",
-            )
+            where = f"{key.group_id}:{key.topic_id.hex()[:6]}-{key.partition}"
+            text = f"explain of {where} offset {offset}: {reason.value}, but {problem}"
+            self._world.story.violation(self._world.now_s, EXPLAIN_IS_TRUE.broken(text))
 
     def _problem(self, shell: SharePartitionShell, offset: int, reason: Reason) -> str:
         grant = self._grants.grant_of(shell.machine, offset)
@@ -148,9 +147,9 @@ class MetricsChecker:
                     name = _counted_as(reading.metric, labels)
                     if name:
                         found[name] += int(value)
-        self._world.story.counters["metrics compared"] += sum(self.counted.values())
+        METRICS_AGREE.judged(self._world.story.counters, sum(self.counted.values()))
         return [
-            f"metrics say {found[name]} {name}, the machines {self.counted[name]}"
+            METRICS_AGREE.broken(f"metrics say {found[name]} {name}, not {self.counted[name]}")
             for name in sorted({*found, *self.counted})
             if found[name] != self.counted[name]
         ]

@@ -13,12 +13,13 @@ from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import SharePartitionKey, TopicId, TopicPartition
 from sharemesh.domain.share_state.fold import ShareState, fold
 from sharemesh.domain.share_state.records import Snapshot, Tombstone, Update
+from tests.simulation.invariants import BATCHES_IN_ORDER, FINAL, NEVER_BACK
 from tests.simulation.loop import Process, SimClock
 from tests.simulation.world import STATE_SHARDS, World
 
 AUDIT_EPOCH = 1_000_000
 READ_BYTES = 1 << 20
-FINAL = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
+FINISHED = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
 
 
 @dataclass(slots=True)
@@ -40,6 +41,7 @@ class Auditor:
         self._process = process
         self._disk = world.volume.view(process)
         self._clock = SimClock(world.loop)
+        self._counters = world.story.counters
 
     async def audit(self) -> Audit:
         """Read everything."""
@@ -81,35 +83,36 @@ class Auditor:
         if before is not None:
             self._compare(audit, record.key, before, after)
         position = -1
+        BATCHES_IN_ORDER.judged(self._counters)
         for batch in after.batches:
             if batch.first_offset <= position or batch.last_offset < batch.first_offset:
-                audit.complaints.append(f"{record.key}: batches overlap at {batch.first_offset}")
+                text = f"{record.key}: batches overlap at {batch.first_offset}"
+                audit.complaints.append(BATCHES_IN_ORDER.broken(text))
             position = batch.last_offset
 
     def _compare(
         self, audit: Audit, key: SharePartitionKey, before: ShareState, after: ShareState
     ) -> None:
+        NEVER_BACK.judged(self._counters)
         for word in ("state_epoch", "snapshot_epoch", "leader_epoch_max"):
-            if getattr(after, word) < getattr(before, word):
-                audit.complaints.append(
-                    f"{key}: {word} went back from {getattr(before, word)} to "
-                    f"{getattr(after, word)}"
-                )
+            old, new = getattr(before, word), getattr(after, word)
+            if new < old:
+                text = f"{key}: {word} went back from {old} to {new}"
+                audit.complaints.append(NEVER_BACK.broken(text))
         if after.state_epoch != before.state_epoch:
             return
         if after.start_offset < before.start_offset:
-            audit.complaints.append(
-                f"{key}: start offset went back from {before.start_offset} to {after.start_offset}"
-            )
+            text = f"start offset went back from {before.start_offset} to {after.start_offset}"
+            audit.complaints.append(NEVER_BACK.broken(f"{key}: {text}"))
         finished = _finished(after)
         for batch in before.batches:
-            if batch.delivery_state not in FINAL:
+            if batch.delivery_state not in FINISHED:
                 continue
             for offset in range(max(batch.first_offset, after.start_offset), batch.last_offset + 1):
+                FINAL.judged(self._counters)
                 if offset not in finished and _count(after, offset) < batch.delivery_count:
-                    audit.complaints.append(
-                        f"{key}: offset {offset} was finished, and is not any more"
-                    )
+                    text = f"{key}: offset {offset} was finished, and is not any more"
+                    audit.complaints.append(FINAL.broken(text))
 
 
 def _count(state: ShareState, offset: int) -> int:
@@ -128,7 +131,7 @@ def _finished(state: ShareState) -> set[int]:
     return {
         offset
         for batch in state.batches
-        if batch.delivery_state in FINAL
+        if batch.delivery_state in FINISHED
         for offset in range(batch.first_offset, batch.last_offset + 1)
     }
 

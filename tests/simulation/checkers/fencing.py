@@ -8,6 +8,7 @@ from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_state.answers import Outcome, WriteRequest
 from sharemesh.domain.share_state.fold import ShareState
 from sharemesh.domain.share_state.machine import ShareStateMachine
+from tests.simulation.invariants import FENCED
 from tests.simulation.patching import Patches
 from tests.simulation.world import World
 
@@ -55,7 +56,7 @@ class FencingChecker:
     def committed(self, log: OwnedLog, end_offset: int) -> None:
         """A commit passed: in its owner's epoch, or its successor found all of it."""
         epoch, taken_end_offset = self._owners[log.path]
-        self._world.story.counters["commits judged"] += 1
+        FENCED.judged(self._world.story.counters)
         if log.epoch == epoch:
             return
         self._world.story.counters["commits that a successor had taken over"] += 1
@@ -76,6 +77,7 @@ class FencingChecker:
         if before is None:
             return
         known = (before.leader_epoch_max, before.state_epoch)
+        FENCED.judged(self._world.story.counters)
         behind = request.leader_epoch < known[0] or request.state_epoch < known[1]
         self._world.story.counters["writes of deposed leaders"] += behind
         if behind and outcome.record is not None:
@@ -85,4 +87,4 @@ class FencingChecker:
             )
 
     def _say(self, text: str) -> None:
-        self._world.story.violation(self._world.now_s, text)
+        self._world.story.violation(self._world.now_s, FENCED.broken(text))

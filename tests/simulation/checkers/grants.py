@@ -18,8 +18,18 @@ from sharemesh.domain.share_partition.events import (
     StateRead,
 )
 from sharemesh.domain.share_partition.machine import SharePartition
+from tests.simulation.invariants import (
+    BATCHES_IN_ORDER,
+    DELIVERY_COUNT,
+    EXCLUSIVE_LOCK,
+    FINAL,
+    LIMITS,
+    NO_EARLY_REDELIVERY,
+    RENEW,
+    Invariant,
+)
 from tests.simulation.patching import Patches
-from tests.simulation.world import LOCK_DURATION_MS, World
+from tests.simulation.world import DELIVERY_COUNT_LIMIT, LOCK_DURATION_MS, World
 
 VALIDATE_ONE_OF = 16
 
@@ -32,6 +42,7 @@ class Grant:
     count: int
     deadline_ms: int
     ended: bool = False
+    renewed: bool = False
     decided: bool = False
     final: bool = False
 
@@ -56,6 +67,7 @@ class GrantChecker:
         self._asked: dict[tuple[int, int], Asked] = {}
         self._starts: dict[SharePartitionKey, list[tuple[float, int]]] = defaultdict(list)
         self._now_ms: dict[int, int] = {}
+        self._counters = world.story.counters
         self.steps = 0
 
     def install(self, patches: Patches) -> None:
@@ -92,10 +104,11 @@ class GrantChecker:
         if not known or known[-1][1] < machine.start_offset:
             known.append((self._world.now_s, machine.start_offset))
         if self._rng.randrange(VALIDATE_ONE_OF) == 0:
+            BATCHES_IN_ORDER.judged(self._counters)
             try:
                 machine.validate()
             except AssertionError as error:
-                self._say(machine, f"is in no allowed state: {error}")
+                self._say(machine, f"is in no allowed state: {error}", BATCHES_IN_ORDER)
         match event:
             case StateRead():
                 # What was delivered before this leader and is known to be given back.
@@ -112,7 +125,7 @@ class GrantChecker:
                 )
                 self._acknowledging(machine, event)
             case ReleaseMember():
-                self._left(machine, event)
+                self._left(machine, event, effects)
         for effect in effects:
             if isinstance(effect, Acquired) and isinstance(event, Acquire):
                 self._acquired(machine, event, effect, now_ms)
@@ -131,31 +144,43 @@ class GrantChecker:
                 if before is not None:
                     self._granted_again(machine, offset, before, each.delivery_count, now_ms)
                 elif each.delivery_count != 1:
-                    self._say(machine, f"offset {offset}: first delivery {each.delivery_count}")
+                    text = f"offset {offset}: first delivery {each.delivery_count}"
+                    self._say(machine, text, DELIVERY_COUNT)
                 grants[offset] = Grant(
                     event.member_id,
                     each.delivery_count,
                     now_ms + LOCK_DURATION_MS,
                 )
-        self._world.story.counters["grants"] += total
-        if event.mode is AcquireMode.RECORD_LIMIT and total > event.max_fetch_records:
-            self._say(machine, f"granted {total} records, limit {event.max_fetch_records}")
+        self._counters["grants"] += total
+        EXCLUSIVE_LOCK.judged(self._counters, total)
+        DELIVERY_COUNT.judged(self._counters, total)
+        if event.mode is AcquireMode.RECORD_LIMIT:
+            LIMITS.judged(self._counters)
+            if total > event.max_fetch_records:
+                text = f"granted {total} records, limit {event.max_fetch_records}"
+                self._say(machine, text, LIMITS)
 
     def _granted_again(
         self, machine: SharePartition, offset: int, before: Grant, count: int, now_ms: int
     ) -> None:
+        NO_EARLY_REDELIVERY.judged(self._counters)
+        FINAL.judged(self._counters)
         if before.final:
-            self._say(machine, f"offset {offset} was granted after it was finished")
+            self._say(machine, f"offset {offset} was granted after it was finished", FINAL)
         elif not before.ended and now_ms < before.deadline_ms:
             self._say(
                 machine,
                 f"offset {offset} was granted {before.deadline_ms - now_ms} ms before the lock of "
                 f"{before.member} ends",
+                RENEW if before.renewed else NO_EARLY_REDELIVERY,
             )
         elif not before.ended:
-            self._world.story.counters["locks expired"] += 1
+            self._counters["locks expired"] += 1
+        if count > DELIVERY_COUNT_LIMIT:
+            self._say(machine, f"offset {offset}: delivery {count}, limit {DELIVERY_COUNT_LIMIT}")
         if count != before.count + 1:
-            self._say(machine, f"offset {offset}: delivery count {before.count} then {count}")
+            text = f"offset {offset}: delivery count {before.count} then {count}"
+            self._say(machine, text, DELIVERY_COUNT)
 
     def _acknowledging(self, machine: SharePartition, event: Acknowledge) -> None:
         for grant, kind in self._named(machine, event):
@@ -175,7 +200,8 @@ class GrantChecker:
                 continue
             if kind == AcknowledgeType.RENEW:
                 grant.deadline_ms = max(grant.deadline_ms, asked.now_ms + LOCK_DURATION_MS)
-                self._world.story.counters["locks renewed"] += 1
+                grant.renewed = True
+                self._counters["locks renewed"] += 1
             else:
                 grant.decided = True
             if kind in (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT):
@@ -187,19 +213,30 @@ class GrantChecker:
         for batch in event.batches:
             for offset in range(max(batch.first_offset, asked.start_offset), batch.last_offset + 1):
                 grant = grants.get(offset)
+                invariant = EXCLUSIVE_LOCK
+                if _kind(batch, offset) == AcknowledgeType.RENEW:
+                    invariant = RENEW
+                invariant.judged(self._counters)
                 if grant is None:
-                    self._say(machine, f"offset {offset}: {event.member_id} never held it, success")
+                    text = f"offset {offset}: {event.member_id} never held it, success"
+                    self._say(machine, text, invariant)
                 elif grant.member != event.member_id or grant.decided:
                     self._say(
                         machine,
                         f"offset {offset} was acknowledged by {event.member_id} after "
                         f"{grant.member} had it, delivery {grant.count}",
+                        invariant,
                     )
 
-    def _left(self, machine: SharePartition, event: ReleaseMember) -> None:
-        for grant in self._grants.get(id(machine), {}).values():
-            if grant.member == event.member_id:
-                grant.ended = True
+    def _left(self, machine: SharePartition, event: ReleaseMember, effects: tuple) -> None:
+        """A session ended: all that its member holds goes back, unless it was turned away."""
+        refused = any(isinstance(each, Answered) and each.error for each in effects)
+        for offset, grant in self._grants.get(id(machine), {}).items():
+            if grant.member != event.member_id:
+                continue
+            if not grant.ended and not refused and _holds(machine, event.member_id, offset):
+                self._say(machine, f"offset {offset} stays with {grant.member}, who left")
+            grant.ended = True
 
     def _named(
         self, machine: SharePartition, event: Acknowledge
@@ -213,13 +250,20 @@ class GrantChecker:
                     found.append((grant, _kind(batch, offset)))
         return found
 
-    def _say(self, machine: SharePartition, text: str) -> None:
+    def _say(self, machine: SharePartition, text: str, invariant: Invariant) -> None:
         key = machine.key
-        self._world.story.violation(
-            self._world.now_s,
-            f"{key.group_id}:{key.topic_id.hex()[:6]}-{key.partition} epoch "
-            f"{machine.leader_epoch}: {text}",
-        )
+        where = f"{key.group_id}:{key.topic_id.hex()[:6]}-{key.partition}"
+        told = f"{where} epoch {machine.leader_epoch}: {text}"
+        self._world.story.violation(self._world.now_s, invariant.broken(told))
+
+
+def _holds(machine: SharePartition, member_id: str, offset: int) -> bool:
+    record = machine.state_at(offset)
+    return (
+        record is not None
+        and record.state is DeliveryState.ACQUIRED
+        and record.member_id == member_id
+    )
 
 
 def _kind(batch: AcknowledgementBatch, offset: int) -> AcknowledgeType | int:
