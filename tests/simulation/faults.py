@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 
+from sharemesh.ports.cluster import Role
 from tests.simulation.world import Node, World
 
 GAP_S = (4.0, 45.0)
@@ -13,8 +14,16 @@ Fault = Callable[["Faults"], Awaitable[None]]
 class Faults:
     """Injects one fault after the other, several at a time."""
 
-    def __init__(self, world: World, *, kinds: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        kinds: tuple[str, ...] = (),
+        gap_s: tuple[float, float] = GAP_S,
+    ) -> None:
+        """``kinds``: these only, of ``FAULTS`` and ``SPECIAL``; else the seed chooses."""
         self.world = world
+        self._gap_s = gap_s
         self.rng = Random(world.rng.getrandbits(64))
         names = sorted(FAULTS)
         chosen = [name for name in names if self.rng.random() < 0.6]
@@ -26,13 +35,15 @@ class Faults:
     async def run(self) -> None:
         """Go on until ``heal``."""
         while True:
-            await asyncio.sleep(self.rng.uniform(*GAP_S))
+            await asyncio.sleep(self.rng.uniform(*self._gap_s))
             if self.healing:
                 return
             kind = self.rng.choice(self.kinds)
             self.injected += 1
             self.world.tell(f"fault: {kind}", count=f"fault {kind}")
-            self.world.loop.create_task(FAULTS[kind](self), context=self.world.loop.world.context())
+            self.world.loop.create_task(
+                (FAULTS.get(kind) or SPECIAL[kind])(self), context=self.world.loop.world.context()
+            )
 
     async def heal(self) -> None:
         """End all faults; what is down comes up again."""
@@ -238,3 +249,23 @@ FAULTS: dict[str, Fault] = {
         client_killed,
     )
 }
+
+
+async def state_cut(faults: Faults) -> None:
+    """Share leaders and share coordinators cannot reach each other, past the end of locks."""
+    world = faults.world
+    leaders, coordinators = (
+        [node.name for node in world.role_nodes(role)]
+        for role in (Role.SHARE_LEADER, Role.SHARE_COORDINATOR)
+    )
+    world.tell("share leaders are cut off from share coordinators")
+    for leader in leaders:
+        for coordinator in coordinators:
+            world.network.block(leader, coordinator)
+            world.network.block(coordinator, leader)
+    await faults.pause(2, 30)
+    world.network.heal()
+
+
+SPECIAL: dict[str, Fault] = {"state_cut": state_cut}
+"""Faults of special workloads: ``mixed`` does not choose among them."""

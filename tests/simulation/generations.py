@@ -76,8 +76,9 @@ class DiskPath:
 class GenerationJob:
     """Makes one generation after the other, as the CronJob does."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, gap_s: tuple[float, float] = GAP_S) -> None:
         self._world = world
+        self._gap_s = gap_s
         self._process, _ = world.new_client("spark")
         self._rng = Random(world.rng.getrandbits(64))
         self._caller = world.network.caller(self._process)
@@ -92,7 +93,7 @@ class GenerationJob:
     async def _run(self) -> None:
         counters = self._world.story.counters
         while True:
-            await asyncio.sleep(self._rng.uniform(*GAP_S))
+            await asyncio.sleep(self._rng.uniform(*self._gap_s))
             try:
                 await self._make()
             except (UnreadableLogError, CallFailedError, OSError) as error:

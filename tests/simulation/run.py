@@ -85,6 +85,7 @@ def run_seed(
     metrics.install(patches)
     ExplainChecker(world, grants).install(patches)
     FencingChecker(world).install(patches)
+    workload.install(patches, grants)
     observe(world, patches)
     if stop_early:
         world.loop.after_turn = lambda: _stop_if(story)

@@ -6,7 +6,8 @@ from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
 from tests.history.checker import History
 from tests.simulation.checkers.durable import Audit, Auditor, terminal_of
 from tests.simulation.checkers.grants import GrantChecker
-from tests.simulation.workloads.mixed import GROUPS, PARTITIONS, MixedWorkload
+from tests.simulation.invariants import AT_LEAST_ONCE, DELIVERY_COUNT, FINAL
+from tests.simulation.workloads.mixed import PARTITIONS, MixedWorkload
 from tests.simulation.world import DELIVERY_COUNT_LIMIT, World
 
 
@@ -17,9 +18,10 @@ async def judge(world: World, workload: MixedWorkload, grants: GrantChecker) -> 
     world.machine_down = True
     audit = await Auditor(world).audit()
     world.story.violations_of(world.now_s, audit.complaints)
-    for group in GROUPS:
+    for group in workload.groups:
         _judge_history(world, workload, audit, group, grants)
     _judge_records(world, workload, audit)
+    workload.judge(audit)
 
 
 def _judge_history(
@@ -36,11 +38,18 @@ def _judge_history(
         for where, start in audit.log_starts.items()
         if where.topic_id in workload.topic_ids
     }
+    begins = {
+        name: max(
+            log_starts.get(name, 0),
+            workload.begins_at(name, grants.first_start_offset(key)),
+        )
+        for name, key in keys.items()
+    }
     history = History(delivery_count_limit=DELIVERY_COUNT_LIMIT)
     members = {consumer.name for consumer, of_group in workload.consumers if of_group == group}
     for entry in workload.journal.entries:
         if entry.event == "produced":
-            if entry.fields["r"][0][0] >= log_starts.get(entry.fields["p"], 0):
+            if entry.fields["r"][0][0] >= begins.get(entry.fields["p"], 0):
                 history.add([entry])
         elif entry.who in members:
             history.add([entry])
@@ -49,6 +58,9 @@ def _judge_history(
     )
     world.story.counters["late acknowledgements"] += report.late_acknowledgements
     counters = world.story.counters
+    AT_LEAST_ONCE.judged(counters, report.produced)
+    DELIVERY_COUNT.judged(counters, report.delivered)
+    FINAL.judged(counters, report.accepted + report.rejected)
     for reason, count in report.redelivery_reasons.items():
         counters[f"redelivered: {reason}"] += count
     world.story.violations_of(world.now_s, (f"{group}: {text}" for text in report.violations))

@@ -42,6 +42,22 @@ class FencingChecker:
             checker.decided(key, before, request, outcome)
             return outcome
 
+        real_delete, real_initialize = ShareStateMachine.delete, ShareStateMachine.initialize
+
+        def delete(machine, key, state_epoch, **words):
+            before = machine.state(key)
+            outcome = real_delete(machine, key, state_epoch, **words)
+            checker.began_or_ended("deleted", key, before, state_epoch, outcome)
+            return outcome
+
+        def initialize(machine, key, state_epoch, *arguments, **words):
+            before = machine.state(key)
+            outcome = real_initialize(machine, key, state_epoch, *arguments, **words)
+            checker.began_or_ended("initialized", key, before, state_epoch, outcome)
+            return outcome
+
+        patches.setattr(ShareStateMachine, "delete", delete)
+        patches.setattr(ShareStateMachine, "initialize", initialize)
         patches.setattr(ShareStateMachine, "write", write)
         patches.setattr(OwnedLog, "__init__", init)
         patches.setattr(OwnedLog, "commit", commit)
@@ -84,6 +100,25 @@ class FencingChecker:
             self._say(
                 f"{key}: a write under leader epoch {request.leader_epoch} and state epoch "
                 f"{request.state_epoch} was taken after {known}"
+            )
+
+    def began_or_ended(
+        self,
+        what: str,
+        key: SharePartitionKey,
+        before: ShareState | None,
+        state_epoch: int,
+        outcome: Outcome,
+    ) -> None:
+        """A state was deleted or initialized: not by what was sent in an earlier life of it."""
+        FENCED.judged(self._world.story.counters)
+        if before is None or not 0 < state_epoch < before.state_epoch:
+            return
+        self._world.story.counters["late requests of an earlier life"] += 1
+        if outcome.record is not None:
+            self._say(
+                f"{key}: a state of epoch {before.state_epoch} was {what} by a request of epoch "
+                f"{state_epoch}"
             )
 
     def _say(self, text: str) -> None:

@@ -25,6 +25,7 @@ from tests.simulation.invariants import (
     FINAL,
     LIMITS,
     NO_EARLY_REDELIVERY,
+    PROGRESS,
     RENEW,
     Invariant,
 )
@@ -87,6 +88,11 @@ class GrantChecker:
         known = self._starts.get(key, [])
         index = bisect_right(known, time_s, key=lambda each: each[0]) - 1
         return known[index][1] if index >= 0 else 0
+
+    def first_start_offset(self, key: SharePartitionKey) -> int:
+        """Return the start offset that its first leader had."""
+        known = self._starts.get(key)
+        return known[0][1] if known else 0
 
     def grant_of(self, machine: SharePartition, offset: int) -> Grant | None:
         """Return the last grant of an offset by this machine."""
@@ -177,7 +183,8 @@ class GrantChecker:
         elif not before.ended:
             self._counters["locks expired"] += 1
         if count > DELIVERY_COUNT_LIMIT:
-            self._say(machine, f"offset {offset}: delivery {count}, limit {DELIVERY_COUNT_LIMIT}")
+            text = f"offset {offset}: delivery {count}, limit {DELIVERY_COUNT_LIMIT}"
+            self._say(machine, text, LIMITS)
         if count != before.count + 1:
             text = f"offset {offset}: delivery count {before.count} then {count}"
             self._say(machine, text, DELIVERY_COUNT)
@@ -235,7 +242,7 @@ class GrantChecker:
             if grant.member != event.member_id:
                 continue
             if not grant.ended and not refused and _holds(machine, event.member_id, offset):
-                self._say(machine, f"offset {offset} stays with {grant.member}, who left")
+                self._say(machine, f"offset {offset} stays with {grant.member}, who left", PROGRESS)
             grant.ended = True
 
     def _named(

@@ -1,15 +1,22 @@
 """Producers, consumers of every mode in two groups, administration, and faults all the while."""
 
 import asyncio
+from collections.abc import Sequence
 from random import Random
+from typing import ClassVar
 
 from sharemesh.client.admin_results import GroupOffset, TopicPartition
 from sharemesh.client.async_admin import AsyncAdminClient
 from sharemesh.client.errors import SharemeshError
+from tests.simulation.checkers.durable import Audit
+from tests.simulation.checkers.grants import GrantChecker
 from tests.simulation.clients import MODES, ConsumerApplication, Pace, ProducerApplication
+from tests.simulation.faults import GAP_S as FAULT_GAP_S
 from tests.simulation.faults import Faults
 from tests.simulation.generations import GenerationJob
+from tests.simulation.invariants import PROGRESS
 from tests.simulation.journal import SimJournal
+from tests.simulation.patching import Patches
 from tests.simulation.workloads.administration import Administration
 from tests.simulation.world import DELIVERY_COUNT_LIMIT, LOCK_DURATION_MS, World
 
@@ -36,15 +43,21 @@ class MixedWorkload:
     """One run: ``run`` returns when everything is finished, or when its time is over."""
 
     fault_kinds: tuple[str, ...] = ()
+    fault_gap_s = FAULT_GAP_S
+    producer_gap_s = GAP_S
+    groups: tuple[str, ...] = GROUPS
+    offset_reset = "earliest"
     active_s = ACTIVE_S
+    finish_s = FINISH_S
     acknowledgements_min = ACKNOWLEDGEMENTS_MIN
+    consumer_kinds: ClassVar[dict[str, type[ConsumerApplication]]] = {}
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.journal = SimJournal(world)
         self.rng = Random(world.rng.getrandbits(64))
         self.pace = Pace()
-        self.faults = Faults(world, kinds=self.fault_kinds)
+        self.faults = Faults(world, kinds=self.fault_kinds, gap_s=self.fault_gap_s)
         self.faults.kill_client = self._kill_client
         self.producers: list[ProducerApplication] = []
         self.consumers: list[tuple[ConsumerApplication, str]] = []
@@ -64,17 +77,13 @@ class MixedWorkload:
         await self._as_admin(self._prepare())
         for number in range(2):
             self._new_producer(number)
-        for group in GROUPS:
-            for mode in self.rng.sample(MODES, 3):
+        for group in self.groups:
+            for mode in self._modes():
                 self._new_consumer(group, mode)
-        GenerationJob(world).start()
+        self._start_generations()
         begun_s = world.now_s
         faults = world.loop.create_task(self.faults.run(), context=world.loop.world.context())
-        administration = Administration(
-            world, self.admin, topic=TOPIC, grown=TRIMMED, groups=[*GROUPS, RESET_GROUP]
-        )
-        administration.partitions = {TOPIC: PARTITIONS, TRIMMED: 1}
-        admin = self._admin_process.start(administration.run(begun_s + self.active_s))
+        admin = self._admin_process.start(self._administer(begun_s + self.active_s))
         await self._steer(begun_s)
         self.pace.finishing = True
         await self.faults.heal()
@@ -82,9 +91,44 @@ class MixedWorkload:
         if not await world.until(lambda: all(n.ready for n in world.nodes.values()), 90):
             names = [n.name for n in world.nodes.values() if not n.ready]
             world.story.violation(world.now_s, f"never ready again: {names}")
-        for group in GROUPS:
+        for group in self.groups:
             self._new_consumer(group, "explicit")
         await self._finish()
+
+    # ---- what other workloads do otherwise ------------------------------------------------------
+
+    def install(self, patches: Patches, grants: GrantChecker) -> None:
+        """Add checkers of this workload alone."""
+
+    def judge(self, audit: Audit) -> None:
+        """Compare more than every workload's verdict does."""
+
+    def begins_at(self, partition: str, first_start_offset: int) -> int:
+        """Return the offset from which on a group must get all records of a partition.
+
+        ``first_start_offset`` is the first one that its share partition had at a leader.
+        """
+        return 0
+
+    def _modes(self) -> list[str]:
+        """Return the modes of a group's first consumers."""
+        return self.rng.sample(MODES, 3)
+
+    def _modes_of_successors(self) -> Sequence[str]:
+        """Return what a consumer in the place of a killed one may be."""
+        return MODES
+
+    def _start_generations(self) -> None:
+        GenerationJob(self.world).start()
+
+    async def _administer(self, end_s: float) -> None:
+        administration = Administration(
+            self.world, self.admin, topic=TOPIC, grown=TRIMMED, groups=[*GROUPS, RESET_GROUP]
+        )
+        administration.partitions = {TOPIC: PARTITIONS, TRIMMED: 1}
+        await administration.run(end_s)
+
+    # ---- its course -----------------------------------------------------------------------------
 
     async def _steer(self, begun_s: float) -> None:
         """Keep producers at a pace that gives each seed enough to do, and none too much."""
@@ -108,7 +152,7 @@ class MixedWorkload:
             await self.admin.alter_group_configs(
                 group,
                 {
-                    "share.auto.offset.reset": "earliest",
+                    "share.auto.offset.reset": self.offset_reset,
                     "share.record.lock.duration.ms": str(LOCK_DURATION_MS),
                     "share.delivery.count.limit": str(DELIVERY_COUNT_LIMIT),
                 },
@@ -119,15 +163,17 @@ class MixedWorkload:
 
     async def _finish(self) -> None:
         world = self.world
-        end_s = world.now_s + FINISH_S
+        end_s = world.now_s + self.finish_s
         lags: dict[str, int | None] = {}
         while world.now_s < end_s:
-            lags = {group: await self._as_admin(self._lag(group)) for group in GROUPS}
+            lags = {group: await self._as_admin(self._lag(group)) for group in self.groups}
             if all(lag == 0 for lag in lags.values()) and all(p.done for p in self._living()):
                 break
             await asyncio.sleep(LOOK_S)
         else:
-            world.story.violation(world.now_s, f"not finished {FINISH_S} s after healing: {lags}")
+            text = f"not finished {self.finish_s} s after healing: {lags}"
+            world.story.violation(world.now_s, PROGRESS.broken(text))
+        PROGRESS.judged(world.story.counters, len(lags))
         world.tell(f"finished: lags {lags}")
         self.pace.stopping = True
         consumers = [each for each, _ in self.consumers if each.process.alive]
@@ -171,13 +217,14 @@ class MixedWorkload:
         self._numbers += 1
         name = f"producer-{number}.{self._numbers}"
         producer = ProducerApplication(self.world, self.journal, name, self.pace)
-        producer.start([TOPIC, TOPIC, TOPIC, TRIMMED], GAP_S)
+        producer.start([TOPIC, TOPIC, TOPIC, TRIMMED], self.producer_gap_s)
         self.producers.append(producer)
 
     def _new_consumer(self, group: str, mode: str) -> None:
         self._numbers += 1
         name = f"{group}-{mode}.{self._numbers}"
-        consumer = ConsumerApplication(self.world, self.journal, name, mode, self.pace)
+        kind = self.consumer_kinds.get(mode, ConsumerApplication)
+        consumer = kind(self.world, self.journal, name, mode, self.pace)
         consumer.start(group, [TOPIC, TRIMMED])
         self.consumers.append((consumer, group))
 
@@ -192,7 +239,7 @@ class MixedWorkload:
             return producer.name
         consumer, group = rng.choice(consumers)
         consumer.kill()
-        self._new_consumer(group, rng.choice(MODES))
+        self._new_consumer(group, rng.choice(self._modes_of_successors()))
         return consumer.name
 
 

@@ -1,5 +1,24 @@
 """The workloads by name."""
 
 from tests.simulation.workloads.mixed import MixedWorkload, ShortWorkload
+from tests.simulation.workloads.special import (
+    CrashingWorkload,
+    CrowdedWorkload,
+    DelayedWorkload,
+    LatestWorkload,
+    PrunedWorkload,
+    TrimmedWorkload,
+    UsurpedWorkload,
+)
 
-WORKLOADS: dict[str, type[MixedWorkload]] = {"mixed": MixedWorkload, "short": ShortWorkload}
+WORKLOADS: dict[str, type[MixedWorkload]] = {
+    "mixed": MixedWorkload,
+    "short": ShortWorkload,
+    "crowded": CrowdedWorkload,
+    "crashing": CrashingWorkload,
+    "usurped": UsurpedWorkload,
+    "trimmed": TrimmedWorkload,
+    "delayed": DelayedWorkload,
+    "pruned": PrunedWorkload,
+    "latest": LatestWorkload,
+}

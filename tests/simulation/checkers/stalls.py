@@ -1,0 +1,134 @@
+"""Invariant 14 while a run goes on: nothing waits that could go on, nothing outlives its end.
+
+Locks of living leaders end when their time is over; a fetch does not wait beside records that it
+could get (KAFKA-20505); jobs of a shard that was lost stop (KAFKA-20710).
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from sharemesh.domain.delivery_state import DeliveryState
+from sharemesh.runtime.shard import Shard
+from sharemesh.share_leader.share_partition_shell import Phase, SharePartitionShell
+from tests.simulation.invariants import FENCED, PROGRESS
+from tests.simulation.loop import PROCESS, Process
+from tests.simulation.patching import Patches
+from tests.simulation.world import World
+
+LOOK_S = 0.5
+LOOKS_MAX = 4  # in a row that may find the same: a process may just have been thawed
+OVERDUE_MS = 1_000
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A share partition at a living leader, and how often in a row it was found to stall."""
+
+    shell: SharePartitionShell
+    process: Process
+    overdue: int = 0
+    waiting: int = 0
+
+
+@dataclass(slots=True)
+class _Lost:
+    """A shard whose epoch ended, and the jobs that it had."""
+
+    name: str
+    process: Process
+    jobs: list["asyncio.Task[None]"]
+    looks: int = 0
+
+
+class StallChecker:
+    """Looks at all leaders and coordinators twice a second."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._shells: list[_Seen] = []
+        self._lost: list[_Lost] = []
+
+    def install(self, patches: Patches) -> None:
+        """Get to know shells and ended shards from now on."""
+        real_init, real_end = SharePartitionShell.__init__, Shard._end
+        checker = self
+
+        def init(shell, *arguments, **words):
+            checker._shells.append(_Seen(shell, PROCESS.get()))
+            real_init(shell, *arguments, **words)
+
+        def end(shard, error):
+            jobs = list(shard._tasks) if shard._ended is None else []
+            real_end(shard, error)
+            if jobs:
+                checker._lost.append(_Lost(shard._name, PROCESS.get(), jobs))
+
+        patches.setattr(SharePartitionShell, "__init__", init)
+        patches.setattr(Shard, "_end", end)
+
+    async def run(self) -> None:
+        """Look on until the run ends."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self._shells = [seen for seen in self._shells if self._look(seen)]
+            self._lost = [lost for lost in self._lost if self._goes_on(lost)]
+
+    def _look(self, seen: _Seen) -> bool:
+        """Judge one share partition; return whether to look again."""
+        shell = seen.shell
+        if not seen.process.alive or shell.phase is Phase.ENDED:
+            return False
+        if seen.process.frozen or shell.phase is not Phase.ACTIVE:
+            seen.overdue = seen.waiting = 0
+            return True
+        PROGRESS.judged(self._world.story.counters)
+        overdue = self._overdue(shell)
+        seen.overdue = seen.overdue + 1 if overdue else 0
+        if seen.overdue == LOOKS_MAX:
+            self._say(shell, overdue)
+        seen.waiting = seen.waiting + 1 if self._could_go_on(shell) else 0
+        if seen.waiting == LOOKS_MAX:
+            self._say(shell, "a fetch waits beside records that it could get")
+        return True
+
+    def _overdue(self, shell: SharePartitionShell) -> str:
+        now_ms = shell._environment.clock.now_ms()
+        for record in shell.machine.record_states():
+            if record.state is not DeliveryState.ACQUIRED:
+                continue
+            deadline_ms = record.lock_deadline_ms
+            if deadline_ms is None:
+                return f"offset {record.first_offset} is held without a lock"
+            if now_ms - deadline_ms > OVERDUE_MS:
+                return (
+                    f"offset {record.first_offset} is held {now_ms - deadline_ms} ms after the "
+                    f"lock of {record.member_id} ended"
+                )
+        return ""
+
+    def _could_go_on(self, shell: SharePartitionShell) -> bool:
+        return (
+            shell.has_waiters
+            and shell._fetch_lock is None
+            and not shell._wake_planned
+            and shell._worth_a_try()
+        )
+
+    def _goes_on(self, lost: _Lost) -> bool:
+        """Judge the jobs of one shard that was lost; return whether to look again."""
+        if not lost.process.alive or all(job.done() for job in lost.jobs):
+            return False
+        if not lost.process.frozen:
+            lost.looks += 1
+        if lost.looks == 2 * LOOKS_MAX:
+            left = sum(not job.done() for job in lost.jobs)
+            text = f"{left} jobs of {lost.name} go on at {lost.process}, which lost it"
+            self._world.story.violation(self._world.now_s, FENCED.broken(text))
+            return False
+        return True
+
+    def _say(self, shell: SharePartitionShell, text: str) -> None:
+        key = shell.key
+        where = f"{key.group_id}:{key.topic_id.hex()[:6]}-{key.partition}"
+        told = f"{where} epoch {shell.leader_epoch}: {text}"
+        self._world.story.violation(self._world.now_s, PROGRESS.broken(told))

@@ -1,0 +1,206 @@
+"""Short runs in which one kind of trouble is common, for bugs that ``mixed`` meets now and then."""
+
+import asyncio
+import contextlib
+from typing import ClassVar
+
+from sharemesh.client.admin_results import TopicPartition
+from sharemesh.client.errors import SharemeshError
+from sharemesh.ports.cluster import Role
+from tests.simulation.checkers.committed_reads import CommittedReadChecker
+from tests.simulation.checkers.grants import GrantChecker
+from tests.simulation.checkers.stalls import StallChecker
+from tests.simulation.clients import ConsumerApplication, Pace
+from tests.simulation.generations import GenerationJob
+from tests.simulation.hard_clients import HARD
+from tests.simulation.journal import SimJournal
+from tests.simulation.late_copies import LateCopies
+from tests.simulation.patching import Patches
+from tests.simulation.workloads.mixed import PARTITIONS, TOPIC, TRIMMED, MixedWorkload
+from tests.simulation.world import World
+
+LATEST = -1
+REBORN = "phoenix"
+GENERATIONS_S = (1.0, 4.0)
+OFTEN = {
+    "share.coordinator.snapshot.update.records.per.snapshot": "5",
+    "share.coordinator.state.topic.prune.interval.ms": "2000",
+    "share.coordinator.cold.partition.snapshot.interval.ms": "2000",
+}
+
+
+class SpecialWorkload(MixedWorkload):
+    """One group under load for less than a minute, and what goes wrong all the time."""
+
+    groups = ("tower",)
+    active_s = 45.0
+    finish_s = 90.0
+    acknowledgements_min = 0
+    producer_gap_s = (0.2, 2.0)
+    fault_gap_s = (0.5, 4.0)
+    consumer_kinds: ClassVar[dict[str, type[ConsumerApplication]]] = HARD
+    modes: tuple[str, ...] = ("explicit", "partial", "late")
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._retains = False
+        self.stalls = StallChecker(world)
+
+    def install(self, patches: Patches, grants: GrantChecker) -> None:
+        self.stalls.install(patches)
+
+    async def run(self) -> None:
+        context = self.world.loop.world.context()
+        self.world.loop.create_task(self.stalls.run(), context=context)
+        await super().run()
+
+    async def _steer(self, begun_s: float) -> None:
+        await asyncio.sleep(self.active_s)
+
+    def _modes(self) -> list[str]:
+        return list(self.modes)
+
+    def _modes_of_successors(self) -> tuple[str, ...]:
+        return self.modes
+
+    def _start_generations(self) -> None:
+        """No generations."""
+
+    async def _administer(self, end_s: float) -> None:
+        """No administration."""
+
+
+class CrowdedWorkload(SpecialWorkload):
+    """Members that come late, decide in parts, and die with locks in their hands."""
+
+    fault_kinds = ("client_killed", "client_killed", "resets", "network_slow")
+    modes = ("explicit", "partial", "late", "partial", "late")
+
+
+class CrashingWorkload(SpecialWorkload):
+    """Machines that die while records are held and writes are under way."""
+
+    fault_kinds = ("kill", "vanish", "disk_slow", "kill_in_job", "power_cut")
+    fault_gap_s = (1.0, 6.0)
+
+
+class UsurpedWorkload(SpecialWorkload):
+    """Owners that are taken for dead, or sleep, and go on while others take over."""
+
+    fault_kinds = ("usurp", "usurp", "freeze", "disk_slow")
+    fault_gap_s = (1.0, 5.0)
+    producer_gap_s = (0.05, 0.4)
+
+
+class TrimmedWorkload(SpecialWorkload):
+    """Logs that are trimmed below held and finished records, and writes of states that fail."""
+
+    fault_kinds = ("state_cut", "disk_slow", "client_killed", "network_slow")
+    fault_gap_s = (1.0, 8.0)
+    modes = ("explicit", "partial", "late", "late")
+
+    async def _administer(self, end_s: float) -> None:
+        while self.world.now_s < end_s:
+            await asyncio.sleep(self.rng.uniform(0.2, 1.5))
+            topic, partitions = self.rng.choice(((TOPIC, PARTITIONS), (TRIMMED, 1)))
+            where = TopicPartition(topic, self.rng.randrange(partitions))
+            with contextlib.suppress(SharemeshError):
+                await self._trim(where)
+
+    async def _trim(self, where: TopicPartition) -> None:
+        """Cut within the last records: some of them are held, or finished in part."""
+        found = (await self.admin.list_offsets({where: LATEST}))[where]
+        if isinstance(found, SharemeshError):
+            raise found
+        offset = max(0, found.offset - self.rng.randint(0, 40))
+        result = (await self.admin.delete_records({where: offset}))[where]
+        if isinstance(result, SharemeshError):
+            raise result
+        self.world.tell(f"{where} is trimmed to {offset}", count="trims")
+
+
+class _LivesWorkload(SpecialWorkload):
+    """A group beside the others that is deleted and begins again, over and over."""
+
+    async def _administer(self, end_s: float) -> None:
+        await self.admin.alter_group_configs(REBORN, {"share.auto.offset.reset": "earliest"})
+        number = 0
+        while self.world.now_s < end_s:
+            number += 1
+            await self._live(f"{REBORN}-{number}")
+            problem = await self._delete()
+            self.world.tell(f"group {REBORN} deleted: {problem}", count="groups deleted")
+
+    async def _live(self, name: str) -> None:
+        pace = Pace()
+        silent = SimJournal(self.world)
+        consumer = ConsumerApplication(self.world, silent, name, "explicit", pace)
+        consumer.start(REBORN, [TOPIC, TRIMMED])
+        await asyncio.sleep(self.rng.uniform(1, 6))
+        pace.finishing = pace.stopping = True
+        await self.world.until(lambda: consumer.done, 60)
+        consumer.kill()
+
+    async def _delete(self) -> object:
+        try:
+            return (await self.admin.delete_groups([REBORN]))[REBORN]
+        except SharemeshError as error:
+            return error
+
+
+class DelayedWorkload(_LivesWorkload):
+    """Requests of share states that come again later, over changes of leaders and of lives."""
+
+    fault_kinds = ("kill", "resets", "client_killed", "lease_lost")
+    fault_gap_s = (1.0, 6.0)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._copies = LateCopies(world)
+
+    async def run(self) -> None:
+        context = self.world.loop.world.context()
+        self.world.loop.create_task(self._copies.run(), context=context)
+        await super().run()
+
+
+class PrunedWorkload(_LivesWorkload):
+    """A state log that is read, folded into generations and pruned every few seconds."""
+
+    fault_kinds = ("kill", "kill_in_job", "kill_in_job", "power_cut", "disk_slow")
+    fault_gap_s = (1.0, 6.0)
+    modes = ("explicit", "implicit", "partial")
+
+    def install(self, patches: Patches, grants: GrantChecker) -> None:
+        super().install(patches, grants)
+        CommittedReadChecker(self.world).install(patches)
+
+    def _start_generations(self) -> None:
+        GenerationJob(self.world, GENERATIONS_S).start()
+
+    async def _prepare(self) -> None:
+        await super()._prepare()
+        await self.admin.alter_configs(OFTEN)
+        await asyncio.sleep(1)
+        for node in self.world.role_nodes(Role.SHARE_COORDINATOR):
+            node.crash()  # these settings are read at a start
+
+
+class LatestWorkload(SpecialWorkload):
+    """A group that begins at the end of each log, and partitions that are added under load."""
+
+    offset_reset = "latest"
+    fault_kinds = ("network_slow", "resets", "client_killed")
+
+    def begins_at(self, partition: str, first_start_offset: int) -> int:
+        known = {f"{TOPIC}/{number}" for number in range(PARTITIONS)} | {f"{TRIMMED}/0"}
+        return first_start_offset if partition in known else 0
+
+    async def _administer(self, end_s: float) -> None:
+        await asyncio.sleep(10)
+        for total in (2, 3):
+            with contextlib.suppress(SharemeshError):
+                await self.admin.add_partitions(TRIMMED, total)
+            for _ in range(3):
+                self._new_producer(total)
+            await asyncio.sleep(self.rng.uniform(5, 12))
