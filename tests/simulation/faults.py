@@ -263,9 +263,18 @@ async def state_cut(faults: Faults) -> None:
         for coordinator in coordinators:
             world.network.block(leader, coordinator)
             world.network.block(coordinator, leader)
-    await faults.pause(2, 30)
+    await faults.pause(2, 20)
     world.network.heal()
 
 
-SPECIAL: dict[str, Fault] = {"state_cut": state_cut}
+async def state_refused(faults: Faults) -> None:
+    """Writes of states that wait for their coordinator are refused when they reach it."""
+    disk = faults.world.volume.disk
+    disk.capacity_bytes = disk.capacity_bytes - disk.free_bytes()
+    await state_cut(faults)
+    await faults.pause(1, 4)
+    disk.capacity_bytes = 1 << 40
+
+
+SPECIAL: dict[str, Fault] = {fault.__name__: fault for fault in (state_cut, state_refused)}
 """Faults of special workloads: ``mixed`` does not choose among them."""

@@ -76,6 +76,8 @@ class ExplainChecker:
             return "it was produced" if reason is Reason.NOT_PRODUCED and produced else ""
         if offset < shell.machine.start_offset:
             return ""
+        if reason is Reason.BELOW_LOG_START:  # deleted: even its holder can only decide about it
+            return "" if offset < shell.log.log_start_offset else "the log begins before it"
         if grant is None:
             held = reason in (Reason.LOCKED, Reason.BEING_WRITTEN)
             return "nobody was given it" if held else ""

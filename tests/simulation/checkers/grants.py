@@ -15,8 +15,10 @@ from sharemesh.domain.share_partition.events import (
     AcquireMode,
     Event,
     ReleaseMember,
+    StartOffsetResolved,
     StateRead,
 )
+from sharemesh.domain.share_partition.lifecycle import Lifecycle
 from sharemesh.domain.share_partition.machine import SharePartition
 from tests.simulation.invariants import (
     BATCHES_IN_ORDER,
@@ -33,6 +35,7 @@ from tests.simulation.patching import Patches
 from tests.simulation.world import DELIVERY_COUNT_LIMIT, LOCK_DURATION_MS, World
 
 VALIDATE_ONE_OF = 16
+ACTIVE = Lifecycle.ACTIVE
 
 
 @dataclass(slots=True)
@@ -67,6 +70,7 @@ class GrantChecker:
         self._kept: dict[int, SharePartition] = {}
         self._asked: dict[tuple[int, int], Asked] = {}
         self._starts: dict[SharePartitionKey, list[tuple[float, int]]] = defaultdict(list)
+        self._first_starts: dict[SharePartitionKey, int] = {}
         self._now_ms: dict[int, int] = {}
         self._counters = world.story.counters
         self.steps = 0
@@ -91,8 +95,7 @@ class GrantChecker:
 
     def first_start_offset(self, key: SharePartitionKey) -> int:
         """Return the start offset that its first leader had."""
-        known = self._starts.get(key)
-        return known[0][1] if known else 0
+        return self._first_starts.get(key, 0)
 
     def grant_of(self, machine: SharePartition, offset: int) -> Grant | None:
         """Return the last grant of an offset by this machine."""
@@ -115,6 +118,8 @@ class GrantChecker:
                 machine.validate()
             except AssertionError as error:
                 self._say(machine, f"is in no allowed state: {error}", BATCHES_IN_ORDER)
+        if isinstance(event, StateRead | StartOffsetResolved) and machine.state is ACTIVE:
+            self._first_starts.setdefault(machine.key, machine.start_offset)
         match event:
             case StateRead():
                 # What was delivered before this leader and is known to be given back.

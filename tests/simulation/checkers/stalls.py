@@ -5,6 +5,7 @@ could get (KAFKA-20505); jobs of a shard that was lost stop (KAFKA-20710).
 """
 
 import asyncio
+import itertools
 from dataclasses import dataclass
 
 from sharemesh.domain.delivery_state import DeliveryState
@@ -15,9 +16,12 @@ from tests.simulation.loop import PROCESS, Process
 from tests.simulation.patching import Patches
 from tests.simulation.world import World
 
-LOOK_S = 0.5
-LOOKS_MAX = 4  # in a row that may find the same: a process may just have been thawed
+LOOK_S = 0.1
+OVERDUE_LOOKS = 5  # so many looks for waiting fetches to one for locks and jobs
 OVERDUE_MS = 1_000
+OVERDUE_MAX = 4  # in a row that may find the same: a process may just have been thawed
+WAITING_MAX = 3
+JOBS_MAX = 8
 
 
 @dataclass(slots=True)
@@ -41,7 +45,7 @@ class _Lost:
 
 
 class StallChecker:
-    """Looks at all leaders and coordinators twice a second."""
+    """Looks at all leaders and coordinators ten times a second."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -68,28 +72,36 @@ class StallChecker:
 
     async def run(self) -> None:
         """Look on until the run ends."""
-        while True:
+        for number in itertools.count():
             await asyncio.sleep(LOOK_S)
-            self._shells = [seen for seen in self._shells if self._look(seen)]
-            self._lost = [lost for lost in self._lost if self._goes_on(lost)]
+            self._shells = [seen for seen in self._shells if self._is_active(seen)]
+            for seen in self._shells:
+                self._look_for_waiting(seen)
+            if number % OVERDUE_LOOKS == 0:
+                for seen in self._shells:
+                    self._look_for_overdue(seen)
+                self._lost = [lost for lost in self._lost if self._goes_on(lost)]
 
-    def _look(self, seen: _Seen) -> bool:
-        """Judge one share partition; return whether to look again."""
+    def _is_active(self, seen: _Seen) -> bool:
+        """Return whether to look at a share partition again; one that sleeps is not judged."""
         shell = seen.shell
         if not seen.process.alive or shell.phase is Phase.ENDED:
             return False
         if seen.process.frozen or shell.phase is not Phase.ACTIVE:
-            seen.overdue = seen.waiting = 0
-            return True
-        PROGRESS.judged(self._world.story.counters)
-        overdue = self._overdue(shell)
-        seen.overdue = seen.overdue + 1 if overdue else 0
-        if seen.overdue == LOOKS_MAX:
-            self._say(shell, overdue)
-        seen.waiting = seen.waiting + 1 if self._could_go_on(shell) else 0
-        if seen.waiting == LOOKS_MAX:
-            self._say(shell, "a fetch waits beside records that it could get")
+            seen.overdue = seen.waiting = -1
         return True
+
+    def _look_for_waiting(self, seen: _Seen) -> None:
+        PROGRESS.judged(self._world.story.counters)
+        seen.waiting = seen.waiting + 1 if self._could_go_on(seen.shell) else 0
+        if seen.waiting == WAITING_MAX:
+            self._say(seen.shell, "a fetch waits beside records that it could get")
+
+    def _look_for_overdue(self, seen: _Seen) -> None:
+        overdue = self._overdue(seen.shell)
+        seen.overdue = seen.overdue + 1 if overdue else 0
+        if seen.overdue == OVERDUE_MAX:
+            self._say(seen.shell, overdue)
 
     def _overdue(self, shell: SharePartitionShell) -> str:
         now_ms = shell._environment.clock.now_ms()
@@ -120,7 +132,7 @@ class StallChecker:
             return False
         if not lost.process.frozen:
             lost.looks += 1
-        if lost.looks == 2 * LOOKS_MAX:
+        if lost.looks == JOBS_MAX:
             left = sum(not job.done() for job in lost.jobs)
             text = f"{left} jobs of {lost.name} go on at {lost.process}, which lost it"
             self._world.story.violation(self._world.now_s, FENCED.broken(text))

@@ -5,7 +5,7 @@ import contextlib
 import os
 import sys
 
-from tests.simulation.mutants.planted import MUTANTS
+from tests.simulation.mutants.planted import MUTANTS, WORKLOAD_OF
 from tests.simulation.patching import Patches
 from tests.simulation.processes import in_processes, prepare
 from tests.simulation.run import Outcome, run_seed
@@ -24,20 +24,31 @@ def _run(task: tuple[str, int, Options]) -> Outcome:
 class Control:
     """The same seeds without a mutant: one that complains there too catches nothing."""
 
-    def __init__(self, options: Options) -> None:
-        self._options = options
-        self._violations: dict[int, int] = {}
+    def __init__(self) -> None:
+        self._violations: dict[tuple[int, Options], int] = {}
 
-    def is_clean(self, seed: int) -> bool:
+    def is_clean(self, seed: int, options: Options) -> bool:
         """Return whether the product alone passes this seed."""
-        if seed not in self._violations:
-            [outcome] = in_processes(_run, [("", seed, self._options)], 1)
-            self._violations[seed] = len(outcome.violations)
-        return not self._violations[seed]
+        known = self._violations.get((seed, options))
+        if known is None:
+            [outcome] = in_processes(_run, [("", seed, options)], 1)
+            known = self._violations[seed, options] = len(outcome.violations)
+        return not known
 
     def __str__(self) -> str:
         clean = sum(1 for found in self._violations.values() if not found)
         return f"{clean} of {len(self._violations)} seeds clean"
+
+
+def _first_caught(
+    name: str, seeds: int, options: Options, jobs: int, control: Control
+) -> Outcome | None:
+    tasks = [(name, seed, options) for seed in range(1, seeds + 1)]
+    with contextlib.closing(in_processes(_run, tasks, jobs)) as outcomes:
+        return next(
+            (each for each in outcomes if each.violations and control.is_clean(each.seed, options)),
+            None,
+        )
 
 
 def main() -> int:
@@ -45,26 +56,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants")
     parser.add_argument("--seeds", type=int, default=200, help="at most, for each")
     parser.add_argument("--only", choices=sorted(MUTANTS), nargs="*")
-    parser.add_argument("--workload", choices=sorted(WORKLOADS), default="mixed")
+    parser.add_argument("--workload", choices=sorted(WORKLOADS), help="not each one's own")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args()
     missed = 0
     prepare()
-    options = Options(workload=args.workload)
-    control = Control(options)
+    control = Control()
     for name in args.only or MUTANTS:
-        tasks = [(name, seed, options) for seed in range(1, args.seeds + 1)]
-        outcomes = in_processes(_run, tasks, args.jobs)
-        with contextlib.closing(outcomes):
-            caught = next(
-                (each for each in outcomes if each.violations and control.is_clean(each.seed)),
-                None,
-            )
+        workload = args.workload or WORKLOAD_OF[name]
+        options = Options(workload=workload)
+        caught = _first_caught(name, args.seeds, options, args.jobs, control)
         missed += caught is None
         if caught is None:
-            print(f"{name}: NOT CAUGHT in {args.seeds} seeds", flush=True)
+            print(f"{name}: {workload}: NOT CAUGHT in {args.seeds} seeds", flush=True)
         else:
-            print(f"{name}: seed {caught.seed}: {caught.violations[0][:160]}", flush=True)
+            what = caught.violations[0][:160]
+            print(f"{name}: {workload} {caught.seed}: {what}", flush=True)
     count = len(args.only or MUTANTS)
     print(f"mutants={count} missed={missed} control={control}", flush=True)
     return 1 if missed else 0

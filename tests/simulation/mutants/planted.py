@@ -10,15 +10,16 @@ from sharemesh.backends.embedded.owned_log import OwnedLog
 from sharemesh.backends.embedded.producers import Producers
 from sharemesh.client.consumer_calls import ConsumerCalls
 from sharemesh.codec import state_record
+from sharemesh.codec.batch_frame import walk_frames
 from sharemesh.domain.delivery_state import DeliveryState
-from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.ids import GroupId, SharePartitionKey
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import GroupId
 from sharemesh.domain.share_partition import expiry, machine
 from sharemesh.domain.share_partition.cached_batch import CachedBatch
 from sharemesh.domain.share_partition.events import Acquire
 from sharemesh.domain.share_partition.locks import LockIndex
 from sharemesh.domain.share_partition.machine import SharePartition
-from sharemesh.domain.share_state import backlog, key_text
+from sharemesh.domain.share_state import key_text
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.persister.persister import Persister
 from sharemesh.ports.share_state import StateWriteResult
@@ -26,6 +27,7 @@ from sharemesh.serve.roles import group_coordinator, share_coordinator, share_le
 from sharemesh.share_coordinator import shard_kind
 from sharemesh.share_leader import explain
 from sharemesh.share_leader.partition_watch import PartitionWatch
+from sharemesh_spark import data_directory
 from tests.conformance import test_planted_bugs as shipped
 from tests.domain.share_partition import test_mutants as domain
 from tests.simulation.patching import Patches
@@ -186,61 +188,116 @@ def redeliveries_are_not_counted(patch: Patches) -> None:
 
 
 def keys_are_cut_at_the_first_colon(patch: Patches) -> None:
-    """KAFKA-20183: the state of a group with a colon in its id is kept under another key."""
+    """KAFKA-20183: what is stored of a group with a colon in its id is read as another group's."""
 
-    def parse(text):
-        group_id, _, rest = text.partition(":")
-        topic_text, _, partition = rest.partition(":")
-        try:
-            topic_id = key_text.parse_topic_id(topic_text)
-        except RefusedError:
-            return real(text.replace(":", "", 1))
-        return SharePartitionKey(GroupId(group_id), topic_id, int(partition))
+    def cut(key):
+        return key._replace(group_id=GroupId(key.group_id.partition(":")[0]))
 
-    real = key_text.parse_key
-    patch.setattr(state_record, "parse_key", parse)
-    patch.setattr(backlog, "parse_key", parse)
+    real_key, real_parse = state_record._key, key_text.parse_key
+    patch.setattr(state_record, "_key", lambda message: cut(real_key(message)))
+    patch.setattr(state_record, "parse_key", lambda text: cut(real_parse(text)))
+
+
+def readers_pass_the_committed_end(patch: Patches) -> None:
+    """A reader beside the writer takes whole batches for committed ones."""
+    real = data_directory._committed_end
+
+    def committed_end(folder):
+        end = real(folder)
+        if end is None:
+            return None
+        data = (folder / end.segment.file_name).read_bytes()
+        walk = walk_frames(
+            data[end.end_position :],
+            start=end.end_position,
+            limit=len(data),
+            base_offset=end.end_offset,
+            leader_epoch=end.epoch,
+            check_crc=True,
+        )
+        return replace(end, end_offset=walk.end_offset, end_position=walk.position)
+
+    patch.setattr(data_directory, "_committed_end", committed_end)
+
+
+def pruning_does_not_wait_for_generations(patch: Patches) -> None:
+    """A tombstone goes whose state an older generation still has."""
+    patch.setattr(
+        ShareStateMachine, "prune_limit", property(lambda machine: machine._redundant.offset)
+    )
+
+
+def a_late_delete_ends_the_next_life(patch: Patches) -> None:
+    """The epoch of a delete is not looked at: one of an earlier life takes the state of this."""
+    real = ShareStateMachine.delete
+    patch.setattr(
+        ShareStateMachine, "delete", lambda machine, key, _, **words: real(machine, key, 0, **words)
+    )
 
 
 Mutant = Callable[[Patches], None]
-MUTANTS: dict[str, Mutant] = {
-    mutant.__name__: mutant
-    for mutant in (
+PLAN: dict[str, tuple[Mutant, ...]] = {
+    "mixed": (
         lost_fsync,
         nobody_looks_for_fences,
-        fences_are_looked_for_before_the_sync_only,
-        acknowledged_before_durable,
-        state_writer_is_not_checked,
         producers_are_forgotten,
         locks_expire_early,
         commit_sync_overruns,
         predecessor_is_truncated,
         delivery_count_is_lost_on_failover,
         start_offset_passes_a_hole,
-        timer_is_not_cancelled,
         tail_after_a_generation_is_skipped,
+    ),
+    "short": (
         explain_says_locked_records_are_deliverable,
         redeliveries_are_not_counted,
-        keys_are_cut_at_the_first_colon,
-        shipped.waiters_are_told_under_the_lock,
-        shipped.jobs_outlive_their_shard,
-        shipped.a_lost_session_is_never_replaced,
-        shipped.a_reset_keeps_the_group_epoch,
-        shipped.a_lower_start_offset_wins,
-        domain.release_forgets_per_offset_state,
-        domain.new_batches_overlap_after_recovery,
-        domain.complete_count_ignores_the_start,
-        domain.complete_count_is_not_rolled_back,
-        domain.log_start_keeps_the_count,
-        domain.roll_back_ignores_a_fired_lock,
-        domain.expiry_skips_parts,
-        domain.start_offset_is_not_guarded,
-        domain.session_release_lowers_the_count,
-        domain.window_is_forgotten,
-        domain.anyone_may_acknowledge,
-        domain.records_in_transition_are_delivered,
-        domain.release_ignores_the_limit,
         domain.reject_is_forgotten,
+        domain.records_in_transition_are_delivered,
         domain.released_records_are_never_found,
-    )
+        domain.new_batches_overlap_after_recovery,
+        domain.start_offset_is_not_guarded,
+        shipped.a_reset_keeps_the_group_epoch,
+    ),
+    "crowded": (
+        timer_is_not_cancelled,
+        domain.anyone_may_acknowledge,
+        domain.session_release_lowers_the_count,
+        domain.release_forgets_per_offset_state,
+        domain.release_ignores_the_limit,
+        shipped.waiters_are_told_under_the_lock,
+        shipped.a_cancelled_fetch_keeps_the_lock,
+        shipped.a_lost_session_is_never_replaced,
+    ),
+    "crashing": (
+        acknowledged_before_durable,
+        keys_are_cut_at_the_first_colon,
+        domain.window_is_forgotten,
+    ),
+    "usurped": (
+        fences_are_looked_for_before_the_sync_only,
+        shipped.jobs_outlive_their_shard,
+    ),
+    "trimmed": (
+        domain.expiry_skips_parts,
+        domain.complete_count_ignores_the_start,
+        domain.log_start_keeps_the_count,
+        domain.complete_count_is_not_rolled_back,
+        domain.roll_back_ignores_a_fired_lock,
+    ),
+    "delayed": (
+        state_writer_is_not_checked,
+        a_late_delete_ends_the_next_life,
+        shipped.a_lower_start_offset_wins,
+    ),
+    "pruned": (
+        readers_pass_the_committed_end,
+        pruning_does_not_wait_for_generations,
+    ),
+    "latest": (shipped.added_partitions_start_at_the_end,),
 }
+"""Which workload must catch what: the one in which its situation is common."""
+
+MUTANTS: dict[str, Mutant] = {
+    mutant.__name__: mutant for mutants in PLAN.values() for mutant in mutants
+}
+WORKLOAD_OF = {mutant.__name__: name for name, mutants in PLAN.items() for mutant in mutants}

@@ -7,6 +7,7 @@ from typing import ClassVar
 from sharemesh.client.admin_results import TopicPartition
 from sharemesh.client.errors import SharemeshError
 from sharemesh.ports.cluster import Role
+from sharemesh.share_leader.fetch_wait import FetchWait
 from tests.simulation.checkers.committed_reads import CommittedReadChecker
 from tests.simulation.checkers.grants import GrantChecker
 from tests.simulation.checkers.stalls import StallChecker
@@ -15,12 +16,14 @@ from tests.simulation.generations import GenerationJob
 from tests.simulation.hard_clients import HARD
 from tests.simulation.journal import SimJournal
 from tests.simulation.late_copies import LateCopies
+from tests.simulation.loop import PROCESS
 from tests.simulation.patching import Patches
 from tests.simulation.workloads.mixed import PARTITIONS, TOPIC, TRIMMED, MixedWorkload
 from tests.simulation.world import World
 
 LATEST = -1
-REBORN = "phoenix"
+REBORN = "to"
+RESET_AT_A_POKE = 0.02
 GENERATIONS_S = (1.0, 4.0)
 OFTEN = {
     "share.coordinator.snapshot.update.records.per.snapshot": "5",
@@ -32,7 +35,7 @@ OFTEN = {
 class SpecialWorkload(MixedWorkload):
     """One group under load for less than a minute, and what goes wrong all the time."""
 
-    groups = ("tower",)
+    groups = ("to:wer",)  # KAFKA-20183: the colon, and beside it a group that is its beginning
     active_s = 45.0
     finish_s = 90.0
     acknowledgements_min = 0
@@ -76,6 +79,24 @@ class CrowdedWorkload(SpecialWorkload):
     fault_kinds = ("client_killed", "client_killed", "resets", "network_slow")
     modes = ("explicit", "partial", "late", "partial", "late")
 
+    def install(self, patches: Patches, grants: GrantChecker) -> None:
+        super().install(patches, grants)
+        real, workload = FetchWait.poke, self
+
+        def poke(wait):
+            real(wait)
+            if wait._ready is not None and wait._ready.done():
+                workload.fetch_got_its_locks()
+
+        patches.setattr(FetchWait, "poke", poke)
+
+    def fetch_got_its_locks(self) -> None:
+        """Lose the connections of a leader at the very moment when a fetch can go on."""
+        if self.rng.random() < RESET_AT_A_POKE:
+            process = PROCESS.get()
+            self.world.tell(f"connections of {process} are reset as a fetch gets its locks")
+            self.world.network.killed(process)
+
 
 class CrashingWorkload(SpecialWorkload):
     """Machines that die while records are held and writes are under way."""
@@ -95,7 +116,7 @@ class UsurpedWorkload(SpecialWorkload):
 class TrimmedWorkload(SpecialWorkload):
     """Logs that are trimmed below held and finished records, and writes of states that fail."""
 
-    fault_kinds = ("state_cut", "disk_slow", "client_killed", "network_slow")
+    fault_kinds = ("state_cut", "state_refused", "client_killed", "network_slow")
     fault_gap_s = (1.0, 8.0)
     modes = ("explicit", "partial", "late", "late")
 
