@@ -36,11 +36,10 @@ class _Seen:
 
 @dataclass(slots=True)
 class _Lost:
-    """A shard whose epoch ended, and the jobs that it had."""
+    """A shard that a process gave up, or lost."""
 
     name: str
     process: Process
-    jobs: list["asyncio.Task[None]"]
     looks: int = 0
 
 
@@ -54,7 +53,7 @@ class StallChecker:
 
     def install(self, patches: Patches) -> None:
         """Get to know shells and ended shards from now on."""
-        real_init, real_end = SharePartitionShell.__init__, Shard._end
+        real_init, real_end, real_stop = SharePartitionShell.__init__, Shard._end, Shard.stop
         checker = self
 
         def init(shell, *arguments, **words):
@@ -62,13 +61,16 @@ class StallChecker:
             real_init(shell, *arguments, **words)
 
         def end(shard, error):
-            jobs = list(shard._tasks) if shard._ended is None else []
+            checker._lost.append(_Lost(shard._name, PROCESS.get()))
             real_end(shard, error)
-            if jobs:
-                checker._lost.append(_Lost(shard._name, PROCESS.get(), jobs))
+
+        async def stop(shard):
+            await real_stop(shard)
+            checker._lost.append(_Lost(shard._name, PROCESS.get()))
 
         patches.setattr(SharePartitionShell, "__init__", init)
         patches.setattr(Shard, "_end", end)
+        patches.setattr(Shard, "stop", stop)
 
     async def run(self) -> None:
         """Look on until the run ends."""
@@ -128,16 +130,19 @@ class StallChecker:
 
     def _goes_on(self, lost: _Lost) -> bool:
         """Judge the jobs of one shard that was lost; return whether to look again."""
-        if not lost.process.alive or all(job.done() for job in lost.jobs):
+        if not lost.process.alive:
             return False
         if not lost.process.frozen:
             lost.looks += 1
-        if lost.looks == JOBS_MAX:
-            left = sum(not job.done() for job in lost.jobs)
-            text = f"{left} jobs of {lost.name} go on at {lost.process}, which lost it"
+        if lost.looks < JOBS_MAX:
+            return True
+        FENCED.judged(self._world.story.counters)
+        names = [task.get_name() for task in asyncio.all_tasks() if not task.done()]
+        left = sorted(name for name in names if name.startswith(f"{lost.name} "))
+        if left:
+            text = f"{left[0]}: goes on at {lost.process}, which lost the shard"
             self._world.story.violation(self._world.now_s, FENCED.broken(text))
-            return False
-        return True
+        return False
 
     def _say(self, shell: SharePartitionShell, text: str) -> None:
         key = shell.key

@@ -23,6 +23,7 @@ from sharemesh.domain.share_state import key_text
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.persister.persister import Persister
 from sharemesh.ports.share_state import StateWriteResult
+from sharemesh.runtime.shard import Shard
 from sharemesh.serve.roles import group_coordinator, share_coordinator, share_leader
 from sharemesh.share_coordinator import shard_kind
 from sharemesh.share_leader import explain
@@ -235,6 +236,18 @@ def a_late_delete_ends_the_next_life(patch: Patches) -> None:
     )
 
 
+def jobs_outlive_their_shard(patch: Patches) -> None:
+    """KAFKA-20710: neither the end of its epoch nor its being given up ends a shard's jobs."""
+    real = Shard.start_job
+
+    def start_job(shard, name, job, **words):
+        known, shard._tasks = shard._tasks, set()
+        real(shard, name, job, **words)
+        shard._tasks = known
+
+    patch.setattr(Shard, "start_job", start_job)
+
+
 Mutant = Callable[[Patches], None]
 PLAN: dict[str, tuple[Mutant, ...]] = {
     "mixed": (
@@ -275,7 +288,7 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
     ),
     "usurped": (
         fences_are_looked_for_before_the_sync_only,
-        shipped.jobs_outlive_their_shard,
+        jobs_outlive_their_shard,
     ),
     "trimmed": (
         domain.expiry_skips_parts,
