@@ -84,17 +84,17 @@ class CrowdedWorkload(SpecialWorkload):
         real, workload = FetchWait.poke, self
 
         def poke(wait):
+            if wait._ready is not None and not wait._ready.done():
+                workload.fetch_is_poked()
             real(wait)
-            if wait._ready is not None and wait._ready.done():
-                workload.fetch_got_its_locks()
 
         patches.setattr(FetchWait, "poke", poke)
 
-    def fetch_got_its_locks(self) -> None:
-        """Lose the connections of a leader at the very moment when a fetch can go on."""
+    def fetch_is_poked(self) -> None:
+        """Lose the connections of a leader at the very moment when a fetch may get its locks."""
         if self.rng.random() < RESET_AT_A_POKE:
             process = PROCESS.get()
-            self.world.tell(f"connections of {process} are reset as a fetch gets its locks")
+            self.world.tell(f"connections of {process} are reset as a fetch goes on")
             self.world.network.killed(process)
 
 
