@@ -95,7 +95,10 @@ class CrowdedWorkload(SpecialWorkload):
         if self.rng.random() < RESET_AT_A_POKE:
             process = PROCESS.get()
             self.world.tell(f"connections of {process} are reset as a fetch goes on")
-            self.world.network.killed(process)
+            for connection in list(self.world.network._connections.values()):
+                if connection.server is process:
+                    connection.reset("the connection was reset")
+                    connection._lost_at_server()  # it learns of it at once
 
 
 class CrashingWorkload(SpecialWorkload):
