@@ -1,5 +1,6 @@
 """Hosts that only remember what they were told: verified by what the claims must never do."""
 
+import asyncio
 from collections.abc import Callable
 
 from sharemesh.domain.ids import TopicPartition
@@ -51,6 +52,8 @@ class FakePartitionHost:
         self.drains: list[tuple[TopicPartition, int]] = []
         self.deleted: list[TopicPartition] = []
         self.fail_with: Exception | None = None
+        self.acknowledged = asyncio.Event()
+        self.acknowledged.set()
         self.ended: Callable[[TopicPartition], None] = lambda partition: None
 
     async def start_partition(self, partition: TopicPartition, leader_epoch: int) -> None:
@@ -62,6 +65,7 @@ class FakePartitionHost:
     async def stop_partition(self, partition: TopicPartition, *, drain_ms: int = 0) -> None:
         if self.serving.pop(partition, None) is not None:
             self.drains.append((partition, drain_ms))
+            await self.acknowledged.wait()
 
     async def delete_partition(self, partition: TopicPartition) -> None:
         await self.stop_partition(partition)

@@ -353,3 +353,62 @@ async def test_over_a_slow_network_each_partition_is_claimed_once(mesh):
     assert set(led(topic, *nodes)) == all_partitions(topic)
     assert [epoch for _, epoch, _ in slow.fences.history] == [1] * PARTITIONS
     await slow.close()
+
+
+async def leaving(mesh):
+    """Return (topic, a draining node, its first partition, that one's successor, the third)."""
+    nodes, _ = await three(mesh)
+    topic = await make_topic(mesh)
+    a = nodes[0]
+    partition = min(led(topic, a), key=lambda each: each.partition)
+    a.partitions.acknowledged.clear()
+    await a.member.draining(draining=True)
+    await mesh.settle(75 * PARTITIONS)
+    named = a.view.next_leader(partition).node_id
+    heir, third = sorted(nodes[1:], key=lambda node: node.info.node_id != named)
+    return topic, a, partition, heir, third
+
+
+async def test_a_claim_goes_to_its_named_successor_in_one_change(mesh):
+    topic, a, partition, heir, third = await leaving(mesh)
+    queue, _ = mesh.store.subscribe(a.view.keys.claim(partition))
+    a.partitions.acknowledged.set()
+    await mesh.settle(5)
+    assert set(led(topic, heir, third)) == all_partitions(topic)
+    change = queue.get_nowait()
+    assert change.current is not None, "the claim was given up, not handed over"
+    assert change.current.lease_id == heir.member.session.lease_id
+    assert queue.empty()
+    assert heir.partitions.serving[partition] == heir.view.leader(partition).leader_epoch == 2
+
+
+async def test_a_successor_that_drains_by_now_is_handed_nothing(mesh):
+    topic, a, partition, heir, third = await leaving(mesh)
+    await a.view.close()  # it hears of nothing any more
+    await heir.member.draining(draining=True)
+    await mesh.settle(20)
+    a.partitions.acknowledged.set()
+    await mesh.settle(1_000)
+    assert partition in led(topic, third)
+    assert third.partitions.serving[partition] == 2, "nobody else may have led it in between"
+
+
+async def test_a_successor_that_dies_with_the_claim_is_followed_by_a_standby(mesh):
+    topic, a, partition, heir, third = await leaving(mesh)
+    heir.coordination.cut_off = True  # it does not even see that the claim is its own
+    a.partitions.acknowledged.set()
+    await mesh.settle(20)
+    assert third.view.leader(partition).node.node_id == heir.info.node_id
+    await heir.kill()
+    await mesh.settle(1_000)
+    assert set(led(topic, third)) == all_partitions(topic)
+    assert third.partitions.serving[partition] == 3
+
+
+async def test_a_successor_that_cannot_lead_gives_the_claim_up(mesh):
+    topic, a, partition, heir, third = await leaving(mesh)
+    heir.partitions.fail_with = OSError("disk")
+    a.partitions.acknowledged.set()
+    await mesh.settle(5_000)
+    assert partition in led(topic, third)
+    assert "disk" in third.view.tables.troubles[partition].value.why

@@ -258,6 +258,40 @@ async def test_a_frozen_holder_loses_its_keys_and_finds_its_session_invalid(worl
     assert await other.get("/t/frozen") is None
 
 
+async def test_a_key_can_be_put_under_somebody_elses_lease_and_ends_with_it(world: World):
+    giver, heir = world.connect(), world.connect()
+    session = await heir.open_session(ttl_ms=TTL_MS)
+    revision = await giver.commit([], [Put("/t/claim", b"yours", lease_id=session.lease_id)])
+    stored = await giver.get("/t/claim")
+    assert stored is not None
+    assert (stored.value, stored.lease_id, stored.mod_revision) == (
+        b"yours",
+        session.lease_id,
+        revision,
+    )
+    await session.close()
+
+    async def gone() -> bool:
+        return await giver.get("/t/claim") is None
+
+    await until_async(gone)
+
+
+async def test_a_put_under_a_lease_that_is_gone_is_refused_and_changes_nothing(world: World):
+    giver, heir = world.connect(), world.connect()
+    mine = await giver.open_session(ttl_ms=TTL_MS)
+    session = await heir.open_session(ttl_ms=TTL_MS)
+    await session.close()
+    puts = [Put("/t/other", b"1"), Put("/t/claim", b"yours", lease_id=session.lease_id)]
+    with pytest.raises(CoordinationError):
+        await giver.commit([], puts)
+    with pytest.raises(CoordinationError):
+        await giver.commit([], puts, session=mine)
+    assert mine.valid
+    assert await giver.get("/t/other") is None
+    assert await giver.commit([Guard("/t/claim", create_revision=7)], puts) is None
+
+
 async def test_a_session_is_given_up_before_the_store_can_end_it(world: World) -> None:
     holder, other = world.connect(), world.connect()
     session = await holder.open_session(ttl_ms=TTL_MS)

@@ -8,6 +8,7 @@ from sharemesh.cluster.tables import Stored
 from sharemesh.cluster.view import WatchedView
 from sharemesh.domain.ids import NodeId, TopicPartition
 from sharemesh.ports.clock import Clock
+from sharemesh.ports.cluster import NodeInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class ClaimWatch:
         self.settings = settings
         self._withdrawn = False
         self._started_ms = clock.now_ms()
-        self._released: dict[TopicPartition, int] = {}
+        self._released: dict[TopicPartition, tuple[int, int]] = {}
 
     def withdraw(self) -> None:
         """Claim no more and let go."""
@@ -74,17 +75,27 @@ class ClaimWatch:
         return self.view.tables.assignments.get(partition)
 
     def claim(self, partition: TopicPartition) -> Stored[Claim] | None:
-        """Return the claim, but not one of ours that was released while the view lags."""
+        """Return the claim, but not one of ours that was given away while the view lags."""
         claim = self.view.tables.claims.get(partition)
         if partition in self._released:
-            if claim is not None and claim.create_revision == self._released[partition]:
+            generation, revision = self._released[partition]
+            lags = generation == self.view.generation
+            if lags and claim is not None and claim.mod_revision <= revision:
                 return None
             del self._released[partition]
         return claim
 
-    def note_released(self, partition: TopicPartition, token: int) -> None:
-        """Remember that the claim with this create revision was deleted."""
-        self._released[partition] = token
+    def note_released(self, partition: TopicPartition, revision: int) -> None:
+        """Remember that our claim, last changed at ``revision``, was given away."""
+        self._released[partition] = (self.view.generation, revision)
+
+    def successor(self, partition: TopicPartition) -> Stored[NodeInfo] | None:
+        """Return the member that is assigned to lead after this node, if it is there to stay."""
+        assignment = self.assignment(partition)
+        if assignment is None or assignment.value.leader == self.me:
+            return None
+        found = self.view.tables.members.get(assignment.value.leader)
+        return None if found is None or found.value.draining else found
 
     def deleted(self, partition: TopicPartition) -> bool:
         """Return whether the topic was deleted and this partition's directories are to be freed."""
@@ -127,9 +138,15 @@ class ClaimWatch:
         assignment = self.assignment(partition)
         return assignment is None or assignment.value.leader != self.me
 
-    def has_seen(self, revision: int, generation: int) -> bool:
-        """Return whether the view is past a revision that was written under ``generation``."""
-        return self.view.generation > generation or self.view.tables.revision >= revision
+    def has_seen(self, partition: TopicPartition, revision: int, generation: int) -> bool:
+        """Return whether the view is past our claim, written at ``revision`` under ``generation``.
+
+        The claim is the last key of its transaction; other keys of the same revision come before.
+        """
+        if self.view.generation > generation or self.view.tables.revision > revision:
+            return True
+        claim = self.view.tables.claims.get(partition)
+        return claim is not None and claim.mod_revision == revision
 
     def holds(self, partition: TopicPartition, lease_id: int) -> bool:
         """Return whether the view shows the claim under this lease."""

@@ -3,24 +3,19 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from sharemesh.cluster import records
 from sharemesh.cluster.claim_decision import ClaimWatch
+from sharemesh.cluster.claim_store import ClaimStore, HeldClaim
 from sharemesh.cluster.claim_writer import ClaimWriter
 from sharemesh.cluster.departures import Departures
-from sharemesh.cluster.keys import partition_path
-from sharemesh.cluster.records import Assignment, AssignmentState, Claim, Trouble
-from sharemesh.cluster.shard_term import EPOCH_MAX, FENCE_ATTEMPTS
+from sharemesh.cluster.shard_term import FENCE_ATTEMPTS
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.cluster import PartitionHost
 from sharemesh.ports.coordination import (
     Coordination,
     CoordinationError,
-    Delete,
-    Guard,
-    Put,
     Session,
     SessionLostError,
 )
@@ -29,17 +24,6 @@ from sharemesh.ports.shard_log import FencedError
 _log = logging.getLogger(__name__)
 
 STALE_VIEW_WAIT_MS = 100  # after a lost race: the view is about to show the winner
-
-
-@dataclass(slots=True)
-class _Held:
-    """A claim in the store."""
-
-    session: Session
-    epoch: int
-    token: int  # create revision of the claim: guards every write under it
-    revision: int
-    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +60,12 @@ class PartitionClaim:
         self.stopped.set()
         self.settled = asyncio.Event()
         self.settled.set()
-        self._coordination = coordination
+        self._store = ClaimStore(partition, coordination, watch, turns.writer)
         self._watch = watch
         self._host = host
         self._turns = turns
-        self._keys = watch.view.keys
-        self._name = partition_path(partition)
+        self._name = self._store.name
         self._ended = False
-        self._noted_trouble = False
         self._backoff_ms = watch.settings.backoff_min_ms
         self._retry_ms = 0
 
@@ -114,13 +96,13 @@ class PartitionClaim:
     async def _take(self, session: Session) -> None:
         try:
             async with self._turns.claims:
-                held = await self._claim(session)
+                held = await self._store.take(session)
             if held is None:
                 await self._wait(STALE_VIEW_WAIT_MS)
             elif self._watch.deleted(self.partition):
                 await self._free(held)
             elif self._watch.withdrawn:
-                await self._release(held)
+                await self._store.hand_over(held)
             else:
                 self.settled.clear()
                 await self._lead(held)
@@ -137,90 +119,9 @@ class PartitionClaim:
         finally:
             self.settled.set()
 
-    # ---- the claim -------------------------------------------------------------------------------
-
-    async def _claim(self, session: Session) -> _Held | None:
-        """Take the claim and raise the leader epoch in one transaction; None: others did."""
-        stored = self._watch.assignment(self.partition)
-        if stored is None:
-            return None
-        generation = self._watch.view.generation
-        if self._watch.claim(self.partition) is not None:
-            return await self._adopt(session, generation)
-        assignment = self._raised(stored.value, above=0)
-        revision = await self._turns.writer.commit(
-            [
-                Guard(self._keys.claim(self.partition), create_revision=0),
-                Guard(self._keys.assignment(self.partition), mod_revision=stored.mod_revision),
-            ],
-            self._claim_puts(assignment),
-            session=session,
-        )
-        if revision is None:
-            return None
-        _log.debug("partition %s epoch %d: claimed", self._name, assignment.leader_epoch)
-        return _Held(session, assignment.leader_epoch, revision, revision, generation)
-
-    async def _adopt(self, session: Session, generation: int) -> _Held | None:
-        """Take up our own claim, left by a call whose outcome we did not learn."""
-        stored = await self._coordination.get(self._keys.claim(self.partition))
-        if stored is None or stored.lease_id != session.lease_id:
-            return None
-        epoch = records.decode_claim(stored.value).leader_epoch
-        return _Held(session, epoch, stored.create_revision, stored.mod_revision, generation)
-
-    def _raised(self, assignment: Assignment, *, above: int) -> Assignment:
-        epoch = max(assignment.leader_epoch, above) + 1
-        if epoch > EPOCH_MAX:
-            raise CoordinationError(
-                f"leader epoch of {self._keys.assignment(self.partition)} is at its end "
-                f"({EPOCH_MAX}); check its fences"
-            )
-        me = self._watch.me
-        return replace(
-            assignment,
-            leader=me,
-            standbys=tuple(node_id for node_id in assignment.standbys if node_id != me),
-            leader_epoch=epoch,
-            state=AssignmentState.SERVING,
-        )
-
-    def _claim_puts(self, assignment: Assignment) -> list[Put]:
-        claim = Claim(assignment.leader, assignment.leader_epoch)
-        return [
-            Put(self._keys.claim(self.partition), records.encode_claim(claim), leased=True),
-            Put(self._keys.assignment(self.partition), records.encode_assignment(assignment)),
-        ]
-
-    async def _raise_epoch(self, held: _Held, above: int) -> bool:
-        """Go above a fence that was found; False if the assignment is no longer ours."""
-        stored = await self._coordination.get(self._keys.assignment(self.partition))
-        if stored is None:
-            return False
-        found = records.decode_assignment(stored.value)
-        if found.leader != self._watch.me:
-            return False
-        assignment = self._raised(found, above=above)
-        claim = Guard(self._keys.claim(self.partition), create_revision=held.token)
-        revision = await self._coordination.commit(
-            [claim, Guard(stored.key, mod_revision=stored.mod_revision)],
-            self._claim_puts(assignment),
-            session=held.session,
-        )
-        if revision is None:
-            return False
-        held.epoch, held.revision = assignment.leader_epoch, revision
-        return True
-
-    async def _release(self, held: _Held) -> None:
-        key = self._keys.claim(self.partition)
-        await self._turns.writer.commit([Guard(key, create_revision=held.token)], [Delete(key)])
-        self._watch.note_released(self.partition, held.token)
-        _log.debug("partition %s epoch %d: claim given back", self._name, held.epoch)
-
     # ---- leading ---------------------------------------------------------------------------------
 
-    async def _lead(self, held: _Held) -> None:
+    async def _lead(self, held: HeldClaim) -> None:
         self.stopped.clear()
         self._ended = False
         drain_ms = 0
@@ -231,7 +132,7 @@ class PartitionClaim:
             if started:
                 self.serving, self.last_error = True, ""
                 self._backoff_ms = self._watch.settings.backoff_min_ms
-                await self._note_trouble(held, "")
+                await self._store.note_trouble(held.session, "")
                 await self._serve(held)
                 failed = self._ended
                 if not failed and not self._watch.deleted(self.partition):
@@ -247,16 +148,16 @@ class PartitionClaim:
         if failed:
             why = self.last_error or "its epoch ended (fenced, or disk)"
             _log.warning("partition %s epoch %d: not led: %s", self._name, self.epoch, why)
-            await self._note_trouble(held, why)
+            await self._store.note_trouble(held.session, why)
             self._back_off()
         if self._watch.deleted(self.partition):
             await self._free(held)
         else:
-            await self._release(held)
+            await (self._store.give_up(held) if failed else self._store.hand_over(held))
             self.settled.set()
             await self._wait(STALE_VIEW_WAIT_MS)
 
-    async def _start(self, held: _Held) -> bool:
+    async def _start(self, held: HeldClaim) -> bool:
         for attempt in range(FENCE_ATTEMPTS):
             self.epoch = held.epoch
             try:
@@ -265,14 +166,14 @@ class PartitionClaim:
                 # A store that was restored from a backup is behind the data: go above it.
                 self.last_error = f"fenced: {error}"
                 above = max(error.fence_epoch, held.epoch + (1 << attempt) - 1)
-                if not await self._raise_epoch(held, above):
+                if not await self._store.raise_epoch(held, above):
                     return False
             except Exception as error:
                 self.last_error = f"{type(error).__name__}: {error}"
                 return False
         return False
 
-    async def _start_once(self, held: _Held) -> bool:
+    async def _start_once(self, held: HeldClaim) -> bool:
         if not held.session.valid:
             return False
         starting = asyncio.create_task(self._host.start_partition(self.partition, held.epoch))
@@ -289,14 +190,14 @@ class PartitionClaim:
                 starting.cancel()
                 await asyncio.gather(starting, return_exceptions=True)
 
-    async def _serve(self, held: _Held) -> None:
+    async def _serve(self, held: HeldClaim) -> None:
         lost = asyncio.create_task(held.session.lost())
         turn_ms: float | None = None
         try:
             while held.session.valid and not self._ended:
                 self.wake.clear()
                 left_ms: int | None = None
-                if self._watch.has_seen(held.revision, held.generation):
+                if self._watch.has_seen(self.partition, held.revision, held.generation):
                     if not self._watch.holds(self.partition, held.session.lease_id):
                         self._ended = True
                         self.last_error = "the claim vanished from the coordination store"
@@ -337,41 +238,19 @@ class PartitionClaim:
                     await asyncio.gather(draining, return_exceptions=True)
         await self._host.stop_partition(self.partition)
 
-    async def _free(self, held: _Held) -> None:
+    async def _free(self, held: HeldClaim) -> None:
         """The topic is gone: free its directories, then forget the partition."""
         try:
             await self._host.delete_partition(self.partition)
         except Exception as error:
             self.last_error = f"{type(error).__name__}: {error}"
             self._back_off()
-            await self._release(held)
+            await self._store.give_up(held)
             return
-        claim = Guard(self._keys.claim(self.partition), create_revision=held.token)
-        await self._coordination.commit(
-            [claim],
-            [
-                Delete(self._keys.claim(self.partition)),
-                Delete(self._keys.assignment(self.partition)),
-                Delete(self._keys.trouble(self.partition)),
-            ],
-        )
-        self._watch.note_released(self.partition, held.token)
+        await self._store.forget(held)
         await self._wait(STALE_VIEW_WAIT_MS)
 
     # ---- waiting ---------------------------------------------------------------------------------
-
-    async def _note_trouble(self, held: _Held, why: str) -> None:
-        """Say in the store why the partition is not led, for whoever asks the cluster."""
-        key = self._keys.trouble(self.partition)
-        if why:
-            self._noted_trouble = True
-            value = records.encode_trouble(Trouble(self._watch.me, why))
-            await self._coordination.commit(
-                [], [Put(key, value, leased=True)], session=held.session
-            )
-        elif self._noted_trouble:
-            self._noted_trouble = False
-            await self._coordination.commit([], [Delete(key)])
 
     def _back_off(self) -> None:
         self._retry_ms = self._watch.clock.now_ms() + self._backoff_ms

@@ -30,11 +30,12 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Write a key; ``leased`` ties it to the session."""
+    """Write a key; ``leased`` ties it to the session, ``lease_id`` to somebody else's lease."""
 
     key: str
     value: bytes
     leased: bool = False
+    lease_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,8 @@ class Coordination(Protocol):
         Raises:
             ValueError: Too many operations or guards.
             SessionLostError: A leased put without a valid session.
-            CoordinationError: The store cannot be reached.
+            CoordinationError: The store cannot be reached, or a put names a lease that is gone
+                (and nothing was applied).
         """
         ...
 

@@ -83,7 +83,7 @@ class EtcdCoordination:
         try:
             return await Transaction(self._connection, guards, operations, lease_id).run()
         except EtcdRefusedError as error:
-            if "lease not found" not in error.details:
+            if "lease not found" not in error.details or not leased:
                 raise
             if isinstance(session, sessions.EtcdSession):
                 session.mark_lost("etcd does not know the lease")

@@ -64,7 +64,7 @@ class Transaction:
     async def _read_back(self) -> int | None:
         """Return the revision at which our values stand, or None if they do not all stand.
 
-        All puts of one transaction share one revision, and leased ones carry our lease: both
+        All puts of one transaction share one revision, and leased ones carry their lease: both
         together tell our write from an equal one of somebody else.
         """
         answer = await self._connection.call(
@@ -78,18 +78,24 @@ class Transaction:
                 if stored:
                     return None
                 continue
-            lease_id = self._lease_id if operation.leased else 0
-            if not stored or stored[0].value != operation.value or stored[0].lease != lease_id:
+            if (
+                not stored
+                or stored[0].value != operation.value
+                or stored[0].lease != self._lease_of(operation)
+            ):
                 return None
             revisions.add(stored[0].mod_revision)
         if len(revisions) > 1:
             return None
         return revisions.pop() if revisions else int(answer.header.revision)
 
+    def _lease_of(self, put: Put) -> int:
+        return self._lease_id if put.leased else put.lease_id
+
     def _operation(self, operation: Put | Delete) -> EtcdMessage:
         key = operation.key.encode()
         if isinstance(operation, Put):
-            lease_id = self._lease_id if operation.leased else 0
+            lease_id = self._lease_of(operation)
             return rpc.RequestOp(
                 request_put=rpc.PutRequest(key=key, value=operation.value, lease=lease_id)
             )

@@ -5,7 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sharemesh.ports.clock import Clock
-from sharemesh.ports.coordination import Delete, Guard, KeyValue, Put, Snapshot, WatchEvent
+from sharemesh.ports.coordination import (
+    CoordinationError,
+    Delete,
+    Guard,
+    KeyValue,
+    Put,
+    Snapshot,
+    WatchEvent,
+)
 
 
 def election_prefix(election: str) -> str:
@@ -52,9 +60,16 @@ class LocalStore:
     def commit(
         self, guards: Sequence[Guard], operations: Sequence[Put | Delete], lease_id: int
     ) -> int | None:
-        """Apply all operations in one revision if all guards hold, else return None."""
+        """Apply all operations in one revision if all guards hold, else return None.
+
+        Raises:
+            CoordinationError: A put names a lease that is gone; nothing was applied.
+        """
         if not all(self._holds(guard) for guard in guards):
             return None
+        for each in operations:
+            if isinstance(each, Put) and each.lease_id and each.lease_id not in self._leases:
+                raise CoordinationError(f"{each.key}: lease {each.lease_id:x} is gone")
         events: list[WatchEvent] = []
         revision = self._revision + 1
         for operation in operations:
@@ -124,7 +139,7 @@ class LocalStore:
 
     def _put(self, put: Put, lease_id: int, revision: int) -> WatchEvent:
         old = self._entries.get(put.key)
-        lease = lease_id if put.leased else 0
+        lease = lease_id if put.leased else put.lease_id
         if old is not None and old.lease_id in self._leases:
             self._leases[old.lease_id].keys.discard(put.key)
         entry = KeyValue(
