@@ -29,6 +29,8 @@ EXAMPLES = """examples:
   sharemesh-spark report data                       how the records of each group ended
   sharemesh-spark run data --json out.json          compact and report, with figures as JSON
 """
+FIGURES = "figures"
+FIGURES_MAX = 100
 COMMANDS = ("compact", "history", "answers", "report", "run")
 
 
@@ -63,9 +65,30 @@ def main(argv: list[str] | None = None) -> int:
     ) as error:
         console.print(f"error: {error}", style="red", highlight=False, soft_wrap=True)
         return 1
-    if args.json:
-        args.json.write_text(json.dumps(figures, indent=1))
+    if args.command == "explain":
+        if args.json:
+            args.json.write_text(json.dumps(figures, indent=1))
+        return 0
+    _write_figures(args.json or _figures_file(args), figures)
     return 0
+
+
+def _work(args: argparse.Namespace) -> Path:
+    work: Path = args.work or args.data / "run" / "spark"
+    return work
+
+
+def _figures_file(args: argparse.Namespace) -> Path:
+    return _work(args) / FIGURES / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{args.command}.json"
+
+
+def _write_figures(path: Path, figures: dict[str, Any]) -> None:
+    """Write the figures of a run; of those nobody named a file for, the newest are kept."""
+    if path.parent.name == FIGURES:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for old in sorted(path.parent.glob("*.json"))[: -FIGURES_MAX + 1]:
+            old.unlink(missing_ok=True)
+    path.write_text(json.dumps(figures, indent=1))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -81,7 +104,9 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name)
         command.add_argument("data", type=Path, help="the data directory of the cluster")
         _add_spark(command)
-        command.add_argument("--json", type=Path, help="write the figures of the run here")
+        command.add_argument(
+            "--json", type=Path, help="figures of the run (default: WORK/figures/…)"
+        )
         if name in ("compact", "run"):
             command.add_argument("--commit", action="store_true", help="commit the generation")
             command.add_argument(
@@ -184,7 +209,7 @@ def _run(args: argparse.Namespace, console: Console) -> dict[str, Any]:
     with console.status("starting Spark"):
         spark = start(
             "sharemesh-spark",
-            work=args.work or args.data / "run" / "spark",
+            work=_work(args),
             cores=args.cores,
             settings=_settings(args),
         )
@@ -203,12 +228,13 @@ def _compact(args: argparse.Namespace, spark: Any, console: Console) -> dict[str
     from sharemesh_spark.commit import commit
     from sharemesh_spark.compact import compact
     from sharemesh_spark.history import watermark
+    from sharemesh_spark.progress import progress, whole_log
     from sharemesh_spark.shard_fold import peak_memory_bytes
 
     data = args.data
     generation_id = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     started = perf_counter()
-    with console.status("compacting the share state log"):
+    with progress(spark, console, "compacting the share state log", whole_log(data)):
         manifest = compact(spark, data, generation_id=generation_id, prove_all=args.prove_all)
     seconds = perf_counter() - started
     printed.generation(console, data, manifest, seconds)
@@ -230,32 +256,34 @@ def _compact(args: argparse.Namespace, spark: Any, console: Console) -> dict[str
 
 
 def _history(args: argparse.Namespace, spark: Any, console: Console) -> dict[str, Any]:
-    from sharemesh_spark.history import update_history
+    from sharemesh_spark.history import bytes_of, update_history
+    from sharemesh_spark.progress import progress
 
     started = perf_counter()
-    with console.status("adding to the history"):
+    with progress(spark, console, "adding to the history"):
         run = update_history(spark, args.data)
     seconds = round(perf_counter() - started, 3)
     if run is None:
         console.print("the history is up to date")
-        return {"run": None, "rows": 0, "seconds": seconds}
+        return {"run": None, "rows": 0, "bytes": 0, "seconds": seconds}
     console.print(f"history: run {run.run} added {run.rows:,} state changes in {seconds:.1f} s")
     for shard, (low, high) in run.gaps.items():
         console.print(
             f"gap in shard {shard}: offsets {low} to {high} were pruned before this run",
             style="yellow",
         )
-    return {**asdict(run), "seconds": seconds}
+    return {**asdict(run), "bytes": bytes_of(args.data, run), "seconds": seconds}
 
 
 def _answers(args: argparse.Namespace, spark: Any, console: Console) -> dict[str, Any]:
     from sharemesh_spark import answers, printed
     from sharemesh_spark.history import history
+    from sharemesh_spark.progress import progress
     from sharemesh_spark.report_page import report_page
 
     started = perf_counter()
     _history(args, spark, console)
-    with console.status("answering"):
+    with progress(spark, console, "answering"):
         changes = history(spark, args.data).cache()
         batches = answers.produced(spark, args.data).cache()
         found = {
@@ -295,10 +323,11 @@ def _explain(args: argparse.Namespace, console: Console) -> dict[str, Any]:
 
 def _report(args: argparse.Namespace, spark: Any, console: Console) -> dict[str, Any]:
     from sharemesh_spark import printed
+    from sharemesh_spark.progress import progress
     from sharemesh_spark.report import by_cause, by_delivery_count, state_changes
 
     started = perf_counter()
-    with console.status("reading the history"):
+    with progress(spark, console, "reading the log"):
         changes = state_changes(spark, args.data).cache()
         lines, counts = by_cause(changes), by_delivery_count(changes)
     shown = [

@@ -6,8 +6,13 @@ the directory meanwhile, the reading starts over, a bounded number of times.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import BufferedReader
+from os import SEEK_END
 from pathlib import Path
 from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from sharemesh.codec.committed_end import CommittedEnd, decode_committed_end
 from sharemesh.codec.log_chain import (
@@ -52,7 +57,7 @@ class LogPart:
 
     folder: Path
     place: ReadablePart
-    data: bytes
+    data: memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,25 @@ class RawRecord:
     value: bytes | None
 
 
+class Room:
+    """Memory that logs are read into one after the other: fresh memory costs more than reading.
+
+    What was read before is overwritten.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[npt.NDArray[np.uint8]] = []
+
+    def of_part(self, number: int, size_bytes: int) -> memoryview:
+        """Return room for the n-th part of a log; NumPy asks the kernel for large pages."""
+        parts = self._parts
+        if number == len(parts):
+            parts.append(np.empty(size_bytes, dtype=np.uint8))
+        elif len(parts[number]) < size_bytes:
+            parts[number] = np.empty(size_bytes, dtype=np.uint8)
+        return parts[number].data[:size_bytes]
+
+
 def cluster_file(data: Path) -> ClusterFile:
     """Return what the data directory says of its cluster.
 
@@ -103,18 +127,24 @@ def shards(data: Path) -> list[int]:
     return list(range(cluster_file(data).state_shards))
 
 
-def read_shard(data: Path, shard: int) -> ShardImage:
-    """Return everything of a shard below its committed end, read whole.
+def shard_bytes(data: Path, shard: int) -> int:
+    """Return how large the files of a shard's log are, some of which may not count any more."""
+    folder = data / shard_log_path(STATE, shard)
+    return sum((folder / name.file_name).stat().st_size for name in segment_names(_names(folder)))
+
+
+def read_shard(data: Path, shard: int, room: Room | None = None) -> ShardImage:
+    """Return everything of a shard below its committed end, read whole, into ``room`` if given.
 
     Raises:
         UnreadableLogError: Corruption below the committed end, or no rest between take-overs.
     """
-    return read_log(data / shard_log_path(STATE, shard), shard)
+    return read_log(data / shard_log_path(STATE, shard), shard, room)
 
 
-def read_log(folder: Path, number: int) -> ShardImage:
+def read_log(folder: Path, number: int, room: Room | None = None) -> ShardImage:
     """Return everything of a log directory below its committed end (see ``read_shard``)."""
-    return _starting_over(lambda: _read_once(folder, number), folder)
+    return _starting_over(lambda: _read_once(folder, number, room or Room()), folder)
 
 
 def shard_bounds(data: Path, shard: int) -> tuple[int, int]:
@@ -162,23 +192,31 @@ def _starting_over(read: Callable[[], Result], folder: Path) -> Result:
     )
 
 
-def _read_once(folder: Path, shard: int) -> ShardImage:
+def _read_once(folder: Path, shard: int, room: Room) -> ShardImage:
     end = _committed_end(folder)
     if end is None:
         return ShardImage(shard, 0, 0, 0, ())
     chain = resolve_chain(_headers(folder))
     start = starting_offset(chain, end)
-    parts = []
+    parts: list[LogPart] = []
     for part in readable_parts(chain, end):
         if part.end_offset <= start and part.end_offset != end.end_offset:
             continue
         path = folder / part.name.file_name
         with path.open("rb") as file:
-            file.seek(part.start_position)
-            room = None if part.end_position is None else part.end_position - part.start_position
-            data = file.read() if room is None else file.read(room)
-        parts.append(LogPart(folder, part, data))
+            parts.append(LogPart(folder, part, _bytes_of(file, part, room, len(parts))))
     return ShardImage(shard, end.epoch, start, end.end_offset, tuple(parts))
+
+
+def _bytes_of(file: BufferedReader, part: ReadablePart, room: Room, number: int) -> memoryview:
+    """Return the bytes of a part; fewer if the file is shorter."""
+    end = file.seek(0, SEEK_END) if part.end_position is None else part.end_position
+    file.seek(part.start_position)
+    data = room.of_part(number, max(0, end - part.start_position))
+    filled = 0
+    while count := file.readinto(data[filled:]):
+        filled += count
+    return data[:filled]
 
 
 def _bounds_once(folder: Path) -> tuple[int, int]:

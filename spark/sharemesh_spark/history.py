@@ -100,7 +100,7 @@ def update_history(spark: SparkSession, data: Path) -> HistoryRun | None:
     run = HistoryRun(number, ranges, gaps, rows)
     (scratch / MANIFEST).write_text(json.dumps(asdict(run)))
     _sync_tree(scratch)
-    target = data / FOLDER / RUNS / f"run={number:06d}"
+    target = _folder_of(data, number)
     target.parent.mkdir(exist_ok=True)
     try:
         scratch.rename(target)  # refused if another run has the name: folders are never empty
@@ -108,6 +108,15 @@ def update_history(spark: SparkSession, data: Path) -> HistoryRun | None:
         raise HistoryTakenError(f"run {number} was published by another job; start over") from error
     sync(target.parent)
     return run
+
+
+def bytes_of(data: Path, run: HistoryRun) -> int:
+    """Return the bytes of the files that a run added."""
+    return sum(path.stat().st_size for path in _folder_of(data, run.run).rglob("*.parquet"))
+
+
+def _folder_of(data: Path, number: int) -> Path:
+    return data / FOLDER / RUNS / f"run={number:06d}"
 
 
 def history(spark: SparkSession, data: Path) -> DataFrame:

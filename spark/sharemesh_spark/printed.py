@@ -34,7 +34,8 @@ def generation(console: Console, data: Path, manifest: Manifest, seconds: float)
     console.print(
         f"{manifest.records:,} records, {manifest.log_bytes:,} bytes of log -> "
         f"{manifest.share_partitions:,} share partitions, {manifest.parquet_bytes:,} bytes, "
-        f"{seconds:.1f} s: {data / FOLDER / name}",
+        f"{seconds:.1f} s ({manifest.records / max(seconds, 0.001):,.0f} records/s): "
+        f"{data / FOLDER / name}",
         highlight=False,
         soft_wrap=True,
     )

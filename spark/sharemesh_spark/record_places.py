@@ -1,16 +1,18 @@
 """Where records, keys and values lie in the record batches of a log part; NumPy, no copies."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from sharemesh.codec.batch_frame import COMPRESSION_MASK, HEADER_BYTES, Frame
-from sharemesh_spark.varints import Bytes, Ints, zigzag
+from sharemesh.codec.batch_frame import COMPRESSION_MASK, Frame
+from sharemesh_spark.record_starts import record_starts
+from sharemesh_spark.varints import Bytes, Ints, Words, zigzag
 
-_THREE_BYTES, _FOUR, _FIVE = np.uint64(24), np.uint64(32), np.uint64(40)
-_SEVEN_BITS = np.uint64(0x7F)
-_GOES_ON, _FIRST_GOES_ON = np.uint64(0x8080_8000_8080), np.uint64(0x80)
+_ONE, _THREE, _SEVEN, _EIGHT = np.uint64(1), np.uint64(3), np.uint64(7), np.uint64(8)
+_THREE_BYTES, _FOUR_BYTES = np.uint64(24), np.uint64(32)
+_SEVEN_BITS, _NEXT_SEVEN_BITS = np.uint64(0x7F), np.uint64(0x3F80)
+_GOES_ON, _FIRST_GOES_ON = np.uint64(0x8000_8080), np.uint64(0x80)
 
 
 class BrokenRecordsError(Exception):
@@ -47,15 +49,15 @@ class RecordPlaces:
 
 
 def record_places(
-    buffer: Bytes, frames: Sequence[Frame], *, start_position: int, records_max: int
+    buffer: Bytes, frames: Sequence[Frame], *, start_position: int, records_about: int
 ) -> Iterator[RecordPlaces]:
-    """Yield where the records of whole, checked frames lie, ``records_max`` at a time.
+    """Yield where the records of whole, checked frames lie, some at a time.
 
     Args:
         buffer: The bytes from ``start_position`` of the file on.
         frames: What ``part_frames`` yielded.
         start_position: Subtracted from the position of each frame.
-        records_max: Records of one yield, 1 or more; the last one may have fewer.
+        records_about: Records of one yield, up to half as many again.
 
     Raises:
         BrokenRecordsError: Compressed records, or a batch that its records do not fill.
@@ -73,20 +75,29 @@ def record_places(
         raise BrokenRecordsError(
             int(base_offset[number]), "compressed records, which no shard log has"
         )
-    starts, frame_of = _starts(buffer, position - start_position, size, count, base_offset)
-    for first in range(0, len(starts), records_max):
-        some = slice(first, first + records_max)
-        frame = frame_of[some]
-        yield _places(buffer, starts[some], base_offset[frame], first_ms[frame])
+    starts = record_starts(buffer, position - start_position, size, count)
+    for wrong in np.flatnonzero(starts < 0)[:1]:
+        broken = int(np.searchsorted(np.cumsum(count), wrong, side="right"))
+        raise BrokenRecordsError(
+            int(base_offset[broken]), "the records do not fill their record batch"
+        )
+    frame_of = np.repeat(np.arange(len(count)), count)
+    windows = max(1, round(len(starts) / records_about))
+    for some, frame in zip(
+        np.array_split(starts, windows), np.array_split(frame_of, windows), strict=True
+    ):
+        yield _places(buffer, some, base_offset[frame], first_ms[frame])
 
 
 def _places(buffer: Bytes, starts: Ints, base_offset: Ints, first_ms: Ints) -> RecordPlaces:
     words = buffer.words(starts)
-    # Mostly a length of two bytes, the attributes, then three numbers of one byte each: how much
-    # later the record is, which one it is, and how long its key is.
-    delta_ms, offset_delta = (words >> _THREE_BYTES) & _SEVEN_BITS, (words >> _FOUR) & _SEVEN_BITS
-    key_length, key_at = (words >> _FIVE) & _SEVEN_BITS, starts + 6
-    other = np.flatnonzero(words & _GOES_ON != _FIRST_GOES_ON)
+    # Mostly a length of two bytes, the attributes, how much later the record is in one byte, and
+    # in one or two bytes each which one it is and how long its key is.
+    delta_ms, rest = (words >> _THREE_BYTES) & _SEVEN_BITS, words >> _FOUR_BYTES
+    offset_delta, offset_bytes, offset_long = _short(rest)
+    key_length, key_bytes, key_long = _short(rest >> (offset_bytes << _THREE))
+    key_at = starts + 4 + (offset_bytes + key_bytes).view(np.int64)
+    other = np.flatnonzero((words & _GOES_ON ^ _FIRST_GOES_ON) | offset_long | key_long)
     if other.size:
         behind = buffer.varints(starts[other])[1] + 1
         delta_ms[other], behind = buffer.varints(behind)
@@ -104,58 +115,8 @@ def _places(buffer: Bytes, starts: Ints, base_offset: Ints, first_ms: Ints) -> R
     )
 
 
-def _starts(
-    buffer: Bytes, begin: Ints, size: Ints, count: Ints, base_offset: Ints
-) -> tuple[Ints, Ints]:
-    """Return where each record begins and which frame it is in, in log order.
-
-    The length of one record says where the next begins, so all frames are walked side by side,
-    the n-th record of each at a time: first as if all lengths had one or two bytes.
-    """
-    order = np.argsort(-count, kind="stable")  # frames that are done drop off at the end
-    walk = (begin + HEADER_BYTES)[order], count[order], (np.cumsum(count) - count)[order]
-    wanted = (begin + size)[order]
-    starts, ends = _walked(walk, lambda at: at + _STEPS[buffer.pairs(at)])
-    if not np.array_equal(ends, wanted):
-        starts, ends = _walked(walk, lambda at: _behind(buffer, at))
-    for wrong in np.flatnonzero(ends != wanted)[:1]:
-        raise BrokenRecordsError(
-            int(base_offset[order[wrong]]), "the records do not fill their record batch"
-        )
-    return starts, np.repeat(np.arange(len(count)), count)
-
-
-def _walked(walk: tuple[Ints, Ints, Ints], step: Callable[[Ints], Ints]) -> tuple[Ints, Ints]:
-    """Return where each record begins, and where each frame's records end."""
-    cursor, remaining, row = (each.copy() for each in walk)
-    starts = np.zeros(int(remaining.sum()), dtype=np.int64)
-    alive = int(np.count_nonzero(remaining))
-    for number in range(int(remaining[0]) if len(remaining) else 0):
-        while alive and remaining[alive - 1] <= number:
-            alive -= 1
-        at = cursor[:alive]
-        starts[row[:alive]] = at
-        cursor[:alive] = step(at)
-        row[:alive] += 1
-    return starts, cursor
-
-
-def _behind(buffer: Bytes, at: Ints) -> Ints:
-    lengths, bodies = buffer.varints(at)
-    return bodies + zigzag(lengths)
-
-
-def _steps() -> Ints:
-    """Return from one record's beginning to the next one's, by its first two bytes.
-
-    0 for lengths that are negative or have more than two bytes.
-    """
-    pair = np.arange(1 << 16)
-    first, second = pair & 0xFF, pair >> 8
-    raw = np.where(first < 0x80, first, first & 0x7F | (second & 0x7F) << 7)
-    known = (raw & 1 == 0) & ((first < 0x80) | (second < 0x80))
-    steps: Ints = np.where(known, (raw >> 1) + np.where(first < 0x80, 1, 2), 0)
-    return steps
-
-
-_STEPS = _steps()
+def _short(words: Words) -> tuple[Words, Words, Words]:
+    """Return varints of one or two bytes, how many, and where not 0 there are more."""
+    more = words >> _SEVEN & _ONE
+    values = (words & _SEVEN_BITS) | ((words >> _ONE & _NEXT_SEVEN_BITS) * more)
+    return values, more + _ONE, (words >> _EIGHT >> _SEVEN) & more

@@ -36,6 +36,7 @@ def start(
     builder = (
         SparkSession.builder.appName(name)
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")  # commands tell it themselves
         .config("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(local / "warehouse"))

@@ -89,7 +89,8 @@ class ShardFold:
         keyed = np.flatnonzero((kind != KIND_GENERATION) & (kind != KIND_EPOCH_FLOOR))
         keys = self._keys(columns.key_texts(keyed))
         self._keep(_rows(columns, keyed, keys))
-        self._prove(columns, keyed[self._sampled[keys]])
+        sampled = self._sampled[keys]
+        self._prove(columns, keyed[sampled], keys[sampled])
 
     def result(self) -> tuple[list[bytes], Rows, list[bytes | None]]:
         """Return key texts, states and proofs (None outside the sample), by key text.
@@ -155,10 +156,10 @@ class ShardFold:
             self._parts = [folded(joined(self._parts))]
             self._waiting = 0
 
-    def _prove(self, columns: StateColumns, rows: Ints) -> None:
+    def _prove(self, columns: StateColumns, rows: Ints, keys: Ints) -> None:
         """Fold records by the domain's rules; updates many at a time, as a coordinator's load."""
-        for row in rows.tolist():
-            name, value = columns.key_bytes(row), columns.value_bytes(row)
+        for row, number in zip(rows.tolist(), keys.tolist(), strict=True):
+            name, value = self._names[number], columns.value_bytes(row)
             if value.startswith(UPDATE_PREFIX):
                 held = self._held.setdefault(name, [])
                 held.append(value)
@@ -192,14 +193,18 @@ def _of(rows: Rows) -> tuple[dict[str, Ints], Runs]:
 
 def _rows(columns: StateColumns, keyed: Ints, keys: Ints) -> Rows:
     batches = columns.batches
-    rows = np.repeat(np.arange(len(columns)), np.diff(batches.splits))
-    place = np.full(len(columns), -1, dtype=np.int64)
-    place[keyed] = np.arange(len(keyed))
+    row = np.repeat(np.arange(len(columns)), np.diff(batches.splits))
+    numbers = {name: columns.numbers[name] for name in NUMBERS}
+    if len(keyed) < len(columns):
+        place = np.full(len(columns), -1, dtype=np.int64)
+        place[keyed] = np.arange(len(keyed))
+        row = place[row]  # records without a key have no batches
+        numbers = {name: column[keyed] for name, column in numbers.items()}
     return Rows(
         keys,
-        {name: columns.numbers[name][keyed] for name in NUMBERS},
+        numbers,
         Runs(
-            place[rows],
+            row,
             batches.first_offset,
             batches.last_offset,
             batches.delivery_state,

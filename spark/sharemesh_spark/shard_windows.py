@@ -15,11 +15,11 @@ from sharemesh_spark.varints import PADDING_BYTES, Bytes
 RECORDS_PER_WINDOW = 16_384
 """Measured: columns of 128 KiB; four times as many cost twice the time for each record."""
 
-RECORDS_PER_WALK = 16 * RECORDS_PER_WINDOW
-"""Records whose beginnings are looked for together, one of each record batch at a time: so many
-batches side by side that what NumPy costs for each call does not count."""
+RECORDS_PER_GROUP = 2 * RECORDS_PER_WINDOW
+"""Records whose beginnings are looked for together, so many that what NumPy costs for each call
+does not count, and so few that they are still in the processor's caches when they are read."""
 
-_WALK_BYTES_MAX = 64 * 1024 * 1024
+_GROUP_BYTES_MAX = 64 * 1024 * 1024
 
 
 def windows(
@@ -56,7 +56,7 @@ def _of_part(
         high = some[-1].position + some[-1].size_bytes - start
         buffer = Bytes(part.data, low, high)
         for places in record_places(
-            buffer, some, start_position=start + low, records_max=RECORDS_PER_WINDOW
+            buffer, some, start_position=start + low, records_about=RECORDS_PER_WINDOW
         ):
             wanted = (places.offset >= first) & (places.offset < image.end_offset)
             chosen = places if wanted.all() else places.selected(np.flatnonzero(wanted))
@@ -84,7 +84,7 @@ def _grouped(frames: Iterator[Frame], first: int) -> Iterator[list[Frame]]:
         group.append(frame)
         records += frame.record_count
         size += frame.size_bytes
-        if records >= RECORDS_PER_WALK or size >= _WALK_BYTES_MAX:
+        if records >= RECORDS_PER_GROUP or size >= _GROUP_BYTES_MAX:
             yield group
             group, records, size = [], 0, 0
     if group:

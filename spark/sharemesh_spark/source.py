@@ -1,6 +1,7 @@
 """`spark.read.format("sharemesh-state-log")`: the share state log as rows, one record a row.
 
-One Spark partition is one shard, and its rows come in order of offset: a fold needs no shuffle.
+A Spark partition is a few shards, as a task costs more than a small shard; the rows of a shard come
+one behind the other in order of offset, so a fold needs no shuffle.
 Options:
 
 - ``path``: the data directory (required);
@@ -16,6 +17,7 @@ Columns that are not needed need not be made: give ``.schema("offset bigint, kin
 
 import gc
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -28,7 +30,14 @@ from pyspark.sql.types import StructType
 
 from sharemesh.codec.state_record import UnreadableRecordError, decode_record
 from sharemesh.domain.share_state.records import StateRecord
-from sharemesh_spark.data_directory import UnreadableLogError, read_shard, records, shards
+from sharemesh_spark.data_directory import (
+    Room,
+    UnreadableLogError,
+    read_shard,
+    records,
+    shard_bytes,
+    shards,
+)
 from sharemesh_spark.field_walk import Batches
 from sharemesh_spark.generation_files import SPARK_SCHEMA as GENERATION_SCHEMA
 from sharemesh_spark.shard_fold import generation_of_shard
@@ -40,6 +49,7 @@ from sharemesh_spark.state_columns import (
     KIND_UPDATE,
     StateColumns,
 )
+from sharemesh_spark.value_shapes import Shapes
 from sharemesh_spark.varints import Ints
 
 FORMAT = "sharemesh-state-log"
@@ -62,11 +72,21 @@ _BATCH_FIELDS = [
 _LONG = frozenset({"start_offset", "create_timestamp_ms", "write_timestamp_ms"})
 
 
-@dataclass
-class ShardPartition(InputPartition):
-    """One shard to read."""
+TASK_BYTES_MAX = 256 * 1024 * 1024
+"""Shards with more bytes of log together are read by more than one task."""
 
-    shard: int
+FOLD_BYTES_MAX = 96 * 1024 * 1024
+"""The same of tasks that fold, which takes longer: each writes a file of the generation."""
+
+TASK_BYTES_MIN = 4 * 1024 * 1024
+"""With fewer, a task takes longer to start than to read; the cores of the driver count too."""
+
+
+@dataclass
+class SomeShards(InputPartition):
+    """Shards that one task reads."""
+
+    shards: tuple[int, ...]
 
 
 class StateLogReader(DataSourceReader):
@@ -88,31 +108,58 @@ class StateLogReader(DataSourceReader):
         self._columns = list(columns)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one partition a shard."""
+        """Return what each task reads: shards of about as many bytes for each."""
         wanted = shards(self._data) if self._only is None else [int(self._only)]
         if self._ranges is not None:
             wanted = sorted(self._ranges)
-        return [ShardPartition(shard) for shard in wanted]
+        sizes = {shard: shard_bytes(self._data, shard) for shard in wanted}
+        most = FOLD_BYTES_MAX if self._folds else TASK_BYTES_MAX
+        return [SomeShards(some) for some in shared_out(sizes, os.cpu_count() or 1, most)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a shard in order of offset, or its folded states."""
-        assert isinstance(partition, ShardPartition)
+        """Yield the records of each shard in order of offset, or its folded states."""
+        assert isinstance(partition, SomeShards)
         spare_modules()
-        if self._folds:
-            table = generation_of_shard(self._data, partition.shard, one_in=self._one_in)
-            yield from table.select(self._columns).to_batches()
-            return
+        room, shapes = Room(), Shapes()
+        for shard in partition.shards:
+            if self._folds:
+                table = generation_of_shard(self._data, shard, one_in=self._one_in)
+                yield from table.select(self._columns).to_batches()
+            else:
+                yield from self._rows(shard, room, shapes)
+
+    def _rows(self, shard: int, room: Room, shapes: Shapes) -> Iterator[pa.RecordBatch]:
         low, high = self._from, self._to
         if self._ranges is not None:
-            low, high = self._ranges[partition.shard]
-        image = read_shard(self._data, partition.shard)
-        for window in windows(image, low):
+            low, high = self._ranges[shard]
+        image = read_shard(self._data, shard, room)
+        for window in windows(image, low, shapes):
             if int(window.places.offset[0]) >= high:
                 return
-            batch = arrow_rows(partition.shard, window, self._columns)
+            batch = arrow_rows(shard, window, self._columns)
             if int(window.places.offset[-1]) >= high:
                 batch = batch.slice(0, int(np.searchsorted(window.places.offset, high)))
             yield batch
+
+
+def shared_out(sizes: Mapping[int, int], cores: int, bytes_max: int) -> list[tuple[int, ...]]:
+    """Share shards out among tasks so that each has about as many bytes; none is left out.
+
+    Args:
+        sizes: Bytes of each shard.
+        cores: There are as many tasks as this, or a multiple, unless the log is small.
+        bytes_max: What a task should have at most, unless a shard alone has more.
+    """
+    total = sum(sizes.values())
+    rounds = -(-total // (bytes_max * cores))
+    count = max(1, min(len(sizes), cores * rounds, max(1, total // TASK_BYTES_MIN)))
+    tasks: list[list[int]] = [[] for _ in range(count)]
+    bytes_of = [0] * count
+    for shard in sorted(sizes, key=lambda shard: -sizes[shard]):
+        task = bytes_of.index(min(bytes_of))
+        tasks[task].append(shard)
+        bytes_of[task] += sizes[shard]
+    return [tuple(sorted(task)) for task in tasks if task]
 
 
 class StateLogSource(DataSource):

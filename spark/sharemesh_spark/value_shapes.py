@@ -8,6 +8,7 @@ Then a field is a column of bytes, read only if somebody asks for it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -25,9 +26,9 @@ from sharemesh_spark.field_walk import (
     Texts,
 )
 from sharemesh_spark.record_places import RecordPlaces
-from sharemesh_spark.varints import Bytes, Ints
+from sharemesh_spark.varints import Bytes, Ints, Mask, Words
 
-ROWS_MIN = 200
+ROWS_MIN = 8
 """Fewer values of one shape are read faster field by field, with the others."""
 
 SHAPES_OF_LENGTH_MAX = 24
@@ -35,6 +36,7 @@ SHAPES_OF_LENGTH_MAX = 24
 
 VALUE_BYTES_MAX = 1_024
 _WORD = 8
+_BLOCK_ROWS = 1_024  # what is made on the way stays in the first caches
 _LONGEST = 10
 _LONG_OF_32 = 5
 _NAMES = {number: name for name, number in FIELDS}
@@ -65,15 +67,27 @@ class Shape:
     numbers: Mapping[str, Place]
     texts: Mapping[str, Place]
     repeated: Mapping[str, Sequence[Mapping[str, Place]]]
-    checks: Sequence[tuple[int, np.uint64, np.uint64]]
-    """Number of the word, its bits that count, and what they are."""
+    mask: Words
+    """The bits of each eight bytes of a value that count."""
+    wanted: Words
+    """What these bits are."""
 
-    def matches(self, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    mask_bits: int
+    wanted_bits: int
+
+    def is_of(self, value: int) -> bool:
+        """Return whether a value of this shape's length, as one little-endian number, has it."""
+        return value & self.mask_bits == self.wanted_bits
+
+    def matches(self, words: Words) -> Mask:
         """Return which rows of a table of values have this shape."""
-        wrong = np.zeros(len(words), dtype=np.uint64)
-        for number, mask, wanted in self.checks:
-            wrong |= (words[:, number] ^ wanted) & mask
-        found: npt.NDArray[np.bool_] = wrong == 0
+        width = words.shape[1]
+        wrong = np.zeros((len(words), width + -width % _WORD), dtype=bool)
+        for first in range(0, len(words), _BLOCK_ROWS):
+            some = slice(first, first + _BLOCK_ROWS)
+            np.not_equal(words[some] & self.mask, self.wanted, out=wrong[some, :width])
+        eights = wrong.view(np.uint64)
+        found: Mask = np.bitwise_or.reduce([*eights.T]) == 0
         return found
 
 
@@ -90,12 +104,13 @@ class _Learner:
 
     def shape(self) -> Shape:
         whole = -len(self.value) % _WORD
-        masks = np.frombuffer(bytes(self.mask) + bytes(whole), dtype="<u8")
-        wanted = np.frombuffer(self.value + bytes(whole), dtype="<u8") & masks
-        checks = [
-            (number, masks[number], wanted[number]) for number in np.flatnonzero(masks).tolist()
-        ]
-        return Shape(self.numbers, self.texts, self.repeated, checks)
+        mask_bits = int.from_bytes(self.mask, "little")
+        wanted_bits = int.from_bytes(self.value, "little") & mask_bits
+        mask, wanted = (
+            np.frombuffer(bits.to_bytes(len(self.value) + whole, "little"), dtype="<u8")
+            for bits in (mask_bits, wanted_bits)
+        )
+        return Shape(self.numbers, self.texts, self.repeated, mask, wanted, mask_bits, wanted_bits)
 
     def _read_record(self) -> None:
         at, before = 0, 0
@@ -180,12 +195,22 @@ def shape_of(value: bytes) -> Shape | None:
 class Shaped:
     """Records of one shape."""
 
-    def __init__(self, shape: Shape, rows: Ints, table: Table, value_at: Ints) -> None:
-        """``table`` has the value of one record a row; ``value_at`` says where it lies."""
-        self.rows = rows
+    def __init__(
+        self, shape: Shape, rows: Ints, table: Table, value_at: Ints, fits: Mask | None = None
+    ) -> None:
+        """``table`` has a value in each row; ``value_at`` says where it lies.
+
+        ``fits`` says which of them are meant, None: all.
+        """
+        self.rows = rows if fits is None else rows[fits]
         self._shape = shape
-        self._table = table
-        self._value_at = value_at
+        self._whole_table = table
+        self._value_at = value_at if fits is None else value_at[fits]
+        self._fits = fits
+
+    @cached_property
+    def _table(self) -> Table:
+        return self._whole_table if self._fits is None else self._whole_table[self._fits]
 
     def number(self, name: str) -> Ints:
         """Return a number of each record."""
@@ -258,28 +283,36 @@ class Shapes:
         value_at = places.value_at[rows]
         if len(rows) < self._rows_min or int(value_at.max()) + length > buffer.size:
             return rows
-        known = self._of_length.setdefault(length, [])
         table = buffer.table(value_at, length + -length % _WORD)
         few: list[Ints] = []
-        tried = 0
         while len(rows) >= self._rows_min:
-            if tried == len(known):
-                shape = shape_of(table[0, :length].tobytes())
-                if shape is None or tried == SHAPES_OF_LENGTH_MAX:
-                    break
-                known.append(shape)
-            fits = known[tried].matches(table.view("<u8"))
-            tried += 1
+            shape = self._shape_of(table[0, :length].tobytes())
+            if shape is None:
+                break
+            fits = shape.matches(table.view("<u8"))
             count = np.count_nonzero(fits)
             if count == len(rows):
-                found.append(Shaped(known[tried - 1], rows, table, value_at))
+                found.append(Shaped(shape, rows, table, value_at))
                 rows = _NOTHING
-            elif count:
-                if count >= self._rows_min:
-                    shaped = (rows[fits], table[fits], value_at[fits])
-                    found.append(Shaped(known[tried - 1], *shaped))
-                else:
-                    few.append(rows[fits])
-                fails = ~fits
-                rows, table, value_at = rows[fails], table[fails], value_at[fails]
+                break
+            if count >= self._rows_min:
+                found.append(Shaped(shape, rows, table, value_at, fits))
+            else:
+                few.append(rows[fits])
+            fails = ~fits
+            rows, table, value_at = rows[fails], table[fails], value_at[fails]
         return np.concatenate([*few, rows]) if few else rows
+
+    def _shape_of(self, value: bytes) -> Shape | None:
+        """Return the shape of a value, known or new; None if it has none, or too many are known."""
+        known = self._of_length.setdefault(len(value), [])
+        number = int.from_bytes(value, "little")
+        for shape in known:
+            if shape.is_of(number):
+                return shape
+        if len(known) == SHAPES_OF_LENGTH_MAX:
+            return None
+        learnt = shape_of(value)
+        if learnt is not None:
+            known.append(learnt)
+        return learnt

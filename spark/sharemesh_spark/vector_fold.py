@@ -22,6 +22,7 @@ from sharemesh_spark.sweep import Runs, combined
 from sharemesh_spark.varints import Ints, Mask
 
 _OFFSET_MAX = 2**62  # ends are counted one further
+_SMALL_MAX = np.iinfo(np.uint16).max
 _NO_KEY = SharePartitionKey(GroupId("-"), TopicId(bytes(16)), 0)
 NUMBERS = ("kind", *STATE_NUMBERS)
 _DECIDING = ("kind", "start_offset", "leader_epoch", "leader_epoch_max", "delivery_complete_count")
@@ -78,7 +79,9 @@ def folded(rows: Rows) -> Rows:
 class _Fold:
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
-        order = np.argsort(rows.key, kind="stable")
+        # Of 16 bits NumPy sorts without comparing: a tenth of the time.
+        small = len(rows.key) > 0 and int(rows.key.max()) <= _SMALL_MAX
+        order = np.argsort(rows.key.astype(np.uint16) if small else rows.key, kind="stable")
         self.order = order
         self.number = {name: rows.numbers[name][order] for name in _DECIDING}
         key = rows.key[order]

@@ -36,7 +36,7 @@ from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_coordinator.shard_kind import state_shard_kind
 from sharemesh.v1.state_record_pb2 import ShareStateRecord
 from sharemesh_spark.compact import compact
-from sharemesh_spark.data_directory import read_shard
+from sharemesh_spark.data_directory import Room, read_shard
 from sharemesh_spark.generation_files import mark_committed
 from sharemesh_spark.session import start
 from sharemesh_spark.shard_fold import peak_memory_bytes
@@ -136,11 +136,33 @@ def timed(job):
     return time.perf_counter() - began
 
 
-def bare_read(data):
+def files_of(data):
+    """Return (path, what of it counts) of all files that a scan reads."""
+    images = [read_shard(data, shard) for shard in range(SHARDS)]
+    return [
+        (part.folder / part.place.name.file_name, part.place) for i in images for part in i.parts
+    ]
+
+
+def bare_read(files):
+    """Read each file whole, as Python does, and check each record batch."""
+    for path, place in files:
+        with path.open("rb") as file:
+            file.seek(place.start_position)
+            check(place, file.read())
+
+
+def reader_read(data):
+    """Read as the reader does, into the same memory again and again, and check as above."""
+    room = Room()
     for shard in range(SHARDS):
-        for part in read_shard(data, shard).parts:
-            for _ in part_frames(part.place, part.data):
-                pass
+        for part in read_shard(data, shard, room).parts:
+            check(part.place, part.data)
+
+
+def check(place, content):
+    for _ in part_frames(place, content):
+        pass
 
 
 def scan(spark, data, schema=LEAN):
@@ -196,8 +218,10 @@ def figures(spark, data):
         return timed(lambda: made.append(compact(spark, data, generation_id=name)))
 
     scanning()  # warm
-    rounds = [(timed(partial(bare_read, data)), scanning(), compacting()) for _ in range(ROUNDS)]
+    bare = partial(timed, partial(bare_read, files_of(data)))
+    rounds = [(bare(), scanning(), compacting()) for _ in range(ROUNDS)]
     bare_s, scan_s, compact_s = (statistics.median(times) for times in zip(*rounds, strict=True))
+    reader_s = statistics.median(timed(partial(reader_read, data)) for _ in range(ROUNDS))
     all_columns = statistics.median(timed(partial(scan, spark, data, None)) for _ in range(3))
     manifest = made[-1]
     tasks = task_times(data, made)
@@ -219,6 +243,8 @@ def figures(spark, data):
         Figure("spark.size_ratio", ratio, "ratio"),
         Figure("spark.load_speedup", from_generation, "s", from_log, speed, 10, goal=30),
         Figure("spark.task_skew", skew, "ratio", floor=1.3, at_most=True, goal=1.1),
+        Figure("spark.scan_over_readers_read", updates / scan_s, "updates/s", updates / reader_s,
+               reader_s / scan_s),
         Figure("spark.scan_all_columns", updates / all_columns, "updates/s"),
         Figure("spark.worker_peak_mib", tasks.peak_bytes / 2**20, "MiB"),
         Figure("spark.driver_peak_mib", peak_memory_bytes() / 2**20, "MiB"),
@@ -228,25 +254,22 @@ def figures(spark, data):
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """Of each shard's task the median time over all compactions; the highest peak of a worker."""
+    """Of each task (its shards) the median time over all compactions; a worker's highest peak."""
 
     ms: list[float]
     peak_bytes: int
 
 
 def task_times(data, manifests):
-    rows = [
-        row
-        for manifest in manifests
-        for path in (data / "generations" / manifest.generation_id).glob("*.parquet")
-        for row in pq.read_table(path, columns=TASK_COLUMNS).to_pylist()
-        if row["kind"] == "floors"
-    ]
-    by_shard = {}
-    for row in rows:
-        by_shard.setdefault(row["shard"], []).append(row["task_ms"])
-    medians = [statistics.median(times) for times in by_shard.values()]
-    return Tasks(medians, max(row["task_peak_bytes"] for row in rows))
+    by_task, peak_bytes = {}, 0
+    for manifest in manifests:
+        for path in (data / "generations" / manifest.generation_id).glob("*.parquet"):
+            rows = pq.read_table(path, columns=TASK_COLUMNS).to_pylist()
+            rows = [row for row in rows if row["kind"] == "floors"]
+            shards = tuple(row["shard"] for row in rows)
+            by_task.setdefault(shards, []).append(sum(row["task_ms"] for row in rows))
+            peak_bytes = max(peak_bytes, *(row["task_peak_bytes"] for row in rows))
+    return Tasks([statistics.median(times) for times in by_task.values()], peak_bytes)
 
 
 def jvm_peak_bytes():

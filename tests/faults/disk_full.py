@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sharemesh.domain.errors import ErrorCode
+from tests.faults.folds import unequal_folds
 from tests.faults.node import Place
 from tests.faults.records import Batch, RawProducer, check_topic, consume, on_disk
 from tests.faults.trials import Outcome
@@ -65,6 +66,7 @@ async def disk_full(number: int, seed: int) -> Outcome:
         recovery_ms = (time.monotonic() - began) * 1_000
         wrong += check_topic(place, producer, PARTITIONS)
         wrong += await _all_served(place, "afterwards")
+        wrong += unequal_folds(place.data)
         if not node.alive:
             wrong.append("the process ended")
     errors = ",".join(sorted({ErrorCode(each.error).name for each in refused}))

@@ -9,6 +9,7 @@ import os
 import random
 import time
 
+from tests.faults.folds import unequal_folds
 from tests.faults.node import Place
 from tests.faults.records import (
     Consumed,
@@ -67,6 +68,7 @@ async def failed_fsync(number: int, seed: int) -> Outcome:
         wrong = check_topic(place, producer, PARTITIONS)
         for group in ("g1", "g2"):
             wrong += await _finished_stays_finished(place, group, seen.get(group))
+        wrong += unequal_folds(place.data)
     return Outcome(tuple(wrong), (recovery_ms,), f"fdatasync of {kind}; {lost}")
 
 

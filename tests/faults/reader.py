@@ -17,6 +17,7 @@ from sharemesh.cli.failures import CommandError
 from sharemesh.cli.log_files import open_log
 from sharemesh_spark.data_directory import UnreadableLogError, read_shard
 from sharemesh_spark.data_directory import records as shard_records
+from tests.faults.folds import unequal_folds
 from tests.faults.node import STATE_SHARDS, Node, Place
 from tests.faults.records import RawProducer, check_topic, until
 from tests.faults.trials import Outcome
@@ -120,7 +121,7 @@ async def reader_during_takeover(number: int, seed: int) -> Outcome:
             wrong += reader.wrong
             if reader.reads < READS_MIN:
                 wrong.append(f"{reader.name}: read only {reader.reads} times")
-        wrong += check_topic(place, producer, PARTITIONS)
+        wrong += check_topic(place, producer, PARTITIONS) + unequal_folds(place.data)
     counts = sum(each.reads for each in readers), sum(each.started_over for each in readers)
     return Outcome(tuple(wrong), tuple(times), f"{counts[0]} reads, {counts[1]} started over")
 

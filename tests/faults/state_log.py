@@ -22,6 +22,7 @@ from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.v1 import common_pb2
 from sharemesh.v1 import share_coordinator_pb2 as pb
 from tests.bench.mesh_node import GROUP, TOPIC
+from tests.faults.folds import unequal_folds
 from tests.faults.trials import ROOT, Outcome
 
 PARTITIONS = 8
@@ -123,6 +124,52 @@ class Writer:
             pass
 
 
+class Remaker:
+    """Initializes a share partition and deletes it again, always under a higher state epoch."""
+
+    partition = PARTITIONS
+
+    def __init__(self, client):
+        self.client = client
+        self.state_epoch = 0
+        self.deletions = 0
+
+    async def run(self, address):
+        """Go on until a call fails; return the errors that were answered."""
+        errors = []
+        while not errors:
+            self.state_epoch += 1
+            made = pb.InitializePartitionState(
+                partition=self.partition, state_epoch=self.state_epoch, start_offset=0
+            )
+            gone = pb.DeletePartitionState(partition=self.partition, state_epoch=self.state_epoch)
+            topics = {"topic_id": TOPIC}
+            calls = (
+                (
+                    methods.INITIALIZE_SHARE_GROUP_STATE,
+                    pb.InitializeShareGroupStateRequest(
+                        group_id=GROUP,
+                        topics=[pb.InitializeTopicState(partitions=[made], **topics)],
+                    ),
+                ),
+                (
+                    methods.DELETE_SHARE_GROUP_STATE,
+                    pb.DeleteShareGroupStateRequest(
+                        group_id=GROUP, topics=[pb.DeleteTopicState(partitions=[gone], **topics)]
+                    ),
+                ),
+            )
+            for method, request in calls:
+                try:
+                    response = await self.client.call(method, request, to=address, timeout_ms=3_000)
+                except CallFailedError:
+                    return errors
+                code = response.results[0].partitions[0].error_code
+                errors += [f"{method.name}: error {code}"] if code else []
+            self.deletions += 1
+        return errors
+
+
 async def answered(client, method, request, address):
     """Call a node that is up: on a crowded machine a connection may need several tries."""
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
@@ -180,6 +227,7 @@ async def folded(directory, epoch):
             [(b.first_offset, b.last_offset, int(b.delivery_state)) for b in state.batches],
         )
         for partition, state in states.items()
+        if partition < PARTITIONS
     }
 
 
@@ -230,14 +278,20 @@ async def state_kill(trials, seed):
         try:
             await initialize(client, node.address)
             writers = [Writer(client, p) for p in range(PARTITIONS)]
+            remaker = Remaker(client)
             seen = {}
             for number in range(trials):
-                running = [asyncio.ensure_future(writer.run(node.address)) for writer in writers]
+                running = [asyncio.ensure_future(each.run(node.address)) for each in writers]
+                remaking = asyncio.ensure_future(remaker.run(node.address))
                 await asyncio.sleep(rng.uniform(0.02, 0.5))
                 await node.kill()
                 began = time.monotonic()
                 await asyncio.gather(*running)
+                for each in await remaking:
+                    violations.unless(False, f"kill {number}: {each}")
                 before, seen = seen, await folded(directory, 2 + 2 * number)
+                for each in unequal_folds(Path(directory), [0]):
+                    violations.unless(False, f"kill {number}: {each}")
                 node = await StateNode.start(directory, 3 + 2 * number)
                 fold_is_served = await served(client, node.address) == seen
                 times_ms.append((time.monotonic() - began) * 1_000)
@@ -246,4 +300,5 @@ async def state_kill(trials, seed):
         finally:
             await node.kill()
     confirmed = sum(len(writer.confirmed) for writer in writers)
-    return Outcome(violations.found, tuple(times_ms), f"{confirmed} writes confirmed", trials)
+    notes = f"{confirmed} writes, {remaker.deletions} deletions confirmed"
+    return Outcome(violations.found, tuple(times_ms), notes, trials)

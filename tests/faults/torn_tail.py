@@ -6,6 +6,7 @@ import time
 
 from sharemesh.codec.segment import end_epochs
 from tests.faults.damage import TORN, tear
+from tests.faults.folds import unequal_folds
 from tests.faults.node import Place
 from tests.faults.records import RawProducer, check_topic, consume, on_disk, until
 from tests.faults.trials import Outcome
@@ -52,6 +53,7 @@ async def torn_tail(number: int, seed: int) -> Outcome:
                     f"t/{partition}: the group got {len(got[partition])} records, not the "
                     f"{len(wanted)} that it had not finished"
                 )
+        wrong += unequal_folds(place.data)
     return Outcome(tuple(wrong), (recovery_ms,), ", ".join(sorted(set(kinds))))
 
 

@@ -12,6 +12,7 @@ from sharemesh.ports.network import CallFailedError
 from sharemesh.v1 import group_coordinator_pb2 as group_pb
 from sharemesh.v1 import share_coordinator_pb2 as state_pb
 from sharemesh_spark.source import shard_records
+from tests.faults.folds import unequal_folds
 from tests.faults.node import STATE_SHARDS, Place
 from tests.faults.records import OK, RawProducer, check_topic, end_offset, on_disk
 from tests.faults.trials import Outcome
@@ -212,7 +213,7 @@ async def _judge(place: Place, address: str, producer: RawProducer, shards: Shar
         for _, _, record in shard_records(place.data, shard):
             if getattr(record, "start_offset", 0) >= LATE_START:
                 wrong.append("the state log holds a late write of the old owner")
-    return wrong
+    return wrong + unequal_folds(place.data)
 
 
 def _on_disk(place: Place) -> list[dict[int, bytes]]:

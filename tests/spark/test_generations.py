@@ -20,7 +20,7 @@ from sharemesh_spark.compact import publish
 from sharemesh_spark.data_directory import UnreadableLogError
 from sharemesh_spark.generation_files import FOLDER
 from sharemesh_spark.shard_fold import generation_of_shard
-from sharemesh_spark.source import ShardPartition, StateLogReader
+from sharemesh_spark.source import SomeShards, StateLogReader
 from tests.share_coordinator.world import CONTEXT, Client, world
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -242,7 +242,7 @@ async def test_every_state_of_a_large_log_is_proven_on_demand(
             await Client(service, f"group-{number}").I(1, 0)
         options = {"path": str(tmp_path), "fold": "true", "prove": prove}
         reader = StateLogReader(options, ["kind", "proof"])
-        rows = [row for batch in reader.read(ShardPartition(0)) for row in batch.to_pylist()]
+        rows = [row for batch in reader.read(SomeShards((0,))) for row in batch.to_pylist()]
     proofs = [row["proof"] for row in rows if row["kind"] == "state"]
     assert len(proofs) == 20
     assert all(proofs) == all_of_them

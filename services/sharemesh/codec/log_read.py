@@ -10,6 +10,9 @@ from sharemesh.codec.batch_frame import Frame, walk_frames
 from sharemesh.codec.log_chain import ReadablePart
 from sharemesh.codec.record_set import RecordSetError, decode_plain_records
 
+_CHECKED_BYTES = 1024 * 1024
+"""So much is checked before its frames are yielded: it is still in the processor's caches then."""
+
 
 class LogBytesError(Exception):
     """Bytes below the committed end are not what they must be; whatever precedes is good."""
@@ -22,7 +25,7 @@ class LogBytesError(Exception):
         self.problem = problem
 
 
-def part_frames(part: ReadablePart, data: bytes) -> Iterator[Frame]:
+def part_frames(part: ReadablePart, data: bytes | memoryview) -> Iterator[Frame]:
     """Yield the record batches of one part, oldest first, without the log's own markers.
 
     ``frame.position`` counts from the beginning of the file; subtract ``part.start_position``
@@ -38,28 +41,34 @@ def part_frames(part: ReadablePart, data: bytes) -> Iterator[Frame]:
     """
     end = part.end_position
     limit = part.start_position + len(data) if end is None else end
-    walk = walk_frames(
-        data,
-        start=part.start_position,
-        limit=limit,
-        base_offset=part.base_offset,
-        leader_epoch=part.name.epoch,
-        check_crc=True,
-    )
-    offset = part.base_offset
-    for frame in walk.frames:
-        if frame.end_offset > part.end_offset:
+    view = memoryview(data)
+    at, offset, room = 0, part.base_offset, _CHECKED_BYTES
+    while True:
+        walk = walk_frames(
+            view[at : at + room],
+            start=part.start_position + at,
+            limit=limit,
+            base_offset=offset,
+            leader_epoch=part.name.epoch,
+            check_crc=True,
+        )
+        for frame in walk.frames:
+            if frame.end_offset > part.end_offset:
+                break
+            offset = frame.end_offset
+            if not frame.is_marker:
+                yield frame
+        if walk.problem or walk.end_offset > part.end_offset or at + room >= len(view):
             break
-        offset = frame.end_offset
-        if not frame.is_marker:
-            yield frame
+        room = _CHECKED_BYTES if walk.frames else 2 * room
+        at = walk.position - part.start_position
     if offset < part.end_offset:
         problem = walk.problem or f"the file ends here, and offset {part.end_offset} is committed"
         raise LogBytesError(part.name.file_name, walk.position, walk.end_offset, problem)
 
 
 def part_records(
-    part: ReadablePart, data: bytes
+    part: ReadablePart, data: bytes | memoryview
 ) -> Iterator[list[tuple[bytes | None, bytes | None, int, int]]]:
     """Yield (key, value, offset, timestamp in ms) of each batch of a shard log's part.
 

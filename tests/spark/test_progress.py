@@ -1,0 +1,63 @@
+"""Long runs tell how far they are, and every run leaves its figures."""
+
+import io
+import json
+import re
+import time
+
+import pytest
+from rich.console import Console
+
+from sharemesh_spark import __main__ as application
+from sharemesh_spark.progress import Work, line, progress
+from sharemesh_spark.session import start
+from tests.spark.test_compaction import write_log
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def spark(tmp_path):
+    session = start("test-progress", work=tmp_path, cores=2)
+    yield session
+    session.stop()
+
+
+def test_a_line_tells_tasks_shards_records_and_speed():
+    told = line("compacting", Work(16, 5_000_000), 2, 8, 0.5)
+    assert told == (
+        "compacting, 2 of 8 tasks, about 4 of 16 shards, 1,250,000 of 5,000,000 records, "
+        "2,500,000 records/s, 0 s"
+    )
+    assert line("answering", Work(), 3, 4, 7) == "answering, 3 of 4 tasks, 7 s"
+    assert line("compacting", Work(16, 5_000_000), 0, 0, 7) == "compacting, 7 s"
+
+
+def test_a_run_without_a_terminal_tells_its_tasks_line_by_line(spark):
+    def slow(number):
+        time.sleep(0.1)
+        return number
+
+    written = io.StringIO()
+    with progress(
+        spark, Console(file=written, width=200), "counting", Work(4, 40), line_every_s=0.1
+    ):
+        assert spark.sparkContext.parallelize(range(40), 20).map(slow).count() == 40
+    done = [int(found) for found in re.findall(r"counting, (\d+) of 20 tasks", written.getvalue())]
+    assert done == sorted(done)
+    assert any(0 < each < 20 for each in done), written.getvalue()
+
+
+async def test_every_run_leaves_its_figures(spark, tmp_path, capsys):
+    await write_log(tmp_path / "data", 11)
+    figures = tmp_path / "work" / application.FIGURES
+    figures.mkdir(parents=True)
+    for number in range(application.FIGURES_MAX):
+        (figures / f"2020-{number:03d}.json").write_text("{}")
+    assert application.main(["run", str(tmp_path / "data"), "--work", str(tmp_path / "work")]) == 0
+    assert "records/s" in capsys.readouterr().out.replace("\n", " ")
+    found = sorted(figures.iterdir())
+    assert len(found) == application.FIGURES_MAX
+    compaction = json.loads(found[-1].read_text())["compaction"]
+    assert compaction["records"] == 399
+    assert {"log_bytes", "parquet_bytes", "seconds", "ratio"} <= compaction.keys()
