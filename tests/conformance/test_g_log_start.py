@@ -258,3 +258,14 @@ def test_what_is_available_below_the_log_start_does_not_keep_the_start_offset():
     assert scene.fetch("5-14", m="m2") == "10-14(1)"
     assert scene.ack("10-14 ACCEPT", m="m2") == "NONE"
     assert scene.at == (15, 15, 15)
+
+
+def test_a_hole_below_the_log_start_is_given_up():
+    """Kafka asks for it for ever: nobody can fetch it, and nothing behind it is fetched."""
+    scene = Scene.init(5, "7-7 ACK(1), 9-9 ACK(1), 12-14 ACK(1)")
+    assert (scene.at, scene.window) == ((5, 14, 5), (5, 14))
+    scene.lso(9)
+    assert (scene.at, scene.window) == ((9, 14, 5), (5, 14))  # Kafka's own answer
+    scene.lso(9)  # what the leader says when a read of offset 5 is out of range (OFF-17)
+    assert (scene.at, scene.window) == ((9, 14, 10), (9, 14))
+    assert scene.fetch("9-14", m="m2") == "10-11(1)"

@@ -183,6 +183,26 @@ async def test_delete_records_moves_the_log_start_and_groups_go_on_from_there():
         assert await delete(-1) == (0, 4)
 
 
+async def test_a_group_goes_on_when_records_held_before_a_leader_change_are_deleted():
+    async with world() as w:
+        await w.lead(P0)
+        await w.produce(P0, 1, 1, 1, 1, 1, 1)
+        member = w.client("m1")
+        await member.join(P0)
+        await member.fetch(max_wait_ms=1_000)
+        await member.acknowledge(*(ack(P0, offset, offset, 1) for offset in (1, 3)))
+        await w.service.stop_partition(P0)
+        await w.lead(P0)
+        asked = rl.DeleteRecordsPartition(topic_id=FOO, partition=0, offset=1)
+        await w.network.caller().call(
+            methods.DELETE_RECORDS, rl.DeleteRecordsRequest(partitions=[asked]), to=LEADER
+        )
+        other = w.client("m2")
+        await other.join(P0)
+        got = await other.fetch(max_wait_ms=1_000)
+        assert [each[:2] for each in acquired(got, P0)] == [(2, 2), (4, 5)]
+
+
 async def explain(w, offset, group="g", topic="foo", partition=0):
     request = pb.ExplainRequest(
         group_id=group, topic_name=topic, partition=partition, offset=offset

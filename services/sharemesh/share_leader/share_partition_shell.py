@@ -48,6 +48,8 @@ from sharemesh.share_leader.partition_watch import PartitionWatch
 from sharemesh.share_leader.start_offset import resolve_start_offset
 
 _LOG = logging.getLogger(__name__)
+_LOG_START_STEPS = 2
+"""The start offset follows the log start, then holes from before a leader change do."""
 
 
 class Phase(Enum):
@@ -150,8 +152,9 @@ class SharePartitionShell:
         A damaged place counts as one: the fetch that comes there is answered with the damage
         instead of waiting for records that cannot come.
         """
-        if self.next_fetch_offset < self.log.log_start_offset:
-            self.step(LogStartMoved(self.log.log_start_offset))  # spec OFF-17
+        for _ in range(_LOG_START_STEPS):
+            if self.next_fetch_offset < self.log.log_start_offset:
+                self.step(LogStartMoved(self.log.log_start_offset))  # spec OFF-17
         if self.stands_at_damage:
             return 1
         return max(0, self.end_offset - self.next_fetch_offset)

@@ -12,7 +12,7 @@ def move_log_start(flight: InFlight, log_start_offset: int) -> bool:
     """
     old_start = flight.start_offset
     if log_start_offset <= old_start:
-        return _archive_below(flight, log_start_offset)
+        return _pass_holes(flight, log_start_offset) or _archive_below(flight, log_start_offset)
     if not flight.batches:
         flight.start_offset = flight.end_offset = log_start_offset
         return True
@@ -24,6 +24,20 @@ def move_log_start(flight: InFlight, log_start_offset: int) -> bool:
                 flight.delivery_complete_count -= end - begin + 1
     flight.start_offset = log_start_offset
     flight.end_offset = max(flight.end_offset, log_start_offset)
+    _archive_below(flight, log_start_offset)
+    return True
+
+
+def _pass_holes(flight: InFlight, log_start_offset: int) -> bool:
+    """Give up what the gap window has below the log start; return whether there was anything.
+
+    Kafka keeps it, asks for it again and again, and the share partition stands still: a move that
+    the start offset has followed already comes a second time only because of such a hole.
+    """
+    window = flight.window
+    if window is None or window.gap_start >= log_start_offset:
+        return False
+    window.move(log_start_offset)
     _archive_below(flight, log_start_offset)
     return True
 

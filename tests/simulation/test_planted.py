@@ -1,0 +1,26 @@
+"""The simulation can fail: a planted bug is caught where its plan says."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ("expiry_skips_parts", "a_late_delete_ends_the_next_life")
+SEEDS = 3
+
+
+def test_planted_bugs_are_caught_by_seeds_that_are_clean_without_them():
+    words = ["--jobs", "1", "--seeds", str(SEEDS), "--only", *EXAMPLES]
+    process = subprocess.run(
+        [sys.executable, "-m", "tests.simulation.mutants", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=240,
+    )
+    lines = process.stdout.splitlines()
+    assert process.returncode == 0, process.stdout + process.stderr[-2_000:]
+    assert lines[-1].startswith(f"mutants={len(EXAMPLES)} missed=0"), lines
