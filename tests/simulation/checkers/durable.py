@@ -12,7 +12,11 @@ from sharemesh.codec.state_record import decode_record
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import SharePartitionKey, TopicId, TopicPartition
 from sharemesh.domain.share_state.fold import ShareState, fold
+from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import Snapshot, Tombstone, Update
+from sharemesh.ports.shard_log import ShardLog
+from sharemesh.share_coordinator.generation_reader import GenerationReader
+from sharemesh.share_coordinator.generations import restore
 from tests.simulation.invariants import BATCHES_IN_ORDER, FINAL, NEVER_BACK
 from tests.simulation.loop import Process, SimClock
 from tests.simulation.world import STATE_SHARDS, World
@@ -53,7 +57,7 @@ class Auditor:
         logs = EmbeddedShardLogs(self._disk, self._clock, LogSettings())
         for shard in range(STATE_SHARDS):
             log = await logs.open("state", shard, AUDIT_EPOCH)
-            async for chunk in log.replay():
+            async for chunk in log.replay(await self._begin(audit, shard, log)):
                 for stored in chunk:
                     record = decode_record(stored.key, stored.value)
                     if isinstance(record, Snapshot | Update | Tombstone):
@@ -72,6 +76,15 @@ class Auditor:
                         found[record.offset] = record.value
                 offset = read.headers[-1].last_offset + 1
             await opened.close()
+
+    async def _begin(self, audit: Audit, shard: int, log: ShardLog) -> int | None:
+        """Return where to fold on; what is pruned lies in a generation, as for a new owner."""
+        if not log.start_offset:
+            return None  # the log is whole, and all of it is judged
+        machine = ShareStateMachine()
+        begin = await restore(machine, shard, log, reader=GenerationReader(self._disk))
+        audit.states.update(machine.states())
+        return begin
 
     def _fold(self, audit: Audit, record: Snapshot | Update | Tombstone) -> None:
         before = audit.states.get(record.key)

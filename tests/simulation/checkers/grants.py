@@ -94,7 +94,7 @@ class GrantChecker:
         return known[index][1] if index >= 0 else 0
 
     def first_start_offset(self, key: SharePartitionKey) -> int:
-        """Return the start offset that its first leader had."""
+        """Return the start offset of its first leader, or of the last one that resolved it."""
         return self._first_starts.get(key, 0)
 
     def grant_of(self, machine: SharePartition, offset: int) -> Grant | None:
@@ -118,7 +118,9 @@ class GrantChecker:
                 machine.validate()
             except AssertionError as error:
                 self._say(machine, f"is in no allowed state: {error}", BATCHES_IN_ORDER)
-        if isinstance(event, StateRead | StartOffsetResolved) and machine.state is ACTIVE:
+        if isinstance(event, StartOffsetResolved):  # not written before the next write (INI-5)
+            self._first_starts[machine.key] = machine.start_offset
+        elif isinstance(event, StateRead) and machine.state is ACTIVE:
             self._first_starts.setdefault(machine.key, machine.start_offset)
         match event:
             case StateRead():
