@@ -14,7 +14,7 @@ from sharemesh.domain.share_state.content_hash import content_hash
 from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors, fold_updates
 from sharemesh.domain.share_state.key_text import parse_key
 from sharemesh.domain.share_state.records import Generation, Snapshot, Tombstone, Update
-from sharemesh_spark.data_directory import ShardImage, UnreadableLogError, read_shard
+from sharemesh_spark.data_directory import Room, ShardImage, UnreadableLogError, read_shard
 from sharemesh_spark.folding import state_at
 from sharemesh_spark.generation_files import (
     ARROW_SCHEMA,
@@ -213,7 +213,9 @@ def _rows(columns: StateColumns, keyed: Ints, keys: Ints) -> Rows:
     )
 
 
-def generation_of_shard(data: Path, shard: int, *, one_in: int | None = None) -> pa.Table:
+def generation_of_shard(
+    data: Path, shard: int, *, one_in: int | None = None, room: Room | None = None
+) -> pa.Table:
     """Return the rows of a shard in a new generation: states, then floors.
 
     It folds on from the newest committed generation, if there is one.
@@ -222,7 +224,7 @@ def generation_of_shard(data: Path, shard: int, *, one_in: int | None = None) ->
         UnreadableLogError: Corruption, or the log begins behind what the generation covers.
     """
     began = process_time()
-    image = read_shard(data, shard)
+    image = read_shard(data, shard, room)
     if one_in is None:
         one_in = 1 if image.size_bytes <= PROVE_ALL_BYTES else SAMPLE_ONE_IN
     base_id, fold_ = _folded_on(data, image, one_in)

@@ -123,7 +123,7 @@ class StateLogReader(DataSourceReader):
         room, shapes = Room(), Shapes()
         for shard in partition.shards:
             if self._folds:
-                table = generation_of_shard(self._data, shard, one_in=self._one_in)
+                table = generation_of_shard(self._data, shard, one_in=self._one_in, room=room)
                 yield from table.select(self._columns).to_batches()
             else:
                 yield from self._rows(shard, room, shapes)

@@ -1,6 +1,7 @@
 """Generations from log to coordinator and back: commit, load, prune, two jobs, deleted keys."""
 
 import asyncio
+import itertools
 import random
 from contextlib import asynccontextmanager
 
@@ -219,6 +220,52 @@ async def test_deleted_keys_never_come_back_whatever_the_order(tmp_path, seed):
                             epochs[group] = max(epochs.values(), default=0) + 1
                             assert (await client.I(epochs[group], 3)).error_code == 0
                             model[group] = 3
+
+
+async def test_a_deleted_key_stays_away_in_every_order_of_what_moves_the_log(tmp_path):
+    """All orders of two compactions, the deletion, pruning and a restart; then all of them again.
+
+    The second compaction makes both kinds of generation: with the key, and without it.
+    """
+    steps = ("compaction", "compaction", "deletion", "pruning", "restart")
+    orders = sorted(set(itertools.permutations(steps)))
+    assert len(orders) == 60
+    for number, order in enumerate(orders):
+        await in_this_order(tmp_path / str(number), (*order, "pruning", "compaction", "restart"))
+
+
+async def in_this_order(data, order):
+    about = " -> ".join(order)
+    async with cluster(data) as c:
+        deleted, begun = False, False
+        rest = iter(enumerate(order))
+        for _ in range(1 + order.count("restart")):
+            async with c.coordinator() as service:
+                if not begun:
+                    begun = True
+                    for group in ("gone", "stays"):
+                        await Client(service, group).I(3, 0)
+                        await Client(service, group).W(3, 0, 5, 0, [(5, 9, 2, 1)])
+                check_groups(service, deleted, about)
+                for number, step in rest:
+                    if step == "restart":
+                        break
+                    if step == "compaction":
+                        await c.commit(service, make(data, f"g-{number}"))
+                    elif step == "deletion":
+                        assert (await Client(service, "gone").D()).error_code == 0
+                        deleted = True
+                    else:
+                        await c.w.clock.advance(600_001)
+                    check_groups(service, deleted, about)
+                else:  # the last one: a new life begins above what was deleted
+                    floors = service.shards.shard(0).peek(lambda machine: machine.floors)
+                    assert floors.state_epoch >= 3, about
+
+
+def check_groups(service, deleted, about):
+    found = {key.group_id for key in machine_states(service)}
+    assert found == ({"stays"} if deleted else {"gone", "stays"}), about
 
 
 async def test_a_lost_generation_is_an_error_and_not_an_empty_state(tmp_path):
