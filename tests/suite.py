@@ -50,6 +50,15 @@ PARTS = (
         120,
         fast=False,
     ),
+    Part(
+        "simulation of trimmed logs",
+        (
+            *(sys.executable, "-m", "tests.simulation", "--workload", "trimmed"),
+            *("--seeds", "2", "--regressions"),
+        ),
+        60,
+        fast=False,
+    ),
     pytest_part("integration", "integration and not scenario", workers=3, budget_s=420),
     pytest_part("spark", "spark", workers=1, budget_s=180),
 )
