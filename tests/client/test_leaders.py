@@ -1,5 +1,6 @@
 """What a client asks metadata for while it looks for leaders, and what it believes."""
 
+import asyncio
 import random
 
 from sharemesh import methods
@@ -7,7 +8,10 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.backends.local.network import LocalNetwork
 from sharemesh.client.config import ADMIN_SETTINGS, ClientConfig
 from sharemesh.client.environment import Environment
+from sharemesh.client.leader_news import LeaderNews
 from sharemesh.client.leaders import Leader, Leaders
+from sharemesh.client.produce_batches import Batch, PartitionQueue
+from sharemesh.codec.client_batches import BatchWriter
 from sharemesh.v1 import admin_pb2
 from sharemesh.v1.common_pb2 import CurrentLeader
 
@@ -64,3 +68,27 @@ async def test_a_leader_that_was_lost_sight_of_is_awaited_in_the_same_epoch():
     assert await cluster.refresh("a", 4) is None
     assert await cluster.refresh("b", 5) == Leader("b", 5)
     assert cluster.awaited == [5, 4, 4]
+
+
+async def test_what_is_lost_in_the_turn_in_which_the_look_ends_is_looked_for_too():
+    cluster = Scripted()
+    news_of: list[PartitionQueue] = []
+    ended: list[asyncio.Task[None]] = []
+    news = LeaderNews(cluster.leaders, SystemClock(), lambda: news_of.append(queue), ended.append)
+    queue = PartitionQueue("t", TOPIC_ID, 0)
+    queue.batches.append(Batch(BatchWriter("none", 100), 0))
+    queue.asked = await cluster.refresh("a", 4)
+    cluster.leader = ("b", 5)
+    news.lost(queue)
+    look = news._task
+    assert look is not None
+    async with asyncio.timeout(10):
+        while not look.done():
+            await asyncio.sleep(0)
+        assert not ended, "its end was dealt with: the test came too late"
+        queue.asked = cluster.leaders.leader(*KEY)
+        cluster.leader = ("c", 6)
+        news.lost(queue)
+        while len(news_of) < 2:
+            await asyncio.sleep(0.01)
+    await news.close()

@@ -41,8 +41,7 @@ class LeaderNews:
             return
         self._lost[queue.key] = queue
         if self._task is None:
-            self._task = asyncio.ensure_future(self._look())
-            self._task.add_done_callback(self._ended)
+            self._begin()
 
     def settled(self, queue: PartitionQueue) -> None:
         """Look no more: its leader answered."""
@@ -55,9 +54,15 @@ class LeaderNews:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
+    def _begin(self) -> None:
+        self._task = asyncio.ensure_future(self._look())
+        self._task.add_done_callback(self._ended)
+
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._task = None
         self._on_end(task)
+        if self._lost and not task.cancelled() and task.exception() is None:
+            self._begin()  # it was lost after the last look
 
     def _found(self, queue: PartitionQueue) -> bool:
         leader = self._leaders.leader(*queue.key)
