@@ -169,10 +169,7 @@ class History:
                 or (
                     self._exact
                     and at(partition, each.time_ms) > offset
-                    and (
-                        _repeats(each, decisive, deliveries)
-                        or _follows_the_limit(each, deliveries, self._limit)
-                    )
+                    and (_repeats(each, decisive, deliveries) or _is_superseded(each, deliveries))
                 )
             ]
             report.late_acknowledgements += len(late)
@@ -250,17 +247,15 @@ def _comes_late(
     return _grant_order(late) < _grant_order(decisive)
 
 
-def _follows_the_limit(late: Decision, deliveries: list[Delivery], limit: int) -> bool:
-    """Return whether the record was given up after a later delivery, its last one by the limit.
+def _is_superseded(late: Decision, deliveries: list[Delivery]) -> bool:
+    """Return whether another delivery of the record had come before this answer.
 
-    Then nobody's word decided, and this one is skipped as the start offset has passed the record.
+    That one decided: by an answer that nobody heard, or by the delivery count limit. This word is
+    skipped as the start offset has passed the record.
     """
-    newest = max(deliveries, key=lambda each: (each.epoch, each.count))
-    return (
-        late.grant is not None
-        and newest.count >= limit
-        and newest.time_ms < late.time_ms
-        and (newest.epoch, newest.count) > _grant_order(late)
+    return late.grant is not None and any(
+        each.time_ms < late.time_ms and (each.epoch, each.count) > _grant_order(late)
+        for each in deliveries
     )
 
 

@@ -133,6 +133,18 @@ def test_a_word_on_a_record_that_the_delivery_limit_gave_up_decides_nothing(star
     assert bool(report.violations) is not excused
 
 
+@pytest.mark.parametrize(("start_then", "excused"), [(10, True), (3, False)])
+def test_a_word_that_comes_after_one_that_nobody_heard_decides_nothing(start_then, excused):
+    report = history(
+        PRODUCED,
+        delivered("a", 0, 9, 1),
+        delivered("b", 0, 9, 2),  # its accept was carried out, the answer was lost
+        acknowledged("a", "accept", 3, 3),
+    ).judge({"t/0": 10}, {}, lambda _partition, _time_ms: start_then)
+    assert report.late_acknowledgements == excused
+    assert bool(report.violations) is not excused
+
+
 def test_without_that_knowledge_the_start_offset_at_the_end_is_the_bound():
     checked = history(
         PRODUCED,
