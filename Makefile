@@ -55,7 +55,7 @@ conformance-driver: setup ## one share partition behind JSON lines on stdin and 
 bench: setup ## figures with their floors -> build/bench/PART.json (PART=core …)
 	@$(PY) -m tests.bench $(PART)
 
-faults: setup ## trials of kills and corruption -> build/faults/PART.json (PART=mesh|storage|failover|etcd|client|hostile, N=trials, ONLY=row, SEED=first)
+faults: setup ## trials of kills and corruption -> build/faults/PART.json (PART=mesh|storage|failover|etcd|client|hostile|spark, N=trials, ONLY=row, SEED=first)
 	@$(PY) -m tests.faults $(PART) $(if $(N),--trials $(N)) $(if $(ONLY),--fault '$(ONLY)') $(if $(SEED),--seed $(SEED))
 
 simulate: setup ## the whole mesh in virtual time, with faults (SEEDS=n START=s WORKLOAD=w RESUME=1; SEED=s replays)

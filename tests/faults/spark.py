@@ -1,0 +1,204 @@
+"""Part spark of `make faults`: real runs of `sharemesh-spark`, killed with all their processes."""
+
+import asyncio
+import random
+import tempfile
+import time
+from collections import Counter
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from sharemesh_spark import history
+from sharemesh_spark.commit import commit
+from sharemesh_spark.compact import publish
+from sharemesh_spark.generation_files import FOLDER, MANIFEST, hinted_generation, read_manifest
+from sharemesh_spark.shard_fold import generation_of_shard
+from tests.faults.spark_checks import (
+    check_coordinator,
+    check_generations,
+    check_history,
+    pointers,
+)
+from tests.faults.spark_cluster import PRUNED_AFTER_MS, Growth, spark_cluster
+from tests.faults.spark_job import SparkJob, killed, measured
+from tests.faults.state_log import Violations
+from tests.faults.trials import ROOT, Outcome, Series
+from tests.share_coordinator.world import CONTEXT
+
+WRITES_FIRST = 1_000
+WRITES_EACH = 60
+TRIES_MAX = 4
+"""A job that ends before its moment is no trial: the log grows, and the next run is tried."""
+
+
+class Spot:
+    """One series: a cluster, the log that grows in it, and the runs of one command."""
+
+    def __init__(self, directory, cluster, rng, command):
+        self.cluster = cluster
+        self.rng = rng
+        self.growth = Growth(cluster, rng)
+        self.violations = Violations()
+        self.times_ms = []
+        self.seen = Counter()
+        self._directory = directory
+        self._command = command
+
+    def job(self):
+        data, bootstrap = self.cluster.data, f"127.0.0.1:{self.cluster.port}"
+        more = ("--commit", "--bootstrap", bootstrap) if self._command == "compact" else ()
+        work = self._directory / "work"
+        return SparkJob.start(
+            self._directory / "job.log", self._command, data, *more, "--cores", 2, "--work", work
+        )
+
+    async def killed(self, usual, publishing):
+        """Let a run be killed while the log grows on."""
+        for _ in range(TRIES_MAX):
+            growing = asyncio.ensure_future(self.growth.go_on())
+            try:
+                kind = await killed(await self.job(), self.rng, usual, publishing)
+            finally:
+                growing.cancel()
+                await asyncio.gather(growing, return_exceptions=True)
+            if kind:
+                return
+            self.seen["faster than the kill"] += 1
+            await self.growth.grow(WRITES_EACH)
+        raise AssertionError(f"{TRIES_MAX} runs ended before the moment of their kill")
+
+    async def rerun(self, about):
+        """Let a run end; its time is what a trial tells."""
+        began = time.monotonic()
+        code, said = await (await self.job()).finished()
+        self.times_ms.append((time.monotonic() - began) * 1_000)
+        self.violations.unless(code == 0, f"{about}: the rerun ended with {code}: {said}")
+        return code == 0
+
+    def outcome(self, trials):
+        seen = ", ".join(f"{count} {what}" for what, count in sorted(self.seen.items()))
+        return Outcome(self.violations.found, tuple(self.times_ms), seen, trials)
+
+
+@asynccontextmanager
+async def spot(seed, command):
+    (ROOT / "build").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=ROOT / "build") as directory:
+        async with spark_cluster(Path(directory) / "data") as cluster:
+            made = Spot(Path(directory), cluster, random.Random(seed), command)
+            await made.growth.begin(WRITES_FIRST)
+            yield made
+
+
+async def compact_kill(trials, seed):
+    """`sharemesh-spark compact --commit` dies: generations are whole, and the next run commits."""
+    async with spot(seed, "compact") as here:
+        cluster, data = here.cluster, here.cluster.data
+        usual = await measured(await here.job(), lambda: any((data / FOLDER).glob("*.new")))
+        for number in range(trials):
+            about = f"kill {number}"
+            await here.growth.grow(WRITES_EACH)
+            known = set((data / FOLDER).glob("*"))
+            await here.killed(usual, partial(_published_beside, data / FOLDER, known, MANIFEST))
+            await check_generations(cluster, here.violations, about)
+            here.seen[_how_far(cluster, known)] += 1
+            await check_coordinator(cluster, here.violations, about)
+            if await here.rerun(about):
+                newest = hinted_generation(data)
+                cluster.remember()
+                for shard in cluster.raw:
+                    named = pointers(cluster, shard)[-1].generation_id
+                    here.violations.unless(named == newest, f"{about}: shard {shard} has {named}")
+            about = f"rerun {number}"
+            await check_generations(cluster, here.violations, about)
+            await check_coordinator(cluster, here.violations, about)
+            if here.rng.random() < 0.5:
+                await cluster.pass_time(PRUNED_AFTER_MS)
+        return here.outcome(trials)
+
+
+def _published_beside(folder, known, manifest):
+    """Whether a folder that was not there has a manifest, under its last name or before."""
+    return any(path.parent not in known for path in folder.glob(f"*/{manifest}"))
+
+
+def _how_far(cluster, known):
+    """Return what the killed run left: the point at which it was met."""
+    new = set((cluster.data / FOLDER).glob("*")) - known
+    names = [path.name for path in new if path.suffix != ".new"]
+    if not names:
+        return "while writing" if new else "before its first file"
+    ids = [{p.generation_id for p in pointers(cluster, shard)} for shard in cluster.raw]
+    shards = sum(names[-1] in each for each in ids)
+    return f"published, committed in {shards} of {len(ids)} shards"
+
+
+async def history_kill(trials, seed):
+    """`sharemesh-spark history` dies: each change is in the table once, up to its watermark."""
+    async with spot(seed, "history") as here:
+        cluster, data = here.cluster, here.cluster.data
+        folder = data / history.FOLDER
+        usual = await measured(await here.job(), lambda: any(folder.glob("*.new")))
+        for number in range(trials):
+            about = f"kill {number}"
+            await here.growth.grow(WRITES_EACH)
+            before = len(history.runs(data))
+            await here.killed(usual, partial(_published_run, folder, before))
+            check_history(cluster, here.violations, about)
+            here.seen[_how_far_history(folder, before)] += 1
+            if await here.rerun(about):
+                reached = history.watermark(data)
+                for shard in cluster.raw:
+                    end = cluster.end_offset(shard)
+                    low = reached.get(shard, 0)
+                    here.violations.unless(low == end, f"{about}: {low} of {end} in shard {shard}")
+            check_history(cluster, here.violations, f"rerun {number}")
+            if here.rng.random() < 0.5:
+                await _commit_without_spark(cluster, f"{number:06d}")
+                await cluster.pass_time(PRUNED_AFTER_MS)
+        return here.outcome(trials)
+
+
+def _published_run(folder, before):
+    """Whether the manifest of the next run is there, in its scratch folder or in the table."""
+    return (
+        any(folder.glob(f"*.new/{history.MANIFEST}"))
+        or (folder / history.RUNS / f"run={before + 1:06d}").exists()
+    )
+
+
+def _how_far_history(folder, before):
+    if (folder / history.RUNS / f"run={before + 1:06d}").exists():
+        return "published"
+    return "while writing" if any(folder.glob("*.new")) else "before its first file"
+
+
+async def _commit_without_spark(cluster, generation_id):
+    """Commit a generation with the history's watermark, so that the log may be pruned up to it."""
+    cluster.remember()
+    loop = asyncio.get_running_loop()
+
+    def ask(request):
+        answer = cluster.service.commit_generation(request, CONTEXT)
+        return asyncio.run_coroutine_threadsafe(answer, loop).result(30)
+
+    def made():
+        scratch = cluster.data / FOLDER / f"{generation_id}.new"
+        scratch.mkdir(parents=True)
+        for shard in cluster.raw:
+            table = generation_of_shard(cluster.data, shard)
+            pq.write_table(table, scratch / f"part-{shard}.parquet")
+        publish(cluster.data, scratch, generation_id)
+        manifest = read_manifest(cluster.data, generation_id)
+        commit(cluster.data, manifest, ask, history=history.watermark(cluster.data))
+
+    await asyncio.to_thread(made)
+
+
+FAULTS = (
+    Series("compact_kill", 20, compact_kill, at_once=10),
+    Series("history_kill", 20, history_kill, at_once=10),
+)
