@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -31,6 +32,7 @@ EXAMPLES = """examples:
 """
 FIGURES = "figures"
 FIGURES_MAX = 100
+_RUN_ID = "%Y%m%dT%H%M%S%f"
 COMMANDS = ("compact", "history", "answers", "report", "run")
 
 
@@ -79,7 +81,7 @@ def _work(args: argparse.Namespace) -> Path:
 
 
 def _figures_file(args: argparse.Namespace) -> Path:
-    return _work(args) / FIGURES / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{args.command}.json"
+    return _work(args) / FIGURES / f"{datetime.now(UTC):{_RUN_ID}}-{args.command}.json"
 
 
 def _write_figures(path: Path, figures: dict[str, Any]) -> None:
@@ -227,12 +229,16 @@ def _compact(args: argparse.Namespace, spark: Any, console: Console) -> dict[str
     from sharemesh_spark.cluster_calls import cluster_calls
     from sharemesh_spark.commit import commit
     from sharemesh_spark.compact import compact
+    from sharemesh_spark.generation_files import FOLDER
     from sharemesh_spark.history import watermark
+    from sharemesh_spark.leftovers import remove_leftovers
     from sharemesh_spark.progress import progress, whole_log
     from sharemesh_spark.shard_fold import peak_memory_bytes
 
     data = args.data
-    generation_id = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
+    now = datetime.now(UTC)
+    remove_leftovers(data / FOLDER, now_s=now.timestamp())
+    generation_id = now.strftime(_RUN_ID)
     started = perf_counter()
     with progress(spark, console, "compacting the share state log", whole_log(data)):
         manifest = compact(spark, data, generation_id=generation_id, prove_all=args.prove_all)
@@ -256,12 +262,15 @@ def _compact(args: argparse.Namespace, spark: Any, console: Console) -> dict[str
 
 
 def _history(args: argparse.Namespace, spark: Any, console: Console) -> dict[str, Any]:
-    from sharemesh_spark.history import bytes_of, update_history
+    from sharemesh_spark.history import FOLDER, bytes_of, update_history
+    from sharemesh_spark.leftovers import remove_leftovers
     from sharemesh_spark.progress import progress
 
     started = perf_counter()
+    now = datetime.now(UTC)
+    remove_leftovers(args.data / FOLDER, now_s=now.timestamp())
     with progress(spark, console, "adding to the history"):
-        run = update_history(spark, args.data)
+        run = update_history(spark, args.data, attempt=f"{now:{_RUN_ID}}-{os.getpid()}")
     seconds = round(perf_counter() - started, 3)
     if run is None:
         console.print("the history is up to date")

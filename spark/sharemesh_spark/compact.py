@@ -23,6 +23,7 @@ from sharemesh_spark.generation_files import (
     sync,
     write_manifest,
 )
+from sharemesh_spark.leftovers import UNFINISHED
 from sharemesh_spark.source import FORMAT, StateLogSource, shard_records
 
 
@@ -51,7 +52,7 @@ def compact(
     source = spark.read.format(FORMAT).option("path", str(data)).option("fold", "true")
     if prove_all:
         source = source.option("prove", "all")
-    scratch = target.with_name(f"{generation_id}.new")
+    scratch = target.with_name(f"{generation_id}{UNFINISHED}")
     shutil.rmtree(scratch, ignore_errors=True)
     source.load().write.parquet(str(scratch))
     return publish(data, scratch, generation_id)

@@ -2,7 +2,7 @@
 
 ::
 
-    history/<n>.new/                          being written; no part of the table
+    history/<n>-<attempt>.new/                being written; no part of the table
     history/runs/run=<n>/_manifest.json       from and to offset of each shard, gaps, rows
     history/runs/run=<n>/day=D/group_id=G/    Parquet
 
@@ -24,6 +24,7 @@ from pyspark.sql import functions as f
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh_spark.data_directory import UnreadableLogError, shard_bounds, shards
 from sharemesh_spark.generation_files import sync
+from sharemesh_spark.leftovers import UNFINISHED
 from sharemesh_spark.source import FORMAT, StateLogSource
 
 FOLDER = "history"
@@ -79,8 +80,11 @@ def watermark(data: Path) -> dict[int, int]:
     return reached
 
 
-def update_history(spark: SparkSession, data: Path) -> HistoryRun | None:
+def update_history(spark: SparkSession, data: Path, *, attempt: str = "0") -> HistoryRun | None:
     """Add what was committed since the last run; None if there is nothing new.
+
+    ``attempt`` is part of the name of the folder that is written, and must be another one in each
+    of several jobs at once: one that published what the other had half written would lose rows.
 
     Raises:
         HistoryTakenError: Another run was faster.
@@ -93,7 +97,7 @@ def update_history(spark: SparkSession, data: Path) -> HistoryRun | None:
     spark.dataSource.register(StateLogSource)
     source = spark.read.format(FORMAT).option("path", str(data))
     changes = state_changes(source.option("ranges", json.dumps(ranges)).load())
-    scratch = data / FOLDER / f"{number:06d}.new"
+    scratch = data / FOLDER / f"{number:06d}-{attempt}{UNFINISHED}"
     shutil.rmtree(scratch, ignore_errors=True)
     changes.write.partitionBy("day", "group_id").parquet(str(scratch))
     rows = spark.read.parquet(str(scratch)).count() if any(scratch.glob("day=*")) else 0
@@ -105,6 +109,7 @@ def update_history(spark: SparkSession, data: Path) -> HistoryRun | None:
     try:
         scratch.rename(target)  # refused if another run has the name: folders are never empty
     except OSError as error:
+        shutil.rmtree(scratch, ignore_errors=True)
         raise HistoryTakenError(f"run {number} was published by another job; start over") from error
     sync(target.parent)
     return run

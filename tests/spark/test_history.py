@@ -73,7 +73,7 @@ async def test_the_history_grows_exactly_once_and_answers(spark, tmp_path):
     assert update_history(spark, tmp_path).rows == 4
     assert update_history(spark, tmp_path) is None
     await write_records(tmp_path, SECOND, epoch=2)
-    leftover = tmp_path / FOLDER / "000002.new"
+    leftover = tmp_path / FOLDER / "000002-0.new"
     (leftover / "day=2020-01-01").mkdir(parents=True)
     (leftover / "day=2020-01-01/part-0.parquet").write_bytes(b"half")  # a killed run
     run = update_history(spark, tmp_path)
@@ -151,6 +151,24 @@ async def test_of_two_history_jobs_one_is_told_to_start_over(spark, tmp_path, mo
     monkeypatch.undo()
     assert len(runs(tmp_path)) == 1
     assert changed(history(spark, tmp_path)) == before
+
+
+async def test_a_job_never_publishes_what_another_one_has_half_written(
+    spark, tmp_path, monkeypatch
+):
+    await write_records(tmp_path, FIRST)
+
+    def another_begins(_):
+        monkeypatch.undo()
+        with monkeypatch.context() as patched:
+            kill_at("manifest", patched)
+            with pytest.raises(KilledError):
+                update_history(spark, tmp_path, attempt="b")
+
+    monkeypatch.setattr("sharemesh_spark.history._sync_tree", another_begins)
+    assert update_history(spark, tmp_path, attempt="a").rows == 4
+    assert watermark(tmp_path) == {0: 4}
+    assert history(spark, tmp_path).count() == 4
 
 
 async def test_explain_needs_no_spark_and_no_history(tmp_path, capsys):
