@@ -3,9 +3,8 @@
 import asyncio
 import random
 import tempfile
-import time
 from collections import Counter
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -46,37 +45,51 @@ class Spot:
         self.seen = Counter()
         self._directory = directory
         self._command = command
+        folder = FOLDER if command == "compact" else history.FOLDER
+        self._folder = cluster.data / folder
 
     def job(self):
         data, bootstrap = self.cluster.data, f"127.0.0.1:{self.cluster.port}"
         more = ("--commit", "--bootstrap", bootstrap) if self._command == "compact" else ()
         work = self._directory / "work"
-        return SparkJob.start(
-            self._directory / "job.log", self._command, data, *more, "--cores", 2, "--work", work
+        return SparkJob.running(
+            self._directory / "job.log", self._command, data, *more, "--cores", 1, "--work", work
         )
+
+    async def whole_run(self):
+        """Let a run end; the kill that comes next is timed by it."""
+        known = set(self._folder.glob("*.new"))
+        async with self.job() as job:
+            return await measured(job, lambda: any(set(self._folder.glob("*.new")) - known))
 
     async def killed(self, usual, publishing):
         """Let a run be killed while the log grows on."""
         for _ in range(TRIES_MAX):
             growing = asyncio.ensure_future(self.growth.go_on())
             try:
-                kind = await killed(await self.job(), self.rng, usual, publishing)
+                async with self.job() as job:
+                    kind = await killed(job, self.rng, usual, publishing)
             finally:
                 growing.cancel()
-                await asyncio.gather(growing, return_exceptions=True)
+                with suppress(asyncio.CancelledError):
+                    await growing
             if kind:
+                self.seen[f"at {kind}"] += 1
                 return
             self.seen["faster than the kill"] += 1
             await self.growth.grow(WRITES_EACH)
         raise AssertionError(f"{TRIES_MAX} runs ended before the moment of their kill")
 
-    async def rerun(self, about):
+    async def rerun(self):
         """Let a run end; its time is what a trial tells."""
-        began = time.monotonic()
-        code, said = await (await self.job()).finished()
-        self.times_ms.append((time.monotonic() - began) * 1_000)
-        self.violations.unless(code == 0, f"{about}: the rerun ended with {code}: {said}")
-        return code == 0
+        usual = await self.whole_run()
+        self.times_ms.append(usual.end_s * 1_000)
+        return usual
+
+    def tell(self, about, left):
+        """Count what the kill left, and say it: a series is long."""
+        self.seen[left] += 1
+        print(f"  {self._command} {about}: {left}", flush=True)
 
     def outcome(self, trials):
         seen = ", ".join(f"{count} {what}" for what, count in sorted(self.seen.items()))
@@ -97,21 +110,21 @@ async def compact_kill(trials, seed):
     """`sharemesh-spark compact --commit` dies: generations are whole, and the next run commits."""
     async with spot(seed, "compact") as here:
         cluster, data = here.cluster, here.cluster.data
-        usual = await measured(await here.job(), lambda: any((data / FOLDER).glob("*.new")))
+        usual = await here.whole_run()
         for number in range(trials):
             about = f"kill {number}"
             await here.growth.grow(WRITES_EACH)
             known = set((data / FOLDER).glob("*"))
             await here.killed(usual, partial(_published_beside, data / FOLDER, known, MANIFEST))
             await check_generations(cluster, here.violations, about)
-            here.seen[_how_far(cluster, known)] += 1
+            here.tell(about, _how_far(cluster, known))
             await check_coordinator(cluster, here.violations, about)
-            if await here.rerun(about):
-                newest = hinted_generation(data)
-                cluster.remember()
-                for shard in cluster.raw:
-                    named = pointers(cluster, shard)[-1].generation_id
-                    here.violations.unless(named == newest, f"{about}: shard {shard} has {named}")
+            usual = await here.rerun()
+            newest = hinted_generation(data)
+            cluster.remember()
+            for shard in cluster.raw:
+                named = pointers(cluster, shard)[-1].generation_id
+                here.violations.unless(named == newest, f"{about}: shard {shard} has {named}")
             about = f"rerun {number}"
             await check_generations(cluster, here.violations, about)
             await check_coordinator(cluster, here.violations, about)
@@ -141,20 +154,19 @@ async def history_kill(trials, seed):
     async with spot(seed, "history") as here:
         cluster, data = here.cluster, here.cluster.data
         folder = data / history.FOLDER
-        usual = await measured(await here.job(), lambda: any(folder.glob("*.new")))
+        usual = await here.whole_run()
         for number in range(trials):
             about = f"kill {number}"
             await here.growth.grow(WRITES_EACH)
             before = len(history.runs(data))
             await here.killed(usual, partial(_published_run, folder, before))
             check_history(cluster, here.violations, about)
-            here.seen[_how_far_history(folder, before)] += 1
-            if await here.rerun(about):
-                reached = history.watermark(data)
-                for shard in cluster.raw:
-                    end = cluster.end_offset(shard)
-                    low = reached.get(shard, 0)
-                    here.violations.unless(low == end, f"{about}: {low} of {end} in shard {shard}")
+            here.tell(about, _how_far_history(folder, before))
+            usual = await here.rerun()
+            reached = history.watermark(data)
+            for shard in cluster.raw:
+                end, found = cluster.end_offset(shard), reached.get(shard, 0)
+                here.violations.unless(found == end, f"{about}: {found} of {end} in shard {shard}")
             check_history(cluster, here.violations, f"rerun {number}")
             if here.rng.random() < 0.5:
                 await _commit_without_spark(cluster, f"{number:06d}")

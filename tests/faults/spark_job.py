@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ PUBLISHING_S = 0.2
 """A generation is published and committed, or a run of the history published, within that."""
 
 _ENDED_WITHIN_S = 30
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM that starts with less processor time: nothing here runs for long."""
 
 
 class SparkJob:
@@ -27,14 +30,20 @@ class SparkJob:
         self._began = time.monotonic()
 
     @classmethod
-    async def start(cls, log, *arguments):
+    @asynccontextmanager
+    async def running(cls, log, *arguments):
+        """Yield a run; whatever of it is alive afterwards is killed."""
         with log.open("wb") as file:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "sharemesh_spark", *map(str, arguments),
                 stdin=asyncio.subprocess.DEVNULL, stdout=file, stderr=file,
-                start_new_session=True, cwd=ROOT,
+                start_new_session=True, cwd=ROOT, env=os.environ | {"JAVA_TOOL_OPTIONS": _JAVA},
             )  # fmt: skip
-        return cls(process, log)
+        job = cls(process, log)
+        try:
+            yield job
+        finally:
+            await job.kill()
 
     @property
     def seconds(self):
@@ -46,10 +55,7 @@ class SparkJob:
 
     async def finished(self):
         """Wait for the end; return the exit code, and what was said."""
-        try:
-            code = await asyncio.wait_for(self._process.wait(), LIMIT_S)
-        finally:
-            await self.kill()
+        code = await asyncio.wait_for(self._process.wait(), LIMIT_S)
         return code, self._log.read_text(errors="replace")[-2_000:]
 
     async def kill(self):
