@@ -86,10 +86,11 @@ class Spot:
         self.times_ms.append(usual.end_s * 1_000)
         return usual
 
-    def tell(self, about, left):
-        """Count what the kill left, and say it: a series is long."""
+    def tell(self, number, left):
+        """Count what the kill left, and say how the trial went: a series is long."""
         self.seen[left] += 1
-        print(f"  {self._command} {about}: {left}", flush=True)
+        about = f"{self._command} kill {number}: {left}, rerun {self.times_ms[-1]:.0f} ms"
+        print(f"  {about}, {len(self.violations.found)} violations so far", flush=True)
 
     def outcome(self, trials):
         seen = ", ".join(f"{count} {what}" for what, count in sorted(self.seen.items()))
@@ -117,7 +118,7 @@ async def compact_kill(trials, seed):
             known = set((data / FOLDER).glob("*"))
             await here.killed(usual, partial(_published_beside, data / FOLDER, known, MANIFEST))
             await check_generations(cluster, here.violations, about)
-            here.tell(about, _how_far(cluster, known))
+            left = _how_far(cluster, known)
             await check_coordinator(cluster, here.violations, about)
             usual = await here.rerun()
             newest = hinted_generation(data)
@@ -128,6 +129,7 @@ async def compact_kill(trials, seed):
             about = f"rerun {number}"
             await check_generations(cluster, here.violations, about)
             await check_coordinator(cluster, here.violations, about)
+            here.tell(number, left)
             if here.rng.random() < 0.5:
                 await cluster.pass_time(PRUNED_AFTER_MS)
         return here.outcome(trials)
@@ -161,13 +163,14 @@ async def history_kill(trials, seed):
             before = len(history.runs(data))
             await here.killed(usual, partial(_published_run, folder, before))
             check_history(cluster, here.violations, about)
-            here.tell(about, _how_far_history(folder, before))
+            left = _how_far_history(folder, before)
             usual = await here.rerun()
             reached = history.watermark(data)
             for shard in cluster.raw:
                 end, found = cluster.end_offset(shard), reached.get(shard, 0)
                 here.violations.unless(found == end, f"{about}: {found} of {end} in shard {shard}")
             check_history(cluster, here.violations, f"rerun {number}")
+            here.tell(number, left)
             if here.rng.random() < 0.5:
                 await _commit_without_spark(cluster, f"{number:06d}")
                 await cluster.pass_time(PRUNED_AFTER_MS)
@@ -211,6 +214,6 @@ async def _commit_without_spark(cluster, generation_id):
 
 
 FAULTS = (
-    Series("compact_kill", 20, compact_kill, at_once=10),
-    Series("history_kill", 20, history_kill, at_once=10),
+    Series("compact_kill", 20, compact_kill, at_once=5),
+    Series("history_kill", 20, history_kill, at_once=5),
 )
