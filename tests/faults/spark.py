@@ -5,7 +5,6 @@ import random
 import tempfile
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -56,26 +55,34 @@ class Spot:
             self._directory / "job.log", self._command, data, *more, "--cores", 1, "--work", work
         )
 
+    def made(self, beside=""):
+        """Return the folders of runs, unfinished ones too, that hold such a file."""
+        found = (*self._folder.glob(f"*/{beside}"), *self._folder.glob(f"runs/*/{beside}"))
+        return {path.parent if beside else path for path in found}
+
     async def whole_run(self):
         """Let a run end; the kill that comes next is timed by it."""
-        known = set(self._folder.glob("*.new"))
+        known = self.made()
         async with self.job() as job:
-            return await measured(job, lambda: any(set(self._folder.glob("*.new")) - known))
+            return await measured(job, lambda: bool(self.made() - known))
 
-    async def killed(self, usual, publishing):
-        """Let a run be killed while the log grows on."""
+    async def killed(self, usual, manifest):
+        """Let a run be killed while the log grows on; return which folders it left."""
         for _ in range(TRIES_MAX):
+            known = self.made()
             growing = asyncio.ensure_future(self.growth.go_on())
             try:
                 async with self.job() as job:
-                    kind = await killed(job, self.rng, usual, publishing)
+                    kind = await killed(
+                        job, self.rng, usual, lambda known=known: self.made(manifest) - known
+                    )
             finally:
                 growing.cancel()
                 with suppress(asyncio.CancelledError):
                     await growing
             if kind:
                 self.seen[f"at {kind}"] += 1
-                return
+                return self.made() - known
             self.seen["faster than the kill"] += 1
             await self.growth.grow(WRITES_EACH)
         raise AssertionError(f"{TRIES_MAX} runs ended before the moment of their kill")
@@ -115,10 +122,9 @@ async def compact_kill(trials, seed):
         for number in range(trials):
             about = f"kill {number}"
             await here.growth.grow(WRITES_EACH)
-            known = set((data / FOLDER).glob("*"))
-            await here.killed(usual, partial(_published_beside, data / FOLDER, known, MANIFEST))
+            new = await here.killed(usual, MANIFEST)
             await check_generations(cluster, here.violations, about)
-            left = _how_far(cluster, known)
+            left = _how_far(cluster, new)
             await check_coordinator(cluster, here.violations, about)
             usual = await here.rerun()
             newest = hinted_generation(data)
@@ -135,14 +141,8 @@ async def compact_kill(trials, seed):
         return here.outcome(trials)
 
 
-def _published_beside(folder, known, manifest):
-    """Whether a folder that was not there has a manifest, under its last name or before."""
-    return any(path.parent not in known for path in folder.glob(f"*/{manifest}"))
-
-
-def _how_far(cluster, known):
+def _how_far(cluster, new):
     """Return what the killed run left: the point at which it was met."""
-    new = set((cluster.data / FOLDER).glob("*")) - known
     names = [path.name for path in new if path.suffix != ".new"]
     if not names:
         return "while writing" if new else "before its first file"
@@ -155,15 +155,13 @@ async def history_kill(trials, seed):
     """`sharemesh-spark history` dies: each change is in the table once, up to its watermark."""
     async with spot(seed, "history") as here:
         cluster, data = here.cluster, here.cluster.data
-        folder = data / history.FOLDER
         usual = await here.whole_run()
         for number in range(trials):
             about = f"kill {number}"
             await here.growth.grow(WRITES_EACH)
-            before = len(history.runs(data))
-            await here.killed(usual, partial(_published_run, folder, before))
+            new = await here.killed(usual, history.MANIFEST)
             check_history(cluster, here.violations, about)
-            left = _how_far_history(folder, before)
+            left = _how_far_history(new)
             usual = await here.rerun()
             reached = history.watermark(data)
             for shard in cluster.raw:
@@ -177,18 +175,10 @@ async def history_kill(trials, seed):
         return here.outcome(trials)
 
 
-def _published_run(folder, before):
-    """Whether the manifest of the next run is there, in its scratch folder or in the table."""
-    return (
-        any(folder.glob(f"*.new/{history.MANIFEST}"))
-        or (folder / history.RUNS / f"run={before + 1:06d}").exists()
-    )
-
-
-def _how_far_history(folder, before):
-    if (folder / history.RUNS / f"run={before + 1:06d}").exists():
+def _how_far_history(new):
+    if any(path.parent.name == history.RUNS for path in new):
         return "published"
-    return "while writing" if any(folder.glob("*.new")) else "before its first file"
+    return "while writing" if new else "before its first file"
 
 
 async def _commit_without_spark(cluster, generation_id):
