@@ -1,9 +1,11 @@
 """All checks at the end of a run: histories and durable state against the promises."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
 from tests.history.checker import History
+from tests.history.journal import Entry
 from tests.simulation.checkers.durable import Audit, Auditor, terminal_of
 from tests.simulation.checkers.grants import GrantChecker
 from tests.simulation.invariants import AT_LEAST_ONCE, DELIVERY_COUNT, FINAL
@@ -53,6 +55,11 @@ def _judge_history(
                 history.add([entry])
         elif entry.who in members:
             history.add([entry])
+    for name, offset in _given_up(workload.journal.entries, members):
+        key = keys.get(name)
+        if key is not None and offset < grants.start_offset_at(key, world.now_s):
+            world.story.counters["given up, the write lost"] += 1
+            terminal.setdefault(name, set()).add(offset)
     report = history.judge(
         starts, terminal, lambda name, time_ms: grants.start_offset_at(keys[name], time_ms / 1_000)
     )
@@ -64,6 +71,34 @@ def _judge_history(
     for reason, count in report.redelivery_reasons.items():
         counters[f"redelivered: {reason}"] += count
     world.story.violations_of(world.now_s, (f"{group}: {text}" for text in report.violations))
+
+
+def _given_up(entries: Sequence[Entry], members: set[str]) -> set[tuple[str, int]]:
+    """Return records whose last allowed delivery ended without anybody's confirmed word.
+
+    Their locks expire, their leader archives them and goes on even if the write of it fails (spec
+    LK-6): then the state log learns it with the next write, or a new leader delivers them again.
+    """
+    last: set[tuple[str, int]] = set()
+    decided: set[tuple[str, int]] = set()
+    for entry in entries:
+        if entry.who not in members:
+            continue
+        name, ranges = entry.fields.get("p"), entry.fields.get("r", ())
+        if entry.event == "delivered":
+            last |= {
+                (name, offset)
+                for first, final, count in ranges
+                if count >= DELIVERY_COUNT_LIMIT
+                for offset in range(first, final + 1)
+            }
+        elif (
+            entry.event == "acknowledged"
+            and not entry.fields["error"]
+            and entry.fields["k"] in ("accept", "reject")
+        ):
+            decided |= {(name, o) for first, final in ranges for o in range(first, final + 1)}
+    return last - decided
 
 
 def _judge_records(world: World, workload: MixedWorkload, audit: Audit) -> None:
