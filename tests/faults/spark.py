@@ -114,11 +114,11 @@ async def spot(seed, command):
             yield made
 
 
-async def compact_kill(trials, seed):
+async def compact_kill(trials, seed, usual=None):
     """`sharemesh-spark compact --commit` dies: generations are whole, and the next run commits."""
     async with spot(seed, "compact") as here:
         cluster, data = here.cluster, here.cluster.data
-        usual = await here.whole_run()
+        usual = usual or await here.whole_run()
         for number in range(trials):
             about = f"kill {number}"
             await here.growth.grow(WRITES_EACH)
@@ -151,11 +151,11 @@ def _how_far(cluster, new):
     return f"published, committed in {shards} of {len(ids)} shards"
 
 
-async def history_kill(trials, seed):
+async def history_kill(trials, seed, usual=None):
     """`sharemesh-spark history` dies: each change is in the table once, up to its watermark."""
     async with spot(seed, "history") as here:
         cluster, data = here.cluster, here.cluster.data
-        usual = await here.whole_run()
+        usual = usual or await here.whole_run()
         for number in range(trials):
             about = f"kill {number}"
             await here.growth.grow(WRITES_EACH)

@@ -78,6 +78,7 @@ async def _published(cluster, violations, about):
 async def _seen_by_readers(cluster, shard, violations, about):
     table = await asyncio.to_thread(generation_of_shard, cluster.data, shard)
     content = shard_content(table, shard)
+    cluster.remember()  # the coordinator may have written since, at an interval of its own
     violations.unless(
         content.hash() == cluster.fold_hash(shard, content.about["end_offset"]),
         f"{about}: what Spark reads of shard {shard} is not the log's fold",
