@@ -22,6 +22,7 @@ from sharemesh.ports.coordination import (
 _log = logging.getLogger(__name__)
 
 TTL_MS = 10_000
+START_ATTEMPTS = 3  # sessions that may be lost before the first registration
 RETRY_MS = 250
 STEP_DOWN_LIMIT_MS = 1_000  # half of the shipped margin: then the lease is revoked regardless
 
@@ -99,9 +100,10 @@ class Member:
         """Open a session and register.
 
         Raises:
-            CoordinationError: The store does not answer, or another live process has this id.
+            CoordinationError: The store does not answer, or another live process has this id, or
+                this one is too slow to keep a session for as long as it takes to register.
         """
-        await self._open()
+        await self._open_at_start()
         self._task = asyncio.create_task(self._keep(), name=f"member {self._node.node_id}")
         self.vital(self._task)
 
@@ -202,6 +204,18 @@ class Member:
         for failure in await stopping:
             if failure is not None:
                 self.last_error = f"stepping down: {failure!r}"
+
+    async def _open_at_start(self) -> None:
+        for _ in range(START_ATTEMPTS):
+            try:
+                return await self._open()
+            except SessionLostError:
+                _log.warning("node %s: session lost while it registered", self._node.node_id)
+        raise CoordinationError(
+            f"node {self._node.node_id} lost {START_ATTEMPTS} sessions while it registered: it is "
+            f"too busy to renew a lease of {self._ttl_ms} ms; give it more processor time, or "
+            "raise session_ttl_ms"
+        )
 
     async def _open(self) -> None:
         session = await self._coordination.open_session(ttl_ms=self._ttl_ms)
