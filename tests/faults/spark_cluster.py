@@ -17,6 +17,7 @@ from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.backends.local.authorizer import AllowAll
 from sharemesh.backends.local.disk import SystemDisk
 from sharemesh.domain.delivery_state import Cause, DeliveryState
+from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.share_state.content_hash import content_hash
 from sharemesh.rpc.server import GrpcServer
 from sharemesh.share_coordinator.generation_reader import GenerationReader
@@ -208,4 +209,6 @@ class Growth:
         topic = pb.WriteTopicState(topic_id=T1, partitions=[item])
         request = pb.WriteShareGroupStateRequest(group_id=key[0], topics=[topic])
         response = await self._cluster.service.write(request, CONTEXT)
-        assert response.results[0].partitions[0].error_code == 0, response
+        error = response.results[0].partitions[0].error_code
+        # On a crowded machine a commit may take too long; the log alone says what became of it.
+        assert error in (0, ErrorCode.COORDINATOR_NOT_AVAILABLE), response
