@@ -366,7 +366,7 @@ async def leaving(mesh):
     partition = min(led(topic, a), key=lambda each: each.partition)
     a.partitions.acknowledged.clear()
     await a.member.draining(draining=True)
-    await mesh.settle(75 * PARTITIONS)
+    await mesh.settle(PACE_MS * PARTITIONS)
     named = a.view.next_leader(partition).node_id
     heir, third = sorted(nodes[1:], key=lambda node: node.info.node_id != named)
     return topic, a, partition, heir, third
