@@ -56,31 +56,26 @@ async def _trial(work: Path, net: Namespaces, seed: int, size: Size) -> Outcome:
 
 
 async def _cut(load: SteadyLoad, net: Namespaces, name: str) -> tuple[float, str]:
-    partitions = await load.scene.partitions_led_by(NODE)
-    load.tail.read()
-    epochs = load.tail.epochs()
-    if not partitions:
+    led = await load.scene.partitions_led_by(NODE)
+    if not led:
         load.violations.append("the leader to be cut off led nothing")
         return float("inf"), ""
     at_ms = now_ms()
     net.cut(name)
     load.tail.read()
-    held = load.locks(partitions, at_ms)
-
-    def first(partition: str) -> float | None:
-        return load.tail.first_delivery_ms(partition, at_ms, above=epochs[partition])
-
+    held = load.locks(led, at_ms)
     try:
-        await load.until(
-            lambda: all(first(each) is not None for each in partitions),
+        took_ms = await load.until_each(
+            led,
+            lambda each: load.tail.first_delivery_ms(each, at_ms, above=led[each]),
+            at_ms,
             RECOVERY_TIMEOUT_S,
             "partitions of the leader that is cut off deliver elsewhere",
         )
     finally:
         net.heal(name)
     await asyncio.sleep(BACK_S)
-    took_ms = max((first(each) or float("inf")) - at_ms for each in partitions)
-    return took_ms, f"{len(partitions)} partitions, {held} locks"
+    return took_ms, f"{len(led)} partitions, {held} locks"
 
 
 @asynccontextmanager

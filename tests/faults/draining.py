@@ -7,6 +7,7 @@ delivery under the new leader epoch. The whole time since the notice is told in 
 
 import asyncio
 import signal
+from collections.abc import Mapping
 
 from sharemesh.serve.process import ProcessState
 from sharemesh.serve.settings import ServeSettings
@@ -32,40 +33,34 @@ async def drain_leader(load: SteadyLoad, index: int, *, counts: bool = True) -> 
     With ``counts`` a trial with too few locks at the notice, or too few decided within the limit,
     does not count.
     """
-    partitions = await load.scene.partitions_led_by(f"share-leader-{index}")
-    load.tail.read()
-    epochs = load.tail.epochs()
+    epochs = await load.scene.partitions_led_by(f"share-leader-{index}")
     process = load.scene.cluster.status("share-leader", index)
     restarts = process.restarts
     at_ms = now_ms()
     load.scene.cluster.kill("share-leader", index, signal.SIGTERM)
     load.tail.read()
-    held = load.tail.held(partitions, at_ms)
-    tail = load.tail
-
-    def first(name: str) -> float | None:
-        return tail.first_delivery_ms(name, at_ms, above=epochs[name])
-
-    await load.until(
-        lambda: all(first(name) is not None for name in partitions),
+    held = load.tail.held(epochs, at_ms)
+    whole_ms = await load.until_each(
+        epochs,
+        lambda name: load.tail.first_delivery_ms(name, at_ms, above=epochs[name]),
+        at_ms,
         RECOVERY_TIMEOUT_S,
         "drained partitions deliver under a new leader epoch",
     )
     await asyncio.sleep(BETWEEN_S)
-    tail.read()
-    _check_redeliveries(load, partitions, epochs, at_ms)
+    load.tail.read()
+    _check_redeliveries(load, epochs, at_ms)
     if counts:
         _check_counts(load, held, epochs, at_ms)
-    gaps = {name: _handover_ms(load, name, at_ms, epochs[name]) for name in partitions}
+    gaps = [_handover_ms(load, name, at_ms, epoch) for name, epoch in epochs.items()]
     # While it still ends it counts as ready: the next trial is to find all leaders there.
     await load.scene.cluster.wait_for(
         lambda: process.restarts > restarts and process.state is ProcessState.READY,
         RESTART_TIMEOUT_MS,
     )
-    whole_ms = max(((first(name) or float("inf")) - at_ms for name in partitions), default=0.0)
     locks = sum(map(len, held.values()))
-    note = f"{len(partitions)} partitions, {locks} locks, {whole_ms:.0f} ms with holders' time"
-    return max(gaps.values(), default=0.0), note
+    note = f"{len(epochs)} partitions, {locks} locks, {whole_ms:.0f} ms with holders' time"
+    return max(gaps, default=0.0), note
 
 
 def _handover_ms(load: SteadyLoad, name: str, at_ms: float, epoch: int) -> float:
@@ -77,22 +72,20 @@ def _handover_ms(load: SteadyLoad, name: str, at_ms: float, epoch: int) -> float
     return first_ms - max(at_ms, min(last_ms, at_ms + LIMIT_MS))
 
 
-def _check_redeliveries(
-    load: SteadyLoad, partitions: set[str], epochs: dict[str, int], at_ms: float
-) -> None:
-    for name in sorted(partitions):
+def _check_redeliveries(load: SteadyLoad, epochs: Mapping[str, int], at_ms: float) -> None:
+    for name, epoch in sorted(epochs.items()):
         again = redelivered_after_decision(
-            load.tail.partitions[name], epochs[name], at_ms - load.size.hold_ms, at_ms + LIMIT_MS
+            load.tail.partitions[name], epoch, at_ms - load.size.hold_ms, at_ms + LIMIT_MS
         )
         if again:
             load.violations.append(
                 f"{len(again)} records of {name} came again though their holder had acknowledged "
-                f"them within the drain limit, first {again[0]} of epoch {epochs[name]}"
+                f"them within the drain limit, first {again[0]} of epoch {epoch}"
             )
 
 
 def _check_counts(
-    load: SteadyLoad, held: dict[str, set[int]], epochs: dict[str, int], at_ms: float
+    load: SteadyLoad, held: dict[str, set[int]], epochs: Mapping[str, int], at_ms: float
 ) -> None:
     locks = sum(map(len, held.values()))
     decided = sum(

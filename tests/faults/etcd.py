@@ -55,11 +55,10 @@ async def healed_ms(load: SteadyLoad, since_ms: float, *, settle_s: float = 0.0)
     created_ms = now_ms() - since_ms
     await asyncio.sleep(settle_s)
 
-    def first(partition: str) -> float | None:
-        return load.tail.first_delivery_ms(partition, since_ms + load.size.hold_ms)
-
-    await load.until(
-        lambda: all(first(each) is not None for each in load.names),
+    await load.until_each(
+        load.names,
+        lambda each: load.tail.first_delivery_ms(each, since_ms + load.size.hold_ms),
+        since_ms,
         HEAL_TIMEOUT_S,
         "every partition delivers again",
     )

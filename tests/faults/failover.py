@@ -7,7 +7,7 @@ delivers again, under a new leader epoch where the leader changed.
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from random import SystemRandom
 
@@ -65,23 +65,22 @@ async def in_turn(trials: Sequence[Trial], seed: int, *, size: Size) -> Outcome:
     return Outcome(tuple(load.violations), tuple(times), "; ".join(notes), trials=len(trials))
 
 
-async def until_delivered_above(
-    load: SteadyLoad, partitions: set[str], at_ms: float, epochs: dict[str, int]
-) -> float:
-    """Wait until each partition delivered under a higher epoch; return ms since the fault."""
+async def until_led_anew(load: SteadyLoad, led: Mapping[str, int], at_ms: float) -> float:
+    """Wait until each partition delivered above the leader epoch given; return ms since the fault.
 
-    def first(name: str) -> float | None:
-        return load.tail.first_delivery_ms(name, at_ms, above=epochs[name])
-
-    await load.until(
-        lambda: all(first(name) is not None for name in partitions),
+    The epochs are those under which the failed node led: one that had just taken a partition over
+    may not have delivered under its own epoch yet.
+    """
+    return await load.until_each(
+        led,
+        lambda name: load.tail.first_delivery_ms(name, at_ms, above=led[name]),
+        at_ms,
         RECOVERY_TIMEOUT_S,
         "partitions deliver under a new leader epoch",
     )
-    return max((first(name) or float("inf")) - at_ms for name in partitions)
 
 
-def check_held(load: SteadyLoad, partitions: set[str], at_ms: float) -> int:
+def check_held(load: SteadyLoad, partitions: Collection[str], at_ms: float) -> int:
     """Return locks held at the fault; with too few of them the trial does not count."""
     load.tail.read()
     held = load.locks(partitions, at_ms)
@@ -103,20 +102,16 @@ def check_unmoved(load: SteadyLoad, epochs: dict[str, int]) -> None:
 
 async def leader_kill(load: SteadyLoad) -> tuple[float, str]:
     """SIGKILL of the share leader that leads most partitions."""
-    index, partitions = await load.busiest_leader()
-    load.tail.read()
-    epochs = load.tail.epochs()
+    index, led = await load.busiest_leader()
     at_ms = load.scene.kill_role("share-leader", index)
-    held = check_held(load, partitions, at_ms)
-    took_ms = await until_delivered_above(load, partitions, at_ms, epochs)
-    return took_ms, f"{len(partitions)} partitions, {held} locks"
+    held = check_held(load, led, at_ms)
+    took_ms = await until_led_anew(load, led, at_ms)
+    return took_ms, f"{len(led)} partitions, {held} locks"
 
 
 async def lease_revoked(load: SteadyLoad) -> tuple[float, str]:
     """The lease of a live leader is revoked by hand."""
-    index, partitions = await load.busiest_leader()
-    load.tail.read()
-    epochs = load.tail.epochs()
+    index, led = await load.busiest_leader()
     lease_id = load.scene.cluster.status("share-leader", index).lease_ids[-1]
     store = EtcdCoordination(
         load.scene.cluster.etcd_endpoints, clock=SystemClock(), rng=SystemRandom()
@@ -126,26 +121,24 @@ async def lease_revoked(load: SteadyLoad) -> tuple[float, str]:
         await store.revoke(lease_id)
     finally:
         await store.close()
-    held = check_held(load, partitions, at_ms)
-    took_ms = await until_delivered_above(load, partitions, at_ms, epochs)
-    return took_ms, f"{len(partitions)} partitions, {held} locks"
+    held = check_held(load, led, at_ms)
+    took_ms = await until_led_anew(load, led, at_ms)
+    return took_ms, f"{len(led)} partitions, {held} locks"
 
 
 async def leader_frozen(load: SteadyLoad) -> tuple[float, str]:
     """SIGSTOP of a leader past its lease, then SIGCONT under load."""
-    index, partitions = await load.busiest_leader()
-    load.tail.read()
-    epochs = load.tail.epochs()
+    index, led = await load.busiest_leader()
     at_ms = now_ms()
     load.scene.cluster.kill("share-leader", index, signal.SIGSTOP)
     try:
-        held = check_held(load, partitions, at_ms)
-        took_ms = await until_delivered_above(load, partitions, at_ms, epochs)
+        held = check_held(load, led, at_ms)
+        took_ms = await until_led_anew(load, led, at_ms)
         await asyncio.sleep(FROZEN_UNDER_LOAD_S)
     finally:
         load.scene.cluster.kill("share-leader", index, signal.SIGCONT)
     await asyncio.sleep(FROZEN_UNDER_LOAD_S)
-    return took_ms, f"{len(partitions)} partitions, {held} locks"
+    return took_ms, f"{len(led)} partitions, {held} locks"
 
 
 async def share_coordinator_kill(load: SteadyLoad) -> tuple[float, str]:
@@ -168,12 +161,13 @@ async def share_coordinator_kill(load: SteadyLoad) -> tuple[float, str]:
         delivered = load.tail.first_delivery_ms(name, at_ms)
         return max(min(confirmed), delivered) if confirmed and delivered is not None else None
 
-    await load.until(
-        lambda: all(done_ms(name) is not None for name in load.names),
+    took_ms = await load.until_each(
+        load.names,
+        done_ms,
+        at_ms,
         RECOVERY_TIMEOUT_S,
         "partitions deliver and acknowledgements are confirmed",
     )
-    took_ms = max((done_ms(name) or float("inf")) - at_ms for name in load.names)
     check_unmoved(load, epochs)
     return took_ms, f"{led} of {leaders.total()} shards, {held} locks"
 
@@ -186,13 +180,12 @@ async def group_coordinator_kill(load: SteadyLoad) -> tuple[float, str]:
     at_ms = load.scene.kill_role("group-coordinator", index)
     held = check_held(load, load.names, at_ms)
     answered_ms = await _described_ms(load) - at_ms
-    await load.until(
-        lambda: all(load.tail.first_delivery_ms(n, at_ms) is not None for n in load.names),
+    delivered_ms = await load.until_each(
+        load.names,
+        lambda name: load.tail.first_delivery_ms(name, at_ms),
+        at_ms,
         RECOVERY_TIMEOUT_S,
         "every partition delivers",
-    )
-    delivered_ms = max(
-        (load.tail.first_delivery_ms(name, at_ms) or float("inf")) - at_ms for name in load.names
     )
     note = f"{held} locks, delivered after {delivered_ms:.0f} ms"
     return max(answered_ms, delivered_ms), note
@@ -236,16 +229,13 @@ async def consumer_kill(load: SteadyLoad) -> tuple[float, str]:
     at_ms = load.scene.kill_worker(victim)
     load.start_worker()
     check_held(load, load.names, at_ms)
-
-    def first(name: str) -> float | None:
-        return load.tail.first_delivery_ms(name, at_ms, other_than=victim)
-
-    await load.until(
-        lambda: all(first(name) is not None for name in partitions),
+    took_ms = await load.until_each(
+        partitions,
+        lambda name: load.tail.first_delivery_ms(name, at_ms, other_than=victim),
+        at_ms,
         RECOVERY_TIMEOUT_S,
         "the partitions of a dead consumer deliver to others",
     )
-    took_ms = max(((first(name) or float("inf")) - at_ms for name in partitions), default=0.0)
     load.counts = load.counts and bool(partitions)
     return took_ms, f"{len(partitions)} partitions"
 

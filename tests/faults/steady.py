@@ -7,11 +7,12 @@ under way. The history of the whole series is judged once, at its end.
 import asyncio
 import random
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sharemesh.client.errors import SharemeshError
 from sharemesh.serve.settings import ServeSettings, UpSettings
 from tests.faults.tail import Tail
 from tests.history.journal import now_ms
@@ -23,6 +24,7 @@ SETTLE_TIMEOUT_S = 60
 FINISH_TIMEOUT_S = 90
 KEEP_MS = 10_000  # what is asked of the journals at a fault is not to hold up this process
 BAD_SHARE = 0.02
+TOLD_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +89,47 @@ class SteadyLoad:
         )
         await self.flowing()
 
-    async def until(self, condition: Callable[[], bool], timeout_s: float, what: str) -> bool:
-        """Poll the journals until a condition holds; one that never does is a violation."""
+    async def until_each(
+        self,
+        names: Collection[str],
+        happened_ms: Callable[[str], float | None],
+        since_ms: float,
+        timeout_s: float,
+        what: str,
+    ) -> float:
+        """Poll the journals until something happened on each partition.
+
+        Return how long after ``since_ms`` it did on the last. A partition on which it never does
+        is a violation, and the time is infinite.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while True:
             self.tail.read()
-            if condition():
-                return True
+            times = {name: happened_ms(name) for name in names}
+            missing = sorted(name for name, time_ms in times.items() if time_ms is None)
+            if not missing:
+                return max(
+                    (time_ms - since_ms for time_ms in times.values() if time_ms), default=0.0
+                )
             if self.producing is not None and self.producing.done():
                 self.producing.result()
             if loop.time() > deadline:
-                self.violations.append(f"not within {timeout_s:.0f} s: {what}")
-                return False
+                await self._tell_missing(missing, f"not within {timeout_s:.0f} s: {what}")
+                return float("inf")
             await asyncio.sleep(POLL_S)
+
+    async def _tell_missing(self, missing: list[str], what: str) -> None:
+        try:
+            leaders = await self.scene.leaders()
+        except SharemeshError as error:
+            leaders = dict.fromkeys(missing, f"nobody who is known: {error}")
+        told = [
+            f"{name} (led by {leaders[name]}, delivered under epoch "
+            f"{self.tail.partitions[name].epoch})"
+            for name in missing[:TOLD_MAX]
+        ]
+        self.violations.append(f"{what}: {len(missing)} partitions, first {', '.join(told)}")
 
     async def flowing(self) -> None:
         """Wait until all processes are ready and every partition delivers and holds enough."""
@@ -109,16 +138,17 @@ class SteadyLoad:
         since_ms = now_ms()
         self.tail.forget_before(since_ms - KEEP_MS)
 
-        def all_deliver() -> bool:
-            return all(
-                self.tail.first_delivery_ms(name, since_ms) is not None for name in self.names
-            )
-
-        await self.until(all_deliver, SETTLE_TIMEOUT_S, "every partition delivers")
+        await self.until_each(
+            self.names,
+            lambda name: self.tail.first_delivery_ms(name, since_ms),
+            since_ms,
+            SETTLE_TIMEOUT_S,
+            "every partition delivers",
+        )
         await asyncio.sleep(self.size.hold_ms / 1_000)  # then as many locks are held as will be
 
-    async def busiest_leader(self) -> tuple[int, set[str]]:
-        """Return (index, partitions) of the share leader that leads most."""
+    async def busiest_leader(self) -> tuple[int, dict[str, int]]:
+        """Return (index, leader epoch by partition) of the share leader that leads most."""
         led = {
             index: await self.scene.partitions_led_by(f"share-leader-{index}")
             for index in range(self.scene.load.up.share_leaders)
@@ -126,7 +156,7 @@ class SteadyLoad:
         index = max(led, key=lambda each: len(led[each]))
         return index, led[index]
 
-    def locks(self, partitions: set[str], at_ms: float) -> int:
+    def locks(self, partitions: Collection[str], at_ms: float) -> int:
         """Return how many locks are held on partitions at a time just gone by."""
         return sum(map(len, self.tail.held(partitions, at_ms).values()))
 

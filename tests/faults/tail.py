@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -68,7 +69,7 @@ class Tail:
         """Return the highest epoch of each partition that delivered."""
         return {name: tail.epoch for name, tail in self.partitions.items()}
 
-    def held(self, partitions: set[str], at_ms: float) -> dict[str, set[int]]:
+    def held(self, partitions: Collection[str], at_ms: float) -> dict[str, set[int]]:
         """Return offsets delivered and not decided on at a time; ask soon after it."""
         held: dict[str, set[int]] = {}
         for name in partitions:

@@ -272,12 +272,21 @@ class Scene:
                     return node_id, int(node_id.rsplit("-", 1)[1])
                 await asyncio.sleep(POLL_S)
 
-    async def partitions_led_by(self, node_id: str) -> set[str]:
-        """Return the partitions ("topic/number") that a node leads now."""
+    async def partitions_led_by(self, node_id: str) -> dict[str, int]:
+        """Return the leader epoch of each partition ("topic/number") that a node leads now."""
         return {
-            f"{self.load.topic}/{partition.partition}"
+            f"{self.load.topic}/{partition.partition}": partition.leader_epoch
             for partition in (await self._described()).partitions
             if partition.leader_id == node_id
+        }
+
+    async def leaders(self) -> dict[str, str]:
+        """Return "node under leader epoch E" of each partition, for people."""
+        return {
+            f"{self.load.topic}/{partition.partition}": (
+                f"{partition.leader_id or 'nobody'} under epoch {partition.leader_epoch}"
+            )
+            for partition in (await self._described()).partitions
         }
 
     async def _described(self) -> TopicDescription:

@@ -55,3 +55,18 @@ async def test_a_share_partition_with_very_much_in_flight_is_passed_over():
         await w.clock.advance(3 * SELF_CHECK_MS)
         assert w.service.counters.invariants_checked == before
         w.shell(P0).machine._flight.end_offset -= IN_FLIGHT_MAX
+
+
+async def test_a_state_that_the_look_itself_stumbles_over_is_told_and_timers_go_on(caplog):
+    async with world() as w:
+        await holding(w, P0)
+        flight = w.shell(P0).machine._flight
+        batches, flight.batches = flight.batches, [None]
+        with caplog.at_level(logging.ERROR, logger=LOGGER):
+            await w.clock.advance(SELF_CHECK_MS)
+        assert w.service.counters.invariants_broken == 1
+        assert "AttributeError" in caplog.records[-1].getMessage()
+        flight.batches = batches
+        await w.clock.advance(SELF_CHECK_MS)
+        assert w.service.counters.invariants_checked == 2
+        assert w.service.counters.invariants_broken == 1

@@ -1,8 +1,10 @@
 """Consumers that are hard on a share leader: late ones, and ones that decide in parts."""
 
 import asyncio
+from collections.abc import Sequence
 
 from sharemesh.client.async_consumer import AsyncShareConsumer
+from sharemesh.client.records import ConsumerRecord
 from tests.simulation.clients import ConsumerApplication
 from tests.simulation.world import LOCK_DURATION_MS
 
@@ -10,8 +12,8 @@ LOCK_S = LOCK_DURATION_MS / 1_000
 PAST_THE_LOCK_S = (0.97 * LOCK_S, 1.3 * LOCK_S)
 
 
-class LateConsumer(ConsumerApplication):
-    """Decides about what it got when its locks are over, or nearly."""
+class HardConsumer(ConsumerApplication):
+    """Polls, and decides in a way of its own, whatever its mode."""
 
     async def _turn(
         self, consumer: AsyncShareConsumer, *, implicit: bool, limit: int | None
@@ -19,21 +21,32 @@ class LateConsumer(ConsumerApplication):
         records = await consumer.poll(1_000)
         for record in records:
             self._note(record)
+        await self._settle(consumer, records)
+
+    async def _settle(
+        self, consumer: AsyncShareConsumer, records: Sequence[ConsumerRecord]
+    ) -> None:
+        raise NotImplementedError
+
+
+class LateConsumer(HardConsumer):
+    """Decides about what it got when its locks are over, or nearly."""
+
+    async def _settle(
+        self, consumer: AsyncShareConsumer, records: Sequence[ConsumerRecord]
+    ) -> None:
         if records and not self.pace.finishing and self._rng.random() < 0.7:
             await asyncio.sleep(self._rng.uniform(*PAST_THE_LOCK_S))
         self._say(consumer, records)
         await self._commit(consumer, records)
 
 
-class PartialConsumer(ConsumerApplication):
+class PartialConsumer(HardConsumer):
     """Decides about a part of what it got, and about the rest later, often past the lock."""
 
-    async def _turn(
-        self, consumer: AsyncShareConsumer, *, implicit: bool, limit: int | None
+    async def _settle(
+        self, consumer: AsyncShareConsumer, records: Sequence[ConsumerRecord]
     ) -> None:
-        records = await consumer.poll(1_000)
-        for record in records:
-            self._note(record)
         if self.pace.finishing:
             first, rest = records, []
         else:
