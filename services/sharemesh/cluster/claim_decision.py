@@ -21,8 +21,8 @@ class ClaimSettings:
     arrival_ms: int = 3_000  # a standby that has just started lets other leaders start too
     drain_ms: int = 5_000  # for holders to acknowledge when a partition moves away
     hand_over_ms: int = 1_000  # a drain waits so long for the controller to name new leaders
-    departure_pace_ms: int = 150  # between two partitions that leave, less if they are many:
-    departures_ms: int = 6_000  # so long after the first one all have begun to leave
+    departure_pace_ms: int = 250  # between two partitions that leave, less if they are many:
+    departures_ms: int = 8_000  # so long after the first one all have begun to leave
     store_retry_ms: int = 500  # while the coordination store does not answer
     backoff_min_ms: int = 200  # after a failed start, doubling
     backoff_max_ms: int = 30_000
