@@ -252,7 +252,7 @@ class UpSettings:
         metadata=about("time until all processes must be ready", minimum=1_000, maximum=HOUR_MS),
     )
     stop_timeout_ms: int = field(
-        default=20_000,
+        default=25_000,  # turns of a drain, its lock holders, and the last state writes
         metadata=about("time to stop before processes are killed", minimum=100, maximum=HOUR_MS),
     )
 
