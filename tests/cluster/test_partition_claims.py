@@ -203,7 +203,7 @@ async def test_a_drain_keeps_serving_until_each_partition_has_a_named_successor(
     draining = asyncio.create_task(a.claims.drain())
     await mesh.settle(900)
     assert set(led(topic, a)) == mine
-    await mesh.settle(1_000)  # long enough: standbys it is
+    await mesh.settle(200 + len(mine) * PACE_MS)  # long enough: standbys it is
     await draining
     assert not a.partitions.serving
     await mesh.settle(1_000)

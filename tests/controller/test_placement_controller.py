@@ -65,7 +65,7 @@ async def test_a_new_node_is_filled_only_after_members_settled_and_a_few_at_a_ti
     c = await mesh.add("c", SL)
     await mesh.settle(25_000)
     assert c.partitions.serving == {}
-    await mesh.settle(6_000)
+    await mesh.settle(6_000 + ClaimSettings().departures_ms)
     assert len(c.partitions.serving) == 10
     await mesh.settle(30_000)
     assert len(c.partitions.serving) >= 18
