@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import random
 import subprocess
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aetcd import rpc
 
+from sharemesh.backends.etcd.changes import follow, range_end
 from sharemesh.backends.etcd.connection import EtcdLogin, EtcdTls
 from sharemesh.backends.etcd.coordination import EtcdCoordination
 from sharemesh.backends.local.clock import SystemClock
@@ -20,6 +22,7 @@ from sharemesh.ports.coordination import (
     Put,
     SessionLostError,
     Snapshot,
+    WatchEvent,
 )
 from tests.etcd_server import EtcdServer, etcd_binary
 
@@ -335,6 +338,66 @@ async def test_a_login_outlives_the_servers_memory_of_its_token(server):
     assert session.valid
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
+    await c.close()
+
+
+async def reader_without_rights(server: EtcdServer) -> tuple[EtcdCoordination, EtcdCoordination]:
+    """A user whose role permits nothing, and root."""
+    await enable_users(server)
+    root = connect(server.endpoint, login=EtcdLogin("root", "secret"))
+    connection = root._connection
+    for pick, request in (
+        (lambda at: at.auth.UserAdd, rpc.AuthUserAddRequest(name="reader", password="word")),
+        (lambda at: at.auth.RoleAdd, rpc.AuthRoleAddRequest(name="readers")),
+        (
+            lambda at: at.auth.UserGrantRole,
+            rpc.AuthUserGrantRoleRequest(user="reader", role="readers"),
+        ),
+    ):
+        await connection.call(pick, request)
+    return connect(server.endpoint, login=EtcdLogin("reader", "word")), root
+
+
+def followed(reader: EtcdCoordination) -> AsyncGenerator[WatchEvent, None]:
+    return follow(reader._connection, b"/t/", range_end("/t/"), from_revision=1)
+
+
+async def test_a_watch_that_is_refused_goes_on_once_it_is_permitted(server):
+    """A member that has just started refuses users that it does not know yet."""
+    reader, root = await reader_without_rights(server)
+    changes = followed(reader)
+    waiting = asyncio.create_task(anext(changes))
+    refused = f"{reader._connection.names} refused"
+    with pytest.raises(CoordinationError, match=refused):
+        await reader.get("/t/a")
+    permission = rpc.Permission(permType=2, key=b"/t/", range_end=range_end("/t/"))
+    request = rpc.AuthRoleGrantPermissionRequest(name="readers", perm=permission)
+    await root._connection.call(lambda at: at.auth.RoleGrantPermission, request)
+    await root.commit([], [Put("/t/a", b"1")])
+    event = await asyncio.wait_for(waiting, DEADLINE_S)
+    assert (event.key, event.current.value) == ("/t/a", b"1")
+    await changes.aclose()
+    await reader.close()
+    await root.close()
+
+
+async def test_a_watch_that_stays_forbidden_is_refused_in_words(server):
+    reader, root = await reader_without_rights(server)
+    with pytest.raises(CoordinationError, match=r"refused a watch.*check the role's key prefix"):
+        await asyncio.wait_for(anext(followed(reader)), DEADLINE_S)
+    await reader.close()
+    await root.close()
+
+
+async def test_a_watch_alone_logs_in_again_when_its_token_is_forgotten(server):
+    await enable_users(server)
+    c = connect(server.endpoint, login=EtcdLogin("root", "secret"))
+    revision = await c.commit([], [Put("/t/a", b"1")])
+    c._connection._token = "gone.1"
+    changes = follow(c._connection, b"/t/", range_end("/t/"), from_revision=revision)
+    event = await asyncio.wait_for(anext(changes), DEADLINE_S)
+    assert event.key == "/t/a"
+    await changes.aclose()
     await c.close()
 
 

@@ -18,7 +18,9 @@ from sharemesh.ports.coordination import CoordinationError, KeyValue, Snapshot, 
 
 PAGE_KEYS = 2_000
 COMPACTED = "required revision has been compacted"
+FORBIDDEN = "permission denied"
 OPEN_TIMEOUT_S = 5.0
+REFUSALS_MAX = 6  # in a row: etcd says the same of a token that it has forgotten
 
 
 def range_end(prefix: str) -> bytes:
@@ -107,9 +109,13 @@ async def follow(
     History is lost by compaction, or when etcd was restored from a backup: then its cluster id
     is another, its revisions start again below what we saw, or, if it has written as many since,
     the last change that we saw is not in it. Without ``resume`` the first break is the end.
+
+    Raises:
+        EtcdRefusedError: The server does not permit it, and did not some tries later.
     """
     backoff = connection.backoff()
     position = _Position(from_revision)
+    refusals = 0
     while True:
         endpoint = connection.endpoint()
         stream = None
@@ -122,11 +128,20 @@ async def follow(
                 progress_notify=True,
             )
             answer = await _begin(connection, stream, request, position)
-            while answer is not grpc.aio.EOF and position.take(answer, connection.names):
+            while answer is not grpc.aio.EOF and position.take(answer):
                 backoff.reset()
+                refusals = 0
                 for event in answer.events:
                     yield _to_event(event)
                 answer = await _read_or_leave(stream, endpoint)
+        except _CancelledByServerError as error:
+            connection.log_in_anew()
+            if FORBIDDEN in error.reason:
+                refusals += 1
+                if refusals == REFUSALS_MAX:
+                    raise error.refusal(connection.names) from error
+                await backoff.wait()
+                continue
         except (
             TimeoutError,
             asyncio.InvalidStateError,
@@ -209,6 +224,19 @@ async def _read_or_leave(stream: EtcdMessage, endpoint: Endpoint) -> EtcdMessage
             await asyncio.gather(read, return_exceptions=True)
 
 
+class _CancelledByServerError(Exception):
+    """The server ended one watch of a stream, and said why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def refusal(self, names: str) -> EtcdRefusedError:
+        """Return the error that says what to do."""
+        text = f"etcd at {names} refused a watch: {self.reason}; check the role's key prefix"
+        return EtcdRefusedError(text, self.reason)
+
+
 class _Position:
     """Where a watch stands, over several streams."""
 
@@ -218,24 +246,19 @@ class _Position:
         self.newest: EtcdMessage | None = None
         self._cluster_id: int | None = None
 
-    def take(self, answer: EtcdMessage, names: str) -> bool:
+    def take(self, answer: EtcdMessage) -> bool:
         """Take one answer into account; return whether the stream may go on.
 
         Raises:
-            EtcdRefusedError: The server does not permit this watch.
+            _CancelledByServerError: The server ended the watch: no leader, a login that it has
+                forgotten, no permission.
         """
         header = answer.header
         if answer.compact_revision:
             self.lost = True
             return False
         if answer.canceled:
-            if "permission denied" in answer.cancel_reason:
-                raise EtcdRefusedError(
-                    f"etcd at {names} refused a watch: {answer.cancel_reason}; check the role's "
-                    "key prefix",
-                    answer.cancel_reason,
-                )
-            return False  # for example no leader: open another stream
+            raise _CancelledByServerError(answer.cancel_reason)
         restored = self._cluster_id not in {None, header.cluster_id}
         self._cluster_id = header.cluster_id
         if restored or (answer.created and header.revision < self.next_revision - 1):

@@ -167,8 +167,12 @@ class EtcdConnection:
             "invalid auth token" in details or "revision of auth store is old" in details
         )
         if stale:
-            self._token = None
+            self.log_in_anew()
         return stale
+
+    def log_in_anew(self) -> None:
+        """Ask for another token before the next call."""
+        self._token = None
 
     async def call(
         self,
