@@ -268,6 +268,20 @@ async def test_an_epoch_that_ended_by_itself_is_claimed_again_with_a_higher_one(
     assert set(led(topic, *nodes)) == all_partitions(topic)
 
 
+async def test_an_epoch_that_ended_is_not_started_again_while_the_store_is_away(mesh):
+    """Its fence may be gone with a deleted topic: files would be made that nobody frees."""
+    nodes, _ = await three(mesh)
+    await make_topic(mesh)
+    a = nodes[0]
+    partition, epoch = next(iter(a.partitions.serving.items()))
+    a.coordination.cut_off = True
+    del mesh.fences.epochs[partition]
+    a.partitions.ended(partition)
+    await mesh.settle(3_000)
+    assert partition not in a.partitions.serving
+    assert [e for at, e, _ in mesh.fences.history if at == partition] == [epoch]
+
+
 async def test_a_claim_that_vanished_stops_its_holder_and_is_taken_again(mesh):
     nodes, _ = await three(mesh)
     topic = await make_topic(mesh)

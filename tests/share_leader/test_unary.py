@@ -218,6 +218,28 @@ async def test_a_group_without_sessions_leaves_no_share_partition_behind():
         await until(lambda: w.shell(P0) is None)
 
 
+async def test_a_group_without_sessions_stays_while_a_state_is_written_and_counts_go_on():
+    async with world() as w:
+        await w.lead(P0)
+        await w.produce(P0, 5)
+        m1 = w.client("m1")
+        await m1.join(P0)
+        assert acquired(await m1.fetch(), P0) == [(0, 4, 1)]
+        w.keeper.open.clear()  # the state of locks that expire is on its way, and stays there
+        await w.clock.advance(60_000)
+        assert w.service.counters.sessions_evicted == 1
+        shell = w.shell(P0)
+        assert not shell.holds_locks
+        assert shell.is_writing
+        m2 = w.client("m2")
+        await m2.join(P0)
+        assert acquired(await m2.fetch(), P0) == [(0, 4, 2)]
+        w.keeper.open.set()
+        await m2.fetch(epoch=-1)
+        await w.clock.advance(2_000)
+        await until(lambda: w.shell(P0) is None)
+
+
 async def test_read_committed_groups_get_no_aborted_records():
     async with world() as w:
         await w.configure("g", auto_offset_reset="earliest", isolation_level="read_committed")

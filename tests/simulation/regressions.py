@@ -94,6 +94,26 @@ REGRESSIONS = (
         "tests/share_leader/test_record_log_methods.py, tests/conformance/test_g_log_start.py",
     ),
     Regression(
+        "mixed",
+        353,
+        "a leader that was cut off from the store started its ended epoch again after the topic "
+        "was deleted, and left files that nobody frees",
+        "tests/cluster/test_partition_claims.py",
+    ),
+    Regression(
+        "mixed",
+        545,
+        "a group without sessions was dropped while the state of expired locks was being written: "
+        "deliveries were counted anew",
+        "tests/share_leader/test_unary.py",
+    ),
+    Regression(
+        "mixed",
+        2149,
+        "checker: the lag of a temporary topic that could not be deleted, and that nobody reads",
+        "tests/simulation/workloads/mixed.py looks at the topics that are read",
+    ),
+    Regression(
         "trimmed",
         3,
         "checker: what was deleted may have been finished before, and hid what was not",

@@ -158,7 +158,13 @@ class PartitionClaim:
             await self._wait(STALE_VIEW_WAIT_MS)
 
     async def _start(self, held: HeldClaim) -> bool:
+        """Start under the claim's epoch, which serves once, or above it."""
+        # Who is cut off from the store sees its old claim for a while. Should the topic have been
+        # deleted meanwhile, no fence is left: to start anew would leave files that nobody frees.
+        above = self.epoch if held.epoch <= self.epoch else 0
         for attempt in range(FENCE_ATTEMPTS):
+            if above and not await self._store.raise_epoch(held, above):
+                return False
             self.epoch = held.epoch
             try:
                 return await self._start_once(held)
@@ -166,8 +172,6 @@ class PartitionClaim:
                 # A store that was restored from a backup is behind the data: go above it.
                 self.last_error = f"fenced: {error}"
                 above = max(error.fence_epoch, held.epoch + (1 << attempt) - 1)
-                if not await self._store.raise_epoch(held, above):
-                    return False
             except Exception as error:
                 self.last_error = f"{type(error).__name__}: {error}"
                 return False

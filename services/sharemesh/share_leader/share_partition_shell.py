@@ -129,6 +129,11 @@ class SharePartitionShell:
         return self._machine.next_deadline_ms is not None or bool(self._pending)
 
     @property
+    def is_writing(self) -> bool:
+        """Whether a state write or a read is under way."""
+        return bool(self._writes)
+
+    @property
     def end_offset(self) -> int:
         """Where reading stops for this group (spec ISO-1), exclusive."""
         if self._config.isolation_level is IsolationLevel.READ_COMMITTED:
