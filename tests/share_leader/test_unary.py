@@ -230,7 +230,7 @@ async def test_a_group_without_sessions_stays_while_a_state_is_written_and_count
         assert w.service.counters.sessions_evicted == 1
         shell = w.shell(P0)
         assert not shell.holds_locks
-        assert shell.is_writing
+        assert not shell.is_settled
         m2 = w.client("m2")
         await m2.join(P0)
         assert acquired(await m2.fetch(), P0) == [(0, 4, 2)]
@@ -238,6 +238,27 @@ async def test_a_group_without_sessions_stays_while_a_state_is_written_and_count
         await m2.fetch(epoch=-1)
         await w.clock.advance(2_000)
         await until(lambda: w.shell(P0) is None)
+
+
+async def test_what_expired_locks_left_is_stored_as_soon_as_the_share_coordinator_answers():
+    async with world() as w:
+        await w.lead(P0)
+        await w.produce(P0, 5)
+        m1 = w.client("m1")
+        await m1.join(P0)
+        assert acquired(await m1.fetch(), P0) == [(0, 4, 1)]
+        w.keeper.write_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await w.clock.advance(60_000)
+        shell = w.shell(P0)
+        assert not shell.is_settled
+        w.keeper.write_error = ErrorCode.NONE
+        await w.clock.advance(7_000)
+        await until(lambda: w.shell(P0) is None)  # stored, and so no longer needed
+        (batch,) = w.keeper.machine.state(shell.key).batches
+        assert (batch.first_offset, batch.last_offset, batch.delivery_count) == (0, 4, 1)
+        m2 = w.client("m2")
+        await m2.join(P0)
+        assert acquired(await m2.fetch(), P0) == [(0, 4, 2)]
 
 
 async def test_read_committed_groups_get_no_aborted_records():

@@ -26,6 +26,7 @@ from sharemesh.domain.share_partition.events import (
     StateRead,
     StateWritten,
     Tick,
+    WriteAgain,
 )
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.share_leader.grants import Grant, Grants
@@ -103,6 +104,7 @@ class PartitionWatch:
             Acknowledge: self._acknowledge,
             ReleaseMember: self._release,
             Tick: self._tick,
+            WriteAgain: self._write_again,
             StateWritten: self._state_written,
         }
 
@@ -259,6 +261,11 @@ class PartitionWatch:
             )
         for write in writes:
             self._write(write, context, now_ns)
+
+    def _write_again(self, _: WriteAgain, effects: tuple[Effect, ...], now_ns: int) -> None:
+        for effect in effects:
+            if isinstance(effect, WriteState):
+                self._write(effect, None, now_ns)
 
     def _answered(self, answer: Answered, now_ns: int) -> None:
         answering = self._answering.pop(answer.request_id, None)

@@ -207,20 +207,20 @@ class SessionBook:
         """Drop a group's share partitions once nobody has a session (spec PER-11).
 
         While a lock runs (a release that failed) the machine stays: a second grant in the
-        same leader epoch would break the promise of one holder. So it does while a state write is
-        under way (of locks that ended, say): the next machine would read the state from before it,
-        and count the same deliveries again. It is looked at again later.
+        same leader epoch would break the promise of one holder. So it does while the state of
+        locks that ended is not written: the next machine would read the state from before, and
+        count the same deliveries again. It is looked at again later.
         """
         if self.sessions.group_size(group_id):
             return
         again = False
         for shell in self._partitions.shares_of(group_id):
-            if shell.holds_locks or shell.is_writing:
-                again = True
-            else:
+            if shell.is_settled:
                 shell.fence(
                     ErrorCode.SHARE_SESSION_NOT_FOUND, "the group's last share session has ended"
                 )
+            else:
+                again = True
         if again:
             settings, clock = self._environment.settings, self._environment.clock
             self._environment.alarms.at(

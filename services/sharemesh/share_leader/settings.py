@@ -93,6 +93,9 @@ class LeaderSettings:
     empty_group_retry_ms: int = 1_000
     """How often a group without sessions is looked at again while locks of it still run."""
 
+    write_again_ms: int = 5_000
+    """Pause before the state of expired locks is written again, after the persister gave up."""
+
     settings_pause_ms: int = 50
     """After a change of the view was looked at, the next ones wait at most so long."""
 

@@ -36,6 +36,7 @@ from sharemesh.domain.share_partition.events import (
     StateRead,
     StateWritten,
     Tick,
+    WriteAgain,
 )
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.ports.record_log import PartitionLog
@@ -129,9 +130,9 @@ class SharePartitionShell:
         return self._machine.next_deadline_ms is not None or bool(self._pending)
 
     @property
-    def is_writing(self) -> bool:
-        """Whether a state write or a read is under way."""
-        return bool(self._writes)
+    def is_settled(self) -> bool:
+        """Whether nothing is locked, being written, or yet to be written."""
+        return not (self.holds_locks or self._writes or self._machine.is_behind)
 
     @property
     def end_offset(self) -> int:
@@ -421,3 +422,10 @@ class SharePartitionShell:
         if result.error:
             counters.state_write_failures += 1
         self.step(StateWritten(write.write_id, ErrorCode(result.error), result.message))
+        if result.error and self._machine.is_behind:
+            again_ms = self._environment.clock.now_ms() + self._environment.settings.write_again_ms
+            self._environment.alarms.at(again_ms, self._write_again)
+
+    def _write_again(self) -> None:
+        if self.phase is Phase.ACTIVE:
+            self.step(WriteAgain())

@@ -18,6 +18,7 @@ class Changes:
     Attributes:
         write_id: Names the write (RS-9).
         written: What to write, as the fields of state batches; equal neighbours are one (ACK-17).
+        unlocked: After a roll-back, the runs whose lock had fired: they did not return to it.
     """
 
     __slots__ = (
@@ -26,6 +27,7 @@ class Changes:
         "_flight",
         "_limit",
         "_touched",
+        "unlocked",
         "write_id",
         "written",
     )
@@ -36,6 +38,7 @@ class Changes:
         self._available = False
         self._limit = flight.config.delivery_count_limit
         self.written: list[tuple[int, int, DeliveryState, int, Cause]] = []
+        self.unlocked: list[tuple[int, int]] = []
         self._touched: list[tuple[CachedBatch, int, int]] = []
         self._begun: dict[tuple[RecordStatus, Cause], tuple[RecordStatus, Cause]] = {}
 
@@ -199,6 +202,7 @@ class Changes:
             return first, last, old, self._flight.settled.get(old.state, old.delivery_count)
         if not self._lost_lock(old):
             return first, last, old, saved
+        self.unlocked.append((first, last))
         state = DeliveryState.AVAILABLE
         # T11 holds here too: left AVAILABLE below the start offset, nobody could ever take it,
         # and it would keep the start offset from moving.

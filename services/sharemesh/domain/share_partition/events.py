@@ -135,6 +135,11 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteAgain:
+    """Some time has passed since the write of expired locks failed: it is tried again (LK-6)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Configure:
     """The group's settings changed; they hold from now on (spec RS-8, LK-1, ISO-5)."""
 
@@ -156,6 +161,7 @@ Event = (
     | LogStartMoved
     | StateWritten
     | Tick
+    | WriteAgain
     | Configure
     | Fence
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from sharemesh.domain.delivery_state import Cause
+from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import MemberId, SharePartitionKey
@@ -36,6 +36,7 @@ from sharemesh.domain.share_partition.events import (
     StateRead,
     StateWritten,
     Tick,
+    WriteAgain,
 )
 from sharemesh.domain.share_partition.expiry import Expiry
 from sharemesh.domain.share_partition.in_flight import InFlight
@@ -43,13 +44,19 @@ from sharemesh.domain.share_partition.lifecycle import Lifecycle
 from sharemesh.domain.share_partition.log_start import move_log_start
 from sharemesh.domain.share_partition.next_offset import can_acquire, next_fetch_offset
 from sharemesh.domain.share_partition.persister_errors import drops_partition, seen_by_client
+from sharemesh.domain.share_partition.record_status import NO_MEMBER
 from sharemesh.domain.share_partition.recovery import fault_in, load
 from sharemesh.domain.share_partition.release import release_member
 from sharemesh.domain.share_partition.start_offset import move_start_offset
+from sharemesh.domain.share_partition.unwritten import Unwritten
 from sharemesh.domain.share_partition.view import BatchView, RecordView, batch_views, record_views
 from sharemesh.domain.state_batch import NO_START_OFFSET
 
 _NONE = ErrorCode.NONE
+_EXPIRED = {
+    DeliveryState.AVAILABLE: Cause.LOCK_EXPIRY,
+    DeliveryState.ARCHIVED: Cause.DELIVERY_LIMIT,
+}
 _IN_USE = frozenset({Lifecycle.EMPTY, Lifecycle.INITIALIZING, Lifecycle.ACTIVE})
 
 
@@ -68,6 +75,7 @@ class SharePartition:
         "_pending",
         "_state",
         "_state_epoch",
+        "_unwritten",
         "_write_ids",
         "key",
         "leader_epoch",
@@ -82,6 +90,7 @@ class SharePartition:
         self._write_ids = 0
         self._announced_ms: int | None = None
         self._pending: dict[int, tuple[Changes, int | None]] = {}
+        self._unwritten = Unwritten()
         self._doors: dict[type, Callable[..., list[Effect]]] = {
             Initialize: self._initialize,
             StateRead: self._state_read,
@@ -92,6 +101,7 @@ class SharePartition:
             LogStartMoved: self._log_start_moved,
             StateWritten: self._state_written,
             Tick: self._tick,
+            WriteAgain: self._write_again,
             Configure: self._configure,
             Fence: self._fence,
         }
@@ -167,6 +177,11 @@ class SharePartition:
     def pending_write_count(self) -> int:
         """Writes that have not been answered yet."""
         return len(self._pending)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a write of expired locks failed: ``WriteAgain`` is due some time later (LK-6)."""
+        return self._unwritten.is_behind
 
     @property
     def write_count(self) -> int:
@@ -332,6 +347,21 @@ class SharePartition:
         effects.append(WakeAt(self._announced_ms))
         return effects
 
+    def _write_again(self, _: WriteAgain, __: int) -> list[Effect]:
+        """Write what expired locks left, as it is now; who has it, or ends it, writes himself."""
+        if self._state is not Lifecycle.ACTIVE or not self._unwritten.is_behind:
+            return []
+        changes = self._changes()
+        for first, last in self._unwritten.take():
+            for batch in self._flight.overlapping(first, last):
+                low, high = max(first, batch.first_offset), min(last, batch.last_offset)
+                for begin, end, status in batch.runs_between(low, high):
+                    cause = _EXPIRED.get(status.state)
+                    if cause is not None and status.write_id is None:
+                        changes.note(begin, end, status, cause)
+        self._pending[changes.write_id] = (changes, None)
+        return [self._write(changes, NO_MEMBER, Cause.LOCK_EXPIRY)]
+
     def _log_start_moved(self, event: LogStartMoved, _: int) -> list[Effect]:
         if self._state is not Lifecycle.ACTIVE:
             return []
@@ -361,8 +391,11 @@ class SharePartition:
         effects: list[Effect] = []
         wake = changes.roll_back()
         if request_id is None:
+            self._unwritten.add((written[0], written[1]) for written in changes.written)  # LK-6
             wake = move_start_offset(self._flight) or wake
         else:
+            if changes.unlocked:
+                self._unwritten.add(changes.unlocked)  # RS-11
             message = event.message or event.error.name.lower()
             effects.append(Answered(request_id, error, message))
         if wake:

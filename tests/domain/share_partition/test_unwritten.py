@@ -1,0 +1,132 @@
+"""What expired locks left is written again until it is stored (spec LK-6, RS-11)."""
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.group_config import GroupConfig
+from sharemesh.domain.ids import MemberId
+from sharemesh.domain.share_partition.effects import WriteState
+from sharemesh.domain.share_partition.events import (
+    Acknowledge,
+    AcknowledgementBatch,
+    Acquire,
+    AcquireMode,
+    Initialize,
+    LogBatch,
+    StateRead,
+    StateWritten,
+    Tick,
+    WriteAgain,
+)
+from sharemesh.domain.share_partition.machine import SharePartition
+from sharemesh.domain.share_partition.unwritten import Unwritten
+from sharemesh.domain.state_batch import StateBatch
+from tests.domain.share_partition.partition_machine import KEY
+
+LIMIT = 2
+LOCK_MS = 30_000
+AWAY = ErrorCode.COORDINATOR_NOT_AVAILABLE
+M1 = MemberId("m1")
+
+
+class Driven:
+    """A machine that leads ten records."""
+
+    def __init__(self):
+        config = GroupConfig(record_lock_duration_ms=LOCK_MS, delivery_count_limit=LIMIT)
+        self.machine = SharePartition(KEY, 3, config)
+        self.now_ms = 0
+        self.step(Initialize())
+        self.step(StateRead(ErrorCode.NONE, state_epoch=1, start_offset=0))
+
+    def step(self, event):
+        return self.machine.step(event, now_ms=self.now_ms)
+
+    def acquire(self):
+        offset = self.machine.next_fetch_offset()
+        batch = LogBatch(offset, 9)
+        self.step(Acquire(1, M1, AcquireMode.BATCH_OPTIMIZED, 500, 500, offset, (batch,)))
+
+    def expire(self):
+        self.now_ms += LOCK_MS
+        return self.writes(Tick())
+
+    def writes(self, event):
+        return [each for each in self.step(event) if isinstance(each, WriteState)]
+
+
+def test_a_failed_write_of_expired_locks_is_written_again():
+    driven = Driven()
+    driven.acquire()
+    (write,) = driven.expire()
+    driven.step(StateWritten(write.write_id, AWAY))
+    assert driven.machine.is_behind
+    (again,) = driven.writes(WriteAgain())
+    assert again.batches == write.batches == (StateBatch(0, 9, DeliveryState.AVAILABLE, 1),)
+    assert (again.start_offset, again.state_epoch, again.leader_epoch) == (0, 1, 3)
+    assert not driven.machine.is_behind
+    driven.step(StateWritten(again.write_id))
+    driven.machine.validate()
+    assert driven.writes(WriteAgain()) == []
+
+
+def test_what_the_limit_archived_is_told_to_the_store_with_the_start_offset_behind_it():
+    driven = Driven()
+    for _ in range(LIMIT):
+        driven.acquire()
+        (write,) = driven.expire()
+        driven.step(StateWritten(write.write_id, AWAY))
+    assert driven.machine.start_offset == 10
+    (again,) = driven.writes(WriteAgain())
+    assert (again.start_offset, again.delivery_complete_count, again.batches) == (10, 0, ())
+
+
+def test_a_write_that_fails_again_is_still_due():
+    driven = Driven()
+    driven.acquire()
+    (write,) = driven.expire()
+    for _ in range(3):
+        driven.step(StateWritten(write.write_id, AWAY))
+        assert driven.machine.is_behind
+        (write,) = driven.writes(WriteAgain())
+    assert write.batches == (StateBatch(0, 9, DeliveryState.AVAILABLE, 1),)
+
+
+def test_what_was_acquired_again_is_left_to_the_end_of_its_lock():
+    driven = Driven()
+    driven.acquire()
+    (write,) = driven.expire()
+    driven.step(StateWritten(write.write_id, AWAY))
+    driven.acquire()
+    (again,) = driven.writes(WriteAgain())
+    assert again.batches == ()
+
+
+def test_a_lock_that_fired_while_a_failing_acknowledgement_was_written_is_written_too():
+    driven = Driven()
+    driven.acquire()
+    accept = AcknowledgementBatch(0, 4, (AcknowledgeType.ACCEPT,))
+    (acknowledging,) = driven.writes(Acknowledge(2, M1, (accept,)))
+    (expired,) = driven.expire()
+    driven.step(StateWritten(expired.write_id))
+    driven.step(StateWritten(acknowledging.write_id, AWAY))
+    assert driven.machine.is_behind
+    (again,) = driven.writes(WriteAgain())
+    assert again.batches == (StateBatch(0, 4, DeliveryState.AVAILABLE, 1),)
+    assert [batch.cause for batch in again.batches] == [Cause.LOCK_EXPIRY]
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)), max_size=20))
+def test_runs_are_kept_ascending_and_apart(runs):
+    unwritten = Unwritten()
+    for first, length in runs:
+        unwritten.add([(first, first + length)])
+    kept = unwritten.take()
+    offsets = {o for first, length in runs for o in range(first, first + length + 1)}
+    assert {o for first, last in kept for o in range(first, last + 1)} == offsets
+    assert all(before[1] + 1 < after[0] for before, after in itertools.pairwise(kept))
+    assert not unwritten.is_behind
