@@ -109,9 +109,8 @@ class SteadyLoad:
             times = {name: happened_ms(name) for name in names}
             missing = sorted(name for name, time_ms in times.items() if time_ms is None)
             if not missing:
-                return max(
-                    (time_ms - since_ms for time_ms in times.values() if time_ms), default=0.0
-                )
+                found_ms = [time_ms for time_ms in times.values() if time_ms is not None]
+                return max(found_ms, default=since_ms) - since_ms
             if self.producing is not None and self.producing.done():
                 self.producing.result()
             if loop.time() > deadline:

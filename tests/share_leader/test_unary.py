@@ -218,13 +218,17 @@ async def test_a_group_without_sessions_leaves_no_share_partition_behind():
         await until(lambda: w.shell(P0) is None)
 
 
+async def five_held(w):
+    await w.lead(P0)
+    await w.produce(P0, 5)
+    m1 = w.client("m1")
+    await m1.join(P0)
+    assert acquired(await m1.fetch(), P0) == [(0, 4, 1)]
+
+
 async def test_a_group_without_sessions_stays_while_a_state_is_written_and_counts_go_on():
     async with world() as w:
-        await w.lead(P0)
-        await w.produce(P0, 5)
-        m1 = w.client("m1")
-        await m1.join(P0)
-        assert acquired(await m1.fetch(), P0) == [(0, 4, 1)]
+        await five_held(w)
         w.keeper.open.clear()  # the state of locks that expire is on its way, and stays there
         await w.clock.advance(60_000)
         assert w.service.counters.sessions_evicted == 1
@@ -242,11 +246,7 @@ async def test_a_group_without_sessions_stays_while_a_state_is_written_and_count
 
 async def test_what_expired_locks_left_is_stored_as_soon_as_the_share_coordinator_answers():
     async with world() as w:
-        await w.lead(P0)
-        await w.produce(P0, 5)
-        m1 = w.client("m1")
-        await m1.join(P0)
-        assert acquired(await m1.fetch(), P0) == [(0, 4, 1)]
+        await five_held(w)
         w.keeper.write_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         await w.clock.advance(60_000)
         shell = w.shell(P0)

@@ -1,6 +1,7 @@
 """Consumers that are hard on a share leader: late ones, and ones that decide in parts."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from sharemesh.client.async_consumer import AsyncShareConsumer
@@ -12,7 +13,7 @@ LOCK_S = LOCK_DURATION_MS / 1_000
 PAST_THE_LOCK_S = (0.97 * LOCK_S, 1.3 * LOCK_S)
 
 
-class HardConsumer(ConsumerApplication):
+class HardConsumer(ConsumerApplication, ABC):
     """Polls, and decides in a way of its own, whatever its mode."""
 
     async def _turn(
@@ -23,10 +24,11 @@ class HardConsumer(ConsumerApplication):
             self._note(record)
         await self._settle(consumer, records)
 
+    @abstractmethod
     async def _settle(
         self, consumer: AsyncShareConsumer, records: Sequence[ConsumerRecord]
     ) -> None:
-        raise NotImplementedError
+        """Decide about what was got."""
 
 
 class LateConsumer(HardConsumer):

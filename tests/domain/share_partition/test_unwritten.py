@@ -1,10 +1,5 @@
 """What expired locks left is written again until it is stored (spec LK-6, RS-11)."""
 
-import itertools
-
-from hypothesis import given
-from hypothesis import strategies as st
-
 from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import GroupConfig
@@ -23,7 +18,6 @@ from sharemesh.domain.share_partition.events import (
     WriteAgain,
 )
 from sharemesh.domain.share_partition.machine import SharePartition
-from sharemesh.domain.share_partition.unwritten import Unwritten
 from sharemesh.domain.state_batch import StateBatch
 from tests.domain.share_partition.partition_machine import KEY
 
@@ -120,13 +114,14 @@ def test_a_lock_that_fired_while_a_failing_acknowledgement_was_written_is_writte
     assert [batch.cause for batch in again.batches] == [Cause.LOCK_EXPIRY]
 
 
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)), max_size=20))
-def test_runs_are_kept_ascending_and_apart(runs):
-    unwritten = Unwritten()
-    for first, length in runs:
-        unwritten.add([(first, first + length)])
-    kept = unwritten.take()
-    offsets = {o for first, length in runs for o in range(first, first + length + 1)}
-    assert {o for first, last in kept for o in range(first, last + 1)} == offsets
-    assert all(before[1] + 1 < after[0] for before, after in itertools.pairwise(kept))
-    assert not unwritten.is_behind
+def test_what_was_rejected_since_keeps_its_own_cause():
+    driven = Driven()
+    driven.acquire()
+    (write,) = driven.expire()
+    driven.step(StateWritten(write.write_id, AWAY))
+    driven.acquire()
+    reject = AcknowledgementBatch(3, 5, (AcknowledgeType.REJECT,))
+    (rejecting,) = driven.writes(Acknowledge(2, M1, (reject,)))
+    driven.step(StateWritten(rejecting.write_id))
+    (again,) = driven.writes(WriteAgain())
+    assert again.batches == ()

@@ -10,6 +10,10 @@ from sharemesh.domain.state_batch import StateBatch
 _AVAILABLE = DeliveryState.AVAILABLE
 
 
+Written = tuple[int, int, DeliveryState, int, Cause]
+"""The fields of a state batch: first and last offset, state, delivery count, cause."""
+
+
 class Changes:
     """What one operation changes: what to write, and how to finish or undo it.
 
@@ -18,7 +22,7 @@ class Changes:
     Attributes:
         write_id: Names the write (RS-9).
         written: What to write, as the fields of state batches; equal neighbours are one (ACK-17).
-        unlocked: After a roll-back, the runs whose lock had fired: they did not return to it.
+        unlocked: After a roll-back, what became of runs whose lock had fired (RS-11).
     """
 
     __slots__ = (
@@ -37,8 +41,8 @@ class Changes:
         self._flight = flight
         self._available = False
         self._limit = flight.config.delivery_count_limit
-        self.written: list[tuple[int, int, DeliveryState, int, Cause]] = []
-        self.unlocked: list[tuple[int, int]] = []
+        self.written: list[Written] = []
+        self.unlocked: list[Written] = []
         self._touched: list[tuple[CachedBatch, int, int]] = []
         self._begun: dict[tuple[RecordStatus, Cause], tuple[RecordStatus, Cause]] = {}
 
@@ -202,12 +206,14 @@ class Changes:
             return first, last, old, self._flight.settled.get(old.state, old.delivery_count)
         if not self._lost_lock(old):
             return first, last, old, saved
-        self.unlocked.append((first, last))
-        state = DeliveryState.AVAILABLE
+        state, cause = DeliveryState.AVAILABLE, Cause.LOCK_EXPIRY
         # T11 holds here too: left AVAILABLE below the start offset, nobody could ever take it,
         # and it would keep the start offset from moving.
-        if old.delivery_count >= self._limit or last < self._flight.start_offset:
-            state = DeliveryState.ARCHIVED
+        if old.delivery_count >= self._limit:
+            state, cause = DeliveryState.ARCHIVED, Cause.DELIVERY_LIMIT
+        elif last < self._flight.start_offset:
+            state, cause = DeliveryState.ARCHIVED, Cause.LOG_START
         else:
             self._available = True
+        self.unlocked.append((first, last, state, old.delivery_count, cause))
         return first, last, old, self._flight.settled.get(state, old.delivery_count)

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from sharemesh.domain.delivery_state import Cause, DeliveryState
+from sharemesh.domain.delivery_state import Cause
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import MemberId, SharePartitionKey
 from sharemesh.domain.share_partition import invariants
 from sharemesh.domain.share_partition.acknowledge import acknowledge
 from sharemesh.domain.share_partition.acquire import acquire
-from sharemesh.domain.share_partition.changes import Changes
+from sharemesh.domain.share_partition.changes import Changes, Written
 from sharemesh.domain.share_partition.effects import (
     Acquired,
     Answered,
@@ -48,15 +48,10 @@ from sharemesh.domain.share_partition.record_status import NO_MEMBER
 from sharemesh.domain.share_partition.recovery import fault_in, load
 from sharemesh.domain.share_partition.release import release_member
 from sharemesh.domain.share_partition.start_offset import move_start_offset
-from sharemesh.domain.share_partition.unwritten import Unwritten
 from sharemesh.domain.share_partition.view import BatchView, RecordView, batch_views, record_views
 from sharemesh.domain.state_batch import NO_START_OFFSET
 
 _NONE = ErrorCode.NONE
-_EXPIRED = {
-    DeliveryState.AVAILABLE: Cause.LOCK_EXPIRY,
-    DeliveryState.ARCHIVED: Cause.DELIVERY_LIMIT,
-}
 _IN_USE = frozenset({Lifecycle.EMPTY, Lifecycle.INITIALIZING, Lifecycle.ACTIVE})
 
 
@@ -90,7 +85,7 @@ class SharePartition:
         self._write_ids = 0
         self._announced_ms: int | None = None
         self._pending: dict[int, tuple[Changes, int | None]] = {}
-        self._unwritten = Unwritten()
+        self._unwritten: list[Written] | None = None  # in force, but not stored; None: all is
         self._doors: dict[type, Callable[..., list[Effect]]] = {
             Initialize: self._initialize,
             StateRead: self._state_read,
@@ -181,7 +176,7 @@ class SharePartition:
     @property
     def is_behind(self) -> bool:
         """Whether a write of expired locks failed: ``WriteAgain`` is due some time later (LK-6)."""
-        return self._unwritten.is_behind
+        return self._unwritten is not None
 
     @property
     def write_count(self) -> int:
@@ -348,16 +343,20 @@ class SharePartition:
         return effects
 
     def _write_again(self, _: WriteAgain, __: int) -> list[Effect]:
-        """Write what expired locks left, as it is now; who has it, or ends it, writes himself."""
-        if self._state is not Lifecycle.ACTIVE or not self._unwritten.is_behind:
+        """Write what expired locks left and nobody has moved since: whoever does writes himself.
+
+        Even without such records the start offset may have passed what was archived.
+        """
+        if self._state is not Lifecycle.ACTIVE or self._unwritten is None:
             return []
+        unwritten, self._unwritten = self._unwritten, None
         changes = self._changes()
-        for first, last in self._unwritten.take():
+        for first, last, state, count, cause in sorted(unwritten):
             for batch in self._flight.overlapping(first, last):
                 low, high = max(first, batch.first_offset), min(last, batch.last_offset)
                 for begin, end, status in batch.runs_between(low, high):
-                    cause = _EXPIRED.get(status.state)
-                    if cause is not None and status.write_id is None:
+                    is_as_it_was = status.state is state and status.delivery_count == count
+                    if is_as_it_was and status.write_id is None:
                         changes.note(begin, end, status, cause)
         self._pending[changes.write_id] = (changes, None)
         return [self._write(changes, NO_MEMBER, Cause.LOCK_EXPIRY)]
@@ -391,11 +390,11 @@ class SharePartition:
         effects: list[Effect] = []
         wake = changes.roll_back()
         if request_id is None:
-            self._unwritten.add((written[0], written[1]) for written in changes.written)  # LK-6
+            self._unwritten = [*(self._unwritten or ()), *changes.written]  # LK-6
             wake = move_start_offset(self._flight) or wake
         else:
             if changes.unlocked:
-                self._unwritten.add(changes.unlocked)  # RS-11
+                self._unwritten = [*(self._unwritten or ()), *changes.unlocked]  # RS-11
             message = event.message or event.error.name.lower()
             effects.append(Answered(request_id, error, message))
         if wake:
