@@ -61,6 +61,9 @@ faults: setup ## trials of kills and corruption -> build/faults/PART.json (PART=
 simulate: setup ## the whole mesh in virtual time, with faults (SEEDS=n START=s WORKLOAD=w RESUME=1; SEED=s replays)
 	@$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20) --start $(or $(START),1)) $(if $(WORKLOAD),--workload $(WORKLOAD)) $(if $(RESUME),--resume)
 
+mutants: setup ## bugs planted in the simulated mesh, each of which a seed must catch (SEEDS=n at most, ONLY='name …')
+	@$(PY) -m tests.simulation.mutants --seeds $(or $(SEEDS),200) $(if $(ONLY),--only $(ONLY))
+
 images: setup ## the images as archives in build/images, without Docker (TAG=t; needs mmdebstrap)
 	@$(PY) -m images $(if $(TAG),--tag $(TAG))
 
@@ -78,4 +81,4 @@ e2e: setup ## the suite on a real Kubernetes: on $KUBECONFIG's, else on one buil
 clean: ## remove what was built here (not the virtual environment)
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup demo test test-fast lint format protos conformance conformance-driver bench faults simulate images charts docs e2e clean
+.PHONY: help setup demo test test-fast lint format protos conformance conformance-driver bench faults simulate mutants images charts docs e2e clean

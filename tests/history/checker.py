@@ -8,6 +8,7 @@ apart from one that was granted after a confirmed acknowledgement, without trust
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import pairwise
 
 from tests.history.journal import Entry
@@ -34,12 +35,22 @@ class Decision:
     time_ms: float
 
 
+class Promise(StrEnum):
+    """What a violation breaks."""
+
+    ONE_RECORD = "an offset is confirmed for one record"
+    AT_LEAST_ONCE = "every record is delivered and finished"
+    EXCLUSIVE = "one holder at a time"
+    DELIVERY_COUNT = "deliveries are counted and limited"
+    FINAL = "what was confirmed is final"
+
+
 StartOffsetAt = Callable[[str, float], int]
 
 
 @dataclass(slots=True)
 class Report:
-    """What the history says; ``violations`` are sentences, empty when all promises hold."""
+    """What the history says; ``broken`` is empty when all promises hold."""
 
     produced: int = 0
     delivered: int = 0
@@ -49,7 +60,16 @@ class Report:
     refused_acknowledgements: int = 0
     late_acknowledgements: int = 0
     redelivery_reasons: Counter[str] = field(default_factory=Counter)
-    violations: list[str] = field(default_factory=list)
+    broken: list[tuple[Promise, str]] = field(default_factory=list)
+
+    @property
+    def violations(self) -> list[str]:
+        """What is broken, as sentences that name partition and offset."""
+        return [text for _, text in self.broken]
+
+    def breaks(self, promise: Promise, text: str) -> None:
+        """Add a violation."""
+        self.broken.append((promise, text))
 
 
 class History:
@@ -122,22 +142,20 @@ class History:
         report = Report(refused_acknowledgements=self._refused)
         at = start_offset_at or (lambda partition, _: start_offsets.get(partition, 0))
         self._exact = start_offset_at is not None
-        report.violations += self._confirmed_twice
+        report.broken += [(Promise.ONE_RECORD, text) for text in self._confirmed_twice]
         for partition, offsets in self._produced.items():
             report.produced += len(offsets)
             start, done = start_offsets.get(partition, 0), terminal.get(partition, set())
             open_offsets = sorted(o for o in offsets if o >= start and o not in done)
             if open_offsets:
-                report.violations.append(
-                    f"{len(open_offsets)} records of {partition} are not finished, first "
-                    f"{open_offsets[0]}: lost or stuck"
-                )
+                text = f"{partition}@{open_offsets[0]} is not finished: lost or stuck"
+                others = f"; {len(open_offsets)} records of {partition} in all"
+                report.breaks(Promise.AT_LEAST_ONCE, text + others)
             never = [o for o in offsets if (partition, o) not in self._deliveries]
             if never:
-                report.violations.append(
-                    f"{len(never)} confirmed records of {partition} were never delivered, first "
-                    f"{min(never)}"
-                )
+                text = f"{partition}@{min(never)} was confirmed and never delivered"
+                others = f"; {len(never)} records of {partition} in all"
+                report.breaks(Promise.AT_LEAST_ONCE, text + others)
         self._judge_deliveries(report, at)
         return report
 
@@ -149,15 +167,17 @@ class History:
             grants = Counter((d.epoch, d.count) for d in deliveries)
             twice = [grant for grant, number in grants.items() if number > 1]
             if twice:
-                report.violations.append(
+                report.breaks(
+                    Promise.EXCLUSIVE,
                     f"{where} was granted twice in leader epoch {twice[0][0]} with delivery count "
-                    f"{twice[0][1]}"
+                    f"{twice[0][1]}",
                 )
             epochs = {d.epoch for d in deliveries}
             if len(deliveries) > self._limit + len(epochs) - 1:
-                report.violations.append(
+                report.breaks(
+                    Promise.DELIVERY_COUNT,
                     f"{where} was delivered {len(deliveries)} times in {len(epochs)} leader "
-                    f"epochs, limit {self._limit}"
+                    f"epochs, limit {self._limit}",
                 )
             self._count_reasons(report, (partition, offset), deliveries)
             final = self._final.get((partition, offset), [])
@@ -213,16 +233,19 @@ class History:
         report.accepted += kind == "accept"
         report.rejected += kind == "reject"
         if len(final) > 1:
-            report.violations.append(f"{where} was acknowledged finally {len(final)} times")
+            text = f"{where} was acknowledged finally {len(final)} times"
+            report.breaks(Promise.FINAL, text)
         if grant is None:
-            report.violations.append(f"{where} was acknowledged by a member that never held it")
+            text = f"{where} was acknowledged by a member that never held it"
+            report.breaks(Promise.EXCLUSIVE, text)
             return
         later = [d for d in deliveries if (d.epoch, d.count) > (grant.epoch, grant.count)]
         if later:
-            report.violations.append(
+            report.breaks(
+                Promise.FINAL,
                 f"{where} was delivered to {later[0].who} (epoch {later[0].epoch}, count "
                 f"{later[0].count}) after {grant.who} had its {kind} confirmed (epoch "
-                f"{grant.epoch}, count {grant.count})"
+                f"{grant.epoch}, count {grant.count})",
             )
 
 

@@ -29,7 +29,6 @@ class Faults:
         chosen = [name for name in names if self.rng.random() < 0.6]
         self.kinds = list(kinds) or chosen or names
         self.healing = False
-        self.injected = 0
         self.kill_client: Callable[[Random], str] | None = None
 
     async def run(self) -> None:
@@ -39,8 +38,7 @@ class Faults:
             if self.healing:
                 return
             kind = self.rng.choice(self.kinds)
-            self.injected += 1
-            self.world.tell(f"fault: {kind}", count=f"fault {kind}")
+            self.world.tell(f"fault: {kind}")
             self.world.loop.create_task(
                 (FAULTS.get(kind) or SPECIAL[kind])(self), context=self.world.loop.world.context()
             )
@@ -68,6 +66,10 @@ class Faults:
         living = [node for node in self.world.nodes.values() if node.process.alive and node.ready]
         return self.rng.choice(living) if living else None
 
+    def happens(self, fault: Fault) -> None:
+        """Count a fault: only now something goes wrong, not when chance had chosen it."""
+        self.world.story.counters[f"fault {fault.__name__}"] += 1
+
     async def pause(self, shortest_s: float, longest_s: float) -> None:
         """Wait for as long as a fault lasts."""
         await asyncio.sleep(self.rng.uniform(shortest_s, longest_s))
@@ -78,6 +80,7 @@ async def kill(faults: Faults) -> None:
     node = faults.node()
     if node is not None:
         faults.world.tell(f"{node.name} is killed")
+        faults.happens(kill)
         node.crash()
 
 
@@ -86,6 +89,7 @@ async def vanish(faults: Faults) -> None:
     node = faults.node()
     if node is not None:
         faults.world.tell(f"{node.name} vanishes")
+        faults.happens(vanish)
         node.crash(noticed=False)
 
 
@@ -103,6 +107,7 @@ async def freeze(faults: Faults) -> None:
         return
     process = node.process
     process.freeze()
+    faults.happens(freeze)
     faults.world.tell(f"{node.name} is frozen")
     await asyncio.sleep(faults.rng.choice((0.05, 1.0, 8.0, 11.0, 15.0, 30.0)))
     if process.alive and process.frozen:
@@ -116,9 +121,10 @@ async def partition(faults: Faults) -> None:
     if node is None:
         return
     others = [name for name in sorted(world.known_names()) if name != node.name]
-    chosen = [name for name in others if faults.rng.random() < 0.5]
+    chosen = [name for name in others if faults.rng.random() < 0.5] or others[:1]
     ways = faults.rng.choice(("to", "from", "both"))
     world.tell(f"{node.name} is cut off ({ways}) from {len(chosen)} processes")
+    faults.happens(partition)
     for name in chosen:
         if ways in ("to", "both"):
             world.network.block(name, node.name)
@@ -136,6 +142,7 @@ async def store_cut(faults: Faults) -> None:
     coordination = node.coordination
     coordination.cut_off = True
     faults.world.tell(f"{node.name} is cut off from the store")
+    faults.happens(store_cut)
     await faults.pause(0.5, 25)
     if node.coordination is coordination and node.process.alive:
         coordination.cut_off = False
@@ -144,6 +151,7 @@ async def store_cut(faults: Faults) -> None:
 async def store_slow(faults: Faults) -> None:
     """The store answers late."""
     faults.world.store_slow_permille = faults.rng.choice((50, 500))
+    faults.happens(store_slow)
     await faults.pause(1, 20)
     faults.world.store_slow_permille = 0
 
@@ -154,6 +162,7 @@ async def lease_lost(faults: Faults) -> None:
     session = node.member.session if node is not None and node.member is not None else None
     if node is not None and session is not None:
         faults.world.tell(f"the lease of {node.name} is revoked by mistake")
+        faults.happens(lease_lost)
         faults.world.store.revoke(session.lease_id)
 
 
@@ -165,6 +174,7 @@ async def usurp(faults: Faults) -> None:
         return
     coordination = node.coordination
     world.tell(f"{node.name} is taken for dead, while it goes on with a slow disk")
+    faults.happens(usurp)
     coordination.cut_off = True
     world.volume.slow_permille = 1_000
     world.store.revoke(session.lease_id)
@@ -176,12 +186,14 @@ async def usurp(faults: Faults) -> None:
 
 async def resets(faults: Faults) -> None:
     """Connections are reset; what was under way may have been carried out."""
+    faults.happens(resets)
     faults.world.network.reset_some(faults.rng.choice((0.1, 0.5, 1.0)))
 
 
 async def network_slow(faults: Faults) -> None:
     """Messages are late, and connections overtake each other."""
     faults.world.network.slow_permille = faults.rng.choice((20, 200, 1_000))
+    faults.happens(network_slow)
     await faults.pause(1, 20)
     faults.world.network.slow_permille = 0
 
@@ -189,12 +201,14 @@ async def network_slow(faults: Faults) -> None:
 async def disk_slow(faults: Faults) -> None:
     """Syncs take up to half a second."""
     faults.world.volume.slow_permille = faults.rng.choice((20, 200, 1_000))
+    faults.happens(disk_slow)
     await faults.pause(1, 20)
     faults.world.volume.slow_permille = 0
 
 
 async def sync_fails(faults: Faults) -> None:
     """A sync fails, and the pages are clean nevertheless."""
+    faults.happens(sync_fails)
     faults.world.volume.disk.failing_syncs.append(
         faults.rng.choice(("records/", "state/", "group/"))
     )
@@ -205,12 +219,14 @@ async def disk_full(faults: Faults) -> None:
     disk = faults.world.volume.disk
     used = disk.capacity_bytes - disk.free_bytes()
     disk.capacity_bytes = used + faults.rng.choice((0, 5 << 20, 20 << 20))
+    faults.happens(disk_full)
     await faults.pause(1, 15)
     disk.capacity_bytes = 1 << 40
 
 
 async def power_cut(faults: Faults) -> None:
     """The machine loses its power: what was not synced may be gone."""
+    faults.happens(power_cut)
     faults.world.power_cut()
 
 
@@ -218,12 +234,14 @@ async def drain(faults: Faults) -> None:
     """SIGTERM under load."""
     node = faults.node()
     if node is not None:
+        faults.happens(drain)
         await node.drain()
 
 
 async def client_killed(faults: Faults) -> None:
     """kill -9 of a producer or consumer."""
     if faults.kill_client is not None:
+        faults.happens(client_killed)
         faults.world.tell(f"client {faults.kill_client(faults.rng)} is killed")
 
 
@@ -259,6 +277,7 @@ async def state_cut(faults: Faults) -> None:
         for role in (Role.SHARE_LEADER, Role.SHARE_COORDINATOR)
     )
     world.tell("share leaders are cut off from share coordinators")
+    faults.happens(state_cut)
     for leader in leaders:
         for coordinator in coordinators:
             world.network.block(leader, coordinator)
@@ -270,11 +289,23 @@ async def state_cut(faults: Faults) -> None:
 async def state_refused(faults: Faults) -> None:
     """Writes of states that wait for their coordinator are refused when they reach it."""
     disk = faults.world.volume.disk
+    faults.happens(state_refused)
     disk.capacity_bytes = disk.capacity_bytes - disk.free_bytes()
     await state_cut(faults)
     await faults.pause(1, 4)
     disk.capacity_bytes = 1 << 40
 
 
-SPECIAL: dict[str, Fault] = {fault.__name__: fault for fault in (state_cut, state_refused)}
+async def state_full(faults: Faults) -> None:
+    """Writes of states fail until nobody tries again (spec PER-6: five times, some 15 s)."""
+    disk = faults.world.volume.disk
+    faults.happens(state_full)
+    disk.capacity_bytes = disk.capacity_bytes - disk.free_bytes()
+    await faults.pause(16, 24)
+    disk.capacity_bytes = 1 << 40
+
+
+SPECIAL: dict[str, Fault] = {
+    fault.__name__: fault for fault in (state_cut, state_refused, state_full)
+}
 """Faults of special workloads: ``mixed`` does not choose among them."""

@@ -1,4 +1,4 @@
-"""Consumers that are hard on a share leader: late ones, and ones that decide in parts."""
+"""Consumers that are hard on a leader: late ones, and ones that renew, or decide in parts."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from sharemesh.client.async_consumer import AsyncShareConsumer
 from sharemesh.client.records import ConsumerRecord
 from tests.simulation.clients import ConsumerApplication
-from tests.simulation.world import LOCK_DURATION_MS
 
-LOCK_S = LOCK_DURATION_MS / 1_000
-PAST_THE_LOCK_S = (0.97 * LOCK_S, 1.3 * LOCK_S)
+PAST_THE_LOCK = (0.97, 1.3)
+ABOUT_THE_LOCK = (0.8, 1.15)
 
 
 class HardConsumer(ConsumerApplication, ABC):
     """Polls, and decides in a way of its own, whatever its mode."""
+
+    def _part_of_the_lock_s(self, shares: tuple[float, float]) -> float:
+        """Return how long it thinks, from shares of the acquisition lock."""
+        return self._rng.uniform(*shares) * self.world.lock_duration_ms / 1_000
 
     async def _turn(
         self, consumer: AsyncShareConsumer, *, implicit: bool, limit: int | None
@@ -34,13 +37,21 @@ class HardConsumer(ConsumerApplication, ABC):
 class LateConsumer(HardConsumer):
     """Decides about what it got when its locks are over, or nearly."""
 
+    thinks = PAST_THE_LOCK
+
     async def _settle(
         self, consumer: AsyncShareConsumer, records: Sequence[ConsumerRecord]
     ) -> None:
         if records and not self.pace.finishing and self._rng.random() < 0.7:
-            await asyncio.sleep(self._rng.uniform(*PAST_THE_LOCK_S))
+            await asyncio.sleep(self._part_of_the_lock_s(self.thinks))
         self._say(consumer, records)
         await self._commit(consumer, records)
+
+
+class RenewingConsumer(LateConsumer):
+    """Renews its locks once, in time or too late, and decides later."""
+
+    thinks = ABOUT_THE_LOCK
 
 
 class PartialConsumer(HardConsumer):
@@ -60,10 +71,14 @@ class PartialConsumer(HardConsumer):
             await consumer.commit_sync(2_000)
         if rest:
             late = self._rng.random() < 0.5
-            await asyncio.sleep(self._rng.uniform(*PAST_THE_LOCK_S) if late else 0.3)
+            await asyncio.sleep(self._part_of_the_lock_s(PAST_THE_LOCK) if late else 0.3)
             self._say(consumer, rest)
             await self._commit(consumer, rest)
 
 
-HARD: dict[str, type[ConsumerApplication]] = {"late": LateConsumer, "partial": PartialConsumer}
+HARD: dict[str, type[ConsumerApplication]] = {
+    "late": LateConsumer,
+    "renewing": RenewingConsumer,
+    "partial": PartialConsumer,
+}
 """By mode, as ``consumer_kinds`` of a workload."""

@@ -17,6 +17,9 @@ from typing import Any
 TURNS_MAX = 20_000_000
 """Callbacks of one run; more is a busy loop that time cannot end."""
 
+WALL_MS = 1_700_000_000_000
+"""Wall clock when a run begins."""
+
 TURN_S = 1e-6
 """What a callback costs: no two moments of a process are the same, as on a real machine."""
 
@@ -32,6 +35,7 @@ class Process:
         self.name = name
         self.alive = True
         self.frozen = False
+        self.thawed_s = float("-inf")
         self.queue: deque[SimHandle] = deque()
         self._context = contextvars.copy_context()
         self._context.run(PROCESS.set, self)
@@ -67,6 +71,7 @@ class Process:
     def thaw(self) -> None:
         """As SIGCONT: everything that became due meanwhile is due now."""
         self.frozen = False
+        self.thawed_s = self.loop.time()
         self.loop.wake(self)
 
 
@@ -324,7 +329,7 @@ class SimClock:
         return self._start_ms + int(self._loop.time() * 1_000 * self._rate + 1e-6)
 
     def wall_ms(self) -> int:
-        return 1_700_000_000_000 + int(self._loop.time() * 1_000 + 1e-6)
+        return WALL_MS + int(self._loop.time() * 1_000 + 1e-6)
 
     async def sleep_ms(self, duration_ms: int) -> None:
         await asyncio.sleep(max(0, duration_ms) / 1_000 / self._rate)

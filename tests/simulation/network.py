@@ -228,7 +228,8 @@ class SimCaller:
         try:
             async with asyncio.timeout(deadline_ms / 1_000):
                 connection, host = await self._connect(method.name, to)
-                data = await self._ask(connection, host, method, _packed(request), ended)
+                packed = _packed(request, method.request_bytes_max)
+                data = await self._ask(connection, host, method, packed, ended)
         except TimeoutError as error:
             raise CallFailedError(
                 Failure.DEADLINE_EXCEEDED, f"{method.name} to {to}: no answer for {deadline_ms} ms"
@@ -310,6 +311,9 @@ class SimCaller:
         self, method: Method[Request, Response], *, to: str
     ) -> Stream[Request, Response]:
         connection, host = await self._connect(method.name, to)
+        if method.name not in host.streams:
+            await asyncio.sleep(self._network.delay_s())
+            raise CallFailedError(Failure.UNIMPLEMENTED, method.name)
         return _open_stream(self._network, connection, host, method)
 
     async def close(self) -> None:
@@ -490,10 +494,7 @@ class _StreamPair:
         if not self._host.process.alive:
             self._connection.reset("nobody listens")
             return
-        handler = self._host.streams.get(self._method.name)
-        if handler is None:
-            self.client.lose(CallFailedError(Failure.UNIMPLEMENTED, self._method.name))
-            return
+        handler = self._host.streams[self._method.name]
         context = CallContext(f"sim:{self._connection.number}")
         self._task = self._host.process.start(
             handle(handler, self._at_server, context), self._method.name
@@ -542,8 +543,8 @@ def _answer(task: "asyncio.Task[Any]", method: str) -> Any:
     return CallFailedError(Failure.INTERNAL, f"{type(error).__name__} in the server")
 
 
-def _packed(message: Any) -> bytes:
+def _packed(message: Any, bytes_max: int = MESSAGE_BYTES_MAX) -> bytes:
     data: bytes = message.SerializeToString(deterministic=True)
-    if len(data) > MESSAGE_BYTES_MAX:
+    if len(data) > bytes_max:
         raise CallFailedError(Failure.RESOURCE_EXHAUSTED, f"a message of {len(data)} bytes")
     return data

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 from tests.simulation.run import Outcome
@@ -9,21 +10,37 @@ from tests.simulation.run import Outcome
 FOLDER = Path("build/simulation")
 
 
+class NoCommitError(Exception):
+    """Outcomes belong to a commit, and the work tree is not at one."""
+
+
 def commit() -> str:
-    """Return the commit of the work tree, with a mark if something in it is not committed."""
+    """Return the commit of the work tree.
+
+    Raises:
+        NoCommitError: This is no work tree, or something in it is not committed: then seeds that
+            were run before would count for code that they never saw.
+    """
     head = _git("rev-parse", "--short=12", "HEAD")
     changed = _git("status", "--porcelain", "--untracked-files=no")
-    return f"{head}-changed" if changed else head
+    if changed:
+        first = changed.splitlines()[0].strip()
+        raise NoCommitError(
+            f"seeds are resumed by commit, and the tree at {head} has changes ({first}): commit "
+            "them, or run without RESUME=1 (--resume)"
+        )
+    return head
 
 
 def _git(*arguments: str) -> str:
-    result = subprocess.run(
-        ["git", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return result.stdout.strip() or ("unknown" if result.returncode else "")
+    try:
+        result = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise NoCommitError(
+            f"seeds are resumed by commit, and git does not tell it ({error}): run in a clone, or "
+            "without RESUME=1 (--resume)"
+        ) from error
+    return result.stdout.strip()
 
 
 class Progress:
@@ -31,24 +48,35 @@ class Progress:
 
     def __init__(self, workload: str) -> None:
         self.path = FOLDER / f"{commit()}-{workload}.jsonl"
-        self.done: dict[int, bool] = {}
+        self.done: dict[int, Outcome] = {}
         if self.path.exists():
             for line in self.path.read_text().splitlines():
-                entry = json.loads(line)
-                self.done[entry["seed"]] = not entry["violations"]
+                outcome = _read(line)
+                self.done[outcome.seed] = outcome
 
     def add(self, outcome: Outcome) -> None:
         """Keep the outcome of a seed."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.done[outcome.seed] = not outcome.violations
+        self.done[outcome.seed] = outcome
         entry = {
             "seed": outcome.seed,
             "violations": list(outcome.violations),
             "hash": outcome.event_hash,
+            "virtual_s": outcome.virtual_s,
+            "turns": outcome.turns,
+            "counters": outcome.counters,
         }
         with self.path.open("a") as file:
             file.write(json.dumps(entry) + "\n")
 
-    def __str__(self) -> str:
-        bad = sorted(seed for seed, clean in self.done.items() if not clean)
-        return f"{self.path}: {len(self.done)} seeds, violations in {bad or 'none'}"
+
+def _read(line: str) -> Outcome:
+    entry = json.loads(line)
+    return Outcome(
+        seed=entry["seed"],
+        violations=tuple(entry["violations"]),
+        event_hash=entry["hash"],
+        counters=Counter(entry["counters"]),
+        virtual_s=entry["virtual_s"],
+        turns=entry["turns"],
+    )

@@ -103,7 +103,9 @@ def run_seed(
         logging.getLogger("sharemesh").removeHandler(handler)
         patches.undo()
     tell_of_records(story, workload.journal.entries)
-    story.counters["faults"] = workload.faults.injected
+    story.counters["faults"] = sum(
+        count for name, count in story.counters.items() if name.startswith("fault ")
+    )
     story.counters["messages"] = world.network.messages
     story.counters["disk jobs between operations of another"] = world.volume.between
     return Outcome(

@@ -68,7 +68,7 @@ class Story:
 
 def tell_of_records(story: Story, entries: Sequence[Entry]) -> None:
     """Tell what clients saw of the records that violations name."""
-    named = [match.groups() for text in story.violations if (match := _RECORD.search(text))]
+    named = [found for text in story.violations for found in _RECORD.findall(text)]
     for partition, offset_text in list(dict.fromkeys(named))[:RECORDS_TOLD_MAX]:
         offset = int(offset_text)
         story.aside(f"what clients saw of {partition}@{offset}:")

@@ -43,11 +43,19 @@ def test_a_run_uses_no_real_time_no_threads_and_no_unseeded_chance(path):
     for node in ast.walk(tree):
         if isinstance(node, ast.Import) and path.name not in COMMAND_LINE:
             assert not {each.name.split(".")[0] for each in node.names} & FORBIDDEN
+        if isinstance(node, ast.ImportFrom) and path.name not in COMMAND_LINE:
+            package = str(node.module).split(".")[0]
+            assert package not in FORBIDDEN, f"{path.name}:{node.lineno} from {package}"
+            names = {each.name for each in node.names}
+            assert package != "random" or names == {"Random"}, f"{path.name}:{node.lineno} {names}"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             owner, name = node.func.value, node.func.attr
             if isinstance(owner, ast.Name) and owner.id == "random":
                 assert name == "Random", f"{path.name}:{node.lineno} random.{name}"
                 assert node.args, f"{path.name}:{node.lineno}: an unseeded Random"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            is_seeded = node.func.id != "Random" or node.args
+            assert is_seeded, f"{path.name}:{node.lineno}: an unseeded Random"
 
 
 def test_simulated_processes_host_the_roles_that_production_hosts():

@@ -1,23 +1,34 @@
 """All checks at the end of a run: histories and durable state against the promises."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
-from tests.history.checker import History
+from tests.history.checker import History, Promise
 from tests.history.journal import Entry
 from tests.simulation.checkers.durable import Audit, Auditor, terminal_of
 from tests.simulation.checkers.grants import GrantChecker
-from tests.simulation.invariants import AT_LEAST_ONCE, DELIVERY_COUNT, FINAL
+from tests.simulation.invariants import (
+    AT_LEAST_ONCE,
+    DELIVERY_COUNT,
+    EXCLUSIVE_LOCK,
+    FINAL,
+    Invariant,
+)
 from tests.simulation.workloads.mixed import PARTITIONS, MixedWorkload
 from tests.simulation.world import DELIVERY_COUNT_LIMIT, World
 
+PROMISED: dict[Promise, Invariant] = {
+    Promise.AT_LEAST_ONCE: AT_LEAST_ONCE,
+    Promise.EXCLUSIVE: EXCLUSIVE_LOCK,
+    Promise.DELIVERY_COUNT: DELIVERY_COUNT,
+    Promise.FINAL: FINAL,
+}
+
 
 async def judge(world: World, workload: MixedWorkload, grants: GrantChecker) -> None:
-    """Stop every process, read the logs as a new owner would, and compare."""
-    for node in world.nodes.values():
-        node.crash(noticed=False, restart=False)
-    world.machine_down = True
+    """Cut the power for good, read the logs as a new owner would, and compare."""
+    world.end()
     audit = await Auditor(world).audit()
     world.story.violations_of(world.now_s, audit.complaints)
     for group in workload.groups:
@@ -55,11 +66,6 @@ def _judge_history(
                 history.add([entry])
         elif entry.who in members:
             history.add([entry])
-    for name, offset in _given_up(workload.journal.entries, members):
-        key = keys.get(name)
-        if key is not None and offset < grants.start_offset_at(key, world.now_s):
-            world.story.counters["given up, the write lost"] += 1
-            terminal.setdefault(name, set()).add(offset)
     report = history.judge(
         starts, terminal, lambda name, time_ms: grants.start_offset_at(keys[name], time_ms / 1_000)
     )
@@ -70,35 +76,42 @@ def _judge_history(
     FINAL.judged(counters, report.accepted + report.rejected)
     for reason, count in report.redelivery_reasons.items():
         counters[f"redelivered: {reason}"] += count
-    world.story.violations_of(world.now_s, (f"{group}: {text}" for text in report.violations))
+    for promise, text in report.broken:
+        invariant = PROMISED.get(promise)
+        told = f"{group}: {text}"
+        world.story.violation(world.now_s, invariant.broken(told) if invariant else told)
+    _judge_reopened(world, workload, audit, group, members)
 
 
-def _given_up(entries: Sequence[Entry], members: set[str]) -> set[tuple[str, int]]:
-    """Return records whose last allowed delivery ended without anybody's confirmed word.
+def _judge_reopened(
+    world: World, workload: MixedWorkload, audit: Audit, group: str, members: set[str]
+) -> None:
+    """What a write opened again that had been finished: nobody was told before that it is final."""
+    reopened = {
+        (f"{workload.topic_ids[each.key.topic_id]}/{each.key.partition}", each.offset): each
+        for each in audit.reopened
+        if each.key.group_id == group and each.key.topic_id in workload.topic_ids
+    }
+    world.story.counters["finished, and opened by who never heard of it"] += len(reopened)
+    if not reopened:
+        return
+    for name, offset, time_ms in _final(workload.journal.entries, members):
+        each = reopened.get((name, offset))
+        if each is not None and time_ms < each.write_ms and each.count < DELIVERY_COUNT_LIMIT:
+            when = f"was confirmed at {time_ms:.0f} ms, and opened again at {each.write_ms:.0f} ms"
+            text = f"{group}: {name}@{offset} {when}"
+            world.story.violation(world.now_s, FINAL.broken(text))
 
-    Their locks expire, their leader archives them and goes on even if the write of it fails (spec
-    LK-6): then the state log learns it with the next write, or a new leader delivers them again.
-    """
-    last: set[tuple[str, int]] = set()
-    decided: set[tuple[str, int]] = set()
+
+def _final(entries: Sequence[Entry], members: set[str]) -> Iterator[tuple[str, int, float]]:
+    """Yield partition, offset and time (ms) of what was confirmed to members as final."""
     for entry in entries:
-        if entry.who not in members:
+        if entry.who not in members or entry.event != "acknowledged" or entry.fields["error"]:
             continue
-        name, ranges = entry.fields.get("p"), entry.fields.get("r", ())
-        if entry.event == "delivered":
-            last |= {
-                (name, offset)
-                for first, final, count in ranges
-                if count >= DELIVERY_COUNT_LIMIT
-                for offset in range(first, final + 1)
-            }
-        elif (
-            entry.event == "acknowledged"
-            and not entry.fields["error"]
-            and entry.fields["k"] in ("accept", "reject")
-        ):
-            decided |= {(name, o) for first, final in ranges for o in range(first, final + 1)}
-    return last - decided
+        if entry.fields["k"] in ("accept", "reject"):
+            for first, final in entry.fields["r"]:
+                for offset in range(first, final + 1):
+                    yield entry.fields["p"], offset, entry.time_ms
 
 
 def _judge_records(world: World, workload: MixedWorkload, audit: Audit) -> None:

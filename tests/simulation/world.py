@@ -17,7 +17,7 @@ from sharemesh.client.environment import Environment
 from sharemesh.cluster.bootstrap import ensure_cluster
 from sharemesh.cluster.membership import Member
 from sharemesh.cluster.view import WatchedView
-from sharemesh.domain.ids import NodeId
+from sharemesh.domain.ids import NodeId, SharePartitionKey
 from sharemesh.ports.cluster import NodeInfo, Role
 from sharemesh.ports.coordination import CoordinationError
 from sharemesh.serve.hosted_roles import HostedRoles
@@ -249,6 +249,8 @@ class World:
             for index in range(count):
                 node = Node(self, role, index)
                 self.nodes[node.name] = node
+        self.lock_duration_ms = LOCK_DURATION_MS
+        self.topic_names: dict[bytes, str] = {}
         self.telemetries: list[Telemetry] = []
         self._clients = 0
         self._living_clients: dict[str, Process] = {}
@@ -277,6 +279,12 @@ class World:
     def tell(self, text: str, *, count: str = "") -> None:
         """Add to the story."""
         self.story.tell(self.now_s, text, count=count)
+
+    def place(self, key: SharePartitionKey, offset: int | None = None) -> str:
+        """Return the words for a share partition, or for a record of it."""
+        topic = self.topic_names.get(key.topic_id, key.topic_id.hex()[:6])
+        record = "" if offset is None else f"@{offset}"
+        return f"{key.group_id} {topic}/{key.partition}{record}"
 
     # ---- the cluster ----------------------------------------------------------------------------
 
@@ -335,11 +343,15 @@ class World:
 
     def power_cut(self) -> None:
         """The machine with all role processes and the volume loses its power."""
+        self.end()
+        self.later(self.chance((0.5, 5.0)), self._power_back)
+
+    def end(self) -> None:
+        """No power any more: what was confirmed must be found nevertheless."""
         self.machine_down = True
         for node in self.nodes.values():
             node.crash(noticed=False, restart=False)
         self.volume.disk.crash()
-        self.later(self.chance((0.5, 5.0)), self._power_back)
 
     def _power_back(self) -> None:
         self.machine_down = False
@@ -350,7 +362,8 @@ class World:
     def _killed_in_job(self, process: Process) -> None:
         node = self.nodes.get(process.name)
         if node is not None and node.process is process:
-            self.tell(f"{node.name} is killed between two operations of a disk job")
+            text = f"{node.name} is killed between two operations of a disk job"
+            self.tell(text, count="fault kill_in_job")
             node.crash()
 
     def _sent(self, time_s: float, source: str, target: str, method: str, data: bytes) -> None:

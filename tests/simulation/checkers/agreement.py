@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 
-from sharemesh.domain.delivery_state import AcknowledgeType
+from sharemesh.domain.delivery_state import AcknowledgeType, DeliveryState
 from sharemesh.domain.share_partition.effects import Acquired, Answered, Effect, LocksExpired
 from sharemesh.domain.share_partition.events import Acknowledge, Event
 from sharemesh.domain.share_partition.machine import SharePartition
@@ -13,20 +13,18 @@ from sharemesh.share_leader.share_partition_shell import SharePartitionShell
 from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Metric
 from sharemesh.telemetry.telemetry import Telemetry
-from tests.simulation.checkers.grants import GrantChecker
+from tests.simulation.checkers.grants import Grant, GrantChecker
 from tests.simulation.invariants import EXPLAIN_IS_TRUE, METRICS_AGREE
 from tests.simulation.patching import Patches
-from tests.simulation.world import World
+from tests.simulation.world import DELIVERY_COUNT_LIMIT, World
 
-ASK_ONE_OF = 8
-AROUND = 3
-FREE = {Reason.DELIVERABLE, Reason.NO_MEMBER_ASKS}
+ASK_ONE_OF = 2
+BELOW, ABOVE = 3, 1
+NOT_ACTIVE = {Reason.INITIALIZING, Reason.GROUP_NOT_SEEN}
 DONE = {
-    Reason.ACKNOWLEDGED,
-    Reason.ARCHIVED,
-    Reason.ARCHIVED_BY_LIMIT,
-    Reason.BELOW_START_OFFSET,
-    Reason.BELOW_LOG_START,
+    Reason.ACKNOWLEDGED: DeliveryState.ACKNOWLEDGED,
+    Reason.ARCHIVED: DeliveryState.ARCHIVED,
+    Reason.ARCHIVED_BY_LIMIT: DeliveryState.ARCHIVED,
 }
 
 
@@ -53,7 +51,7 @@ class ExplainChecker:
     def asked(self, shell: SharePartitionShell) -> None:
         """Judge one answer."""
         machine = shell.machine
-        low, high = machine.start_offset - AROUND, machine.end_offset + AROUND
+        low, high = machine.start_offset - BELOW, machine.end_offset + ABOVE
         offset = max(0, self._rng.randint(low, high))
         try:
             record = machine.state_at(offset)
@@ -64,30 +62,52 @@ class ExplainChecker:
         self._world.story.counters[f"explained: {reason.value}"] += 1
         problem = self._problem(shell, offset, reason)
         if problem:
-            key = machine.key
-            where = f"{key.group_id}:{key.topic_id.hex()[:6]}-{key.partition}"
-            text = f"explain of {where} offset {offset}: {reason.value}, but {problem}"
+            where = self._world.place(machine.key, offset)
+            text = f"explain of {where}: {reason.value}, but {problem}"
             self._world.story.violation(self._world.now_s, EXPLAIN_IS_TRUE.broken(text))
 
     def _problem(self, shell: SharePartitionShell, offset: int, reason: Reason) -> str:
-        grant = self._grants.grant_of(shell.machine, offset)
-        if reason in (Reason.NOT_PRODUCED, Reason.INITIALIZING, Reason.GROUP_NOT_SEEN):
-            produced = offset < shell.log.high_watermark
-            return "it was produced" if reason is Reason.NOT_PRODUCED and produced else ""
-        if offset < shell.machine.start_offset:
+        """Return what the model knows better, or nothing."""
+        if reason in NOT_ACTIVE:
             return ""
-        if reason is Reason.BELOW_LOG_START:  # deleted: even its holder can only decide about it
-            return "" if offset < shell.log.log_start_offset else "the log begins before it"
+        is_produced = offset < shell.log.high_watermark
+        if (reason is Reason.NOT_PRODUCED) is is_produced:
+            return "it was produced" if is_produced else "it was not produced"
+        if not is_produced:
+            return ""
+        is_deleted = offset < shell.log.log_start_offset
+        if (reason is Reason.BELOW_LOG_START) is not is_deleted:
+            return "the log begins behind it" if is_deleted else "the log begins before it"
+        if is_deleted:  # even its holder can only decide about it
+            return ""
+        if offset < shell.machine.start_offset:
+            is_done = reason is Reason.BELOW_START_OFFSET or reason in DONE
+            return "" if is_done else f"the start offset is {shell.machine.start_offset}"
+        grant = self._grants.grant_of(shell.machine, offset)
         if grant is None:
-            held = reason in (Reason.LOCKED, Reason.BEING_WRITTEN)
-            return "nobody was given it" if held else ""
-        if grant.final:
-            return "" if reason in DONE else f"{grant.member} finished it"
-        if not grant.ended and self._grants.held_now(grant, shell.machine):
+            held_or_done = {Reason.LOCKED, Reason.BEING_WRITTEN, *DONE}
+            return "nobody was given it" if reason in held_or_done else ""
+        return self._problem_of(shell.machine, grant, reason)
+
+    def _problem_of(self, machine: SharePartition, grant: Grant, reason: Reason) -> str:
+        """The same of a record that somebody got."""
+        if grant.state is not None:
+            is_so = DONE.get(reason) is grant.state
+            return "" if is_so else f"{grant.member} made it {grant.state.name}"
+        if grant.ended and not grant.left and not grant.decided:
+            return "" if reason is Reason.BEING_WRITTEN else f"{grant.member} decides about it"
+        if not grant.ended and self._grants.held_now(grant, machine):
             return "" if reason is Reason.LOCKED else f"{grant.member} holds it"
-        if reason is Reason.LOCKED and grant.decided:
-            return f"{grant.member} gave it back"
-        return ""
+        if reason is Reason.LOCKED:  # one who left may hold it on, if that could not be written
+            if grant.decided:
+                return f"{grant.member} gave it back"
+            return "its lock is over" if self._grants.is_overdue(grant, machine) else ""
+        if reason is Reason.BEING_WRITTEN:
+            return "" if grant.left and not grant.decided else "nobody decides about it"
+        is_at_limit = grant.count >= DELIVERY_COUNT_LIMIT
+        if (reason is Reason.ARCHIVED_BY_LIMIT) is not is_at_limit:
+            return f"it was delivered {grant.count} times"
+        return "nobody finished it" if reason in DONE and not is_at_limit else ""
 
 
 class MetricsChecker:

@@ -18,12 +18,23 @@ from sharemesh.ports.shard_log import ShardLog
 from sharemesh.share_coordinator.generation_reader import GenerationReader
 from sharemesh.share_coordinator.generations import restore
 from tests.simulation.invariants import BATCHES_IN_ORDER, FINAL, NEVER_BACK
-from tests.simulation.loop import Process, SimClock
+from tests.simulation.loop import WALL_MS, Process, SimClock
 from tests.simulation.world import STATE_SHARDS, World
 
 AUDIT_EPOCH = 1_000_000
 READ_BYTES = 1 << 20
+EPOCHS = ("state_epoch", "leader_epoch_max")
 FINISHED = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
+
+
+@dataclass(frozen=True, slots=True)
+class Reopened:
+    """A finished offset that a later write made available, and when that was (virtual ms)."""
+
+    key: SharePartitionKey
+    offset: int
+    count: int
+    write_ms: float
 
 
 @dataclass(slots=True)
@@ -33,6 +44,8 @@ class Audit:
     states: dict[SharePartitionKey, ShareState] = field(default_factory=dict)
     records: dict[TopicPartition, dict[int, bytes]] = field(default_factory=dict)
     log_starts: dict[TopicPartition, int] = field(default_factory=dict)
+    reopened: list[Reopened] = field(default_factory=list)
+    ended: dict[SharePartitionKey, Tombstone] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
 
 
@@ -89,19 +102,45 @@ class Auditor:
     def _fold(self, audit: Audit, record: Snapshot | Update | Tombstone) -> None:
         before = audit.states.get(record.key)
         after = fold(before, record)
+        if isinstance(record, Tombstone):
+            self._end(audit, before, record)
         if after is None:
             audit.states.pop(record.key, None)
             return
         audit.states[record.key] = after
         if before is not None:
             self._compare(audit, record.key, before, after)
+        else:
+            self._begin_again(audit, record.key, after)
         position = -1
         BATCHES_IN_ORDER.judged(self._counters)
         for batch in after.batches:
             if batch.first_offset <= position or batch.last_offset < batch.first_offset:
-                text = f"{record.key}: batches overlap at {batch.first_offset}"
+                text = f"{self._world.place(record.key, batch.first_offset)}: batches overlap"
                 audit.complaints.append(BATCHES_IN_ORDER.broken(text))
             position = batch.last_offset
+
+    def _end(self, audit: Audit, before: ShareState | None, record: Tombstone) -> None:
+        """A state was deleted: the epochs that it had are in its tombstone."""
+        known = audit.ended.get(record.key)
+        for word in EPOCHS:
+            had = max(getattr(each, word) for each in (before, known, record) if each is not None)
+            if getattr(record, word) < had:
+                text = f"deleted with {word} {getattr(record, word)}, had {had}"
+                where = self._world.place(record.key)
+                audit.complaints.append(NEVER_BACK.broken(f"{where}: {text}"))
+        audit.ended[record.key] = record
+
+    def _begin_again(self, audit: Audit, key: SharePartitionKey, after: ShareState) -> None:
+        """A state begins: beyond the epochs of the life before, so that its requests are late."""
+        ended = audit.ended.get(key)
+        if ended is None:
+            return
+        NEVER_BACK.judged(self._counters)
+        self._counters["states that began again"] += 1
+        if after.state_epoch <= ended.state_epoch:
+            text = f"began again in state epoch {after.state_epoch} after {ended.state_epoch}"
+            audit.complaints.append(NEVER_BACK.broken(f"{self._world.place(key)}: {text}"))
 
     def _compare(
         self, audit: Audit, key: SharePartitionKey, before: ShareState, after: ShareState
@@ -110,31 +149,33 @@ class Auditor:
         for word in ("state_epoch", "snapshot_epoch", "leader_epoch_max"):
             old, new = getattr(before, word), getattr(after, word)
             if new < old:
-                text = f"{key}: {word} went back from {old} to {new}"
+                text = f"{self._world.place(key)}: {word} went back from {old} to {new}"
                 audit.complaints.append(NEVER_BACK.broken(text))
         if after.state_epoch != before.state_epoch:
             return
         if after.start_offset < before.start_offset:
             text = f"start offset went back from {before.start_offset} to {after.start_offset}"
-            audit.complaints.append(NEVER_BACK.broken(f"{key}: {text}"))
+            audit.complaints.append(NEVER_BACK.broken(f"{self._world.place(key)}: {text}"))
         finished = _finished(after)
         for batch in before.batches:
             if batch.delivery_state not in FINISHED:
                 continue
             for offset in range(max(batch.first_offset, after.start_offset), batch.last_offset + 1):
                 FINAL.judged(self._counters)
-                if offset not in finished and _count(after, offset) < batch.delivery_count:
-                    text = f"{key}: offset {offset} was finished, and is not any more"
+                if offset in finished:
+                    continue
+                # A leader that never heard how its write ended tells the member so and goes on
+                # without it (spec ACK-19): the holder, or the next one, decides again, and counts
+                # go on. The verdict asks whether somebody had been told that it was final.
+                count, write_ms = _count(after, offset), after.write_timestamp_ms - WALL_MS
+                audit.reopened.append(Reopened(key, offset, count, write_ms))
+                if count < batch.delivery_count:
+                    text = f"{self._world.place(key, offset)} was finished, and is not any more"
                     audit.complaints.append(FINAL.broken(text))
 
 
 def _count(state: ShareState, offset: int) -> int:
-    """Return the delivery count of an offset, 0 if the state does not name it.
-
-    A leader that never heard how its write ended tells the member so and goes on without it
-    (spec ACK-19): the holder, or the next one, decides again, and counts go on from there. That
-    nothing which was confirmed is delivered again is the history checker's to judge.
-    """
+    """Return the delivery count of an offset, 0 if the state does not name it."""
     return next(
         (b.delivery_count for b in state.batches if b.first_offset <= offset <= b.last_offset), 0
     )

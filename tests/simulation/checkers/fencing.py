@@ -97,10 +97,8 @@ class FencingChecker:
         behind = request.leader_epoch < known[0] or request.state_epoch < known[1]
         self._world.story.counters["writes of deposed leaders"] += behind
         if behind and outcome.record is not None:
-            self._say(
-                f"{key}: a write under leader epoch {request.leader_epoch} and state epoch "
-                f"{request.state_epoch} was taken after {known}"
-            )
+            epochs = f"leader epoch {request.leader_epoch} and state epoch {request.state_epoch}"
+            self._say(f"{self._world.place(key)}: a write under {epochs} was taken after {known}")
 
     def began_or_ended(
         self,
@@ -116,10 +114,9 @@ class FencingChecker:
             return
         self._world.story.counters["late requests of an earlier life"] += 1
         if outcome.record is not None:
-            self._say(
-                f"{key}: a state of epoch {before.state_epoch} was {what} by a request of epoch "
-                f"{state_epoch}"
-            )
+            text = f"{what} by a request of epoch {state_epoch}"
+            where = self._world.place(key)
+            self._say(f"{where}: a state of epoch {before.state_epoch} was {text}")
 
     def _say(self, text: str) -> None:
         self._world.story.violation(self._world.now_s, FENCED.broken(text))

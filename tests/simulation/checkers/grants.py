@@ -12,14 +12,15 @@ from sharemesh.domain.share_partition.events import (
     Acknowledge,
     AcknowledgementBatch,
     Acquire,
-    AcquireMode,
     Event,
     ReleaseMember,
     StartOffsetResolved,
     StateRead,
+    StateWritten,
 )
 from sharemesh.domain.share_partition.lifecycle import Lifecycle
 from sharemesh.domain.share_partition.machine import SharePartition
+from tests.simulation.checkers.room import Room
 from tests.simulation.invariants import (
     BATCHES_IN_ORDER,
     DELIVERY_COUNT,
@@ -31,33 +32,66 @@ from tests.simulation.invariants import (
     RENEW,
     Invariant,
 )
+from tests.simulation.loop import PROCESS
 from tests.simulation.patching import Patches
-from tests.simulation.world import DELIVERY_COUNT_LIMIT, LOCK_DURATION_MS, World
+from tests.simulation.world import DELIVERY_COUNT_LIMIT, World
 
 VALIDATE_ONE_OF = 16
+OVERDUE_MS = 1_000  # so long after its end a lock may be taken for valid: its timer is behind
+THAWED_S = 2.0  # and so long after a freeze, in which timers stood still
 ACTIVE = Lifecycle.ACTIVE
+FINISHED = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
+FINAL_STATES = {
+    AcknowledgeType.ACCEPT: DeliveryState.ACKNOWLEDGED,
+    AcknowledgeType.REJECT: DeliveryState.ARCHIVED,
+    AcknowledgeType.GAP: DeliveryState.ARCHIVED,
+}
 
 
 @dataclass(slots=True)
 class Grant:
-    """The last time an offset was granted by one machine."""
+    """The last time an offset was granted by one machine.
+
+    Attributes:
+        member: Who got it; empty if it was before this leader, as the stored state says.
+        count: Its delivery count.
+        deadline_ms: Until then its lock must hold.
+        latest_ms: Until then it may: a request that failed may have renewed it (spec ACK-15).
+        ended: Its member has asked for something else than RENEW, or has left.
+        left: Its member has left.
+        renewed: Its member was told that the lock was renewed.
+        decided: Its member was told that its word counts.
+        state: What it is for good, if that is known.
+    """
 
     member: str
     count: int
     deadline_ms: int
+    latest_ms: int
     ended: bool = False
+    left: bool = False
     renewed: bool = False
     decided: bool = False
-    final: bool = False
+    state: DeliveryState | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An acknowledgement that was not answered yet, and the start offset when it came."""
+    """An acknowledgement that was not answered yet, and how things were when it came.
+
+    Attributes:
+        event: What was asked.
+        now_ms: When.
+        start_offset: Of the share partition then.
+        ends: The grants whose locks it ends, unless it fails.
+        is_awake: Whether the leader's timers were in time.
+    """
 
     event: Acknowledge
     now_ms: int
     start_offset: int
+    ends: list[Grant]
+    is_awake: bool
 
 
 class GrantChecker:
@@ -71,6 +105,7 @@ class GrantChecker:
         self._asked: dict[tuple[int, int], Asked] = {}
         self._starts: dict[SharePartitionKey, list[tuple[float, int]]] = defaultdict(list)
         self._first_starts: dict[SharePartitionKey, int] = {}
+        self._stored: set[SharePartitionKey] = set()
         self._now_ms: dict[int, int] = {}
         self._counters = world.story.counters
         self.steps = 0
@@ -81,8 +116,9 @@ class GrantChecker:
         checker = self
 
         def step(machine, event, *, now_ms):
+            room = Room.before(machine) if type(event) is Acquire else None
             effects = real(machine, event, now_ms=now_ms)
-            checker.seen(machine, event, effects, now_ms)
+            checker.seen(machine, event, effects, now_ms, room)
             return effects
 
         patches.setattr(SharePartition, "step", step)
@@ -94,7 +130,7 @@ class GrantChecker:
         return known[index][1] if index >= 0 else 0
 
     def first_start_offset(self, key: SharePartitionKey) -> int:
-        """Return the start offset of its first leader, or of the last one that resolved it."""
+        """Return the start offset of its first leader, or of the last to resolve it unwritten."""
         return self._first_starts.get(key, 0)
 
     def grant_of(self, machine: SharePartition, offset: int) -> Grant | None:
@@ -105,8 +141,20 @@ class GrantChecker:
         """Whether a lock that nobody ended must still run."""
         return self._now_ms[id(machine)] < grant.deadline_ms
 
-    def seen(self, machine: SharePartition, event: Event, effects: tuple, now_ms: int) -> None:
-        """Judge one step."""
+    def is_overdue(self, grant: Grant, machine: SharePartition) -> bool:
+        """Whether its lock must have ended by now, whatever its member did."""
+        late_ms = self._now_ms[id(machine)] - grant.latest_ms
+        return late_ms > OVERDUE_MS and self._is_awake()
+
+    def seen(
+        self,
+        machine: SharePartition,
+        event: Event,
+        effects: tuple,
+        now_ms: int,
+        room: Room | None,
+    ) -> None:
+        """Judge one step; ``room`` is what there was of it before records were acquired."""
         self.steps += 1
         self._now_ms[id(machine)] = now_ms
         known = self._starts[machine.key]
@@ -117,36 +165,46 @@ class GrantChecker:
             try:
                 machine.validate()
             except AssertionError as error:
-                self._say(machine, f"is in no allowed state: {error}", BATCHES_IN_ORDER)
-        if isinstance(event, StartOffsetResolved):  # not written before the next write (INI-5)
-            self._first_starts[machine.key] = machine.start_offset
-        elif isinstance(event, StateRead) and machine.state is ACTIVE:
-            self._first_starts.setdefault(machine.key, machine.start_offset)
+                self._say(machine, None, f"in no allowed state: {error}", BATCHES_IN_ORDER)
         match event:
+            case StartOffsetResolved():
+                if machine.key not in self._stored:  # not written before the next write (INI-5)
+                    self._first_starts[machine.key] = machine.start_offset
             case StateRead():
-                # What was delivered before this leader and is known to be given back.
-                self._grants[id(machine)] = {
-                    offset: Grant("", batch.delivery_count, 0, ended=True)
-                    for batch in event.batches
-                    if batch.delivery_state is DeliveryState.AVAILABLE
-                    for offset in range(batch.first_offset, batch.last_offset + 1)
-                }
-                self._kept[id(machine)] = machine  # so that its id is not used again
+                self._loaded(machine, event)
+            case StateWritten():
+                if not event.error:
+                    self._stored.add(machine.key)
             case Acknowledge():
-                self._asked[id(machine), event.request_id] = Asked(
-                    event, now_ms, machine.start_offset
-                )
-                self._acknowledging(machine, event)
+                self._acknowledging(machine, event, now_ms)
             case ReleaseMember():
                 self._left(machine, event, effects)
         for effect in effects:
-            if isinstance(effect, Acquired) and isinstance(event, Acquire):
-                self._acquired(machine, event, effect, now_ms)
+            if isinstance(effect, Acquired) and room is not None:
+                self._acquired(machine, event, effect, now_ms, room)
             elif isinstance(effect, Answered):
                 self._answered(machine, effect)
 
+    def _loaded(self, machine: SharePartition, event: StateRead) -> None:
+        """What the stored state says was delivered before this leader, and given back or not."""
+        if machine.state is ACTIVE:
+            self._first_starts.setdefault(machine.key, machine.start_offset)
+        grants = self._grants[id(machine)] = {}
+        for batch in event.batches:
+            state = batch.delivery_state if batch.delivery_state in FINISHED else None
+            for offset in range(batch.first_offset, batch.last_offset + 1):
+                grants[offset] = Grant(
+                    "", batch.delivery_count, 0, 0, ended=True, decided=True, state=state
+                )
+        self._kept[id(machine)] = machine  # so that its id is not used again
+
     def _acquired(
-        self, machine: SharePartition, event: Acquire, effect: Acquired, now_ms: int
+        self,
+        machine: SharePartition,
+        event: Acquire,
+        effect: Acquired,
+        now_ms: int,
+        room: Room,
     ) -> None:
         grants = self._grants.setdefault(id(machine), {})
         total = 0
@@ -157,72 +215,91 @@ class GrantChecker:
                 if before is not None:
                     self._granted_again(machine, offset, before, each.delivery_count, now_ms)
                 elif each.delivery_count != 1:
-                    text = f"offset {offset}: first delivery {each.delivery_count}"
-                    self._say(machine, text, DELIVERY_COUNT)
-                grants[offset] = Grant(
-                    event.member_id,
-                    each.delivery_count,
-                    now_ms + LOCK_DURATION_MS,
-                )
+                    text = f"first delivery {each.delivery_count}"
+                    self._say(machine, offset, text, DELIVERY_COUNT)
+                end_ms = now_ms + self._world.lock_duration_ms
+                grants[offset] = Grant(event.member_id, each.delivery_count, end_ms, end_ms)
         self._counters["grants"] += total
         EXCLUSIVE_LOCK.judged(self._counters, total)
         DELIVERY_COUNT.judged(self._counters, total)
-        if event.mode is AcquireMode.RECORD_LIMIT:
-            LIMITS.judged(self._counters)
-            if total > event.max_fetch_records:
-                text = f"granted {total} records, limit {event.max_fetch_records}"
-                self._say(machine, text, LIMITS)
+        LIMITS.judged(self._counters)
+        if total and room.left < event.max_fetch_records:
+            self._counters["grants that the in-flight limit decides"] += 1
+        problem = room.problem(machine, event, effect.ranges)
+        if problem:
+            self._say(machine, None, problem, LIMITS)
 
     def _granted_again(
         self, machine: SharePartition, offset: int, before: Grant, count: int, now_ms: int
     ) -> None:
         NO_EARLY_REDELIVERY.judged(self._counters)
         FINAL.judged(self._counters)
-        if before.final:
-            self._say(machine, f"offset {offset} was granted after it was finished", FINAL)
+        if before.state is not None:
+            self._say(machine, offset, "granted after it was finished", FINAL)
         elif not before.ended and now_ms < before.deadline_ms:
             self._say(
                 machine,
-                f"offset {offset} was granted {before.deadline_ms - now_ms} ms before the lock of "
-                f"{before.member} ends",
+                offset,
+                f"granted {before.deadline_ms - now_ms} ms before the lock of {before.member} ends",
                 RENEW if before.renewed else NO_EARLY_REDELIVERY,
             )
         elif not before.ended:
             self._counters["locks expired"] += 1
         if count > DELIVERY_COUNT_LIMIT:
-            text = f"offset {offset}: delivery {count}, limit {DELIVERY_COUNT_LIMIT}"
-            self._say(machine, text, LIMITS)
+            text = f"delivery {count}, limit {DELIVERY_COUNT_LIMIT}"
+            self._say(machine, offset, text, DELIVERY_COUNT)
         if count != before.count + 1:
-            text = f"offset {offset}: delivery count {before.count} then {count}"
-            self._say(machine, text, DELIVERY_COUNT)
+            text = f"delivery count {before.count} then {count}"
+            self._say(machine, offset, text, DELIVERY_COUNT)
 
-    def _acknowledging(self, machine: SharePartition, event: Acknowledge) -> None:
+    def _is_awake(self) -> bool:
+        return self._world.now_s - PROCESS.get().thawed_s > THAWED_S
+
+    def _acknowledging(self, machine: SharePartition, event: Acknowledge, now_ms: int) -> None:
+        ends = []
         for grant, kind in self._named(machine, event):
-            if grant.member != event.member_id:
-                continue
-            if kind != AcknowledgeType.RENEW:
+            is_theirs = grant.member == event.member_id
+            if is_theirs and kind != AcknowledgeType.RENEW and not grant.ended:
                 grant.ended = True
+                ends.append(grant)
+        self._asked[id(machine), event.request_id] = Asked(
+            event, now_ms, machine.start_offset, ends, self._is_awake()
+        )
 
     def _answered(self, machine: SharePartition, effect: Answered) -> None:
         asked = self._asked.pop((id(machine), effect.request_id), None)
-        if asked is None or effect.error:
+        if asked is None:
             return
-        event = asked.event
+        if effect.error:
+            self._refused(machine, asked)
+            return
         self._accepted(machine, asked)
-        for grant, kind in self._named(machine, event):
-            if grant.member != event.member_id:
+        renewed_ms = asked.now_ms + self._world.lock_duration_ms
+        for grant, kind in self._named(machine, asked.event):
+            if grant.member != asked.event.member_id:
                 continue
             if kind == AcknowledgeType.RENEW:
-                grant.deadline_ms = max(grant.deadline_ms, asked.now_ms + LOCK_DURATION_MS)
+                grant.deadline_ms = max(grant.deadline_ms, renewed_ms)
+                grant.latest_ms = max(grant.latest_ms, renewed_ms)
                 grant.renewed = True
                 self._counters["locks renewed"] += 1
             else:
                 grant.decided = True
-            if kind in (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT):
-                grant.final = True
+            if kind in FINAL_STATES:
+                grant.state = FINAL_STATES[kind]
+
+    def _refused(self, machine: SharePartition, asked: Asked) -> None:
+        """All is as it was (spec ACK-2, ACK-19), but for locks that it renewed (ACK-15)."""
+        for grant in asked.ends:
+            if not grant.left:
+                grant.ended = False
+                self._counters["locks that go on after a refusal"] += self.held_now(grant, machine)
+        for grant, kind in self._named(machine, asked.event):
+            if grant.member == asked.event.member_id and kind == AcknowledgeType.RENEW:
+                grant.latest_ms = max(grant.latest_ms, asked.now_ms + self._world.lock_duration_ms)
 
     def _accepted(self, machine: SharePartition, asked: Asked) -> None:
-        """Whoever is told success above the start offset held a lock that nobody had ended."""
+        """Whoever is told success above the start offset held a lock that had not ended."""
         grants, event = self._grants.get(id(machine), {}), asked.event
         for batch in event.batches:
             for offset in range(max(batch.first_offset, asked.start_offset), batch.last_offset + 1):
@@ -232,15 +309,20 @@ class GrantChecker:
                     invariant = RENEW
                 invariant.judged(self._counters)
                 if grant is None:
-                    text = f"offset {offset}: {event.member_id} never held it, success"
-                    self._say(machine, text, invariant)
+                    text = f"{event.member_id} never held it, success"
+                    self._say(machine, offset, text, invariant)
                 elif grant.member != event.member_id or grant.decided:
                     self._say(
                         machine,
-                        f"offset {offset} was acknowledged by {event.member_id} after "
-                        f"{grant.member} had it, delivery {grant.count}",
+                        offset,
+                        f"acknowledged by {event.member_id} after {grant.member} had it, delivery "
+                        f"{grant.count}",
                         invariant,
                     )
+                elif asked.now_ms - grant.latest_ms > OVERDUE_MS and asked.is_awake:
+                    late_ms = asked.now_ms - grant.latest_ms
+                    text = f"{event.member_id} acknowledged {late_ms} ms after its lock, success"
+                    self._say(machine, offset, text, invariant)
 
     def _left(self, machine: SharePartition, event: ReleaseMember, effects: tuple) -> None:
         """A session ended: all that its member holds goes back, unless it was turned away."""
@@ -249,8 +331,8 @@ class GrantChecker:
             if grant.member != event.member_id:
                 continue
             if not grant.ended and not refused and _holds(machine, event.member_id, offset):
-                self._say(machine, f"offset {offset} stays with {grant.member}, who left", PROGRESS)
-            grant.ended = True
+                self._say(machine, offset, f"stays with {grant.member}, who left", PROGRESS)
+            grant.ended = grant.left = True
 
     def _named(
         self, machine: SharePartition, event: Acknowledge
@@ -264,9 +346,10 @@ class GrantChecker:
                     found.append((grant, _kind(batch, offset)))
         return found
 
-    def _say(self, machine: SharePartition, text: str, invariant: Invariant) -> None:
-        key = machine.key
-        where = f"{key.group_id}:{key.topic_id.hex()[:6]}-{key.partition}"
+    def _say(
+        self, machine: SharePartition, offset: int | None, text: str, invariant: Invariant
+    ) -> None:
+        where = self._world.place(machine.key, offset)
         told = f"{where} epoch {machine.leader_epoch}: {text}"
         self._world.story.violation(self._world.now_s, invariant.broken(told))
 

@@ -145,7 +145,5 @@ class StallChecker:
         return False
 
     def _say(self, shell: SharePartitionShell, text: str) -> None:
-        key = shell.key
-        where = f"{key.group_id}:{key.topic_id.hex()[:6]}-{key.partition}"
-        told = f"{where} epoch {shell.leader_epoch}: {text}"
+        told = f"{self._world.place(shell.key)} epoch {shell.leader_epoch}: {text}"
         self._world.story.violation(self._world.now_s, PROGRESS.broken(told))

@@ -5,6 +5,7 @@ import contextlib
 import os
 import sys
 
+from tests.simulation.invariants import INVARIANTS
 from tests.simulation.mutants.planted import MUTANTS, WORKLOAD_OF
 from tests.simulation.patching import Patches
 from tests.simulation.processes import in_processes, prepare
@@ -60,6 +61,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args()
     missed = 0
+    named: set[int] = set()
     prepare()
     control = Control()
     for name in args.only or MUTANTS:
@@ -71,7 +73,9 @@ def main() -> int:
             print(f"{name}: {workload}: NOT CAUGHT in {args.seeds} seeds", flush=True)
         else:
             what = caught.violations[0][:160]
+            named |= {each.number for each in INVARIANTS if each.mark in caught.violations[0]}
             print(f"{name}: {workload} {caught.seed}: {what}", flush=True)
+    print(f"caught first by invariants {sorted(named)}")
     count = len(args.only or MUTANTS)
     print(f"mutants={count} missed={missed} control={control}", flush=True)
     return 1 if missed else 0

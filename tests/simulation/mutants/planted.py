@@ -11,15 +11,20 @@ from sharemesh.backends.embedded.producers import Producers
 from sharemesh.client.consumer_calls import ConsumerCalls
 from sharemesh.codec import state_record
 from sharemesh.codec.batch_frame import walk_frames
-from sharemesh.domain.delivery_state import DeliveryState
+from sharemesh.domain.delivery_state import AcknowledgeType, DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId
-from sharemesh.domain.share_partition import expiry, machine
+from sharemesh.domain.share_group.group import FIRST_EPOCH
+from sharemesh.domain.share_group.shard import GroupShard
+from sharemesh.domain.share_partition import acquire, expiry, machine
+from sharemesh.domain.share_partition.acknowledge import _Acknowledger
 from sharemesh.domain.share_partition.cached_batch import CachedBatch
+from sharemesh.domain.share_partition.changes import Changes
 from sharemesh.domain.share_partition.events import Acquire
-from sharemesh.domain.share_partition.locks import LockIndex
+from sharemesh.domain.share_partition.locks import Lock, LockIndex
 from sharemesh.domain.share_partition.machine import SharePartition
-from sharemesh.domain.share_state import key_text
+from sharemesh.domain.share_partition.record_status import RecordStatus
+from sharemesh.domain.share_state import fold, key_text
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.persister.persister import Persister
 from sharemesh.ports.share_state import StateWriteResult
@@ -248,6 +253,99 @@ def jobs_outlive_their_shard(patch: Patches) -> None:
     patch.setattr(Shard, "start_job", start_job)
 
 
+def locks_last_too_long(patch: Patches) -> None:
+    """A lock goes on for five seconds after its time."""
+    real = Lock.__init__
+
+    def begin(lock, deadline_ms, first_offset, last_offset):
+        real(lock, deadline_ms + 5_000, first_offset, last_offset)
+
+    patch.setattr(Lock, "__init__", begin)
+
+
+def renew_resurrects(patch: Patches) -> None:
+    """A RENEW that comes after the lock has ended locks the record again."""
+    real_process, real_check = _Acknowledger.process, _Acknowledger._check
+    renewing: set[_Acknowledger] = set()
+
+    def process(acknowledger, entry, batch, types):
+        if all(kind is AcknowledgeType.RENEW for kind in types):
+            renewing.add(acknowledger)
+        real_process(acknowledger, entry, batch, types)
+        renewing.discard(acknowledger)
+
+    def check(acknowledger, status, first, last):
+        if acknowledger not in renewing or status.state is not DeliveryState.AVAILABLE:
+            real_check(acknowledger, status, first, last)
+
+    real_renewed = _Acknowledger._renewed
+
+    def renewed(acknowledger, entry, old):
+        status = real_renewed(acknowledger, entry, old)
+        member_id = acknowledger._member_id
+        return RecordStatus(DeliveryState.ACQUIRED, old.delivery_count, member_id, status.lock)
+
+    patch.setattr(_Acknowledger, "process", process)
+    patch.setattr(_Acknowledger, "_check", check)
+    patch.setattr(_Acknowledger, "_renewed", renewed)
+
+
+def explain_says_waiting_records_are_finished(patch: Patches) -> None:
+    """Explain takes whatever nobody holds for acknowledged."""
+    patch.setattr(explain, "_why_available", lambda led, shell, offset: explain.Reason.ACKNOWLEDGED)
+
+
+def explain_does_not_know_the_start_offset(patch: Patches) -> None:
+    """Explain says of what is finished that it waits."""
+    real = explain._why_not_in_flight
+
+    def why(led, shell, offset):
+        if offset < shell.machine.start_offset:
+            return explain._why_available(led, shell, offset)
+        return real(led, shell, offset)
+
+    patch.setattr(explain, "_why_not_in_flight", why)
+
+
+def the_in_flight_limit_is_not_kept(patch: Patches) -> None:
+    """A member gets what it asks for, whatever is in flight."""
+    patch.setattr(
+        acquire, "_budget", lambda flight, request, last: (request.max_fetch_records, last)
+    )
+
+
+def a_refusal_ends_the_lock(patch: Patches) -> None:
+    """What a failed write leaves to its holder goes to the next one (spec RS-10)."""
+    patch.setattr(
+        Changes,
+        "_lost_lock",
+        lambda changes, status: status.write_id == changes.write_id and status.saved is not None,
+    )
+
+
+def epochs_begin_again(patch: Patches) -> None:
+    """Nothing is known of the epochs of what was deleted."""
+    forgotten = property(lambda _shard: FIRST_EPOCH, lambda _shard, _epoch: None)
+    patch.setattr(GroupShard, "epoch_floor", forgotten, raising=False)
+    patch.setattr(ShareStateMachine, "_raise_floors", lambda *_: None)
+
+
+def finished_records_are_opened_again(patch: Patches) -> None:
+    """A write of what is not finished wins over what is, as if it were newer."""
+    real = fold._updated
+
+    def updated(state, record, *, combining=True):
+        open_again = tuple(
+            each._replace(delivery_state=DeliveryState.AVAILABLE)
+            if each.delivery_state is DeliveryState.ACKNOWLEDGED and each.first_offset % 7 == 3
+            else each
+            for each in (state.batches if state is not None else ())
+        )
+        return real(state and replace(state, batches=open_again), record, combining=combining)
+
+    patch.setattr(fold, "_updated", updated)
+
+
 Mutant = Callable[[Patches], None]
 PLAN: dict[str, tuple[Mutant, ...]] = {
     "mixed": (
@@ -263,6 +361,8 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
     ),
     "short": (
         explain_says_locked_records_are_deliverable,
+        explain_says_waiting_records_are_finished,
+        explain_does_not_know_the_start_offset,
         redeliveries_are_not_counted,
         domain.reject_is_forgotten,
         domain.records_in_transition_are_delivered,
@@ -273,6 +373,9 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
     ),
     "crowded": (
         timer_is_not_cancelled,
+        locks_last_too_long,
+        renew_resurrects,
+        the_in_flight_limit_is_not_kept,
         domain.anyone_may_acknowledge,
         domain.session_release_lowers_the_count,
         domain.release_forgets_per_offset_state,
@@ -283,6 +386,7 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
     ),
     "crashing": (
         acknowledged_before_durable,
+        finished_records_are_opened_again,
         keys_are_cut_at_the_first_colon,
         domain.window_is_forgotten,
     ),
@@ -290,6 +394,7 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
         fences_are_looked_for_before_the_sync_only,
         jobs_outlive_their_shard,
     ),
+    "refused": (a_refusal_ends_the_lock,),
     "trimmed": (
         domain.expiry_skips_parts,
         domain.complete_count_ignores_the_start,
@@ -299,6 +404,7 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
     ),
     "delayed": (
         state_writer_is_not_checked,
+        epochs_begin_again,
         a_late_delete_ends_the_next_life,
         shipped.a_lower_start_offset_wins,
     ),

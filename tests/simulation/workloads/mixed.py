@@ -31,7 +31,7 @@ STOP_S = 120.0
 GAP_S = (1.0, 16.0)
 EARLIEST = -2
 LOOK_S = 3.0
-SETTLED_S = LOCK_DURATION_MS / 1_000 + 5
+SETTLED_S = 5.0
 ACKNOWLEDGEMENTS_MIN = 2_000
 TARGET = 1.0  # of the least number of acknowledgements: what faults take is not known before
 EXTRA_S = 300.0
@@ -48,6 +48,8 @@ class MixedWorkload:
     producer_gap_s = GAP_S
     groups: tuple[str, ...] = GROUPS
     offset_reset = "earliest"
+    lock_duration_ms = LOCK_DURATION_MS
+    group_settings: ClassVar[dict[str, str]] = {}
     active_s = ACTIVE_S
     finish_s = FINISH_S
     acknowledgements_min = ACKNOWLEDGEMENTS_MIN
@@ -55,6 +57,7 @@ class MixedWorkload:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        world.lock_duration_ms = self.lock_duration_ms
         self.journal = SimJournal(world)
         self.rng = Random(world.rng.getrandbits(64))
         self.pace = Pace()
@@ -62,7 +65,7 @@ class MixedWorkload:
         self.faults.kill_client = self._kill_client
         self.producers: list[ProducerApplication] = []
         self.consumers: list[tuple[ConsumerApplication, str]] = []
-        self.topic_ids: dict[bytes, str] = {}
+        self.topic_ids = world.topic_names
         self._numbers = 0
         self._deleted_since_s: dict[str, float] = {}
         self._retains = self.rng.random() < 0.5
@@ -92,7 +95,8 @@ class MixedWorkload:
         await asyncio.wait([faults, admin], timeout=120)
         if not await world.until(lambda: all(n.ready for n in world.nodes.values()), 90):
             names = [n.name for n in world.nodes.values() if not n.ready]
-            world.story.violation(world.now_s, f"never ready again: {names}")
+            text = f"never ready again: {names}"
+            world.story.violation(world.now_s, PROGRESS.broken(text))
         for group in self.groups:
             self._new_consumer(group, "explicit")
         await self._finish()
@@ -155,8 +159,9 @@ class MixedWorkload:
                 group,
                 {
                     "share.auto.offset.reset": self.offset_reset,
-                    "share.record.lock.duration.ms": str(LOCK_DURATION_MS),
+                    "share.record.lock.duration.ms": str(self.lock_duration_ms),
                     "share.delivery.count.limit": str(DELIVERY_COUNT_LIMIT),
+                    **self.group_settings,
                 },
             )
         for name, found in (await self.admin.describe_topics([TOPIC, TRIMMED])).items():
@@ -181,7 +186,8 @@ class MixedWorkload:
         consumers = [each for each, _ in self.consumers if each.process.alive]
         if not await world.until(lambda: all(each.done for each in consumers), STOP_S):
             stuck = [each.name for each in consumers if not each.done]
-            world.story.violation(world.now_s, f"consumers never stopped: {stuck}")
+            text = f"consumers never stopped: {stuck}"
+            world.story.violation(world.now_s, PROGRESS.broken(text))
 
     def _living(self) -> list[ProducerApplication]:
         return [each for each in self.producers if each.process.alive]
@@ -211,7 +217,8 @@ class MixedWorkload:
         # What was deleted may have been finished before: then what is left is counted for it. It
         # comes to a member in the time of a lock, and the write that ends it moves the start.
         since_s = self._deleted_since_s.setdefault(group, self.world.now_s)
-        return lag if self.world.now_s - since_s < SETTLED_S else 0
+        settled_s = self.lock_duration_ms / 1_000 + SETTLED_S
+        return lag if self.world.now_s - since_s < settled_s else 0
 
     async def _deleted(self, behind: dict[TopicPartition, GroupOffset]) -> int:
         """Return how much of a lag was deleted: it counts from the stored start offset (GC-41)."""

@@ -7,6 +7,7 @@ from tests.simulation.workloads.special import (
     DelayedWorkload,
     LatestWorkload,
     PrunedWorkload,
+    RefusedWorkload,
     TrimmedWorkload,
     UsurpedWorkload,
 )
@@ -18,6 +19,7 @@ WORKLOADS: dict[str, type[MixedWorkload]] = {
     "crashing": CrashingWorkload,
     "usurped": UsurpedWorkload,
     "trimmed": TrimmedWorkload,
+    "refused": RefusedWorkload,
     "delayed": DelayedWorkload,
     "pruned": PrunedWorkload,
     "latest": LatestWorkload,

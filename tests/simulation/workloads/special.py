@@ -74,10 +74,11 @@ class SpecialWorkload(MixedWorkload):
 
 
 class CrowdedWorkload(SpecialWorkload):
-    """Members that come late, decide in parts, and die with locks in their hands."""
+    """Members that come late, renew, decide in parts, and die with locks in their hands."""
 
     fault_kinds = ("client_killed", "client_killed", "resets", "network_slow")
-    modes = ("explicit", "partial", "late", "partial", "late")
+    modes = ("explicit", "partial", "late", "renewing", "renewing", "late")
+    group_settings: ClassVar[dict[str, str]] = {"share.partition.max.record.locks": "100"}
 
     def install(self, patches: Patches, grants: GrantChecker) -> None:
         super().install(patches, grants)
@@ -141,6 +142,17 @@ class TrimmedWorkload(SpecialWorkload):
         if isinstance(result, SharemeshError):
             raise result
         self.world.tell(f"{where} is trimmed to {offset}", count="trims")
+
+
+class RefusedWorkload(SpecialWorkload):
+    """Writes of states that fail for good, while the locks of their records go on."""
+
+    fault_kinds = ("state_full", "network_slow")
+    fault_gap_s = (2.0, 10.0)
+    lock_duration_ms = 40_000
+    active_s = 90.0
+    finish_s = 150.0
+    modes = ("explicit", "partial", "renewing")
 
 
 class _LivesWorkload(SpecialWorkload):
@@ -214,7 +226,7 @@ class LatestWorkload(SpecialWorkload):
     """A group that begins at the end of each log, and partitions that are added under load."""
 
     offset_reset = "latest"
-    fault_kinds = ("network_slow", "resets", "client_killed")
+    fault_kinds = ("network_slow", "resets", "client_killed", "kill")
 
     def begins_at(self, partition: str, first_start_offset: int) -> int:
         known = {f"{TOPIC}/{number}" for number in range(PARTITIONS)} | {f"{TRIMMED}/0"}

@@ -1,4 +1,4 @@
-"""One suite over the fillings of the network port: gRPC on real sockets, and in-process."""
+"""One suite over the fillings of the network port: gRPC on sockets, in-process, simulated."""
 
 import asyncio
 import contextlib
@@ -6,111 +6,18 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sharemesh.backends.local.clock import SystemClock
-from sharemesh.backends.local.network import LocalNetwork
 from sharemesh.methods import API_VERSIONS, CONSUME, HOLD_SESSION, METADATA, PRODUCE
 from sharemesh.ports.network import CallFailedError, Failure
-from sharemesh.rpc.channels import GrpcCaller
-from sharemesh.rpc.server import GrpcServer
 from sharemesh.v1 import admin_pb2, record_log_pb2, share_leader_pb2
+from tests.contract.network.sides import Side, side_of
 
 WAIT_S = 10.0
 
 
-class Relay:
-    """A TCP relay in front of a server, whose connections a test can cut."""
-
-    def __init__(self) -> None:
-        self.pairs = []
-        self.tasks = set()
-
-    async def start(self, port: int) -> int:
-        self.target = port
-        self.server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        return self.server.sockets[0].getsockname()[1]
-
-    async def _accept(self, reader, writer) -> None:
-        self.tasks.add(asyncio.current_task())
-        with contextlib.suppress(OSError, asyncio.CancelledError):
-            out_reader, out_writer = await asyncio.open_connection("127.0.0.1", self.target)
-            self.pairs.append((writer, out_writer))
-            await asyncio.gather(self._copy(reader, out_writer), self._copy(out_reader, writer))
-
-    async def _copy(self, reader, writer) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-        with contextlib.suppress(OSError):
-            writer.close()
-
-    def cut(self) -> None:
-        for pair in self.pairs:
-            for writer in pair:
-                writer.transport.abort()
-        self.pairs.clear()
-
-    async def stop(self) -> None:
-        self.cut()
-        self.server.close()
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-
-
-class GrpcSide:
-    def __init__(self) -> None:
-        self.listener = GrpcServer()
-        self.relay = Relay()
-        self.callers = []
-
-    async def start(self) -> str:
-        port = await self.listener.start("127.0.0.1", 0)
-        return f"127.0.0.1:{await self.relay.start(port)}"
-
-    def caller(self):
-        self.callers.append(GrpcCaller(SystemClock()))
-        return self.callers[-1]
-
-    async def lose(self) -> None:
-        self.relay.cut()
-
-    async def stop(self) -> None:
-        for caller in self.callers:
-            await caller.close()
-        await self.listener.stop(0)
-        await self.relay.stop()
-
-    nowhere = "127.0.0.1:1"
-
-
-class LocalSide:
-    def __init__(self) -> None:
-        self.network = LocalNetwork()
-        self.listener = self.network.listener("here:1")
-        self.callers = []
-
-    async def start(self) -> str:
-        return "here:1"
-
-    def caller(self):
-        self.callers.append(self.network.caller())
-        return self.callers[-1]
-
-    async def lose(self) -> None:
-        await self.network.disconnect("here:1")
-
-    async def stop(self) -> None:
-        for caller in self.callers:
-            await caller.close()
-        await self.listener.stop()
-
-    nowhere = "nowhere:1"
-
-
-@pytest.fixture(params=[GrpcSide, LocalSide], ids=["grpc", "local"])
-async def side(request) -> AsyncIterator[GrpcSide | LocalSide]:
-    side = request.param()
+@pytest.fixture
+async def side() -> AsyncIterator[Side]:
+    """Made by the conftest for each filling, with the loop that it runs in."""
+    side = side_of(asyncio.get_running_loop())
     async with asyncio.timeout(60):
         yield side
         await side.stop()

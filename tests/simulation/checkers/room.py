@@ -1,0 +1,61 @@
+"""Invariant 13: how many records a member may get, by what is in flight (spec ACQ-2, ACQ-10)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sharemesh.domain.share_partition.effects import AcquiredRange
+from sharemesh.domain.share_partition.events import Acquire, AcquireMode
+from sharemesh.domain.share_partition.machine import SharePartition
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A share partition before records are acquired.
+
+    Attributes:
+        left: Offsets that may still be taken in flight.
+        end_offset: The last one in flight; without room only what is in flight is delivered.
+    """
+
+    left: int
+    end_offset: int
+
+    @classmethod
+    def before(cls, machine: SharePartition) -> "Room":
+        """Look at it."""
+        limit = machine.config.partition_max_record_locks
+        return cls(limit - machine.in_flight_count, machine.end_offset)
+
+    def problem(
+        self, machine: SharePartition, event: Acquire, ranges: Sequence[AcquiredRange]
+    ) -> str:
+        """Return what is wrong with a grant, or nothing."""
+        if not ranges:
+            return ""
+        total = sum(each.last_offset - each.first_offset + 1 for each in ranges)
+        last = ranges[-1].last_offset
+        budget = event.max_fetch_records
+        if self.left > 0:
+            budget = min(budget, self.left)
+        elif last > self.end_offset:
+            return f"offset {last} was granted without room behind {self.end_offset}"
+        if total <= budget:
+            return ""
+        if event.mode is AcquireMode.RECORD_LIMIT:
+            return f"granted {total} records, limit {budget}"
+        # What is cut only at the ends of batches may exceed the limit by a part of the last one.
+        if total - budget >= self._longest(machine, event, ranges):
+            return f"granted {total} records, which is {total - budget} more than the limit"
+        return ""
+
+    def _longest(
+        self, machine: SharePartition, event: Acquire, ranges: Sequence[AcquiredRange]
+    ) -> int:
+        first, last = ranges[0].first_offset, ranges[-1].last_offset
+        read = [each.last_offset - each.base_offset + 1 for each in event.log_batches]
+        cached = [
+            each.last_offset - each.first_offset + 1
+            for each in machine.cached_batches()
+            if each.last_offset >= first and each.first_offset <= last
+        ]
+        return max(*read, *cached)

@@ -1,0 +1,91 @@
+"""What many seeds come to: coverage, rare states, invariants, and whether that is enough."""
+
+import hashlib
+from collections import Counter
+
+from tests.simulation.faults import FAULTS
+from tests.simulation.invariants import INVARIANTS, told
+from tests.simulation.run import Outcome
+
+RARE = (
+    "fenced commit",
+    "log epoch ended by the disk",
+    "predecessor cut, tail appended again",
+    "loaded from a generation",
+    "log start moved by retention",
+    "disk jobs between operations of another",
+    "redelivered",
+    "locks expired",
+    "locks renewed",
+    "locks that go on after a refusal",
+    "grants that the in-flight limit decides",
+    "late acknowledgements",
+    "drains under load",
+    "admin trim",
+    "admin reset",
+    "admin temporary topic",
+    "admin new partition",
+    "admin group settings",
+    *(f"fault {name}" for name in FAULTS),
+)
+NEEDED = (*RARE, *(each.counter for each in INVARIANTS if each.exists))
+RARE_SEEDS_MIN = 100  # a run of so many seeds must have reached every rare state
+COVERED = {"virtual minutes": 10, "faults": 5, "acknowledgements": 2_000}  # by each mixed seed
+
+
+class Totals:
+    """Adds seeds up, in the order of their numbers."""
+
+    def __init__(self) -> None:
+        self.seeds = 0
+        self.broken: list[int] = []
+        self._texts: list[str] = []
+        self._virtual_s = 0.0
+        self._counters: Counter[str] = Counter()
+        self._fewest: dict[str, int] = {}
+        self._digest = hashlib.blake2b(digest_size=8)
+
+    def add(self, outcome: Outcome) -> None:
+        """Take one seed."""
+        self.seeds += 1
+        self._counters.update(outcome.counters)
+        self._virtual_s += outcome.virtual_s
+        self._digest.update(outcome.event_hash.encode())
+        covered = {**outcome.counters, "virtual minutes": int(outcome.virtual_s / 60)}
+        for name in COVERED:
+            least = self._fewest.get(name, 1 << 30)
+            self._fewest[name] = min(least, covered.get(name, 0))
+        if outcome.violations:
+            self.broken.append(outcome.seed)
+            self._texts += outcome.violations
+
+    def missed(self) -> list[str]:
+        """Return what ``mixed`` seeds must reach and did not, so that they prove too little."""
+        rare = NEEDED if self.seeds >= RARE_SEEDS_MIN else ()
+        missed = [name for name in rare if not self._counters[name]]
+        return missed + [
+            f"{name} {self._fewest[name]}"
+            for name, least in COVERED.items()
+            if self._fewest[name] < least
+        ]
+
+    def lines(self, *, everything: bool) -> list[str]:
+        """Return what a reader wants to know; ``everything``: each counter."""
+        count, counters = self.seeds, self._counters
+        return [
+            f"{count} seeds: {self._virtual_s / 3_600:.1f} virtual hours; "
+            f"per seed {self._virtual_s / count / 60:.1f} virtual minutes, "
+            f"{counters['faults'] / count:.1f} faults, "
+            f"{counters['acknowledgements'] / count:.0f} acknowledgements",
+            *(f"  {counters[name]:9d}  {name}" for name in sorted(counters) if everything),
+            *(f"  {counters[name]:9d}  {name}" for name in RARE if not everything),
+            "invariants:",
+            *told(counters, self._texts),
+            f"fewest in one seed: {self._fewest}; broken seeds: {self.broken or 'none'}",
+        ]
+
+    @property
+    def last_line(self) -> str:
+        """How many seeds, how many with violations, and the hash of all their events."""
+        digest = self._digest.hexdigest()
+        return f"seeds={self.seeds} violations={len(self.broken)} hash={digest}"
