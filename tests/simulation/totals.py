@@ -17,7 +17,6 @@ RARE = (
     "redelivered",
     "locks expired",
     "locks renewed",
-    "locks that go on after a refusal",
     "grants that the in-flight limit decides",
     "late acknowledgements",
     "drains under load",
