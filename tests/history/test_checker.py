@@ -205,6 +205,13 @@ def test_each_broken_promise_is_named(events, start, says):
     assert any(says in violation for violation in report.violations), report.violations
 
 
+def test_a_record_that_was_granted_up_to_the_limit_may_have_been_seen_by_nobody():
+    unseen = [delivered("a", 0, 8, 1), acknowledged("a", "accept", 0, 8)]
+    report = history(PRODUCED, *unseen).judge({"t/0": 10}, {}, spent={"t/0": {9}})
+    assert report.violations == []
+    assert report.archived_unseen == 1
+
+
 def test_a_torn_last_line_is_ignored(tmp_path):
     path = tmp_path / "a.jsonl"
     journal = Journal(path, "a")

@@ -67,8 +67,12 @@ def _judge_history(
         elif entry.who in members:
             history.add([entry])
     report = history.judge(
-        starts, terminal, lambda name, time_ms: grants.start_offset_at(keys[name], time_ms / 1_000)
+        starts,
+        terminal,
+        lambda name, time_ms: grants.start_offset_at(keys[name], time_ms / 1_000),
+        {name: grants.spent(key) for name, key in keys.items()},
     )
+    world.story.counters["archived by the limit, and never seen"] += report.archived_unseen
     world.story.counters["late acknowledgements"] += report.late_acknowledgements
     counters = world.story.counters
     AT_LEAST_ONCE.judged(counters, report.produced)
@@ -81,6 +85,20 @@ def _judge_history(
         told = f"{group}: {text}"
         world.story.violation(world.now_s, invariant.broken(told) if invariant else told)
     _judge_reopened(world, workload, audit, group, members)
+    for name, offset in _stored(workload, audit):
+        AT_LEAST_ONCE.judged(counters)
+        from_offset = max(starts.get(name, 0), begins.get(name, 0))
+        if offset >= from_offset and offset not in terminal.get(name, ()):
+            text = f"{group}: {name}@{offset} lies in the log and is not finished"
+            world.story.violation(world.now_s, AT_LEAST_ONCE.broken(text))
+
+
+def _stored(workload: MixedWorkload, audit: Audit) -> Iterator[tuple[str, int]]:
+    """Yield partition and offset of all records, confirmed to their producers or not."""
+    for where, records in audit.records.items():
+        if where.topic_id in workload.topic_ids:
+            name = f"{workload.topic_ids[where.topic_id]}/{where.partition}"
+            yield from ((name, offset) for offset in records)
 
 
 def _judge_reopened(

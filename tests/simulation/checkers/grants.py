@@ -106,6 +106,7 @@ class GrantChecker:
         self._starts: dict[SharePartitionKey, list[tuple[float, int]]] = defaultdict(list)
         self._first_starts: dict[SharePartitionKey, int] = {}
         self._stored: set[SharePartitionKey] = set()
+        self._spent: dict[SharePartitionKey, set[int]] = defaultdict(set)
         self._now_ms: dict[int, int] = {}
         self._counters = world.story.counters
         self.steps = 0
@@ -132,6 +133,10 @@ class GrantChecker:
     def first_start_offset(self, key: SharePartitionKey) -> int:
         """Return the start offset of its first leader, or of the last to resolve it unwritten."""
         return self._first_starts.get(key, 0)
+
+    def spent(self, key: SharePartitionKey) -> set[int]:
+        """Return the offsets that were granted as often as the delivery limit allows."""
+        return self._spent[key]
 
     def grant_of(self, machine: SharePartition, offset: int) -> Grant | None:
         """Return the last grant of an offset by this machine."""
@@ -219,6 +224,8 @@ class GrantChecker:
                     self._say(machine, offset, text, DELIVERY_COUNT)
                 end_ms = now_ms + self._world.lock_duration_ms
                 grants[offset] = Grant(event.member_id, each.delivery_count, end_ms, end_ms)
+                if each.delivery_count >= DELIVERY_COUNT_LIMIT:
+                    self._spent[machine.key].add(offset)
         self._counters["grants"] += total
         EXCLUSIVE_LOCK.judged(self._counters, total)
         DELIVERY_COUNT.judged(self._counters, total)
