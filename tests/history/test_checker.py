@@ -212,6 +212,12 @@ def test_a_record_that_was_granted_up_to_the_limit_may_have_been_seen_by_nobody(
     assert report.archived_unseen == 1
 
 
+def test_what_was_acknowledged_must_have_been_delivered_even_at_the_limit():
+    words = [delivered("a", 0, 8, 1), acknowledged("a", "accept", 0, 9)]
+    report = history(PRODUCED, *words).judge({"t/0": 10}, {}, spent={"t/0": {9}})
+    assert any("t/0@9 was acknowledged by a member that never" in v for v in report.violations)
+
+
 def test_a_torn_last_line_is_ignored(tmp_path):
     path = tmp_path / "a.jsonl"
     journal = Journal(path, "a")

@@ -50,9 +50,11 @@ class Progress:
         self.path = FOLDER / f"{commit()}-{workload}.jsonl"
         self.done: dict[int, Outcome] = {}
         if self.path.exists():
-            for line in self.path.read_text().splitlines():
+            whole = self.path.read_text().rpartition("\n")[0]
+            for line in whole.splitlines():
                 outcome = _read(line)
                 self.done[outcome.seed] = outcome
+            self.path.write_text(f"{whole}\n" if whole else "")  # a killed run may have torn one
 
     def add(self, outcome: Outcome) -> None:
         """Keep the outcome of a seed."""

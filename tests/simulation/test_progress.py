@@ -68,6 +68,17 @@ def test_a_resumed_run_of_clean_seeds_passes_with_the_hash_of_all(tree):
     assert both.stdout.splitlines()[-1].split("hash=")[1] != one.split("hash=")[1]
 
 
+def test_a_line_that_a_killed_run_left_torn_is_run_again(tree):
+    progress = Progress("mixed")
+    progress.add(outcome(1))
+    with progress.path.open("a") as file:
+        file.write('{"seed": 2, "viol')
+    again = Progress("mixed")
+    assert again.done == {1: outcome(1)}
+    again.add(outcome(2))
+    assert Progress("mixed").done == {1: outcome(1), 2: outcome(2)}
+
+
 def test_outcomes_of_a_changed_tree_are_not_resumed(tree):
     (tree / ".gitignore").write_text("build/\nother/\n")
     with pytest.raises(NoCommitError, match=r"has changes \(M .gitignore\): commit them"):

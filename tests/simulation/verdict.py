@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
+from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId, TopicPartition
 from tests.history.checker import History, Promise
 from tests.history.journal import Entry
 from tests.simulation.checkers.durable import Audit, Auditor, terminal_of
@@ -28,7 +28,7 @@ PROMISED: dict[Promise, Invariant] = {
 
 async def judge(world: World, workload: MixedWorkload, grants: GrantChecker) -> None:
     """Cut the power for good, read the logs as a new owner would, and compare."""
-    world.end()
+    world.lose_power()
     audit = await Auditor(world).audit()
     world.story.violations_of(world.now_s, audit.complaints)
     for group in workload.groups:
@@ -47,7 +47,7 @@ def _judge_history(
     }
     starts, terminal = terminal_of(audit, group, workload.topic_ids)
     log_starts = {
-        f"{workload.topic_ids[where.topic_id]}/{where.partition}": start
+        _name(workload, where): start
         for where, start in audit.log_starts.items()
         if where.topic_id in workload.topic_ids
     }
@@ -93,11 +93,16 @@ def _judge_history(
             world.story.violation(world.now_s, AT_LEAST_ONCE.broken(text))
 
 
+def _name(workload: MixedWorkload, where: TopicPartition | SharePartitionKey) -> str:
+    """Return how journals call a partition."""
+    return f"{workload.topic_ids[where.topic_id]}/{where.partition}"
+
+
 def _stored(workload: MixedWorkload, audit: Audit) -> Iterator[tuple[str, int]]:
     """Yield partition and offset of all records, confirmed to their producers or not."""
     for where, records in audit.records.items():
         if where.topic_id in workload.topic_ids:
-            name = f"{workload.topic_ids[where.topic_id]}/{where.partition}"
+            name = _name(workload, where)
             yield from ((name, offset) for offset in records)
 
 
@@ -106,7 +111,7 @@ def _judge_reopened(
 ) -> None:
     """What a write opened again that had been finished: nobody was told before that it is final."""
     reopened = {
-        (f"{workload.topic_ids[each.key.topic_id]}/{each.key.partition}", each.offset): each
+        (_name(workload, each.key), each.offset): each
         for each in audit.reopened
         if each.key.group_id == group and each.key.topic_id in workload.topic_ids
     }
@@ -138,10 +143,9 @@ def _judge_records(world: World, workload: MixedWorkload, audit: Audit) -> None:
     stored: dict[tuple[str, int], bytes] = {}
     starts: dict[str, int] = {}
     for where, records in audit.records.items():
-        topic = workload.topic_ids.get(where.topic_id)
-        if topic is None:
+        if where.topic_id not in workload.topic_ids:
             continue
-        name = f"{topic}/{where.partition}"
+        name = _name(workload, where)
         starts[name] = audit.log_starts[where]
         for offset, value in records.items():
             stored[name, offset] = value

@@ -343,11 +343,11 @@ class World:
 
     def power_cut(self) -> None:
         """The machine with all role processes and the volume loses its power."""
-        self.end()
+        self.lose_power()
         self.later(self.chance((0.5, 5.0)), self._power_back)
 
-    def end(self) -> None:
-        """No power any more: what was confirmed must be found nevertheless."""
+    def lose_power(self) -> None:
+        """Stop everything at once: only what was synced is found later."""
         self.machine_down = True
         for node in self.nodes.values():
             node.crash(noticed=False, restart=False)

@@ -44,18 +44,17 @@ class Room:
         if event.mode is AcquireMode.RECORD_LIMIT:
             return f"granted {total} records, limit {budget}"
         # What is cut only at the ends of batches may exceed the limit by a part of the last one.
-        if total - budget >= self._longest(machine, event, ranges):
+        if total - budget >= _longest(machine, event, ranges):
             return f"granted {total} records, which is {total - budget} more than the limit"
         return ""
 
-    def _longest(
-        self, machine: SharePartition, event: Acquire, ranges: Sequence[AcquiredRange]
-    ) -> int:
-        first, last = ranges[0].first_offset, ranges[-1].last_offset
-        read = [each.last_offset - each.base_offset + 1 for each in event.log_batches]
-        cached = [
-            each.last_offset - each.first_offset + 1
-            for each in machine.cached_batches()
-            if each.last_offset >= first and each.first_offset <= last
-        ]
-        return max(*read, *cached)
+
+def _longest(machine: SharePartition, event: Acquire, ranges: Sequence[AcquiredRange]) -> int:
+    first, last = ranges[0].first_offset, ranges[-1].last_offset
+    read = [each.last_offset - each.base_offset + 1 for each in event.log_batches]
+    cached = [
+        each.last_offset - each.first_offset + 1
+        for each in machine.cached_batches()
+        if each.last_offset >= first and each.first_offset <= last
+    ]
+    return max(*read, *cached)

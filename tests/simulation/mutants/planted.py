@@ -271,8 +271,10 @@ def renew_resurrects(patch: Patches) -> None:
     def process(acknowledger, entry, batch, types):
         if all(kind is AcknowledgeType.RENEW for kind in types):
             renewing.add(acknowledger)
-        real_process(acknowledger, entry, batch, types)
-        renewing.discard(acknowledger)
+        try:
+            real_process(acknowledger, entry, batch, types)
+        finally:
+            renewing.discard(acknowledger)
 
     def check(acknowledger, status, first, last):
         if acknowledger not in renewing or status.state is not DeliveryState.AVAILABLE:
