@@ -73,7 +73,7 @@ class ProducerApplication:
         self._sent += 1
         poison = self._rng.random() < 0.01
         value = b"%s %s %d" % (POISON if poison else b"fine", self.name.encode(), self._sent)
-        self.journal.sent_values.add(value)
+        self.journal.sent(value)
         try:
             metadata = await producer.send_and_wait(topic, value, key=b"%d" % (self._sent % 97))
         except SharemeshError:

@@ -54,6 +54,8 @@ class Faults:
         world.volume.disk.failing_syncs.clear()
         world.volume.disk.capacity_bytes = 1 << 40
         world.store_slow_permille = 0
+        world.store_is_down = False
+        world.lost_answers_permille = 0
         for node in world.nodes.values():
             if node.process.alive and node.process.frozen:
                 node.process.thaw()
@@ -305,7 +307,30 @@ async def state_full(faults: Faults) -> None:
     disk.capacity_bytes = 1 << 40
 
 
+async def store_down(faults: Faults) -> None:
+    """The coordination store has no leader: nobody can reach it, and no lease runs out."""
+    world = faults.world
+    if world.store_is_down:
+        return
+    duration_s = faults.rng.uniform(0.5, 15.0)
+    world.tell(f"the store has no leader for {duration_s:.1f} s")
+    faults.happens(store_down)
+    world.store.loses_its_leader(duration_s)
+    world.store_is_down = True
+    await asyncio.sleep(duration_s)
+    world.store_is_down = False
+
+
+async def answers_lost(faults: Faults) -> None:
+    """Transactions are carried out, and who asked for them never hears of it."""
+    faults.world.lost_answers_permille = faults.rng.choice((100, 500))
+    faults.happens(answers_lost)
+    await faults.pause(1, 10)
+    faults.world.lost_answers_permille = 0
+
+
 SPECIAL: dict[str, Fault] = {
-    fault.__name__: fault for fault in (state_cut, state_refused, state_full)
+    fault.__name__: fault
+    for fault in (state_cut, state_refused, state_full, store_down, answers_lost)
 }
 """Faults of special workloads: ``mixed`` does not choose among them."""

@@ -15,12 +15,21 @@ class SimJournal:
         self.entries: list[Entry] = []
         self.produced_values: dict[tuple[str, int], bytes] = {}
         self.delivered_values: dict[tuple[str, int], set[bytes]] = defaultdict(set)
-        self.sent_values: set[bytes] = set()
+        self.sent_s: dict[bytes, float] = {}
+        self.trimmed_to: dict[str, int] = {}
 
     def write(self, who: str, event: str, **fields: object) -> None:
         """Append an entry."""
         self.entries.append(Entry(self._world.now_s * 1_000, who, event, dict(fields)))
         self._world.story.event(self._world.now_s, event, who, repr(sorted(fields.items())))
+
+    def sent(self, value: bytes) -> None:
+        """Say that a record is given to a producer."""
+        self.sent_s[value] = self._world.now_s
+
+    def trims(self, partition: str, offset: int) -> None:
+        """Say that all below an offset may be deleted, from now on."""
+        self.trimmed_to[partition] = max(offset, self.trimmed_to.get(partition, 0))
 
     def produced(self, who: str, partition: str, offset: int, value: bytes) -> None:
         """Say that an offset was confirmed."""

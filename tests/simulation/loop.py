@@ -12,7 +12,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine
 from random import Random
-from typing import Any
+from typing import Any, TypeGuard
 
 TURNS_MAX = 20_000_000
 """Callbacks of one run; more is a busy loop that time cannot end."""
@@ -22,6 +22,9 @@ WALL_MS = 1_700_000_000_000
 
 TURN_S = 1e-6
 """What a callback costs: no two moments of a process are the same, as on a real machine."""
+
+KEPT_MAX = 2_000
+"""How many tasks a process keeps before those that are done go."""
 
 STUCK_TURNS = 200_000
 """Callbacks within a second of virtual time; more is a busy loop."""
@@ -40,6 +43,8 @@ class Process:
         self._context = contextvars.copy_context()
         self._context.run(PROCESS.set, self)
         self._kept: list[object] = []
+        self._failed: list[asyncio.Task[Any]] = []
+        loop.processes.append(self)
 
     def __repr__(self) -> str:
         return self.name
@@ -55,8 +60,13 @@ class Process:
     def keep(self, thing: object) -> None:
         """Keep a task from being collected after a kill: its ``finally`` must not run."""
         self._kept.append(thing)
-        if len(self._kept) > 2_000:
+        if len(self._kept) > KEPT_MAX:
+            self._failed = self.unheard()
             self._kept = [each for each in self._kept if not _done(each)]
+
+    def unheard(self) -> "list[asyncio.Task[Any]]":
+        """Return the tasks that failed, and nobody asked how they ended."""
+        return [each for each in (*self._failed, *self._kept) if _is_unheard(each)]
 
     def kill(self) -> None:
         """Stop for ever, at this very moment."""
@@ -83,6 +93,11 @@ _copy_context, _heappush, _heappop = contextvars.copy_context, heapq.heappush, h
 
 def _done(thing: object) -> bool:
     return isinstance(thing, asyncio.Future) and thing.done()
+
+
+def _is_unheard(thing: object) -> TypeGuard["asyncio.Task[Any]"]:
+    """Whether asyncio would complain of a task, were it collected: here no task ever is."""
+    return isinstance(thing, asyncio.Task) and bool(thing._log_traceback)  # type: ignore[attr-defined]
 
 
 class _Numbered:
@@ -151,6 +166,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._window_s, self._window_turns = 0.0, 0
         self._due: list[Process] = []
         self.turns = 0
+        self.processes: list[Process] = []
         self.after_turn: Callable[[], None] | None = None
         self.world = Process(self, "world")
 

@@ -5,9 +5,10 @@ import logging
 from collections import Counter
 from dataclasses import dataclass
 
-from tests.simulation.checkers.agreement import ExplainChecker, MetricsChecker
+from tests.simulation.checkers.explaining import ExplainChecker
 from tests.simulation.checkers.fencing import FencingChecker
 from tests.simulation.checkers.grants import GrantChecker
+from tests.simulation.checkers.metering import MetricsChecker
 from tests.simulation.observers import observe
 from tests.simulation.patching import Patches
 from tests.simulation.story import Story, tell_of_records
@@ -85,6 +86,7 @@ def run_seed(
     metrics.install(patches)
     ExplainChecker(world, grants).install(patches)
     FencingChecker(world).install(patches)
+    workload.state_history.install(patches)
     workload.install(patches, grants)
     observe(world, patches)
     if stop_early:

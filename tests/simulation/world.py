@@ -52,19 +52,39 @@ class SimStore(LocalStore):
     def grant(self, ttl_ms: int) -> int:
         return self._world.loop.world.context().run(super().grant, ttl_ms)
 
+    def revoke(self, lease_id: int) -> None:
+        if not self._world.store_is_down:
+            super().revoke(lease_id)
+
+    def loses_its_leader(self, duration_s: float) -> None:
+        """No lease runs out meanwhile, and the next leader gives each its full time again."""
+        for lease in self._leases.values():
+            lease.expires_ms = self.clock.now_ms() + int(duration_s * 1_000) + lease.ttl_ms
+
 
 class SimCoordination(LocalCoordination):
-    """One process's connection: slow by chance, and it can be cut off."""
+    """One process's connection: slow by chance; it can be cut off, and answers can be lost."""
 
     def __init__(self, world: "World", clock: SimClock) -> None:
+        self._world = world
         super().__init__(world.store)
         self.clock = clock
-        self._world = world
+
+    @property  # type: ignore[override]
+    def cut_off(self) -> bool:
+        """Whether the store cannot be reached from here, or by anybody."""
+        return self._is_cut_off or self._world.store_is_down
+
+    @cut_off.setter
+    def cut_off(self, is_cut_off: bool) -> None:
+        self._is_cut_off = is_cut_off
 
     async def commit(self, guards, operations, *, session=None):
         await asyncio.sleep(self._world.store_delay_s())
         revision = await super().commit(guards, operations, session=session)
         await asyncio.sleep(self._world.store_delay_s())
+        if self._world.answer_is_lost():
+            raise CoordinationError("the store's answer was lost (in virtual time)")
         return revision
 
     async def get(self, key):
@@ -238,6 +258,8 @@ class World:
         self.volume.kill = self._killed_in_job
         self.store = SimStore(self)
         self.store_slow_permille = 0
+        self.store_is_down = False
+        self.lost_answers_permille = 0
         self.machine_down = False
         self.nodes: dict[str, Node] = {}
         for role, count in (
@@ -275,6 +297,14 @@ class World:
         chance = self.rng.random
         low, high = SLOW_STORE_S if chance() * 1_000 < self.store_slow_permille else STORE_S
         return low + (high - low) * chance()
+
+    def answer_is_lost(self) -> bool:
+        """Return whether the answer to a transaction that was carried out is lost."""
+        permille = self.lost_answers_permille
+        if not permille or self.rng.random() * 1_000 >= permille:
+            return False
+        self.story.counters["answers of the store that were lost"] += 1
+        return True
 
     def tell(self, text: str, *, count: str = "") -> None:
         """Add to the story."""

@@ -14,11 +14,12 @@ from tests.simulation.world import World
 
 
 class FencingChecker:
-    """Knows who took each log over, and up to where the log went that it found."""
+    """Knows who took each log over, up to where the log went that it found, and goes now."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._owners: dict[str, tuple[int, int]] = {}
+        self._ends: dict[str, int] = {}
 
     def install(self, patches: Patches) -> None:
         """Look at each take-over and each commit from now on."""
@@ -63,18 +64,25 @@ class FencingChecker:
         patches.setattr(OwnedLog, "commit", commit)
 
     def took_over(self, log: OwnedLog) -> None:
-        """An epoch owns a log from now on; epochs only rise."""
+        """An epoch owns a log from now on: epochs only rise, and nothing committed is left out."""
         epoch, _ = self._owners.get(log.path, (-1, 0))
         if log.epoch <= epoch:
             self._say(f"{log.path} was taken over under epoch {log.epoch} after {epoch}")
-        self._owners[log.path] = (log.epoch, log.committed_end_offset)
+        end_offset, found = self._ends.get(log.path, 0), log.committed_end_offset
+        if found < end_offset:
+            text = f"was committed up to {end_offset}, and epoch {log.epoch} found {found}"
+            self._say(f"{log.path} {text}")
+        self._owners[log.path] = (log.epoch, found)
+        self._ends[log.path] = max(end_offset, found)
+        FENCED.judged(self._world.story.counters)
 
     def committed(self, log: OwnedLog, end_offset: int) -> None:
         """A commit passed: in its owner's epoch, or its successor found all of it."""
         epoch, taken_end_offset = self._owners[log.path]
-        FENCED.judged(self._world.story.counters)
         if log.epoch == epoch:
+            self._ends[log.path] = max(self._ends[log.path], end_offset)
             return
+        FENCED.judged(self._world.story.counters)
         self._world.story.counters["commits that a successor had taken over"] += 1
         if end_offset > taken_end_offset:
             self._say(

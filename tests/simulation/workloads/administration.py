@@ -19,10 +19,18 @@ class Administration:
     """One action after the other; ``topic`` is reset, ``grown`` is trimmed and gets partitions."""
 
     def __init__(
-        self, world: World, admin: AsyncAdminClient, *, topic: str, grown: str, groups: list[str]
+        self,
+        world: World,
+        admin: AsyncAdminClient,
+        journal: SimJournal,
+        *,
+        topic: str,
+        grown: str,
+        groups: list[str],
     ) -> None:
         self.world = world
         self.admin = admin
+        self.journal = journal
         self.rng = Random(world.rng.getrandbits(64))
         self.topic, self.grown = topic, grown
         self.groups = groups
@@ -58,6 +66,7 @@ class Administration:
         if isinstance(found, SharemeshError):
             raise found
         offset = self.rng.randint(0, max(0, found.offset))
+        self.journal.trims(str(where), offset)
         result = (await self.admin.delete_records({where: offset}))[where]
         if isinstance(result, SharemeshError):
             raise result

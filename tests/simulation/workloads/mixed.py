@@ -8,8 +8,8 @@ from typing import ClassVar
 from sharemesh.client.admin_results import GroupOffset, TopicPartition
 from sharemesh.client.async_admin import AsyncAdminClient
 from sharemesh.client.errors import SharemeshError
-from tests.simulation.checkers.durable import Audit
 from tests.simulation.checkers.grants import GrantChecker
+from tests.simulation.checkers.state_log import StateHistory
 from tests.simulation.clients import MODES, ConsumerApplication, Pace, ProducerApplication
 from tests.simulation.faults import GAP_S as FAULT_GAP_S
 from tests.simulation.faults import Faults
@@ -37,7 +37,8 @@ TARGET = 1.0  # of the least number of acknowledgements: what faults take is not
 EXTRA_S = 300.0
 STEER_S, STEER_AHEAD_S = 5.0, 20.0
 STRETCH = (0.3, 4.0)
-RETENTION = {"segment.ms": "20000", "retention.ms": "60000"}
+RETENTION_S = 60.0
+RETENTION = {"segment.ms": "20000", "retention.ms": str(int(RETENTION_S * 1_000))}
 
 
 class MixedWorkload:
@@ -59,6 +60,7 @@ class MixedWorkload:
         self.world = world
         world.lock_duration_ms = self.lock_duration_ms
         self.journal = SimJournal(world)
+        self.state_history = StateHistory(world)
         self.rng = Random(world.rng.getrandbits(64))
         self.pace = Pace()
         self.faults = Faults(world, kinds=self.fault_kinds, gap_s=self.fault_gap_s)
@@ -101,13 +103,17 @@ class MixedWorkload:
             self._new_consumer(group, "explicit")
         await self._finish()
 
+    def may_be_deleted(self, partition: str, offset: int, value: bytes) -> bool:
+        """Return whether a confirmed record was trimmed, or is old enough for retention."""
+        if offset < self.journal.trimmed_to.get(partition, 0):
+            return True
+        age_s = self.world.now_s - self.journal.sent_s[value]
+        return self._retains and partition.startswith(f"{TRIMMED}/") and age_s >= RETENTION_S
+
     # ---- what other workloads do otherwise ------------------------------------------------------
 
     def install(self, patches: Patches, grants: GrantChecker) -> None:
         """Add checkers of this workload alone."""
-
-    def judge(self, audit: Audit) -> None:
-        """Compare more than every workload's verdict does."""
 
     def begins_at(self, partition: str, first_start_offset: int) -> int:
         """Return the offset from which on a group must get all records of a partition.
@@ -129,7 +135,12 @@ class MixedWorkload:
 
     async def _administer(self, end_s: float) -> None:
         administration = Administration(
-            self.world, self.admin, topic=TOPIC, grown=TRIMMED, groups=[*GROUPS, RESET_GROUP]
+            self.world,
+            self.admin,
+            self.journal,
+            topic=TOPIC,
+            grown=TRIMMED,
+            groups=[*GROUPS, RESET_GROUP],
         )
         administration.partitions = {TOPIC: PARTITIONS, TRIMMED: 1}
         await administration.run(end_s)

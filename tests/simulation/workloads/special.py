@@ -138,6 +138,7 @@ class TrimmedWorkload(SpecialWorkload):
         if isinstance(found, SharemeshError):
             raise found
         offset = max(0, found.offset - self.rng.randint(0, 40))
+        self.journal.trims(str(where), offset)
         result = (await self.admin.delete_records({where: offset}))[where]
         if isinstance(result, SharemeshError):
             raise result
@@ -153,6 +154,14 @@ class RefusedWorkload(SpecialWorkload):
     active_s = 90.0
     finish_s = 150.0
     modes = ("explicit", "partial", "renewing")
+
+
+class LeaderlessWorkload(SpecialWorkload):
+    """A coordination store that loses its leader, and answers of it that are lost."""
+
+    fault_kinds = ("store_down", "answers_lost", "answers_lost", "kill", "drain", "lease_lost")
+    fault_gap_s = (1.0, 6.0)
+    finish_s = 120.0
 
 
 class _LivesWorkload(SpecialWorkload):

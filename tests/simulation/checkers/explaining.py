@@ -1,0 +1,152 @@
+"""Invariant 15: what explain says of a record agrees with the model, and with what is there."""
+
+import random
+
+from sharemesh.domain.delivery_state import DeliveryState
+from sharemesh.domain.share_partition.machine import SharePartition
+from sharemesh.ports.shard_log import FencedError, LogFailedError
+from sharemesh.share_leader.explain import Reason, why
+from sharemesh.share_leader.partitions import LedPartition
+from sharemesh.share_leader.share_partition_shell import Phase, SharePartitionShell
+from tests.simulation.checkers.grants import Grant, GrantChecker
+from tests.simulation.checkers.room import Room
+from tests.simulation.invariants import EXPLAIN_IS_TRUE
+from tests.simulation.patching import Patches
+from tests.simulation.world import DELIVERY_COUNT_LIMIT, World
+
+ASK_ONE_OF = 2
+BELOW, ABOVE = 3, 1
+WAITS = {
+    Reason.DRAINING,
+    Reason.IN_FLIGHT_LIMIT,
+    Reason.BEHIND_OTHERS,
+    Reason.NO_MEMBER_ASKS,
+    Reason.DELIVERABLE,
+}
+OF_THE_LOG = {Reason.NOT_PRODUCED, Reason.BELOW_LOG_START}
+NEVER_HERE = {Reason.GROUP_NOT_SEEN, Reason.OPEN_TRANSACTION, Reason.DAMAGED}
+DONE = {
+    Reason.ACKNOWLEDGED: DeliveryState.ACKNOWLEDGED,
+    Reason.ARCHIVED: DeliveryState.ARCHIVED,
+    Reason.ARCHIVED_BY_LIMIT: DeliveryState.ARCHIVED,
+}
+
+
+class ExplainChecker:
+    """Asks, after steps that chance chooses, why a record is not delivered (invariant 15)."""
+
+    def __init__(self, world: World, grants: GrantChecker) -> None:
+        self._world = world
+        self._grants = grants
+        self._rng = random.Random(world.seed)
+
+    def install(self, patches: Patches) -> None:
+        """Look at each step of each shell from now on."""
+        real = SharePartitionShell.step
+        checker = self
+
+        def step(shell, event):
+            real(shell, event)
+            if checker._rng.randrange(ASK_ONE_OF) == 0:
+                checker.asked(shell)
+
+        patches.setattr(SharePartitionShell, "step", step)
+
+    def asked(self, shell: SharePartitionShell) -> None:
+        """Judge one answer."""
+        machine = shell.machine
+        low, high = machine.start_offset - BELOW, machine.end_offset + ABOVE
+        offset = max(0, self._rng.randint(low, high))
+        led = shell._on_ended.__self__
+        try:
+            record = machine.state_at(offset)
+            reason = why(led, shell, record, offset)
+        except (FencedError, LogFailedError):
+            return
+        EXPLAIN_IS_TRUE.judged(self._world.story.counters)
+        self._world.story.counters[f"explained: {reason.value}"] += 1
+        problem = self._problem(shell, offset, reason)
+        if not problem and reason in WAITS:
+            problem = _problem_of_waiting(led, shell, offset, reason)
+        if problem:
+            where = self._world.place(machine.key, offset)
+            text = f"explain of {where}: {reason.value}, but {problem}"
+            self._world.story.violation(self._world.now_s, EXPLAIN_IS_TRUE.broken(text))
+
+    def _problem(self, shell: SharePartitionShell, offset: int, reason: Reason) -> str:
+        """Return what the model knows better, or nothing."""
+        is_in_log = shell.log.log_start_offset <= offset < shell.log.high_watermark
+        if not is_in_log or reason in OF_THE_LOG:  # even a holder can only decide about it
+            return _problem_of_log(shell, offset, reason)
+        is_ready = shell.phase is Phase.ACTIVE
+        if not is_ready or reason is Reason.INITIALIZING:
+            is_so = reason is Reason.INITIALIZING and not is_ready
+            return "" if is_so else f"the share partition is {shell.phase.name}"
+        if reason in NEVER_HERE:
+            return "nothing in this run makes it so"
+        if offset < shell.machine.start_offset:
+            is_done = reason is Reason.BELOW_START_OFFSET or reason in DONE
+            return "" if is_done else f"the start offset is {shell.machine.start_offset}"
+        grant = self._grants.grant_of(shell.machine, offset)
+        if grant is None:
+            held_or_done = {Reason.LOCKED, Reason.BEING_WRITTEN, *DONE}
+            return "nobody was given it" if reason in held_or_done else ""
+        return self._problem_of(shell.machine, grant, reason)
+
+    def _problem_of(self, machine: SharePartition, grant: Grant, reason: Reason) -> str:
+        """The same of a record that somebody got."""
+        if grant.state is not None:
+            is_so = DONE.get(reason) is grant.state
+            return "" if is_so else f"{grant.member} made it {grant.state.name}"
+        if grant.ended and not grant.left and not grant.decided:
+            return "" if reason is Reason.BEING_WRITTEN else f"{grant.member} decides about it"
+        if not grant.ended and self._grants.held_now(grant, machine):
+            return "" if reason is Reason.LOCKED else f"{grant.member} holds it"
+        if reason is Reason.LOCKED:  # one who left may hold it on, if that could not be written
+            if grant.decided:
+                return f"{grant.member} gave it back"
+            return "its lock is over" if self._grants.is_overdue(grant, machine) else ""
+        if reason is Reason.BEING_WRITTEN:
+            return "" if grant.left and not grant.decided else "nobody decides about it"
+        is_at_limit = grant.count >= DELIVERY_COUNT_LIMIT
+        if (reason is Reason.ARCHIVED_BY_LIMIT) is not is_at_limit:
+            return f"it was delivered {grant.count} times"
+        return "nobody finished it" if reason in DONE and not is_at_limit else ""
+
+
+def _problem_of_log(shell: SharePartitionShell, offset: int, reason: Reason) -> str:
+    """What is below the log or above it must be called so, and nothing else may be."""
+    if offset >= shell.log.high_watermark:
+        return "" if reason is Reason.NOT_PRODUCED else "it was not produced"
+    if offset < shell.log.log_start_offset:
+        return "" if reason is Reason.BELOW_LOG_START else "the log begins behind it"
+    return "it was produced, and not deleted"
+
+
+def _problem_of_waiting(
+    led: LedPartition, shell: SharePartitionShell, offset: int, reason: Reason
+) -> str:
+    """What hinders an available record, looked for anew: first of all the leader, then the room."""
+    machine = shell.machine
+    if led.draining or reason is Reason.DRAINING:
+        is_so = led.draining and reason is Reason.DRAINING
+        return "" if is_so else f"draining: {led.draining}"
+    waits, position = [], machine.start_offset
+    views = [each for each in machine.record_states() if each.last_offset >= position]
+    for view in views:
+        if view.first_offset > position:  # not read again since the state was loaded (OFF-3)
+            waits.append(position)
+        if view.state is DeliveryState.AVAILABLE and not view.in_transition:
+            waits.append(max(view.first_offset, machine.start_offset))
+        position = max(position, view.last_offset + 1)
+    behind = machine.end_offset + bool(views)  # with nothing in flight it is the next one (OFF-1)
+    first = min(waits, default=behind)
+    is_full = not waits and Room.before(machine).left <= 0
+    if is_full or reason is Reason.IN_FLIGHT_LIMIT:
+        left = Room.before(machine).left
+        return "" if is_full and reason is Reason.IN_FLIGHT_LIMIT else f"there is room for {left}"
+    if first < offset or reason is Reason.BEHIND_OTHERS:
+        is_so = first < offset and reason is Reason.BEHIND_OTHERS
+        return "" if is_so else f"{first} comes first"
+    waiting = len(shell.waiters())
+    return "" if (reason is Reason.DELIVERABLE) is bool(waiting) else f"{waiting} fetches wait"

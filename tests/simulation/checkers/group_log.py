@@ -1,0 +1,66 @@
+"""Invariant 6 of the group log: epochs of groups, of members and of assignments never go back."""
+
+from sharemesh.domain.share_group.group import ShareGroup
+from sharemesh.domain.share_group.records import (
+    CurrentMemberAssignment,
+    EpochFloor,
+    GroupLogRecord,
+    GroupMetadata,
+    TargetAssignmentMetadata,
+)
+from sharemesh.domain.share_group.shard import GroupShard
+from tests.simulation.invariants import NEVER_BACK
+from tests.simulation.world import World
+
+
+class GroupHistory:
+    """Replays one shard as a new owner does, and compares each record with what stood there."""
+
+    def __init__(self, world: World, shard: int) -> None:
+        self._world = world
+        self._shard = shard
+        self._machine = GroupShard()
+
+    def take(self, offset: int, record: GroupLogRecord) -> None:
+        """Judge a committed record, and apply it."""
+        if isinstance(record, EpochFloor):
+            self._compare("the epoch floor", self._machine.epoch_floor, record.epoch)
+        else:
+            group = self._machine.groups.get(record.group_id)
+            if group is not None:
+                self._judge(group, record)
+            elif isinstance(record, GroupMetadata):
+                self._compare(f"{record.group_id}: epoch", self._machine.epoch_floor, record.epoch)
+        self._machine.apply(record, offset)
+
+    def end(self) -> None:
+        """Everything was read: what it comes to must not contradict itself."""
+        NEVER_BACK.judged(self._world.story.counters, len(self._machine.groups))
+        try:
+            self._machine.validate()
+        except AssertionError as error:
+            self._world.story.violation(
+                self._world.now_s, f"the log of group shard {self._shard}: {error}"
+            )
+
+    def _judge(self, group: ShareGroup, record: GroupLogRecord) -> None:
+        where = group.group_id
+        match record:
+            case GroupMetadata():
+                self._compare(f"{where}: group epoch", group.epoch, record.epoch)
+            case TargetAssignmentMetadata():
+                known = group.assignment_epoch
+                self._compare(f"{where}: assignment epoch", known, record.assignment_epoch)
+            case CurrentMemberAssignment():
+                member = group.members.get(record.member_id)
+                if member is not None:
+                    text = f"{where} {record.member_id}: member epoch"
+                    self._compare(text, member.member_epoch, record.member_epoch)
+            case _:
+                return
+
+    def _compare(self, what: str, before: int, after: int) -> None:
+        NEVER_BACK.judged(self._world.story.counters)
+        if after < before:
+            text = f"{what} went back from {before} to {after}"
+            self._world.story.violation(self._world.now_s, NEVER_BACK.broken(text))

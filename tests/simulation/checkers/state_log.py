@@ -1,0 +1,183 @@
+"""Invariants 3, 5, 6, 7, 8 of the share state log, record by record: also of what is pruned."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sharemesh.backends.embedded.owned_log import OwnedLog
+from sharemesh.codec.log_layout import shard_log_path
+from sharemesh.codec.state_record import decode_record
+from sharemesh.domain.delivery_state import DeliveryState
+from sharemesh.domain.ids import SharePartitionKey
+from sharemesh.domain.share_state.fold import ShareState, fold
+from sharemesh.domain.share_state.records import Snapshot, StateRecord, Tombstone, Update
+from sharemesh.domain.state_batch import StateBatch
+from sharemesh_spark.data_directory import read_shard, records
+from tests.simulation.generations import DiskPath
+from tests.simulation.invariants import (
+    BATCHES_IN_ORDER,
+    DELIVERY_COUNT,
+    FINAL,
+    NEVER_BACK,
+    STATE_IS_REPLAY,
+    Invariant,
+)
+from tests.simulation.loop import WALL_MS
+from tests.simulation.patching import Patches
+from tests.simulation.world import STATE_SHARDS, World
+
+FINISHED = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
+
+
+@dataclass(frozen=True, slots=True)
+class Reopened:
+    """A finished offset that a later write made available, and when that was (virtual ms)."""
+
+    key: SharePartitionKey
+    offset: int
+    count: int
+    write_ms: float
+
+
+class StateHistory:
+    """Folds every record of every shard once: what is pruned is read before it goes."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._counters = world.story.counters
+        self.states: dict[SharePartitionKey, ShareState] = {}
+        self.reopened: list[Reopened] = []
+        self._shards: dict[SharePartitionKey, int] = {}
+        self._ended: dict[SharePartitionKey, Tombstone] = {}
+        self._next_offsets: dict[int, int] = {}
+
+    def install(self, patches: Patches) -> None:
+        """Read each shard before a commit moves its start."""
+        real = OwnedLog.commit
+        shards = {shard_log_path("state", shard): shard for shard in range(STATE_SHARDS)}
+
+        def commit(log, data, end_offset, log_start_offset):
+            if log_start_offset > log.log_start_offset and log.path in shards:
+                self._read_on(shards[log.path])
+            return real(log, data, end_offset, log_start_offset)
+
+        patches.setattr(OwnedLog, "commit", commit)
+
+    def _read_on(self, shard: int) -> None:
+        image = read_shard(DiskPath(self._world.volume.disk), shard)
+        self.begins(shard, image.start_offset)
+        for each in records(image):
+            if each.offset >= self._next_offsets.get(shard, 0):
+                self.take(shard, each.offset, decode_record(each.key, each.value))
+
+    def begins(self, shard: int, start_offset: int) -> None:
+        """A log is read that begins here: all before it must have been seen."""
+        seen = self._next_offsets.get(shard, 0)
+        if start_offset > seen:
+            text = f"state shard {shard} was pruned up to {start_offset}, and read up to {seen}"
+            self._say(STATE_IS_REPLAY, text)
+
+    def take(self, shard: int, offset: int, record: StateRecord | None) -> None:
+        """Judge a committed record, unless it was seen before."""
+        if offset < self._next_offsets.get(shard, 0):
+            return
+        self._next_offsets[shard] = offset + 1
+        if isinstance(record, Snapshot | Update | Tombstone):
+            self._fold(shard, record)
+
+    def of_shard(self, shard: int) -> dict[SharePartitionKey, ShareState]:
+        """Return what all records of a shard come to."""
+        return {key: state for key, state in self.states.items() if self._shards[key] == shard}
+
+    def _fold(self, shard: int, record: Snapshot | Update | Tombstone) -> None:
+        key = record.key
+        self._shards[key] = shard
+        before = self.states.get(key)
+        after = fold(before, record)
+        if isinstance(record, Tombstone):
+            self._end(before, record)
+        if after is None:
+            self.states.pop(key, None)
+            return
+        self.states[key] = after
+        if before is not None:
+            self._compare(record, before, after)
+        else:
+            self._begin_again(key, after)
+        position = -1
+        BATCHES_IN_ORDER.judged(self._counters)
+        for batch in after.batches:
+            if batch.first_offset <= position or batch.last_offset < batch.first_offset:
+                where = self._world.place(key, batch.first_offset)
+                self._say(BATCHES_IN_ORDER, f"{where}: batches overlap")
+            position = batch.last_offset
+
+    def _end(self, before: ShareState | None, record: Tombstone) -> None:
+        """A state was deleted: the epochs that it had are in its tombstone."""
+        for word in ("state_epoch", "leader_epoch_max"):
+            had = 0 if before is None else getattr(before, word)
+            if getattr(record, word) < had:
+                text = f"deleted with {word} {getattr(record, word)}, had {had}"
+                self._say(NEVER_BACK, f"{self._world.place(record.key)}: {text}")
+        self._ended[record.key] = record
+
+    def _begin_again(self, key: SharePartitionKey, after: ShareState) -> None:
+        """A state begins: beyond the epochs of the life before, so that its requests are late."""
+        ended = self._ended.get(key)
+        if ended is None:
+            return
+        NEVER_BACK.judged(self._counters)
+        self._counters["states that began again"] += 1
+        if after.state_epoch <= ended.state_epoch:
+            text = f"began again in state epoch {after.state_epoch} after {ended.state_epoch}"
+            self._say(NEVER_BACK, f"{self._world.place(key)}: {text}")
+
+    def _compare(self, record: Snapshot | Update, before: ShareState, after: ShareState) -> None:
+        NEVER_BACK.judged(self._counters)
+        where = self._world.place(record.key)
+        for word in ("state_epoch", "snapshot_epoch", "leader_epoch_max"):
+            old, new = getattr(before, word), getattr(after, word)
+            if new < old:
+                self._say(NEVER_BACK, f"{where}: {word} went back from {old} to {new}")
+        if after.state_epoch != before.state_epoch:
+            return
+        if after.start_offset < before.start_offset:
+            text = f"start offset went back from {before.start_offset} to {after.start_offset}"
+            self._say(NEVER_BACK, f"{where}: {text}")
+        if after.batches is not before.batches:
+            self._compare_offsets(record, before, after)
+
+    def _compare_offsets(
+        self, record: Snapshot | Update, before: ShareState, after: ShareState
+    ) -> None:
+        known = dict(_offsets(after))
+        for offset, old in _offsets(before, after.start_offset):
+            new = known.get(offset)
+            count = 0 if new is None else new.delivery_count
+            DELIVERY_COUNT.judged(self._counters)
+            if count < old.delivery_count:
+                where = self._world.place(record.key, offset)
+                text = f"{where}: stored delivery count {count} after {old.delivery_count}"
+                self._say(DELIVERY_COUNT, text)
+            if old.delivery_state not in FINISHED:
+                continue
+            FINAL.judged(self._counters)
+            if new is None or new.delivery_state not in FINISHED:
+                # A leader that never heard how its write ended tells the member so and goes on
+                # without it (spec ACK-19): the holder, or the next one, decides again, and counts
+                # go on. The verdict asks whether somebody had been told that it was final.
+                write_ms = record.write_timestamp_ms - WALL_MS
+                self.reopened.append(Reopened(record.key, offset, count, write_ms))
+
+    def _say(self, invariant: Invariant, text: str) -> None:
+        self._world.story.violation(self._world.now_s, invariant.broken(text))
+
+
+def _offsets(state: ShareState, from_offset: int = 0) -> Iterator[tuple[int, StateBatch]]:
+    for batch in state.batches:
+        for offset in range(max(batch.first_offset, from_offset), batch.last_offset + 1):
+            yield offset, batch
+
+
+def finished_offsets(state: ShareState) -> set[int]:
+    """Return the offsets that a state says are acknowledged or archived."""
+    return {offset for offset, batch in _offsets(state) if batch.delivery_state in FINISHED}

@@ -1,0 +1,90 @@
+"""Bugs planted by patching the product for one run; the simulation must see each of them."""
+
+from collections.abc import Callable
+
+from tests.conformance import test_planted_bugs as shipped
+from tests.domain.share_partition import test_mutants as domain
+from tests.simulation.mutants import deliveries, logs, states
+from tests.simulation.patching import Patches
+
+Mutant = Callable[[Patches], None]
+PLAN: dict[str, tuple[Mutant, ...]] = {
+    "mixed": (
+        logs.lost_fsync,
+        logs.nobody_looks_for_fences,
+        logs.producers_are_forgotten,
+        deliveries.locks_expire_early,
+        deliveries.commit_sync_overruns,
+        logs.predecessor_is_truncated,
+        states.delivery_count_is_lost_on_failover,
+        deliveries.start_offset_passes_a_hole,
+        states.tail_after_a_generation_is_skipped,
+    ),
+    "short": (
+        deliveries.explain_says_locked_records_are_deliverable,
+        deliveries.explain_says_waiting_records_are_finished,
+        deliveries.explain_does_not_know_the_start_offset,
+        deliveries.redeliveries_are_not_counted,
+        domain.reject_is_forgotten,
+        domain.records_in_transition_are_delivered,
+        domain.released_records_are_never_found,
+        domain.new_batches_overlap_after_recovery,
+        domain.start_offset_is_not_guarded,
+        shipped.a_reset_keeps_the_group_epoch,
+        deliveries.explain_says_it_is_initializing,
+        deliveries.explain_does_not_see_who_waits,
+    ),
+    "crowded": (
+        deliveries.timer_is_not_cancelled,
+        deliveries.locks_last_too_long,
+        deliveries.renew_resurrects,
+        deliveries.the_in_flight_limit_is_not_kept,
+        domain.anyone_may_acknowledge,
+        domain.session_release_lowers_the_count,
+        domain.release_forgets_per_offset_state,
+        domain.release_ignores_the_limit,
+        shipped.waiters_are_told_under_the_lock,
+        shipped.a_cancelled_fetch_keeps_the_lock,
+        shipped.a_lost_session_is_never_replaced,
+    ),
+    "crashing": (
+        logs.acknowledged_before_durable,
+        states.finished_records_are_opened_again,
+        states.keys_are_cut_at_the_first_colon,
+        domain.window_is_forgotten,
+        logs.a_taken_log_begins_at_its_segment,
+        states.epochs_of_groups_go_back,
+    ),
+    "usurped": (
+        logs.fences_are_looked_for_before_the_sync_only,
+        logs.jobs_outlive_their_shard,
+    ),
+    "refused": (deliveries.a_refusal_ends_the_lock,),
+    "trimmed": (
+        domain.expiry_skips_parts,
+        domain.complete_count_ignores_the_start,
+        domain.log_start_keeps_the_count,
+        domain.complete_count_is_not_rolled_back,
+        domain.roll_back_ignores_a_fired_lock,
+    ),
+    "delayed": (
+        states.state_writer_is_not_checked,
+        states.epochs_begin_again,
+        states.a_late_delete_ends_the_next_life,
+        shipped.a_lower_start_offset_wins,
+        logs.a_stream_ends_unheard,
+    ),
+    "pruned": (
+        logs.readers_pass_the_committed_end,
+        states.pruning_does_not_wait_for_generations,
+        states.snapshots_lose_what_waits,
+    ),
+    "leaderless": (logs.a_claim_of_unknown_outcome_is_left,),
+    "latest": (shipped.added_partitions_start_at_the_end,),
+}
+"""Which workload must catch what: the one in which its situation is common."""
+
+MUTANTS: dict[str, Mutant] = {
+    mutant.__name__: mutant for mutants in PLAN.values() for mutant in mutants
+}
+WORKLOAD_OF = {mutant.__name__: name for name, mutants in PLAN.items() for mutant in mutants}
