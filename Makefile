@@ -1,4 +1,4 @@
-# What people call. Every target sets up what it needs; README says what each one shows.
+# What people call. Every target sets up what it needs; `make help` says what each one shows.
 .DEFAULT_GOAL := help
 VENV ?= .venv
 PY := $(VENV)/bin/python

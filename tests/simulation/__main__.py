@@ -61,9 +61,11 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     seeds = _seeds(args)
-    print(f"simulation: seeds {seeds[0]}..{seeds[-1]}, {options}", flush=True)
+    others = f" and {seeds[: -args.seeds]}" if args.regressions else ""
+    first, last = (args.start, seeds[-1]) if args.seed is None else (args.seed, args.seed)
+    print(f"simulation: seeds {first}..{last}{others}, {options}", flush=True)
     began = time.monotonic()
-    totals, ran_s = Totals(), 0.0
+    totals, ran_s = Totals(args.workload), 0.0
     kept_seeds = set() if progress is None else set(progress.done)
     if progress is not None:
         kept = len(kept_seeds.intersection(seeds))
@@ -80,7 +82,7 @@ def main() -> int:
     took_s, hours = time.monotonic() - began, ran_s / 3_600
     print(f"{hours:.1f} virtual hours in {took_s:.0f} s, {hours / took_s * 60:.1f} a minute")
     print(*totals.lines(everything=args.counters or len(seeds) == 1), sep="\n")
-    missed = totals.missed() if args.workload == "mixed" else []
+    missed = totals.missed()
     if missed:
         print(f"never reached, so that this run proves too little: {', '.join(missed)}")
     print(totals.last_line, flush=True)

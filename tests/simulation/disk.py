@@ -51,7 +51,7 @@ class SharedVolume:
     """One volume; ``view`` gives each process its own port on it.
 
     Attributes:
-        slow_chance: How many jobs of a thousand wait as for a busy device.
+        slow_permille: How many jobs of a thousand wait as for a busy device.
         deadly: Process to be killed after so many more of its disk operations.
         kill: What kills it.
     """
@@ -63,7 +63,6 @@ class SharedVolume:
         self.slow_permille = 0
         self.deadly: dict[Process, int] = {}
         self.kill: Callable[[Process], None] = Process.kill
-        self.jobs = 0
         self.between = 0
         self._nested = False
         self._running: Process | None = None
@@ -93,7 +92,6 @@ class SharedVolume:
         return result
 
     def _do(self, job: _Job) -> None:
-        self.jobs += 1
         running, self._running = self._running, job.process
         try:
             job.do()

@@ -50,7 +50,6 @@ class SimNetwork:
         self.sent = sent
         self.slow_permille = 0
         self.messages = 0
-        self.resets = 0
         self._blocked: set[tuple[str, str]] = set()
         self._hosts: dict[str, Host] = {}
         self._connections: dict[int, Connection] = {}
@@ -97,7 +96,6 @@ class SimNetwork:
         """Reset a part of all connections; what was under way may have been carried out."""
         for connection in list(self._connections.values()):
             if self.rng.random() < share:
-                self.resets += 1
                 connection.reset("the connection was reset")
 
     # ---- for connections ------------------------------------------------------------------------

@@ -65,7 +65,6 @@ class Progress:
             "violations": list(outcome.violations),
             "hash": outcome.event_hash,
             "virtual_s": outcome.virtual_s,
-            "turns": outcome.turns,
             "counters": outcome.counters,
         }
         with self.path.open("a") as file:
@@ -80,5 +79,4 @@ def _read(line: str) -> Outcome:
         event_hash=entry["hash"],
         counters=Counter(entry["counters"]),
         virtual_s=entry["virtual_s"],
-        turns=entry["turns"],
     )

@@ -29,7 +29,6 @@ class Outcome:
     event_hash: str
     counters: Counter[str]
     virtual_s: float
-    turns: int
     lines: tuple[str, ...] = ()
 
 
@@ -87,7 +86,7 @@ def run_seed(
     ExplainChecker(world, grants).install(patches)
     FencingChecker(world).install(patches)
     workload.state_history.install(patches)
-    workload.install(patches, grants)
+    workload.install(patches)
     observe(world, patches)
     if stop_early:
         world.loop.after_turn = lambda: _stop_if(story)
@@ -116,7 +115,6 @@ def run_seed(
         story.event_hash,
         story.counters,
         world.now_s,
-        world.loop.turns,
         tuple(story.lines) if story.violations else (),
     )
 

@@ -22,16 +22,12 @@ class Story:
         self.counters: Counter[str] = Counter()
         self.violations: list[str] = []
         self.lines: deque[str] = deque(maxlen=STORY_LINES_MAX)
-        self.chain: list[bytes] = []
-        self.trace = False
 
     def event(self, time_s: float, kind: str, *words: str, data: bytes = b"") -> None:
         """Take one event into the hash."""
         text = f"{time_s:.6f} {kind} {' '.join(words)} {len(data)}".encode()
         self._hash.update(text)
         self._hash.update(data)
-        if self.trace:
-            self.chain.append(text + b" " + self._hash.digest())
 
     def tell(self, time_s: float, text: str, *, count: str = "") -> None:
         """Take an event that a reader wants to know."""

@@ -32,7 +32,7 @@ def tree(tmp_path, monkeypatch) -> Path:
 
 
 def outcome(seed: int, *violations: str) -> Outcome:
-    return Outcome(seed, violations, f"{seed:016x}", Counter(REACHED), 700.0, 10)
+    return Outcome(seed, violations, f"{seed:016x}", Counter(REACHED), 700.0)
 
 
 def resumed(seeds: int) -> subprocess.CompletedProcess[str]:

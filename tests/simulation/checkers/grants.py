@@ -21,6 +21,7 @@ from sharemesh.domain.share_partition.events import (
 from sharemesh.domain.share_partition.lifecycle import Lifecycle
 from sharemesh.domain.share_partition.machine import SharePartition
 from tests.simulation.checkers.room import Room
+from tests.simulation.checkers.state_log import FINISHED
 from tests.simulation.invariants import (
     BATCHES_IN_ORDER,
     DELIVERY_COUNT,
@@ -40,7 +41,6 @@ VALIDATE_ONE_OF = 16
 OVERDUE_MS = 1_000  # so long after its end a lock may be taken for valid: its timer is behind
 THAWED_S = 2.0  # and so long after a freeze, in which timers stood still
 ACTIVE = Lifecycle.ACTIVE
-FINISHED = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
 FINAL_STATES = {
     AcknowledgeType.ACCEPT: DeliveryState.ACKNOWLEDGED,
     AcknowledgeType.REJECT: DeliveryState.ARCHIVED,
@@ -109,7 +109,6 @@ class GrantChecker:
         self._spent: dict[SharePartitionKey, set[int]] = defaultdict(set)
         self._now_ms: dict[int, int] = {}
         self._counters = world.story.counters
-        self.steps = 0
 
     def install(self, patches: Patches) -> None:
         """Look at each step from now on."""
@@ -160,7 +159,6 @@ class GrantChecker:
         room: Room | None,
     ) -> None:
         """Judge one step; ``room`` is what there was of it before records were acquired."""
-        self.steps += 1
         self._now_ms[id(machine)] = now_ms
         known = self._starts[machine.key]
         if not known or known[-1][1] < machine.start_offset:

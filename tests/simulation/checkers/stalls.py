@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.runtime.shard import Shard
 from sharemesh.share_leader.share_partition_shell import Phase, SharePartitionShell
+from tests.simulation.checkers.grants import OVERDUE_MS
 from tests.simulation.invariants import FENCED, PROGRESS
 from tests.simulation.loop import PROCESS, Process
 from tests.simulation.patching import Patches
@@ -18,7 +19,6 @@ from tests.simulation.world import World
 
 LOOK_S = 0.1
 OVERDUE_LOOKS = 5  # so many looks for waiting fetches to one for locks and jobs
-OVERDUE_MS = 1_000
 OVERDUE_MAX = 4  # in a row that may find the same: a process may just have been thawed
 WAITING_MAX = 3
 JOBS_MAX = 8

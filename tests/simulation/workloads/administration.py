@@ -7,12 +7,33 @@ from sharemesh.client.admin_results import TopicPartition
 from sharemesh.client.async_admin import AsyncAdminClient
 from sharemesh.client.errors import SharemeshError
 from tests.simulation.clients import ConsumerApplication, Pace, ProducerApplication
+from tests.simulation.invariants import NEVER_BACK, PROGRESS
 from tests.simulation.journal import SimJournal
 from tests.simulation.world import World
 
 GAP_S = (20.0, 90.0)
 LAST_S = 60.0
+CLOSED_S = 120.0
 TEMPORARY_GAP_S = (1.0, 16.0)
+LATEST = -1
+
+
+async def end_of(admin: AsyncAdminClient, where: TopicPartition) -> int:
+    """Return the end of a partition; an error is raised."""
+    found = (await admin.list_offsets({where: LATEST}))[where]
+    if isinstance(found, SharemeshError):
+        raise found
+    return found.offset
+
+
+async def trim(
+    admin: AsyncAdminClient, journal: SimJournal, where: TopicPartition, offset: int
+) -> None:
+    """Delete records below an offset; a call that fails may have done it nevertheless."""
+    journal.trims(str(where), offset)
+    result = (await admin.delete_records({where: offset}))[where]
+    if isinstance(result, SharemeshError):
+        raise result
 
 
 class Administration:
@@ -62,14 +83,8 @@ class Administration:
 
     async def _trim(self) -> None:
         where = TopicPartition(self.grown, self.rng.randrange(self.partitions[self.grown]))
-        found = (await self.admin.list_offsets({where: -1}))[where]
-        if isinstance(found, SharemeshError):
-            raise found
-        offset = self.rng.randint(0, max(0, found.offset))
-        self.journal.trims(str(where), offset)
-        result = (await self.admin.delete_records({where: offset}))[where]
-        if isinstance(result, SharemeshError):
-            raise result
+        end_offset = await end_of(self.admin, where)
+        await trim(self.admin, self.journal, where, self.rng.randint(0, max(0, end_offset)))
 
     async def _new_partition(self) -> None:
         """Add one; a call that timed out may have added it nevertheless."""
@@ -93,30 +108,34 @@ class Administration:
         """Read everything with a short-lived group, after its offsets were set back."""
         group = self.groups[-1]
         numbers = range(self.partitions[self.topic])
-        problems = await self.admin.alter_share_group_offsets(
-            group, {TopicPartition(self.topic, n): self.rng.randint(0, 20) for n in numbers}
-        )
+        asked = {TopicPartition(self.topic, n): self.rng.randint(0, 20) for n in numbers}
+        problems = await self.admin.alter_share_group_offsets(group, asked)
+        offsets = {str(where): offset for where, offset in asked.items()}
         for problem in problems.values():
             if problem is not None:
                 raise problem
         pace = Pace()
-        silent = SimJournal(self.world)
+        own = SimJournal(self.world)  # nobody judges it: that group is not owed every record
         name = f"{group}-{self._count}"
         mode = self.rng.choice(("explicit", "implicit", "record_limit"))
-        consumer = ConsumerApplication(self.world, silent, name, mode, pace)
+        consumer = ConsumerApplication(self.world, own, name, mode, pace)
         consumer.start(group, [self.topic])
         await asyncio.sleep(self.rng.uniform(5, 30))
         pace.finishing = pace.stopping = True
-        await self.world.until(lambda: consumer.done, 120)
+        await self._ends(consumer)
+        for partition, offset in own.delivered_values:
+            if offset < offsets[partition]:
+                text = f"{group}: {partition}@{offset} came after a reset to {offsets[partition]}"
+                self.world.story.violation(self.world.now_s, NEVER_BACK.broken(text))
 
     async def _temporary_topic(self) -> None:
         name = f"temporary-{self._count}"
         await self.admin.create_topic(name, 2)
         pace = Pace()
-        silent = SimJournal(self.world)
-        producer = ProducerApplication(self.world, silent, f"{name}-producer", pace)
+        own = SimJournal(self.world)
+        producer = ProducerApplication(self.world, own, f"{name}-producer", pace)
         producer.start([name], TEMPORARY_GAP_S)
-        consumer = ConsumerApplication(self.world, silent, f"{name}-consumer", "explicit", pace)
+        consumer = ConsumerApplication(self.world, own, f"{name}-consumer", "explicit", pace)
         consumer.start(self.rng.choice(self.groups), [name])
         await asyncio.sleep(self.rng.uniform(3, 20))
         if self.rng.random() < 0.5:
@@ -125,8 +144,15 @@ class Administration:
         problems = await self.admin.delete_topics([name])
         pace.finishing = pace.stopping = True
         producer.kill()
-        await self.world.until(lambda: consumer.done, 120)
+        await self._ends(consumer)
         consumer.kill()
         for problem in problems.values():
             if problem is not None:
                 raise problem
+
+    async def _ends(self, consumer: ConsumerApplication) -> None:
+        """Wait for a consumer that was asked to stop: it does, whatever goes wrong meanwhile."""
+        PROGRESS.judged(self.world.story.counters)
+        if not await self.world.until(lambda: consumer.done, CLOSED_S):
+            text = f"{consumer.name} did not stop in {CLOSED_S:.0f} s"
+            self.world.story.violation(self.world.now_s, PROGRESS.broken(text))

@@ -8,7 +8,6 @@ from typing import ClassVar
 from sharemesh.client.admin_results import GroupOffset, TopicPartition
 from sharemesh.client.async_admin import AsyncAdminClient
 from sharemesh.client.errors import SharemeshError
-from tests.simulation.checkers.grants import GrantChecker
 from tests.simulation.checkers.state_log import StateHistory
 from tests.simulation.clients import MODES, ConsumerApplication, Pace, ProducerApplication
 from tests.simulation.faults import GAP_S as FAULT_GAP_S
@@ -33,7 +32,6 @@ EARLIEST = -2
 LOOK_S = 3.0
 SETTLED_S = 5.0
 ACKNOWLEDGEMENTS_MIN = 2_000
-TARGET = 1.0  # of the least number of acknowledgements: what faults take is not known before
 EXTRA_S = 300.0
 STEER_S, STEER_AHEAD_S = 5.0, 20.0
 STRETCH = (0.3, 4.0)
@@ -112,7 +110,7 @@ class MixedWorkload:
 
     # ---- what other workloads do otherwise ------------------------------------------------------
 
-    def install(self, patches: Patches, grants: GrantChecker) -> None:
+    def install(self, patches: Patches) -> None:
         """Add checkers of this workload alone."""
 
     def begins_at(self, partition: str, first_start_offset: int) -> int:
@@ -150,12 +148,11 @@ class MixedWorkload:
     async def _steer(self, begun_s: float) -> None:
         """Keep producers at a pace that gives each seed enough to do, and none too much."""
         counters = self.world.story.counters
-        target = self.acknowledgements_min * TARGET
         while (passed_s := self.world.now_s - begun_s) < self.active_s or (
             counters["acknowledgements"] < self.acknowledgements_min
             and passed_s < self.active_s + EXTRA_S
         ):
-            plan = target * min(1.0, (passed_s + STEER_AHEAD_S) / self.active_s)
+            plan = self.acknowledgements_min * min(1.0, (passed_s + STEER_AHEAD_S) / self.active_s)
             ahead = counters["acknowledgements"] / plan
             self.pace.stretch = min(max(ahead * ahead, STRETCH[0]), STRETCH[1])
             await asyncio.sleep(STEER_S)

@@ -9,7 +9,6 @@ from sharemesh.client.errors import SharemeshError
 from sharemesh.ports.cluster import Role
 from sharemesh.share_leader.fetch_wait import FetchWait
 from tests.simulation.checkers.committed_reads import CommittedReadChecker
-from tests.simulation.checkers.grants import GrantChecker
 from tests.simulation.checkers.stalls import StallChecker
 from tests.simulation.clients import ConsumerApplication, Pace
 from tests.simulation.generations import GenerationJob
@@ -18,10 +17,10 @@ from tests.simulation.journal import SimJournal
 from tests.simulation.late_copies import LateCopies
 from tests.simulation.loop import PROCESS
 from tests.simulation.patching import Patches
+from tests.simulation.workloads.administration import end_of, trim
 from tests.simulation.workloads.mixed import PARTITIONS, TOPIC, TRIMMED, MixedWorkload
 from tests.simulation.world import World
 
-LATEST = -1
 REBORN = "to"
 RESET_AT_A_POKE = 0.1
 GENERATIONS_S = (1.0, 4.0)
@@ -49,7 +48,7 @@ class SpecialWorkload(MixedWorkload):
         self._retains = False
         self.stalls = StallChecker(world)
 
-    def install(self, patches: Patches, grants: GrantChecker) -> None:
+    def install(self, patches: Patches) -> None:
         self.stalls.install(patches)
 
     async def run(self) -> None:
@@ -80,8 +79,8 @@ class CrowdedWorkload(SpecialWorkload):
     modes = ("explicit", "partial", "late", "renewing", "renewing", "late")
     group_settings: ClassVar[dict[str, str]] = {"share.partition.max.record.locks": "100"}
 
-    def install(self, patches: Patches, grants: GrantChecker) -> None:
-        super().install(patches, grants)
+    def install(self, patches: Patches) -> None:
+        super().install(patches)
         real, workload = FetchWait.poke, self
 
         def poke(wait):
@@ -134,14 +133,9 @@ class TrimmedWorkload(SpecialWorkload):
 
     async def _trim(self, where: TopicPartition) -> None:
         """Cut within the last records: some of them are held, or finished in part."""
-        found = (await self.admin.list_offsets({where: LATEST}))[where]
-        if isinstance(found, SharemeshError):
-            raise found
-        offset = max(0, found.offset - self.rng.randint(0, 40))
-        self.journal.trims(str(where), offset)
-        result = (await self.admin.delete_records({where: offset}))[where]
-        if isinstance(result, SharemeshError):
-            raise result
+        end_offset = await end_of(self.admin, where)
+        offset = max(0, end_offset - self.rng.randint(0, 40))
+        await trim(self.admin, self.journal, where, offset)
         self.world.tell(f"{where} is trimmed to {offset}", count="trims")
 
 
@@ -168,7 +162,11 @@ class _LivesWorkload(SpecialWorkload):
     """A group beside the others that is deleted and begins again, over and over."""
 
     async def _administer(self, end_s: float) -> None:
-        await self.admin.alter_group_configs(REBORN, {"share.auto.offset.reset": "earliest"})
+        settings = {
+            "share.auto.offset.reset": "earliest",
+            "share.record.lock.duration.ms": str(self.lock_duration_ms),
+        }
+        await self.admin.alter_group_configs(REBORN, settings)
         number = 0
         while self.world.now_s < end_s:
             number += 1
@@ -178,8 +176,8 @@ class _LivesWorkload(SpecialWorkload):
 
     async def _live(self, name: str) -> None:
         pace = Pace()
-        silent = SimJournal(self.world)
-        consumer = ConsumerApplication(self.world, silent, name, "explicit", pace)
+        own = SimJournal(self.world)  # nobody judges it: its lives end at any moment
+        consumer = ConsumerApplication(self.world, own, name, "explicit", pace)
         consumer.start(REBORN, [TOPIC, TRIMMED])
         await asyncio.sleep(self.rng.uniform(1, 6))
         pace.finishing = pace.stopping = True
@@ -216,8 +214,8 @@ class PrunedWorkload(_LivesWorkload):
     fault_gap_s = (1.0, 6.0)
     modes = ("explicit", "implicit", "partial")
 
-    def install(self, patches: Patches, grants: GrantChecker) -> None:
-        super().install(patches, grants)
+    def install(self, patches: Patches) -> None:
+        super().install(patches)
         CommittedReadChecker(self.world).install(patches)
 
     def _start_generations(self) -> None:

@@ -1,0 +1,122 @@
+"""Checkers complain of what they must, and of nothing else: what no planted bug brings about."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from sharemesh.domain.delivery_state import DeliveryState
+from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
+from sharemesh.domain.share_state.records import Snapshot, Update
+from sharemesh.domain.state_batch import StateBatch
+from tests.simulation.checkers.fencing import FencingChecker
+from tests.simulation.checkers.state_log import StateHistory
+from tests.simulation.loop import KEPT_MAX, WALL_MS, Process
+from tests.simulation.story import Story
+from tests.simulation.world import Options, World
+
+KEY = SharePartitionKey(GroupId("tower"), TopicId(b"\7" * 16), 0)
+BEGIN = Snapshot(KEY, 0, 1, 1, 1, 0, 0, WALL_MS, WALL_MS, ())
+WAITING, DONE = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World(1, Options(), Story())
+    yield world
+    world.loop.close()
+
+
+def update(ms: int, *batches: StateBatch) -> Update:
+    return Update(KEY, 0, 1, 1, 0, 0, WALL_MS + ms, batches)
+
+
+def history(world: World, *records: Snapshot | Update) -> StateHistory:
+    found = StateHistory(world)
+    for offset, record in enumerate(records):
+        found.take(0, offset, record)
+    return found
+
+
+def test_what_an_update_opens_again_is_told_with_the_time_of_that_update(world):
+    found = history(
+        world,
+        BEGIN,
+        update(10, StateBatch(3, 4, DONE, 1)),
+        update(70, StateBatch(4, 4, WAITING, 2)),
+    )
+    assert [(each.offset, each.count, each.write_ms) for each in found.reopened] == [(4, 2, 70)]
+    assert world.story.violations == []
+
+
+def test_a_snapshot_that_forgets_deliveries_lowers_their_count(world):
+    state = history(world, BEGIN, update(10, StateBatch(3, 4, WAITING, 2)))
+    state.take(0, 2, replace(BEGIN, snapshot_epoch=1))
+    assert [each.split(" (")[0] for each in world.story.violations] == [
+        f"tower {KEY.topic_id.hex()[:6]}/0@3: stored delivery count 0 after 2",
+        f"tower {KEY.topic_id.hex()[:6]}/0@4: stored delivery count 0 after 2",
+    ]
+
+
+def test_a_record_that_is_read_twice_is_judged_once(world):
+    state = history(world, BEGIN, update(10, StateBatch(3, 4, DONE, 1)))
+    state.take(0, 0, BEGIN)
+    assert state.reopened == []
+    assert world.story.violations == []
+
+
+def test_a_log_that_was_pruned_unseen_is_a_violation(world):
+    state = history(world, BEGIN)
+    state.begins(0, 1)
+    assert world.story.violations == []
+    state.begins(0, 2)
+    assert "was pruned up to 2, and read up to 1" in world.story.violations[0]
+
+
+def test_who_takes_a_log_over_finds_all_that_was_committed(world):
+    checker = FencingChecker(world)
+    first, second = (
+        SimpleNamespace(path="group/0", epoch=epoch, committed_end_offset=0) for epoch in (1, 2)
+    )
+    checker.took_over(first)
+    checker.committed(first, 7)
+    second.committed_end_offset = 6
+    checker.took_over(second)
+    [text] = world.story.violations
+    assert text.startswith("group/0 was committed up to 7, and epoch 2 found 6")
+
+
+async def _fails() -> None:
+    raise KeyError("planted")
+
+
+async def _passes() -> None:
+    return
+
+
+@pytest.mark.parametrize("others", [0, 2 * KEPT_MAX])
+def test_a_task_that_fails_unheard_is_found_however_many_follow(world, others):
+    process = Process(world.loop, "leader")
+
+    async def run():
+        process.start(_fails())
+        for _ in range(others):
+            await process.start(_passes())
+        await asyncio.sleep(1)
+
+    world.loop.run_until_complete(process.start(run()))
+    [found] = process.unheard()
+    assert isinstance(found.exception(), KeyError)
+
+
+def test_a_failed_task_that_was_asked_is_no_complaint(world):
+    process = Process(world.loop, "leader")
+
+    async def run():
+        with pytest.raises(KeyError):
+            await process.start(_fails())
+
+    world.loop.run_until_complete(process.start(run()))
+    assert process.unheard() == []
