@@ -162,7 +162,7 @@ async def lease_lost(faults: Faults) -> None:
     """A lease is revoked by mistake: that costs time, not data."""
     node = faults.node()
     session = node.member.session if node is not None and node.member is not None else None
-    if node is not None and session is not None:
+    if node is not None and session is not None and not faults.world.store_is_down:
         faults.world.tell(f"the lease of {node.name} is revoked by mistake")
         faults.happens(lease_lost)
         faults.world.store.revoke(session.lease_id)

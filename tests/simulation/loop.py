@@ -70,6 +70,10 @@ class Process:
 
     def kill(self) -> None:
         """Stop for ever, at this very moment."""
+        if self.queue:  # among those that run no more may be who asked how a task ended
+            for task in self.unheard():
+                if task not in self._failed:
+                    task.exception()
         self.alive = False
         self.loop.forget(self)
 

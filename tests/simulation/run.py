@@ -85,7 +85,6 @@ def run_seed(
     metrics.install(patches)
     ExplainChecker(world, grants).install(patches)
     FencingChecker(world).install(patches)
-    workload.state_history.install(patches)
     workload.install(patches)
     observe(world, patches)
     if stop_early:

@@ -7,12 +7,17 @@ from types import SimpleNamespace
 
 import pytest
 
+from sharemesh.codec.log_layout import record_log_path
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
+from sharemesh.domain.share_state.fold import fold
 from sharemesh.domain.share_state.records import Snapshot, Update
 from sharemesh.domain.state_batch import StateBatch
+from tests.simulation.checkers import state_log
 from tests.simulation.checkers.fencing import FencingChecker
+from tests.simulation.checkers.log_starts import LogStartChecker
 from tests.simulation.checkers.state_log import StateHistory
+from tests.simulation.journal import SimJournal
 from tests.simulation.loop import KEPT_MAX, WALL_MS, Process
 from tests.simulation.story import Story
 from tests.simulation.world import Options, World
@@ -86,6 +91,28 @@ def test_who_takes_a_log_over_finds_all_that_was_committed(world):
     checker.took_over(second)
     [text] = world.story.violations
     assert text.startswith("group/0 was committed up to 7, and epoch 2 found 6")
+
+
+def test_a_confirmed_record_goes_only_when_it_may(world):
+    topic = bytes(KEY.topic_id)
+    world.topic_names[topic] = "flights"
+    journal = SimJournal(world)
+    for offset in range(4):
+        journal.produced("producer", "flights/0", offset, b"%d" % offset)
+    checker = LogStartChecker(world, journal, lambda _partition, offset, _value: offset < 2)
+    checker.begins(record_log_path(KEY.topic_id, 0), 2)
+    checker.begins(record_log_path(KEY.topic_id, 1), 4)
+    checker.begins("state/00000", 4)
+    assert world.story.violations == []
+    checker.begins(record_log_path(KEY.topic_id, 0), 3)
+    [text] = world.story.violations
+    assert text == "flights/0@2 was confirmed, and the log begins at 3: nobody had it deleted"
+
+
+def test_a_count_that_was_written_and_does_not_stand_is_a_violation(world, monkeypatch):
+    monkeypatch.setattr(state_log, "fold", lambda before, record: before or fold(before, record))
+    history(world, BEGIN, update(10, StateBatch(3, 3, WAITING, 2)))
+    assert "delivery count 2 was written and does not stand" in world.story.violations[0]
 
 
 async def _fails() -> None:

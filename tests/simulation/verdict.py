@@ -44,7 +44,7 @@ def _judge_history(
         for topic_id, name in workload.topic_ids.items()
         for number in range(PARTITIONS)
     }
-    starts, terminal = terminal_of(audit.history.states, group, workload.topic_ids)
+    starts, terminal = terminal_of(workload.state_history.states, group, workload.topic_ids)
     log_starts = {
         _name(workload, where): start
         for where, start in audit.log_starts.items()
@@ -83,7 +83,7 @@ def _judge_history(
         invariant = PROMISED.get(promise)
         told = f"{group}: {text}"
         world.story.violation(world.now_s, invariant.broken(told) if invariant else told)
-    _judge_reopened(world, workload, audit, group, members)
+    _judge_reopened(world, workload, group, members)
     for name, offset in _stored(workload, audit):
         AT_LEAST_ONCE.judged(counters)
         from_offset = max(starts.get(name, 0), begins.get(name, 0))
@@ -105,13 +105,11 @@ def _stored(workload: MixedWorkload, audit: Audit) -> Iterator[tuple[str, int]]:
             yield from ((name, offset) for offset in records)
 
 
-def _judge_reopened(
-    world: World, workload: MixedWorkload, audit: Audit, group: str, members: set[str]
-) -> None:
+def _judge_reopened(world: World, workload: MixedWorkload, group: str, members: set[str]) -> None:
     """What a write opened again that had been finished: nobody was told before that it is final."""
     reopened = {
         (_name(workload, each.key), each.offset): each
-        for each in audit.history.reopened
+        for each in workload.state_history.reopened
         if each.key.group_id == group and each.key.topic_id in workload.topic_ids
     }
     world.story.counters["finished, and opened by who never heard of it"] += len(reopened)
@@ -137,10 +135,10 @@ def _final(entries: Sequence[Entry], members: set[str]) -> Iterator[tuple[str, i
 
 
 def _judge_tasks(world: World) -> None:
-    """What failed without that anybody asked: production would log it when it is collected."""
+    """What failed, and nobody asked how: production would log it when it is collected."""
     for process in world.loop.processes:
         for task in process.unheard():
-            text = f"{process}: a task failed unheard: {task.get_name()}: {task.exception()!r}"
+            text = f"unheard: {process}, task {task.get_name()} failed: {task.exception()!r}"
             world.story.violation(world.now_s, text)
 
 
@@ -158,12 +156,9 @@ def _judge_records(world: World, workload: MixedWorkload, audit: Audit) -> None:
             stored[name, offset] = value
             places[value].append(f"{name}@{offset}")
     for (name, offset), value in journal.produced_values.items():
-        start, known = starts.get(name, 0), stored.get((name, offset))
-        if offset >= start and known != value:
+        known = stored.get((name, offset))
+        if offset >= starts.get(name, 0) and known != value:
             complaints.append(f"{name}@{offset} was confirmed as {value!r} and holds {known!r}")
-        if offset < start and not workload.may_be_deleted(name, offset, value):
-            text = f"{name}@{offset} was confirmed as {value!r}, and the log begins at {start}"
-            complaints.append(f"{text}: nobody had it deleted")
     for value, found in places.items():
         if len(found) > 1:
             complaints.append(f"{value!r} was produced once and lies at {found}")

@@ -10,6 +10,7 @@ from sharemesh.cluster.claim_decision import ClaimWatch
 from sharemesh.cluster.claim_store import ClaimStore, HeldClaim
 from sharemesh.cluster.claim_writer import ClaimWriter
 from sharemesh.cluster.departures import Departures
+from sharemesh.cluster.ended import ended
 from sharemesh.cluster.shard_term import FENCE_ATTEMPTS
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.cluster import PartitionHost
@@ -190,9 +191,7 @@ class PartitionClaim:
             return True
         finally:
             lost.cancel()
-            if not starting.done():
-                starting.cancel()
-                await asyncio.gather(starting, return_exceptions=True)
+            await ended(starting)
 
     async def _serve(self, held: HeldClaim) -> None:
         lost = asyncio.create_task(held.session.lost())

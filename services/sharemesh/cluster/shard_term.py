@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from sharemesh.cluster import records
+from sharemesh.cluster.ended import ended
 from sharemesh.cluster.keys import election_name
 from sharemesh.cluster.membership import Member
 from sharemesh.cluster.shard_turns import ShardTurns
@@ -191,9 +192,7 @@ class ShardTerm:
             return True
         finally:
             lost.cancel()
-            if not starting.done():
-                starting.cancel()
-                await asyncio.gather(starting, return_exceptions=True)
+            await ended(starting)
 
     async def _serve(self, leadership: Leadership, session: Session) -> None:
         """Return when the shard must be given up."""

@@ -128,6 +128,8 @@ def _problem_of_waiting(
 ) -> str:
     """What hinders an available record, looked for anew: first of all the leader, then the room."""
     machine = shell.machine
+    if shell.next_fetch_offset < shell.log.log_start_offset:
+        return ""  # the log start moved, and nobody asked for records since (spec LS-1)
     if led.draining or reason is Reason.DRAINING:
         is_so = led.draining and reason is Reason.DRAINING
         return "" if is_so else f"draining: {led.draining}"

@@ -1,4 +1,4 @@
-"""Invariants 1, 2, 5, 8, 12 and 13, seen at the leader: who holds what, by a model of its own."""
+"""Invariants 1, 2, 3, 5, 8, 12, 13, 14 at the leader: who holds what, by a model of its own."""
 
 import random
 from bisect import bisect_right

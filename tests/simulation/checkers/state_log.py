@@ -1,5 +1,6 @@
 """Invariants 3, 5, 6, 7, 8 of the share state log, record by record: also of what is pruned."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ from sharemesh.codec.log_layout import shard_log_path
 from sharemesh.codec.state_record import decode_record
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import SharePartitionKey
-from sharemesh.domain.share_state.fold import ShareState, fold
+from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors
 from sharemesh.domain.share_state.records import Snapshot, StateRecord, Tombstone, Update
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh_spark.data_directory import read_shard, records
@@ -46,6 +47,7 @@ class StateHistory:
         self._counters = world.story.counters
         self.states: dict[SharePartitionKey, ShareState] = {}
         self.reopened: list[Reopened] = []
+        self.floors: dict[int, Floors] = defaultdict(Floors)
         self._shards: dict[SharePartitionKey, int] = {}
         self._ended: dict[SharePartitionKey, Tombstone] = {}
         self._next_offsets: dict[int, int] = {}
@@ -63,7 +65,12 @@ class StateHistory:
         patches.setattr(OwnedLog, "commit", commit)
 
     def _read_on(self, shard: int) -> None:
-        image = read_shard(DiskPath(self._world.volume.disk), shard)
+        disk = self._world.volume.disk
+        before, disk.before = disk.before, None  # to look is no operation of the owner
+        try:
+            image = read_shard(DiskPath(disk), shard)
+        finally:
+            disk.before = before
         self.begins(shard, image.start_offset)
         for each in records(image):
             if each.offset >= self._next_offsets.get(shard, 0):
@@ -81,6 +88,8 @@ class StateHistory:
         if offset < self._next_offsets.get(shard, 0):
             return
         self._next_offsets[shard] = offset + 1
+        if record is not None:
+            self.floors[shard] = fold_floors(self.floors[shard], record)
         if isinstance(record, Snapshot | Update | Tombstone):
             self._fold(shard, record)
 
@@ -115,6 +124,7 @@ class StateHistory:
         """A state was deleted: the epochs that it had are in its tombstone."""
         for word in ("state_epoch", "leader_epoch_max"):
             had = 0 if before is None else getattr(before, word)
+            NEVER_BACK.judged(self._counters)
             if getattr(record, word) < had:
                 text = f"deleted with {word} {getattr(record, word)}, had {had}"
                 self._say(NEVER_BACK, f"{self._world.place(record.key)}: {text}")
@@ -143,13 +153,15 @@ class StateHistory:
         if after.start_offset < before.start_offset:
             text = f"start offset went back from {before.start_offset} to {after.start_offset}"
             self._say(NEVER_BACK, f"{where}: {text}")
-        if after.batches is not before.batches:
+        if record.batches or after.batches is not before.batches:
             self._compare_offsets(record, before, after)
 
     def _compare_offsets(
         self, record: Snapshot | Update, before: ShareState, after: ShareState
     ) -> None:
         known = dict(_offsets(after))
+        for batch in record.batches:
+            self._judge_written(record.key, batch, after.start_offset, known)
         for offset, old in _offsets(before, after.start_offset):
             new = known.get(offset)
             count = 0 if new is None else new.delivery_count
@@ -167,6 +179,27 @@ class StateHistory:
                 # go on. The verdict asks whether somebody had been told that it was final.
                 write_ms = record.write_timestamp_ms - WALL_MS
                 self.reopened.append(Reopened(record.key, offset, count, write_ms))
+
+    def _judge_written(
+        self,
+        key: SharePartitionKey,
+        written: StateBatch,
+        start_offset: int,
+        known: dict[int, StateBatch],
+    ) -> None:
+        """What a record says stands afterwards, unless something newer stood there before."""
+        for offset in range(max(written.first_offset, start_offset), written.last_offset + 1):
+            new = known.get(offset)
+            DELIVERY_COUNT.judged(self._counters)
+            if new is None or new.delivery_count < written.delivery_count:
+                text = f"delivery count {written.delivery_count} was written and does not stand"
+                self._say(DELIVERY_COUNT, f"{self._world.place(key, offset)}: {text}")
+                continue
+            is_newest = new.delivery_count == written.delivery_count
+            is_finished = new.delivery_state in FINISHED
+            if is_newest and written.delivery_state in FINISHED and not is_finished:
+                text = f"{self._world.place(key, offset)} was finished by a write, and is not"
+                self._say(FINAL, text)
 
     def _say(self, invariant: Invariant, text: str) -> None:
         self._world.story.violation(self._world.now_s, invariant.broken(text))

@@ -6,6 +6,7 @@ import os
 import sys
 
 from tests.simulation.invariants import INVARIANTS
+from tests.simulation.mutants.logs import PLANTED
 from tests.simulation.mutants.plan import MUTANTS, WORKLOAD_OF
 from tests.simulation.patching import Patches
 from tests.simulation.processes import in_processes, prepare
@@ -13,7 +14,7 @@ from tests.simulation.run import Outcome, run_seed
 from tests.simulation.workloads.names import WORKLOADS
 from tests.simulation.world import Options
 
-OWN_FAULTS = ("unhandled: ", "the run ended with ")
+OWN_FAULTS = ("unhandled: ", "unheard: ", "the run ended with ")
 """How violations begin that say no more than that something failed, the mutant itself perhaps."""
 
 
@@ -56,7 +57,10 @@ def _first_caught(
 
 
 def _is_seen(outcome: Outcome) -> bool:
-    return bool(outcome.violations) and not outcome.violations[0].startswith(OWN_FAULTS)
+    if not outcome.violations:
+        return False
+    first = outcome.violations[0]
+    return PLANTED in first or not first.startswith(OWN_FAULTS)
 
 
 def main() -> int:

@@ -18,6 +18,9 @@ from sharemesh.serve.roles import group_coordinator, share_coordinator, share_le
 from sharemesh_spark import data_directory
 from tests.simulation.patching import Patches
 
+PLANTED = "planted: a task that nobody looks at"
+"""The error of a mutant that does nothing but fail."""
+
 
 def lost_fsync(patch: Patches) -> None:
     """Confirmed, but never synced: a power cut takes it."""
@@ -144,6 +147,6 @@ def a_stream_ends_unheard(patch: Patches) -> None:
 
     async def close(stream):
         await real(stream)
-        raise KeyError("planted")
+        raise KeyError(PLANTED)
 
     patch.setattr(MemberStream, "close", close)

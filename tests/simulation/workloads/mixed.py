@@ -8,6 +8,7 @@ from typing import ClassVar
 from sharemesh.client.admin_results import GroupOffset, TopicPartition
 from sharemesh.client.async_admin import AsyncAdminClient
 from sharemesh.client.errors import SharemeshError
+from tests.simulation.checkers.log_starts import LogStartChecker
 from tests.simulation.checkers.state_log import StateHistory
 from tests.simulation.clients import MODES, ConsumerApplication, Pace, ProducerApplication
 from tests.simulation.faults import GAP_S as FAULT_GAP_S
@@ -101,6 +102,8 @@ class MixedWorkload:
             self._new_consumer(group, "explicit")
         await self._finish()
 
+    # ---- what other workloads do otherwise ------------------------------------------------------
+
     def may_be_deleted(self, partition: str, offset: int, value: bytes) -> bool:
         """Return whether a confirmed record was trimmed, or is old enough for retention."""
         if offset < self.journal.trimmed_to.get(partition, 0):
@@ -108,10 +111,10 @@ class MixedWorkload:
         age_s = self.world.now_s - self.journal.sent_s[value]
         return self._retains and partition.startswith(f"{TRIMMED}/") and age_s >= RETENTION_S
 
-    # ---- what other workloads do otherwise ------------------------------------------------------
-
     def install(self, patches: Patches) -> None:
-        """Add checkers of this workload alone."""
+        """Add what looks on in this workload."""
+        self.state_history.install(patches)
+        LogStartChecker(self.world, self.journal, self.may_be_deleted).install(patches)
 
     def begins_at(self, partition: str, first_start_offset: int) -> int:
         """Return the offset from which on a group must get all records of a partition.

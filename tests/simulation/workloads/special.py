@@ -49,6 +49,7 @@ class SpecialWorkload(MixedWorkload):
         self.stalls = StallChecker(world)
 
     def install(self, patches: Patches) -> None:
+        super().install(patches)
         self.stalls.install(patches)
 
     async def run(self) -> None:
@@ -172,7 +173,8 @@ class _LivesWorkload(SpecialWorkload):
             number += 1
             await self._live(f"{REBORN}-{number}")
             problem = await self._delete()
-            self.world.tell(f"group {REBORN} deleted: {problem}", count="groups deleted")
+            count = "" if problem else "groups deleted"
+            self.world.tell(f"group {REBORN} deleted: {problem}", count=count)
 
     async def _live(self, name: str) -> None:
         pace = Pace()
