@@ -236,9 +236,7 @@ class PartitionClaim:
                     return
             finally:
                 lost.cancel()
-                if not draining.done():
-                    draining.cancel()
-                    await asyncio.gather(draining, return_exceptions=True)
+                await ended(draining)
         await self._host.stop_partition(self.partition)
 
     async def _free(self, held: HeldClaim) -> None:

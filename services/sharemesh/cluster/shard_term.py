@@ -124,9 +124,7 @@ class ShardTerm:
                 await self._wait(None, campaign)
             return campaign.result()
         finally:
-            if not campaign.done():
-                campaign.cancel()
-                await asyncio.gather(campaign, return_exceptions=True)
+            await ended(campaign)
 
     def _should_withdraw(self) -> bool:
         if self._turns.withdrawn:
