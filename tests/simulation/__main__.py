@@ -61,9 +61,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     seeds = _seeds(args)
-    others = f" and {seeds[: -args.seeds]}" if args.regressions else ""
-    first, last = (args.start, seeds[-1]) if args.seed is None else (args.seed, args.seed)
-    print(f"simulation: seeds {first}..{last}{others}, {options}", flush=True)
+    print(f"simulation: seeds {_told(seeds)}, {options}", flush=True)
     began = time.monotonic()
     totals, ran_s = Totals(args.workload), 0.0
     kept_seeds = set() if progress is None else set(progress.done)
@@ -94,6 +92,11 @@ def _some(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text}: give 1 or more")
     return number
+
+
+def _told(seeds: list[int]) -> str:
+    is_range = seeds == list(range(seeds[0], seeds[-1] + 1))
+    return f"{seeds[0]}..{seeds[-1]}" if is_range else ", ".join(map(str, seeds))
 
 
 def _seeds(args: argparse.Namespace) -> list[int]:

@@ -100,8 +100,11 @@ def _done(thing: object) -> bool:
 
 
 def _is_unheard(thing: object) -> TypeGuard["asyncio.Task[Any]"]:
-    """Whether asyncio would complain of a task, were it collected: here no task ever is."""
-    return isinstance(thing, asyncio.Task) and bool(thing._log_traceback)  # type: ignore[attr-defined]
+    """Whether asyncio would complain of a task, were it collected: here no task ever is.
+
+    Only its own mark tells: to ask for the exception would count as having heard it.
+    """
+    return isinstance(thing, asyncio.Task) and bool(thing._log_traceback)
 
 
 class _Numbered:

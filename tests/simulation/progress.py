@@ -50,11 +50,12 @@ class Progress:
         self.path = FOLDER / f"{commit()}-{workload}.jsonl"
         self.done: dict[int, Outcome] = {}
         if self.path.exists():
-            whole = self.path.read_text().rpartition("\n")[0]
+            with self.path.open("r+b") as file:
+                whole, ended, _torn = file.read().rpartition(b"\n")
+                file.truncate(len(whole) + len(ended))  # a killed run may have torn the last line
             for line in whole.splitlines():
                 outcome = _read(line)
                 self.done[outcome.seed] = outcome
-            self.path.write_text(f"{whole}\n" if whole else "")  # a killed run may have torn one
 
     def add(self, outcome: Outcome) -> None:
         """Keep the outcome of a seed."""
@@ -71,7 +72,7 @@ class Progress:
             file.write(json.dumps(entry) + "\n")
 
 
-def _read(line: str) -> Outcome:
+def _read(line: bytes) -> Outcome:
     entry = json.loads(line)
     return Outcome(
         seed=entry["seed"],

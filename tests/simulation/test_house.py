@@ -1,11 +1,14 @@
 """The simulation fills ports and replaces no service; nothing in it is real time or chance."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 from sharemesh.serve import hosted_roles
+from tests.simulation.totals import RARE
+from tests.simulation.workloads.names import WORKLOADS
 
 HERE = Path(__file__).parent
 MAY_BE_EXTENDED = ("sharemesh.backends.local.",)
@@ -68,3 +71,11 @@ def test_simulated_processes_host_the_roles_that_production_hosts():
         origins = imported(ast.parse(path.read_text()))
         assert origins["HostedRoles"] == "sharemesh.serve.hosted_roles."
         assert not any(origin.startswith("sharemesh.serve.roles.") for origin in origins.values())
+
+
+def test_the_gate_runs_every_special_workload_and_its_rare_states_are_named():
+    gate = (HERE.parents[1] / ".ci" / "run").read_text()
+    special = WORKLOADS.keys() - {"mixed", "short"}
+    [listed] = re.findall(r"for workload in (.+); do", gate)
+    assert set(listed.split()) == special
+    assert special <= RARE.keys()

@@ -52,8 +52,7 @@ RARE: dict[str, tuple[str, ...]] = {
 }
 """What a run of many seeds of a workload must have reached."""
 
-RARE_SEEDS_MIN = {MIXED: 100}
-SPECIAL_SEEDS_MIN = 20
+MIXED_SEEDS_MIN, SPECIAL_SEEDS_MIN = 100, 20  # so many seeds must have reached all of it
 COVERED = {"virtual minutes": 10, "faults": 5, "acknowledgements": 2_000}  # by each mixed seed
 
 
@@ -86,10 +85,11 @@ class Totals:
 
     def missed(self) -> list[str]:
         """Return what these seeds must reach and did not, so that they prove too little."""
-        is_many = self.seeds >= RARE_SEEDS_MIN.get(self._workload, SPECIAL_SEEDS_MIN)
+        is_mixed = self._workload == MIXED
+        is_many = self.seeds >= (MIXED_SEEDS_MIN if is_mixed else SPECIAL_SEEDS_MIN)
         rare = RARE.get(self._workload, ()) if is_many else ()
         missed = [name for name in rare if not self._counters[name]]
-        covered = COVERED if self._workload == MIXED else {}
+        covered = COVERED if is_mixed else {}
         return missed + [
             f"{name} {self._fewest[name]}"
             for name, least in covered.items()

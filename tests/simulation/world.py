@@ -70,7 +70,7 @@ class SimCoordination(LocalCoordination):
         super().__init__(world.store)
         self.clock = clock
 
-    @property  # type: ignore[override]
+    @property
     def cut_off(self) -> bool:
         """Whether the store cannot be reached from here, or by anybody."""
         return self._is_cut_off or self._world.store_is_down

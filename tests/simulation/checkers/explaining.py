@@ -129,7 +129,7 @@ def _problem_of_waiting(
     """What hinders an available record, looked for anew: first of all the leader, then the room."""
     machine = shell.machine
     if shell.next_fetch_offset < shell.log.log_start_offset:
-        return ""  # the log start moved, and nobody asked for records since (spec LS-1)
+        return ""  # the log start moved, and what lies below it is archived late (T13)
     if led.draining or reason is Reason.DRAINING:
         is_so = led.draining and reason is Reason.DRAINING
         return "" if is_so else f"draining: {led.draining}"

@@ -36,6 +36,14 @@ async def trim(
         raise result
 
 
+async def closes(world: World, consumer: ConsumerApplication) -> None:
+    """Wait for a consumer that was asked to stop: it does, whatever goes wrong meanwhile."""
+    PROGRESS.judged(world.story.counters)
+    if not await world.until(lambda: consumer.done, CLOSED_S):
+        text = f"{consumer.name} did not stop in {CLOSED_S:.0f} s"
+        world.story.violation(world.now_s, PROGRESS.broken(text))
+
+
 class Administration:
     """One action after the other; ``topic`` is reset, ``grown`` is trimmed and gets partitions."""
 
@@ -122,7 +130,7 @@ class Administration:
         consumer.start(group, [self.topic])
         await asyncio.sleep(self.rng.uniform(5, 30))
         pace.finishing = pace.stopping = True
-        await self._ends(consumer)
+        await closes(self.world, consumer)
         for partition, offset in own.delivered_values:
             if offset < offsets[partition]:
                 text = f"{group}: {partition}@{offset} came after a reset to {offsets[partition]}"
@@ -144,15 +152,8 @@ class Administration:
         problems = await self.admin.delete_topics([name])
         pace.finishing = pace.stopping = True
         producer.kill()
-        await self._ends(consumer)
+        await closes(self.world, consumer)
         consumer.kill()
         for problem in problems.values():
             if problem is not None:
                 raise problem
-
-    async def _ends(self, consumer: ConsumerApplication) -> None:
-        """Wait for a consumer that was asked to stop: it does, whatever goes wrong meanwhile."""
-        PROGRESS.judged(self.world.story.counters)
-        if not await self.world.until(lambda: consumer.done, CLOSED_S):
-            text = f"{consumer.name} did not stop in {CLOSED_S:.0f} s"
-            self.world.story.violation(self.world.now_s, PROGRESS.broken(text))

@@ -17,7 +17,7 @@ from tests.simulation.journal import SimJournal
 from tests.simulation.late_copies import LateCopies
 from tests.simulation.loop import PROCESS
 from tests.simulation.patching import Patches
-from tests.simulation.workloads.administration import end_of, trim
+from tests.simulation.workloads.administration import closes, end_of, trim
 from tests.simulation.workloads.mixed import PARTITIONS, TOPIC, TRIMMED, MixedWorkload
 from tests.simulation.world import World
 
@@ -183,7 +183,7 @@ class _LivesWorkload(SpecialWorkload):
         consumer.start(REBORN, [TOPIC, TRIMMED])
         await asyncio.sleep(self.rng.uniform(1, 6))
         pace.finishing = pace.stopping = True
-        await self.world.until(lambda: consumer.done, 60)
+        await closes(self.world, consumer)
         consumer.kill()
 
     async def _delete(self) -> object:
