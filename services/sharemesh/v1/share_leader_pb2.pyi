@@ -16,14 +16,16 @@ RECORD_FORMAT_UNSPECIFIED: RecordFormat
 RECORD_FORMAT_DECODED: RecordFormat
 
 class AcknowledgementBatch(_message.Message):
-    __slots__ = ("first_offset", "last_offset", "acknowledge_types")
+    __slots__ = ("first_offset", "last_offset", "acknowledge_types", "uncounted")
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LAST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGE_TYPES_FIELD_NUMBER: _ClassVar[int]
+    UNCOUNTED_FIELD_NUMBER: _ClassVar[int]
     first_offset: int
     last_offset: int
     acknowledge_types: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., acknowledge_types: _Optional[_Iterable[int]] = ...) -> None: ...
+    uncounted: bool
+    def __init__(self, first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., acknowledge_types: _Optional[_Iterable[int]] = ..., uncounted: _Optional[bool] = ...) -> None: ...
 
 class AcknowledgePartition(_message.Message):
     __slots__ = ("partition", "acknowledgement_batches", "leader_epoch")
