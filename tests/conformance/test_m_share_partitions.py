@@ -1,7 +1,7 @@
 """Section M, second half: share partitions, assignments, coordinator changes, over gRPC."""
 
 from sharemesh import methods
-from sharemesh.codec.group_record import read_record
+from sharemesh.codec.group_record import Moment, read_record
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.share_group.draft import Draft
 from sharemesh.domain.share_group.initialization import initialization_ended, plan_initialization
@@ -290,8 +290,11 @@ async def logged(made):
 
     made.epoch += 1
     log = await made.logs.open("group", 0, made.epoch)
+    moment = Moment(made.clock.now_ms(), made.clock.wall_ms())
     records = [
-        read_record(stored.key, stored.value) async for chunk in log.replay() for stored in chunk
+        read_record(stored.key, stored.value, moment)
+        async for chunk in log.replay()
+        for stored in chunk
     ]
     await log.close()
     return records

@@ -74,6 +74,30 @@ async def test_the_assignment_interval_ends_without_a_heartbeat():
         assert assigned(await joining) == {FOO: [2, 3]}
 
 
+async def test_asi_1_the_assignment_interval_holds_over_a_change_of_coordinator():
+    async with world(foo=4) as made:
+        await made.joined("m1", ["foo"])
+        await made.clock.advance(300)
+        await made.start()
+        joining = asyncio.create_task(made.joined("m2", ["foo"]))
+        group = made.service.served[0].group("g")
+        await made.until(lambda: "m2" in group.members)
+        await made.clock.advance(699)
+        assert not joining.done()
+        await made.clock.advance(1)
+        assert assigned(await joining) == {FOO: [2, 3]}
+
+
+async def test_asi_1_the_assignment_interval_holds_over_a_rewritten_log():
+    limits = ServiceLimits(look_interval_ms=0, compact_min_records=0, compact_factor=0)
+    async with world(foo=4, limits=limits) as made:
+        await made.joined("m1", ["foo"])
+        await made.clock.advance(300)
+        await made.service.served[0]._compact()
+        await made.start()
+        assert made.service.served[0].group("g").assigned_at_ms == made.clock.now_ms() - 300
+
+
 async def test_refused_heartbeats_say_why():
     async with world(foo=1) as made:
         for member, epoch, topics, error in (

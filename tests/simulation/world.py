@@ -274,6 +274,8 @@ class World:
         self.lock_duration_ms = LOCK_DURATION_MS
         self.topic_names: dict[bytes, str] = {}
         self.telemetries: list[Telemetry] = []
+        self.hurried_groups: set[str] = set()
+        """Groups whose assignment interval was 0 at some time."""
         self._clients = 0
         self._living_clients: dict[str, Process] = {}
 

@@ -1,16 +1,20 @@
 """Records of the group log as bytes (spec GC-33): key by kind, group and member; protobuf value.
 
 Moments on the writer's monotonic clock mean nothing to another process: wall time is stored in
-their place, for people, and a loader takes them as long past (so what was under way resumes).
+their place. A loader takes the beginning of an initialization as long past (so what was under way
+resumes), and puts the last assignment on its own clock (ASI-1): never into the future, so that a
+wall clock which differs costs one assignment interval at the most.
 """
 
 import struct
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from sharemesh.codec.state_record import decode_batches, put_batches
 from sharemesh.domain.ids import GroupId, MemberId, TopicId
 from sharemesh.domain.share_group.assignment import Assignment
 from sharemesh.domain.share_group.records import (
+    NEVER_MS,
     CurrentMemberAssignment,
     EpochFloor,
     GroupLogRecord,
@@ -40,6 +44,21 @@ _KIND_OF_TYPE: Mapping[type, RecordKind] = {
 }
 
 
+class Moment(NamedTuple):
+    """One moment on both clocks of a process."""
+
+    now_ms: int
+    wall_ms: int
+
+    def on_the_wall(self, monotonic_ms: int) -> int:
+        """Return the wall time of a monotonic moment."""
+        return self.wall_ms - (self.now_ms - monotonic_ms)
+
+    def since_start(self, wall_ms: int) -> int:
+        """Return the monotonic moment of a stored wall time; what is in the future was just now."""
+        return self.now_ms - max(0, self.wall_ms - wall_ms)
+
+
 class BadGroupRecordError(Exception):
     """Bytes of the group log that no version of this code wrote; the message says which."""
 
@@ -59,10 +78,11 @@ def record_key(record: GroupLogRecord) -> bytes:
     return _key(kind, record.group_id, member_id)
 
 
-def record_value(record: GroupLogRecord, wall_ms: int) -> bytes | None:
-    """Return the value, None for a tombstone; ``wall_ms`` is the timestamp kept with it."""
+def record_value(record: GroupLogRecord, moment: Moment) -> bytes | None:
+    """Return the value, None for a tombstone; ``moment`` is when it is written."""
     if isinstance(record, Tombstone):
         return None
+    wall_ms = moment.wall_ms
     message = group_record_pb2.GroupRecord(format_version=FORMAT_VERSION, timestamp_ms=wall_ms)
     if isinstance(record, EpochFloor):
         message.epoch_floor.epoch = record.epoch
@@ -75,7 +95,9 @@ def record_value(record: GroupLogRecord, wall_ms: int) -> bytes | None:
         message.group_metadata.metadata_hash = record.metadata_hash
     elif isinstance(record, TargetAssignmentMetadata):
         message.target_assignment_metadata.assignment_epoch = record.assignment_epoch
-        message.target_assignment_metadata.assignment_timestamp_ms = wall_ms
+        if record.assigned_at_ms != NEVER_MS:
+            assigned_ms = moment.on_the_wall(record.assigned_at_ms)
+            message.target_assignment_metadata.assignment_timestamp_ms = assigned_ms
     elif isinstance(record, TargetAssignmentMember):
         message.target_assignment_member.member_id = record.member_id
         message.target_assignment_member.topic_partitions.extend(_written(record.assignment))
@@ -86,8 +108,10 @@ def record_value(record: GroupLogRecord, wall_ms: int) -> bytes | None:
     return message.SerializeToString()
 
 
-def read_record(key: bytes, value: bytes | None) -> GroupLogRecord | None:
+def read_record(key: bytes, value: bytes | None, moment: Moment) -> GroupLogRecord | None:
     """Return the record, or None if a later version wrote it (spec SC-22).
+
+    ``moment`` is when it is read: moments in the record come on the reader's clock.
 
     Raises:
         BadGroupRecordError: The bytes are not a record.
@@ -106,11 +130,11 @@ def read_record(key: bytes, value: bytes | None) -> GroupLogRecord | None:
     which = message.WhichOneof("value")
     if which is None:
         return None
-    return _read_value(group_id, which, message)
+    return _read_value(group_id, which, message, moment)
 
 
 def _read_value(
-    group_id: GroupId, which: str, message: group_record_pb2.GroupRecord
+    group_id: GroupId, which: str, message: group_record_pb2.GroupRecord, moment: Moment
 ) -> GroupLogRecord | None:
     if which == "member_metadata":
         return _read_member(group_id, message.member_metadata)
@@ -118,9 +142,7 @@ def _read_value(
         group = message.group_metadata
         return GroupMetadata(group_id, group.epoch, group.metadata_hash)
     if which == "target_assignment_metadata":
-        return TargetAssignmentMetadata(
-            group_id, message.target_assignment_metadata.assignment_epoch
-        )
+        return _read_target(group_id, message.target_assignment_metadata, moment)
     if which == "target_assignment_member":
         target = message.target_assignment_member
         return TargetAssignmentMember(
@@ -194,6 +216,17 @@ def _read_current(
         message.member_epoch,
         message.previous_member_epoch,
         _read_assignment(message.assigned_partitions),
+    )
+
+
+def _read_target(
+    group_id: GroupId, message: group_record_pb2.TargetAssignmentMetadata, moment: Moment
+) -> TargetAssignmentMetadata:
+    assigned_ms = message.assignment_timestamp_ms
+    return TargetAssignmentMetadata(
+        group_id,
+        message.assignment_epoch,
+        moment.since_start(assigned_ms) if assigned_ms else NEVER_MS,
     )
 
 

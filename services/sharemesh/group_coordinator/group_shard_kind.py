@@ -2,7 +2,7 @@
 
 import logging
 
-from sharemesh.codec.group_record import read_record, record_key, record_value
+from sharemesh.codec.group_record import Moment, read_record, record_key, record_value
 from sharemesh.domain.share_group.records import GroupLogRecord
 from sharemesh.domain.share_group.shard import GroupShard
 from sharemesh.ports.clock import Clock
@@ -17,11 +17,13 @@ def group_shard_kind(clock: Clock) -> ShardKind[GroupShard, GroupLogRecord]:
     """Return what the runtime needs to know of group shards."""
 
     def encode(record: GroupLogRecord) -> LogRecord:
-        wall_ms = clock.wall_ms()
-        return LogRecord(record_key(record), record_value(record, wall_ms), timestamp_ms=wall_ms)
+        moment = Moment(clock.now_ms(), clock.wall_ms())
+        value = record_value(record, moment)
+        return LogRecord(record_key(record), value, timestamp_ms=moment.wall_ms)
 
     def decode(stored: LogRecord) -> GroupLogRecord | None:
-        record = read_record(stored.key, stored.value)
+        moment = Moment(clock.now_ms(), clock.wall_ms())
+        record = read_record(stored.key, stored.value, moment)
         if record is None:
             _log.warning("group log offset %d: a record of a later version", stored.offset)
         return record

@@ -8,7 +8,7 @@ from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.client.records import TopicIdPartition
 from sharemesh.codec.client_batches import read_batches
-from sharemesh.codec.group_record import read_record
+from sharemesh.codec.group_record import Moment, read_record
 from sharemesh.codec.state_record import decode_record, decode_updates
 from sharemesh.domain.ids import SharePartitionKey, TopicId, TopicPartition
 from sharemesh.domain.share_state.fold import ShareState
@@ -87,9 +87,10 @@ class Auditor:
 
     async def _read_groups(self, shard: int, log: ShardLog) -> None:
         history = GroupHistory(self._world, shard, is_whole=log.start_offset == 0)
+        moment = Moment(self._clock.now_ms(), self._clock.wall_ms())
         async for chunk in log.replay(None):
             for stored in chunk:
-                record = read_record(stored.key, stored.value)
+                record = read_record(stored.key, stored.value, moment)
                 if record is not None:
                     history.take(stored.offset, record)
         history.end()

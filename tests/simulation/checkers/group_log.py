@@ -1,8 +1,9 @@
-"""Invariant 6 of the group log: epochs of groups, of members and of assignments never go back."""
+"""The group log: epochs never go back (invariant 6), assignments keep their interval (ASI-1)."""
 
 from sharemesh.domain.ids import GroupId
 from sharemesh.domain.share_group.group import ShareGroup
 from sharemesh.domain.share_group.records import (
+    NEVER_MS,
     CurrentMemberAssignment,
     EpochFloor,
     GroupLogRecord,
@@ -11,7 +12,9 @@ from sharemesh.domain.share_group.records import (
 )
 from sharemesh.domain.share_group.shard import GroupShard
 from tests.simulation.invariants import NEVER_BACK
-from tests.simulation.world import World
+from tests.simulation.world import CLOCK_RATE, World
+
+SHORTEST_INTERVAL_MS = int(1_000 / (1 + CLOCK_RATE)) - 2  # of groups that never had 0
 
 
 class GroupHistory:
@@ -57,6 +60,7 @@ class GroupHistory:
             case TargetAssignmentMetadata():
                 known = group.assignment_epoch
                 self._compare(f"{where}: assignment epoch", known, record.assignment_epoch)
+                self._judge_interval(group, record)
             case CurrentMemberAssignment():
                 member = group.members.get(record.member_id)
                 if member is not None:
@@ -64,6 +68,19 @@ class GroupHistory:
                     self._compare(text, member.member_epoch, record.member_epoch)
             case _:
                 return
+
+    def _judge_interval(self, group: ShareGroup, record: TargetAssignmentMetadata) -> None:
+        """Two assignments keep their distance, whoever computed them; a rewritten one is one."""
+        is_another = record.assignment_epoch != group.assignment_epoch
+        if NEVER_MS in {record.assigned_at_ms, group.assigned_at_ms} or not is_another:
+            return
+        if group.group_id in self._world.hurried_groups:
+            return
+        self._world.story.counters["assignment intervals judged"] += 1
+        passed_ms = record.assigned_at_ms - group.assigned_at_ms
+        if passed_ms < SHORTEST_INTERVAL_MS:
+            text = f"{group.group_id}: assigned again after {passed_ms} ms, within the interval"
+            self._world.story.violation(self._world.now_s, f"{text} (ASI-1)")
 
     def _compare(self, what: str, before: int, after: int) -> None:
         NEVER_BACK.judged(self._world.story.counters)

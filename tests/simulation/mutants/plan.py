@@ -19,6 +19,7 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
         states.delivery_count_is_lost_on_failover,
         deliveries.start_offset_passes_a_hole,
         states.tail_after_a_generation_is_skipped,
+        states.the_last_assignment_is_forgotten,
     ),
     "short": (
         deliveries.explain_says_locked_records_are_deliverable,

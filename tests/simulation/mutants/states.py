@@ -6,7 +6,11 @@ from sharemesh.codec import state_record
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import GroupId
 from sharemesh.domain.share_group.group import FIRST_EPOCH
-from sharemesh.domain.share_group.records import GroupMetadata
+from sharemesh.domain.share_group.records import (
+    NEVER_MS,
+    GroupMetadata,
+    TargetAssignmentMetadata,
+)
 from sharemesh.domain.share_group.shard import GroupShard
 from sharemesh.domain.share_partition import machine
 from sharemesh.domain.share_state import fold, key_text
@@ -111,9 +115,21 @@ def epochs_of_groups_go_back(patch: Patches) -> None:
     """The log says less than what members were told: the next coordinator begins below it."""
     real = group_shard_kind.record_value
 
-    def record_value(record, wall_ms):
+    def record_value(record, moment):
         if isinstance(record, GroupMetadata) and record.epoch % 3 == 0:
             record = replace(record, epoch=record.epoch - 2)
-        return real(record, wall_ms)
+        return real(record, moment)
 
     patch.setattr(group_shard_kind, "record_value", record_value)
+
+
+def the_last_assignment_is_forgotten(patch: Patches) -> None:
+    """A new coordinator does not know when the last assignment was computed."""
+    real = group_shard_kind.read_record
+
+    def read_record(key, value, moment):
+        record = real(key, value, moment)
+        is_assignment = isinstance(record, TargetAssignmentMetadata)
+        return replace(record, assigned_at_ms=NEVER_MS) if is_assignment else record
+
+    patch.setattr(group_shard_kind, "read_record", read_record)

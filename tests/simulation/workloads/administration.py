@@ -104,11 +104,16 @@ class Administration:
 
     async def _group_settings(self) -> None:
         """Change what the checkers need not know of a group that is in use."""
+        group = self.rng.choice(self.groups)
+        locks = self.rng.choice(("100", "500", "2000"))
+        interval_ms = self.rng.choice(("0", "1000", "3000"))
+        if interval_ms == "0":
+            self.world.hurried_groups.add(group)
         await self.admin.alter_group_configs(
-            self.rng.choice(self.groups),
+            group,
             {
-                "share.partition.max.record.locks": self.rng.choice(("100", "500", "2000")),
-                "share.assignment.interval.ms": self.rng.choice(("0", "1000", "3000")),
+                "share.partition.max.record.locks": locks,
+                "share.assignment.interval.ms": interval_ms,
             },
         )
 

@@ -9,7 +9,7 @@ from sharemesh.domain.share_group.assignment import Assignment, nothing
 from sharemesh.domain.state_batch import StateBatch
 
 NEVER_MS = -(2**62)
-"""A moment before all others: what a loader knows of moments on its predecessor's clock."""
+"""A moment before all others: of what never was, or began on a predecessor's clock."""
 
 
 NO_MEMBER = MemberId("")
@@ -59,7 +59,8 @@ class GroupMetadata:
 class TargetAssignmentMetadata:
     """Type 12: the group epoch that the target assignment was computed for.
 
-    ``assigned_at_ms`` is monotonic time of the coordinator that computed it.
+    ``assigned_at_ms`` is when it was computed, on the monotonic clock of this process whoever
+    computed it; NEVER_MS for an assignment of nothing, which the next one need not wait for.
     """
 
     group_id: GroupId
