@@ -25,12 +25,17 @@ class Rules:
 
     def __init__(self) -> None:
         self.refused = set()
+        self.listeners = []
 
     def allows(self, principal, operation, resource, name) -> bool:
         return (operation, resource, name) not in self.refused and (
             operation,
             resource,
         ) not in self.refused
+
+    def on_change(self, callback):
+        self.listeners.append(callback)
+        return lambda: self.listeners.remove(callback)
 
 
 class World:

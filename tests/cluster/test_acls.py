@@ -7,7 +7,7 @@ from sharemesh.cluster.acl_rules import (
     AclRule,
     Pattern,
     Permission,
-    allowed,
+    RuleSet,
     check_rule,
     decode_rule,
     encode_rule,
@@ -62,7 +62,7 @@ def deny(operation, resource=TOPIC, name="orders", principal="User:ann", **more)
     ],
 )
 def test_rules_allow_what_kafka_allows(rules, asked, answer):
-    assert allowed(rules, "User:ann", *asked) is answer
+    assert RuleSet(rules).allows("User:ann", *asked) is answer
 
 
 @pytest.mark.parametrize(
@@ -142,3 +142,47 @@ async def test_a_refused_rule_stores_nothing(mesh, view):
     with pytest.raises(RefusedError):
         await add_rules(mesh.parent, view, [allow(READ), allow(READ, name="")])
     assert await find_rules(mesh.parent, view, lambda _: True) == []
+
+
+def test_a_question_walks_only_the_rules_that_fit_it_however_many_there_are():
+    others = [allow(READ, name=f"t{n}", principal=f"User:u{n % 50}") for n in range(5_000)]
+    others += [
+        allow(READ, name=f"p{n}-", principal=f"User:u{n % 50}", pattern=Pattern.PREFIXED)
+        for n in range(5_000)
+    ]
+    mine = [allow(READ), deny(WRITE, principal="User:*"), allow(READ, GROUP)]
+    mine += [allow(DESCRIBE, name="ord", pattern=Pattern.PREFIXED), allow(READ, name="*")]
+    rules = RuleSet([*others, *mine])
+    assert set(rules.fitting("User:ann", TOPIC, "orders")) == {mine[0], mine[1], mine[3], mine[4]}
+    assert list(rules.fitting("User:eve", TOPIC, "t7")) == []
+    assert list(rules.fitting("User:u7", TOPIC, "t7")) == [others[7]]
+    assert list(rules.fitting("User:u7", TOPIC, "p7-x")) == [others[5_007]]
+
+
+async def test_names_that_nothing_can_have_are_refused_and_not_remembered(mesh, view):
+    await add_rules(mesh.parent, view, [allow(READ, name="*")])
+    await mesh.settle()
+    table = AclTable(view, super_users=[])
+    assert table.allows("User:ann", READ, TOPIC, "t" * 255)
+    remembered = len(table._answers)
+    assert not table.allows("User:ann", READ, TOPIC, "t" * 256)
+    assert len(table._answers) == remembered
+
+
+async def test_who_listens_for_changes_finds_the_new_answer_and_one_failure_hides_none(
+    mesh, view, caplog
+):
+    table = AclTable(view, super_users=[])
+    heard = []
+    table.on_change(lambda: heard.append(1 // 0))
+    leave = table.on_change(lambda: heard.append(table.allows("User:ann", READ, TOPIC, "orders")))
+    await add_rules(mesh.parent, view, [allow(READ)])
+    await mesh.settle()
+    await remove_rules(mesh.parent, view, lambda _: True)
+    await mesh.settle()
+    assert heard == [True, False]
+    assert "a listener for changes of access rules failed" in caplog.text
+    leave()
+    await add_rules(mesh.parent, view, [allow(READ)])
+    await mesh.settle()
+    assert heard == [True, False]

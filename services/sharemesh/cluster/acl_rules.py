@@ -1,7 +1,7 @@
 """Access rules as values, and what a set of them allows (spec section 26, Kafka's rules)."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -49,6 +49,9 @@ _IMPLIED_BY: Mapping[Operation, frozenset[Operation]] = {
 """An allowed operation allows these as well; a denied one denies itself only."""
 
 
+_Place = tuple[ResourceType, str, str]  # type of resource, principal, name or prefix
+
+
 class Pattern(StrEnum):
     """How a rule's resource name is meant."""
 
@@ -78,14 +81,6 @@ class AclRule:
     def rule_id(self) -> str:
         """The same text for the same rule: adding it twice stores it once."""
         return hashlib.sha256(encode_rule(self)).hexdigest()[:32]
-
-    def fits(self, principal: str, resource: ResourceType, name: str) -> bool:
-        """Return whether the rule is about this principal and resource."""
-        if self.resource is not resource or self.principal not in (principal, ANY_USER):
-            return False
-        if self.pattern is Pattern.PREFIXED:
-            return name.startswith(self.name)
-        return self.name in (name, ANY_NAME)
 
 
 def check_rule(rule: AclRule) -> AclRule:
@@ -117,25 +112,48 @@ def check_rule(rule: AclRule) -> AclRule:
     return rule
 
 
-def allowed(
-    rules: Iterable[AclRule],
-    principal: str,
-    operation: Operation,
-    resource: ResourceType,
-    name: str,
-) -> bool:
-    """Return whether some rule allows it and none denies it; without a rule it is refused."""
-    found = False
-    granting = _IMPLIED_BY.get(operation, frozenset()) | {operation}
-    for rule in rules:
-        if not rule.fits(principal, resource, name):
-            continue
-        if rule.permission is Permission.DENY:
-            if rule.operation in (None, operation):
-                return False
-        elif rule.operation is None or rule.operation in granting:
-            found = True
-    return found
+class RuleSet:
+    """Rules by type of resource, principal and name: a question walks only those that fit it.
+
+    What a question costs follows from its name and from the rules about this very principal and
+    name, not from how many others there are: a caller without rights may ask about many names.
+    """
+
+    def __init__(self, rules: Iterable[AclRule] = ()) -> None:
+        self._literal: dict[_Place, list[AclRule]] = {}
+        self._prefixed: dict[_Place, list[AclRule]] = {}
+        lengths: dict[tuple[ResourceType, str], set[int]] = {}
+        for rule in rules:
+            prefixed = rule.pattern is Pattern.PREFIXED
+            places = self._prefixed if prefixed else self._literal
+            places.setdefault((rule.resource, rule.principal, rule.name), []).append(rule)
+            if prefixed:
+                lengths.setdefault((rule.resource, rule.principal), set()).add(len(rule.name))
+        self._prefix_lengths = {who: sorted(found) for who, found in lengths.items()}
+
+    def allows(
+        self, principal: str, operation: Operation, resource: ResourceType, name: str
+    ) -> bool:
+        """Return whether some rule allows it and none denies it; without a rule it is refused."""
+        found = False
+        granting = _IMPLIED_BY.get(operation, frozenset()) | {operation}
+        for rule in self.fitting(principal, resource, name):
+            if rule.permission is Permission.DENY:
+                if rule.operation in (None, operation):
+                    return False
+            elif rule.operation is None or rule.operation in granting:
+                found = True
+        return found
+
+    def fitting(self, principal: str, resource: ResourceType, name: str) -> Iterator[AclRule]:
+        """Yield the rules that are about this principal and resource."""
+        for who in (principal, ANY_USER):
+            for literal in (name, ANY_NAME):
+                yield from self._literal.get((resource, who, literal), ())
+            for length in self._prefix_lengths.get((resource, who), ()):
+                if length > len(name):
+                    break
+                yield from self._prefixed.get((resource, who, name[:length]), ())
 
 
 def encode_rule(rule: AclRule) -> bytes:

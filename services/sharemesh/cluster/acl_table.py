@@ -1,9 +1,9 @@
 """The authorizer over the rules in the coordination store."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from sharemesh.cluster.acl_rules import AclRule, allowed
+from sharemesh.cluster.acl_rules import NAME_CHARS_MAX, RuleSet
 from sharemesh.cluster.tables import Changes
 from sharemesh.cluster.view import WatchedView
 from sharemesh.ports.authorizer import Operation, ResourceType
@@ -28,9 +28,10 @@ class AclTable:
     def __init__(self, view: WatchedView, *, super_users: Iterable[str]) -> None:
         self._view = view
         self._above = frozenset({NODE_PRINCIPAL, *super_users})
-        self._rules: dict[ResourceType, tuple[AclRule, ...]] = {}
+        self._rules = RuleSet()
         self._readable = True
         self._answers: dict[tuple[str, Operation, ResourceType, str], bool] = {}
+        self._on_change: list[Callable[[], None]] = []
         self._read()
         view.subscribe(self._changed)
 
@@ -40,28 +41,36 @@ class AclTable:
         """Return whether the principal may do this (see the port)."""
         if principal in self._above:
             return True
+        if len(name) > NAME_CHARS_MAX:
+            return False  # nothing has such a name, so nothing of it is remembered either
         asked = (principal, operation, resource, name)
         answer = self._answers.get(asked)
         if answer is None:
-            answer = self._readable and allowed(
-                self._rules.get(resource, ()), principal, operation, resource, name
-            )
+            answer = self._readable and self._rules.allows(*asked)
             if len(self._answers) >= ANSWERS_MAX:
                 self._answers.clear()
             self._answers[asked] = answer
         return answer
 
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back after each change of the rules (see the port)."""
+        self._on_change.append(callback)
+        return lambda: self._on_change.remove(callback)
+
     def _changed(self, changes: Changes) -> None:
-        if changes.everything or changes.acls:
-            self._read()
+        if not changes.everything and not changes.acls:
+            return
+        self._read()
+        for callback in tuple(self._on_change):
+            try:
+                callback()
+            except Exception:  # the others must hear of a right that is gone
+                _log.exception("a listener for changes of access rules failed")
 
     def _read(self) -> None:
         tables = self._view.tables
         self._answers.clear()
-        by_type: dict[ResourceType, list[AclRule]] = {}
-        for rule in tables.acls.values():
-            by_type.setdefault(rule.resource, []).append(rule)
-        self._rules = {resource: tuple(rules) for resource, rules in by_type.items()}
+        self._rules = RuleSet(tables.acls.values())
         unreadable = [
             why for key, why in tables.unreadable.items() if key.startswith(self._view.keys.acls)
         ]

@@ -1,5 +1,6 @@
 """Who may do what (spec section 26)."""
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
@@ -33,4 +34,11 @@ class Authorizer(Protocol):
         self, principal: str, operation: Operation, resource: ResourceType, name: str
     ) -> bool:
         """Return whether the principal may do this on the named resource."""
+        ...
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back on the loop when answers may have changed; returns what unsubscribes.
+
+        ``allows`` already answers by the new rules then (AUT-4).
+        """
         ...

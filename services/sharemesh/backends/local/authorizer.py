@@ -1,5 +1,7 @@
 """No rules: everybody may do everything."""
 
+from collections.abc import Callable
+
 from sharemesh.ports.authorizer import Operation, ResourceType
 
 
@@ -15,3 +17,7 @@ class AllowAll:
     ) -> bool:
         """Return True."""
         return True
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
+        """Never call back: there are no rules."""
+        return lambda: None

@@ -1,0 +1,209 @@
+"""One process with all roles and real access rules, over the in-process network and store."""
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from sharemesh import methods
+from sharemesh.backends.embedded.data_directory import open_data_directory
+from sharemesh.backends.local.coordination import LocalCoordination
+from sharemesh.backends.local.coordination_store import LocalStore
+from sharemesh.backends.local.memory_disk import MemoryDisk
+from sharemesh.backends.local.network import LocalNetwork
+from sharemesh.cluster.acl_rules import AclRule, Pattern, Permission
+from sharemesh.cluster.acl_store import add_rules, remove_rules
+from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable
+from sharemesh.cluster.bootstrap import ensure_cluster
+from sharemesh.cluster.membership import Member
+from sharemesh.cluster.view import WatchedView
+from sharemesh.domain.ids import NodeId
+from sharemesh.ports.authorizer import Operation, ResourceType
+from sharemesh.ports.cluster import NodeInfo, Role
+from sharemesh.serve.hosted_roles import HostedRoles
+from sharemesh.serve.settings import ServeSettings
+from sharemesh.serve.surroundings import Surroundings
+from sharemesh.telemetry.telemetry import without_export
+from sharemesh.v1 import admin_pb2, group_coordinator_pb2, record_log_pb2
+from tests.clocks import LoopClock
+
+ADDRESS = "all:1"
+ROOT = "User:root"
+CLUSTER = "c"
+WAIT_S = 10
+
+
+class World:
+    """What the tests of access rules need of a cluster; ``allow`` and ``forbid`` change rules."""
+
+    def __init__(self) -> None:
+        self.clock = LoopClock()
+        self.coordination = LocalCoordination(LocalStore(self.clock))
+        self.network = LocalNetwork()
+        self.view = WatchedView(self.coordination, CLUSTER, self.clock)
+        self.callers = {}
+
+    async def start(self) -> None:
+        shards = {"group_shards": 1, "state_shards": 1}
+        await ensure_cluster(self.coordination, CLUSTER, **shards)
+        await self.view.start()
+        disk = MemoryDisk(random.Random(7))
+        await open_data_directory(disk, cluster_id=CLUSTER, **shards)
+        self.table = AclTable(self.view, super_users=[ROOT])
+        settings = ServeSettings(
+            role="all",
+            cluster_id=CLUSTER,
+            data_directory=Path("memory"),
+            authorizer="acl",
+            **shards,
+        )
+        around = Surroundings(
+            settings=settings,
+            node_id=NodeId("all"),
+            clock=self.clock,
+            rng=random.Random(8),
+            coordination=self.coordination,
+            view=self.view,
+            disk=disk,
+            caller=self.caller(NODE_PRINCIPAL),
+            authorizer=self.table,
+            telemetry=without_export(lambda: self.clock.wall_ms() * 1_000_000),
+        )
+        self.roles = HostedRoles(tuple(Role), around, self._begin_drain)
+        self.roles.offer(self.network.listener(ADDRESS))
+        info = NodeInfo(NodeId("all"), "all", 1, tuple(Role))
+        self.member = Member(self.coordination, self.view, info, self.clock)
+        await self.roles.start(self.member)
+
+    async def _begin_drain(self) -> None:
+        raise AssertionError("nobody may drain here")
+
+    async def stop(self) -> None:
+        await self.roles.close()
+        await self.member.close()
+        for caller in self.callers.values():
+            await caller.close()
+        await self.view.close()
+        await self.coordination.close()
+
+    def caller(self, principal):
+        if principal not in self.callers:
+            self.callers[principal] = self.network.caller(principal)
+        return self.callers[principal]
+
+    async def call(self, principal, method, request, **options):
+        return await self.caller(principal).call(method, request, to=ADDRESS, **options)
+
+    async def said(self, principal, method, *requests, answers=1):
+        """Return the first answers of a stream to these requests."""
+        stream = await self.caller(principal).stream(method, to=ADDRESS)
+        found = []
+        try:
+            for request in requests:
+                await stream.send(request)
+            async with asyncio.timeout(WAIT_S):
+                async for answer in stream:
+                    found.append(answer)
+                    if len(found) == answers:
+                        break
+        finally:
+            await stream.close()
+        return found
+
+    # ---- rules ----------------------------------------------------------------------------------
+
+    async def allow(self, principal, operation, resource, name, *, prefixed=False) -> None:
+        pattern = Pattern.PREFIXED if prefixed else Pattern.LITERAL
+        rule = AclRule(principal, Permission.ALLOW, operation, resource, name, pattern)
+        await add_rules(self.coordination, self.view, [rule])
+        await self.until(lambda: rule in self.view.tables.acls.values())
+
+    async def forbid(self, principal, resource=None, operation=None) -> None:
+        """Remove a principal's rules; return once the table answers without them."""
+
+        def wanted(rule):
+            return (
+                rule.principal == principal
+                and resource in (None, rule.resource)
+                and operation in (None, rule.operation)
+            )
+
+        removed = await remove_rules(self.coordination, self.view, wanted)
+        assert removed
+        await self.until(
+            lambda: (
+                not any(
+                    self.table.allows(principal, rule.operation, rule.resource, rule.name)
+                    for rule in removed
+                )
+            )
+        )
+
+    async def until(self, condition) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+    # ---- what exists ----------------------------------------------------------------------------
+
+    async def create_topic(self, name, partitions) -> bytes:
+        request = admin_pb2.CreateTopicsRequest()
+        request.topics.add(name=name, partitions=partitions)
+        [made] = (await self.call(ROOT, methods.CREATE_TOPICS, request)).topics
+        assert made.error_code == 0, made
+        return made.topic_id
+
+    async def produce(self, topic_id, partition=0, *values) -> None:
+        request = record_log_pb2.ProduceRequest()
+        part = request.partitions.add(topic_id=topic_id, partition=partition)
+        for value in values or (b"v",):
+            part.decoded_records.add(value=value)
+        [result] = (await self.call(ROOT, methods.PRODUCE, request)).partitions
+        assert result.error_code == 0, result
+
+    async def begin_at_earliest(self, group) -> None:
+        request = group_coordinator_pb2.AlterGroupConfigsRequest(group_id=group)
+        request.configs.add(name="share.auto.offset.reset", value="earliest")
+        answer = await self.call(ROOT, methods.ALTER_GROUP_CONFIGS, request)
+        assert answer.error_code == 0, answer
+
+    async def join(self, principal, group, member, *topics):
+        """Be a member that has its assignment."""
+        request = heartbeat(group, member, *topics)
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                answer = await self.call(principal, methods.SHARE_GROUP_HEARTBEAT, request)
+                if answer.assignment.topic_partitions:
+                    return answer
+
+
+def heartbeat(group, member, *topics, epoch=0):
+    request = group_coordinator_pb2.ShareGroupHeartbeatRequest(
+        group_id=group, member_id=member, member_epoch=epoch, max_wait_ms=5_000
+    )
+    if topics:
+        request.subscribed_topic_names.names.extend(topics)
+    return request
+
+
+GROUP_RIGHTS = (
+    Operation.READ,
+    Operation.DELETE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+
+
+@asynccontextmanager
+async def running_world():
+    world = World()
+    await world.start()
+    try:
+        yield world
+    finally:
+        await world.stop()
+
+
+async def allow_group(world, principal, group) -> None:
+    for operation in GROUP_RIGHTS:
+        await world.allow(principal, operation, ResourceType.GROUP, group)
