@@ -4,6 +4,7 @@ from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.ports.authorizer import Authorizer, Operation, ResourceType
 
 CLUSTER_RESOURCE = "kafka-cluster"
+_SHOWN = 100  # characters of a name that was sent, in a refusal
 
 
 class AdminAccess:
@@ -21,7 +22,8 @@ class AdminAccess:
         if not self.may_topic(principal, operation, name):
             raise RefusedError(
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                f"{principal} may not {operation.value} topic {name!r}; ask for that permission",
+                f"{principal} may not {operation.value} topic {name[:_SHOWN]!r}; ask for that "
+                "permission",
             )
 
     def may_topic(self, principal: str, operation: Operation, name: str) -> bool:
@@ -53,8 +55,8 @@ class AdminAccess:
         if not self._authorizer.allows(principal, operation, ResourceType.GROUP, group_id):
             raise RefusedError(
                 ErrorCode.GROUP_AUTHORIZATION_FAILED,
-                f"{principal} may not {operation.value} group {group_id!r}; ask for that "
-                "permission",
+                f"{principal} may not {operation.value} group {group_id[:_SHOWN]!r}; ask for "
+                "that permission",
             )
 
     def creation(self, principal: str, name: str) -> None:

@@ -52,7 +52,7 @@ class Finding:
         With ``awaited`` the answer waits, for up to ``max_wait_ms``, until one of these
         partitions is led in a higher leader epoch.
         """
-        await self._new_leader(request)
+        await self._new_leader(request, context)
         controller = self._view.controller()
         response = pb.MetadataResponse(
             cluster_id=self._view.cluster_id,
@@ -72,7 +72,7 @@ class Finding:
                 response.topics.append(self._topic_metadata(topic))
         return response
 
-    async def _new_leader(self, request: pb.MetadataRequest) -> None:
+    async def _new_leader(self, request: pb.MetadataRequest, context: CallContext) -> None:
         wait_ms = min(request.max_wait_ms, MAX_WAIT_MS)
         if not request.awaited or wait_ms <= 0 or self._waiting >= MAX_WAITING:
             return
@@ -88,8 +88,11 @@ class Finding:
         ]
 
         def led_anew() -> bool:
-            leaders = ((self._view.leader(partition), above) for partition, above in awaited)
-            return any(leader and leader.leader_epoch > above for leader, above in leaders)
+            leaders = ((each, self._view.leader(each), above) for each, above in awaited)
+            return any(
+                leader and leader.leader_epoch > above and self._may_see(each, context)
+                for each, leader, above in leaders
+            )
 
         self._waiting += 1
         try:
@@ -237,6 +240,13 @@ class Finding:
             for topic in self._view.topics()
             if self._access.may_topic(context.principal, Operation.DESCRIBE, topic.name)
         ]
+
+    def _may_see(self, partition: TopicPartition, context: CallContext) -> bool:
+        """Return whether it may be told that the partition has a leader: no wait ends without."""
+        topic = self._view.topic(partition.topic_id)
+        return topic is not None and self._access.may_topic(
+            context.principal, Operation.DESCRIBE, topic.name
+        )
 
     def _topic_metadata(self, topic: TopicInfo) -> pb.TopicMetadata:
         return pb.TopicMetadata(

@@ -185,8 +185,14 @@ class GroupAdmin:
         topic_ids = {each for member in group.members.values() for each in member.assigned}
         for topic_id in sorted(topic_ids):
             topic = self._surroundings.catalog.with_id(topic_id)
-            if topic is not None:
-                self._surroundings.check_topic(principal, Operation.DESCRIBE, topic.name)
+            if topic is not None and not self._surroundings.may(
+                principal, Operation.DESCRIBE, ResourceType.TOPIC, topic.name
+            ):
+                raise RefusedError(
+                    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                    f"{principal} may not describe a topic that members of group "
+                    f"{group.group_id!r} are assigned; ask for it",
+                )
 
     def _member_message(self, member: Member) -> pb.ShareGroupMember:
         metadata = member.metadata

@@ -121,12 +121,10 @@ class OffsetAdmin:
         wanted: list[_Asked],
         results: list[pb.OffsetTopicResult],
     ) -> None:
-        topic = self._surroundings.catalog.named(asked.topic_name)
         refusal = self._describable(principal, asked.topic_name)
+        topic = self._surroundings.catalog.named(asked.topic_name)
         if refusal is not None or topic is None:
             absent = pb.OffsetTopicResult(topic_name=asked.topic_name, topic_id=NO_TOPIC_ID)
-            if refusal is not None and topic is not None:
-                absent.topic_id = topic.topic_id
             for number in asked.partitions:
                 row = absent.partitions.add(partition=number, start_offset=-1, lag=-1)
                 if refusal is not None:
@@ -204,10 +202,8 @@ class OffsetAdmin:
             response.error_code, response.error_message = error.error, error.message
             return response
         for topic in request.topics:
-            result = self._topic_result(topic.topic_name)
             refusal = refusals.get(topic.topic_name)
-            if refusal is not None:
-                result.error_code, result.error_message = refusal.error, refusal.message
+            result = self._topic_result(topic.topic_name, refusal)
             for each in topic.partitions:
                 row = result.partitions.add(
                     partition=each.partition, start_offset=each.start_offset
@@ -301,11 +297,7 @@ class OffsetAdmin:
             response.error_code, response.error_message = error.error, error.message
             return response
         for name in request.topic_names:
-            result = self._topic_result(name)
-            refusal = errors.get(name)
-            if refusal is not None:
-                result.error_code, result.error_message = refusal.error, refusal.message
-            response.topics.append(result)
+            response.topics.append(self._topic_result(name, errors.get(name)))
         return response
 
     async def _delete(self, group_id: GroupId, names: list[str]) -> dict[str, RefusedError]:
@@ -322,10 +314,17 @@ class OffsetAdmin:
             await groups.decide(group_id, lambda group, _: state_deleted(group, gone))
         return errors
 
-    def _topic_result(self, name: str) -> pb.OffsetTopicResult:
+    def _topic_result(self, name: str, refusal: RefusedError | None) -> pb.OffsetTopicResult:
+        """Return the result of a topic; who may not see the topic does not see its id (AUT-1)."""
+        result = pb.OffsetTopicResult(topic_name=name, topic_id=NO_TOPIC_ID)
+        if refusal is not None:
+            result.error_code, result.error_message = refusal.error, refusal.message
+            if refusal.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                return result
         topic = self._surroundings.catalog.named(name)
-        topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
-        return pb.OffsetTopicResult(topic_name=name, topic_id=topic_id)
+        if topic is not None:
+            result.topic_id = topic.topic_id
+        return result
 
 
 def _sort_altered(

@@ -14,6 +14,8 @@ from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView, TopicInfo
 from sharemesh.ports.network import CallFailedError, Failure
 
+_SHOWN = 100  # characters of a name that was sent, in a refusal
+
 
 class _WithPartitions(Protocol):
     """A topic of a request on offsets."""
@@ -92,7 +94,7 @@ class Surroundings:
         if not self.may(principal, operation, ResourceType.GROUP, group_id):
             raise RefusedError(
                 ErrorCode.GROUP_AUTHORIZATION_FAILED,
-                f"{principal} may not {operation.value} group {group_id!r}; ask for it",
+                f"{principal} may not {operation.value} group {group_id[:_SHOWN]!r}; ask for it",
             )
 
     def check_topic(self, principal: str, operation: Operation, name: str) -> None:
@@ -100,7 +102,7 @@ class Surroundings:
         if not self.may(principal, operation, ResourceType.TOPIC, name):
             raise RefusedError(
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                f"{principal} may not {operation.value} topic {name!r}; ask for it",
+                f"{principal} may not {operation.value} topic {name[:_SHOWN]!r}; ask for it",
             )
 
     def check_groups(self, count: int) -> None:

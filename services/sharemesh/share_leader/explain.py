@@ -8,7 +8,6 @@ from sharemesh.domain.group_config import IsolationLevel
 from sharemesh.domain.ids import GroupId, TopicPartition
 from sharemesh.domain.share_partition.view import RecordView
 from sharemesh.ports.authorizer import Operation
-from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.network import CallContext
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.access import Access
@@ -114,8 +113,8 @@ class Explain:
 
     def _led(self, request: pb.ExplainRequest, principal: str) -> LedPartition:
         self._access.group(principal, request.group_id, Operation.DESCRIBE)
-        partition = _partition(self._environment.view, request)
-        self._access.topic(principal, partition, Operation.DESCRIBE)
+        topic = self._access.topic_named(principal, request.topic_name, Operation.DESCRIBE)
+        partition = TopicPartition(topic.topic_id, request.partition)
         led = self._partitions.get(partition)
         if led is None:
             raise RefusedError(*not_led(self._environment.view, partition))
@@ -155,15 +154,6 @@ def _trace(
     if last is not None and last.context is not None:
         response.trace_id = last.context.trace_id.to_bytes(16, "big")
         response.span_id = last.context.span_id.to_bytes(8, "big")
-
-
-def _partition(view: ClusterView, request: pb.ExplainRequest) -> TopicPartition:
-    topic = view.topic_named(request.topic_name)
-    if topic is None:
-        raise RefusedError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic is named {request.topic_name!r}"
-        )
-    return TopicPartition(topic.topic_id, request.partition)
 
 
 def why(

@@ -90,8 +90,7 @@ class Produce:
         """Return the refusal, or the append that is to be awaited: refusals cost no task."""
         partition = TopicPartition(TopicId(listed.topic_id), listed.partition)
         try:
-            partition = self._partition(listed)
-            self._access.topic(context.principal, partition, Operation.WRITE)
+            partition = self._partition(listed, context.principal)
             led = self._led(partition)
             batches = self._batches(listed)
         except RefusedError as refused:
@@ -121,15 +120,13 @@ class Produce:
             log_start_offset=landed.log_start_offset,
         )
 
-    def _partition(self, listed: pb.ProducePartition) -> TopicPartition:
+    def _partition(self, listed: pb.ProducePartition, principal: str) -> TopicPartition:
+        """Return what may be written to, by its id or its name."""
         if listed.topic_id or not listed.topic_name:
-            return TopicPartition(TopicId(listed.topic_id), listed.partition)
-        topic = self._environment.view.topic_named(listed.topic_name)
-        if topic is None:
-            raise RefusedError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"no topic is named {listed.topic_name!r}; create it first",
-            )
+            partition = TopicPartition(TopicId(listed.topic_id), listed.partition)
+            self._access.topic(principal, partition, Operation.WRITE)
+            return partition
+        topic = self._access.topic_named(principal, listed.topic_name, Operation.WRITE)
         return TopicPartition(topic.topic_id, listed.partition)
 
     def _led(self, partition: TopicPartition) -> LedPartition:
