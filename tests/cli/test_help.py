@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from sharemesh.cli.__main__ import _parser
+from sharemesh.cli.commands import command_line
 
 
 def commands(parser: argparse.ArgumentParser):
@@ -17,7 +17,7 @@ def commands(parser: argparse.ArgumentParser):
             yield from commands(each)
 
 
-ALL = list(commands(_parser()))
+ALL = list(commands(command_line()))
 
 
 @pytest.mark.parametrize("command", ALL, ids=lambda command: command.prog)

@@ -24,12 +24,31 @@ RESET = ("--reset-offsets", "--group", "g")
         ((*RESET, "--dry-run", "--execute", "--topic", "t", "--to-latest"), "--dry-run and"),
         ((*RESET, "--dry-run", "--to-latest"), "--topic and --all-topics"),
         ((*RESET, "--dry-run", "--topic", "t"), "exactly one of --to-earliest"),
+        ((*RESET, "--dry-run", "--from-file", "f", "--all-topics"), "names the topics itself"),
+        (
+            (*RESET, "--dry-run", "--all-topics", "--shift-by", "-1", "--to-current"),
+            "exactly one of --to-earliest",
+        ),
+        ((*RESET, "--dry-run", "--all-topics", "--to-latest", "--members"), "takes no --members"),
+        (("--list", "--verbose"), "--list takes no --verbose; it goes with --describe"),
+        (("--list", "--group", "g"), "--list takes no --group"),
+        (("--list", "--topic", "t"), "--list takes no --topic"),
+        (("--list", "--export"), "--list takes no --export; it goes with --reset-offsets"),
+        (("--describe", "--group", "g", "--topic", "t"), "--describe takes no --topic"),
+        (("--describe", "--group", "g", "--execute"), "--describe takes no --execute"),
+        (("--delete", "--group", "g", "--members"), "--delete takes no --members"),
+        (("--delete", "--group", "g", "--state"), "--delete takes no --state"),
+        (
+            ("--delete-offsets", "--group", "g", "--group", "h", "--topic", "t"),
+            "--delete-offsets takes one --group",
+        ),
+        (("--delete-offsets", "--all-groups", "--topic", "t"), "takes no --all-groups"),
         (
             (*RESET, "--dry-run", "--topic", "t", "--to-latest", "--to-earliest"),
             "exactly one of --to-earliest",
         ),
         (("--reset-offsets", "--dry-run", "--topic", "t", "--to-latest"), "needs one --group"),
-        (("--list", "--verbos"), "unrecognized"),
+        (("--list", "--verbos"), "unrecognized arguments: --verbos; did you mean '--verbose'?"),
     ],
 )
 def test_wrong_usage_is_told_with_exit_code_2(options, words, capsys):

@@ -1,10 +1,12 @@
 """Section R: lag and the tool for share groups, over a cluster of real processes."""
 
+import csv
 import re
 from datetime import UTC, datetime
 
 import pytest
 
+from sharemesh.cli.tables import table_lines
 from sharemesh.client import AcknowledgeType
 from sharemesh.client.admin_answers import group_states
 from sharemesh.client.errors import IllegalArgumentError
@@ -160,11 +162,8 @@ def test_describe_offsets(world, tool):
     assert int(row[3]) >= 0
 
 
-def test_unknown_values_are_a_dash(capsys):
-    from sharemesh.cli.share_groups import _table
-
-    _table(["A", "B"], [[None, ""], [0, "x"]])
-    assert capsys.readouterr().out == "A B\n- -\n0 x\n"
+def test_unknown_values_are_a_dash():
+    assert table_lines(["A", "B"], [[None, ""], [0, "x"]]) == ["A B", "- -", "0 x"]
 
 
 @pytest.mark.scenario("CLI-S05")
@@ -268,6 +267,51 @@ def test_reset_offsets(world, tool):
     assert world.lag(group, first) == 2
     assert reset("--to-current", "--topic", first, "--execute") == {first: 3}
     assert world.lag(group, first) == 2
+
+
+def test_offsets_go_out_as_csv_and_come_back(world, tool, tmp_path):
+    topic, group = world.topic(2), world.group()
+    world.produce(topic, 5)
+    reset = ("--reset-offsets", "--group", group)
+    done = tool(*reset, "--to-latest", "--topic", topic, "--execute", "--export")
+    assert done.returncode == 0, done.stderr
+    ends = {int(row[1]): int(row[2]) for row in csv.reader(done.stdout.splitlines())}
+    assert sum(ends.values()) == 5
+    saved = tmp_path / "offsets.csv"
+    exported = tool(*reset, "--all-topics", "--to-current", "--dry-run", "--export").stdout
+    assert exported == "".join(f"{topic},{partition},{end}\n" for partition, end in ends.items())
+    saved.write_text(exported)
+    assert tool(*reset, "--all-topics", "--to-earliest", "--execute").returncode == 0
+    assert world.lag(group, topic) == 5
+    back = tool(*reset, "--from-file", str(saved), "--execute")
+    assert back.returncode == 0, back.stderr
+    assert rows(back.stdout)[0] == ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]
+    assert world.lag(group, topic) == 0
+    saved.write_text(f"{topic},0,1000\n")
+    moved = tool(*reset, "--from-file", str(saved), "--dry-run", "--export")
+    assert moved.stdout == f"{topic},0,{ends[0]}\n"
+    saved.write_text(f"{topic},9,0\n")
+    unknown = tool(*reset, "--from-file", str(saved), "--execute")
+    assert unknown.returncode == 1
+    assert f"partition '9' of topic '{topic}' does not exist" in unknown.stderr
+    assert world.lag(group, topic) == 0
+
+
+def test_offsets_are_shifted_within_the_log(world, tool):
+    topic, other, group = world.topic(), world.topic(), world.group()
+    for each in (topic, other):
+        world.produce(each, 5)
+    reset = ("--reset-offsets", "--group", group, "--topic", topic)
+    assert tool(*reset, "--to-latest", "--execute").returncode == 0
+    shifted = tool(*reset, "--shift-by", "-2", "--execute")
+    assert rows(shifted.stdout)[1:] == [[group, topic, "0", "3"]], shifted.stderr
+    assert world.lag(group, topic) == 2
+    assert rows(tool(*reset, "--shift-by", "9", "--dry-run").stdout)[1][-1] == "5"
+    assert rows(tool(*reset, "--shift-by", "-9", "--dry-run").stdout)[1][-1] == "0"
+    nowhere = tool(*reset, "--topic", other, "--shift-by", "1", "--execute")
+    assert nowhere.returncode == 1
+    assert f"cannot shift {other}/0: group '{group}' has no start offset" in nowhere.stderr
+    assert world.lag(group, topic) == 2
 
 
 @pytest.mark.scenario("CLI-S09")

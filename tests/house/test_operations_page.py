@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from sharemesh.backends.embedded.settings import LogSettings
-from sharemesh.cli.__main__ import _parser
 from sharemesh.group_coordinator.settings import ServiceLimits
 from sharemesh.rpc.limits import ServerLimits
 from sharemesh.runtime.limits import RuntimeLimits
@@ -46,10 +45,3 @@ def test_every_exit_code_is_told_and_permanent_ones_say_so():
     lines = re.findall(r"^\| \d \| .*$", PAGE, re.MULTILINE)
     permanent = {int(line[2]) for line in lines if "permanent" in line}
     assert permanent == {code.value for code in Exit if code.permanent}
-
-
-def test_commands_of_the_page_can_be_parsed():
-    commands = re.findall(r"^sharemesh (.+)$", PAGE, re.MULTILINE)
-    assert len(commands) >= 5
-    for command in commands:
-        _parser().parse_args(command.replace("'", "").split())

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from sharemesh.cli.failures import CommandError
-from sharemesh.cli.session import Session, connection_flags, session_of
+from sharemesh.cli.session import Session, connection_before, connection_flags, session_of
 from sharemesh.client import AdminClient
 from sharemesh.client.acls import CLUSTER_NAME, OPERATIONS, AclBinding, AclBindingFilter
 
@@ -36,6 +36,7 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    connection_before(parser)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text, run, needed in (
         ("add", "allow or deny something", _add, True),

@@ -6,7 +6,8 @@ from typing import Any
 
 from sharemesh.cli.config_catalogue import Entry, catalogue
 from sharemesh.cli.failures import CommandError
-from sharemesh.cli.session import Session, connection_flags, nearest, session_of
+from sharemesh.cli.nearest import nearest
+from sharemesh.cli.session import Session, connection_before, connection_flags, session_of
 from sharemesh.cli.topics import pairs
 from sharemesh.client import AdminClient
 from sharemesh.client.errors import InvalidConfigError
@@ -26,6 +27,7 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    connection_before(parser)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text, run in (
         ("describe", "show values and where they come from", _describe),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sharemesh.cli.failures import CommandError
-from sharemesh.cli.session import Session, connection_flags, nearest, session_of
+from sharemesh.cli.nearest import nearest
+from sharemesh.cli.session import Session, connection_flags, session_of
 from sharemesh.client import AcknowledgeType, AdminClient, ConsumerRecord, ShareConsumer
 from sharemesh.client.errors import (
     CorruptRecordError,
@@ -109,10 +110,9 @@ def run(args: argparse.Namespace) -> int:
     finally:
         consumer.close(COMMIT_TIMEOUT_MS)
     if not session.as_json:
-        session.err.print(
+        session.complain(
             f"{count.records} records, {count.redelivered} of them delivered before"
-            + (f", {count.unreadable} unreadable" if count.unreadable else ""),
-            highlight=False,
+            + (f", {count.unreadable} unreadable" if count.unreadable else "")
         )
     return 0
 
@@ -146,7 +146,7 @@ def _consume(
             records = consumer.poll(POLL_MS if args.idle is None else min(POLL_MS, args.idle))
         except (RecordDeserializationError, CorruptRecordError) as error:
             count.unreadable += 1
-            session.err.print(f"sharemesh: {error}", highlight=False, markup=False)
+            session.complain(f"sharemesh: {error}")
             continue
         if not records:
             idle_ms += POLL_MS
@@ -163,11 +163,7 @@ def _consume(
         # What was printed is confirmed now, not with the next poll that may never be.
         for where, problem in consumer.commit_sync(COMMIT_TIMEOUT_MS).items():
             if problem is not None:
-                session.err.print(
-                    f"sharemesh: {where}: not acknowledged: {problem}",
-                    highlight=False,
-                    markup=False,
-                )
+                session.complain(f"sharemesh: {where}: not acknowledged: {problem}")
 
 
 def _decide(args: argparse.Namespace) -> AcknowledgeType:

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from sharemesh.cli.failures import CommandError
+from sharemesh.cli.nearest import nearest
 from sharemesh.cli.offset_plan import Scenario, plan, scope_of, timestamp_ms
-from sharemesh.cli.session import Session, connection_flags, nearest, session_of
+from sharemesh.cli.session import Session, connection_before, connection_flags, session_of
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import GroupDescription, GroupOffset, MemberDescription
 from sharemesh.client.errors import GroupIdNotFoundError, SharemeshError
@@ -28,6 +29,7 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    connection_before(parser)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     common = connection_flags()
 
@@ -59,6 +61,7 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     to.add_argument("--to-datetime", metavar="YYYY-MM-DDThh:mm:ss.sss")
     to.add_argument("--to-offset", type=int, metavar="N")
     to.add_argument("--to-current", action="store_true")
+    to.add_argument("--shift-by", type=int, metavar="N", help="from where it stands; may be < 0")
     reset.add_argument("--execute", action="store_true", help="do it (default: only show)")
     reset.set_defaults(run=_reset)
 
@@ -80,6 +83,8 @@ def scenario_of(args: argparse.Namespace) -> Scenario:
         return Scenario("latest")
     if args.to_current:
         return Scenario("current")
+    if args.shift_by is not None:
+        return Scenario("shift", args.shift_by)
     if args.to_datetime is not None:
         return Scenario("time", timestamp_ms(args.to_datetime))
     if args.to_offset < 0:
@@ -120,7 +125,7 @@ def _complain(session: Session, admin: AdminClient, group_id: str, error: Sharem
     hint = ""
     if isinstance(error, GroupIdNotFoundError):
         hint = nearest(group_id, [each.group_id for each in admin.list_groups()])
-    session.err.print(f"sharemesh: {error}{hint}", highlight=False, markup=False)
+    session.complain(f"sharemesh: {error}{hint}")
 
 
 def _as_json(found: GroupDescription, offsets: Mapping[Any, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sharemesh.cli.failures import CommandError
-from sharemesh.cli.session import nearest
+from sharemesh.cli.nearest import nearest
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import GroupOffset, LogOffset, TopicDescription, TopicPartition
 from sharemesh.client.async_admin import EARLIEST, LATEST
@@ -21,7 +21,7 @@ _DATETIME_FORMS = (
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Exactly one of these: earliest, latest, current, a time in ms, an offset."""
+    """Exactly one of these: earliest, latest, current, time (ms), offset, shift (by so many)."""
 
     kind: str
     number: int = 0
@@ -98,9 +98,52 @@ def plan(
     if scenario.kind == "earliest":
         return starts
     if scenario.kind == "offset":
-        return {where: min(max(scenario.number, starts[where]), ends[where]) for where in scope}
+        return _within(dict.fromkeys(scope, scenario.number), starts, ends)
+    if scenario.kind == "shift":
+        return _within(_shifted(admin, group_id, scope, scenario.number), starts, ends)
     timed = _offsets(admin, dict.fromkeys(scope, scenario.number))
     return {where: offset if offset >= 0 else ends[where] for where, offset in timed.items()}
+
+
+def of_file(admin: AdminClient, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return given offsets, moved to the nearest one that the log has.
+
+    Raises:
+        CommandError: A topic or partition does not exist.
+        SharemeshError: An offset cannot be looked up.
+    """
+    numbers: dict[str, list[str]] = {}
+    for where in wanted:
+        numbers.setdefault(where.topic, []).append(str(where.partition))
+    scope_of(admin, [f"{name}:{','.join(each)}" for name, each in numbers.items()], of_group=None)
+    starts = _offsets(admin, dict.fromkeys(wanted, EARLIEST))
+    return _within(wanted, starts, _offsets(admin, dict.fromkeys(wanted, LATEST)))
+
+
+def _shifted(
+    admin: AdminClient, group_id: str, scope: Sequence[TopicPartition], by: int
+) -> dict[TopicPartition, int]:
+    current = admin.list_share_group_offsets(group_id)
+    found: dict[TopicPartition, int] = {}
+    for where in scope:
+        stands = current.get(where)
+        if isinstance(stands, SharemeshError):
+            raise stands
+        if not isinstance(stands, GroupOffset):
+            raise CommandError(
+                f"cannot shift {where}: group {group_id!r} has no start offset there yet; give "
+                "--to-offset, --to-earliest or --to-latest"
+            )
+        found[where] = stands.start_offset + by
+    return found
+
+
+def _within(
+    wanted: Mapping[TopicPartition, int],
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    return {where: min(max(offset, starts[where]), ends[where]) for where, offset in wanted.items()}
 
 
 def _offsets(admin: AdminClient, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -12,8 +12,9 @@ from typing import Any, TextIO
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from sharemesh.cli.failures import CommandError
+from sharemesh.cli.nearest import nearest
 from sharemesh.cli.rows import FORMATS, Row, RowError, RowReader
-from sharemesh.cli.session import Session, connection_flags, nearest, session_of
+from sharemesh.cli.session import Session, connection_flags, session_of
 from sharemesh.client import AdminClient, Producer
 from sharemesh.client.errors import SharemeshError
 from sharemesh.client.produce_batches import RecordMetadata
@@ -214,9 +215,9 @@ def _advance(progress: Progress, task: TaskID, tally: _Tally) -> None:
 
 def _complain(session: Session, tally: _Tally, error: RowError) -> None:
     if tally.malformed <= BAD_ROWS_SHOWN:
-        session.err.print(f"skipped {error}", highlight=False, markup=False)
+        session.complain(f"skipped {error}")
     if tally.malformed == BAD_ROWS_SHOWN:
-        session.err.print("further skipped rows are only counted", highlight=False)
+        session.complain("further skipped rows are only counted")
 
 
 def _summary(session: Session, topic: str, tally: _Tally) -> None:

@@ -1,19 +1,18 @@
 """What every command that talks to a cluster shares: where it is, and how results are shown."""
 
 import argparse
-import difflib
 import json
 import os
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
+from sharemesh.cli.command_parser import CommandParser
 from sharemesh.cli.failures import CommandError
+from sharemesh.cli.tables import table_lines
 from sharemesh.client.config import ADMIN_SETTINGS
 from sharemesh.client.config_sources import FILE_VARIABLE, from_environment, from_file, those_of
 
@@ -52,6 +51,11 @@ def connection_flags() -> argparse.ArgumentParser:
     return parser
 
 
+def connection_before(parser: CommandParser) -> None:
+    """Let these options stand before the name of the command, too."""
+    parser.carry("--bootstrap", "--command-config", "--timeout", flags=("--json",))
+
+
 def bootstrap_of(given: str | None) -> str:
     """Return the addresses to connect to: given, running local cluster, default."""
     if given:
@@ -87,14 +91,14 @@ class Session:
             self.show_json(rows)
             return
         if not rows:
-            self.out.print(empty, highlight=False)
+            self.say(empty)
             return
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for heading in columns.values():
-            table.add_column(heading, overflow="fold")
-        for row in rows:
-            table.add_row(*(_cell(row.get(key)) for key in columns))
-        self.out.print(table, highlight=False)
+        head, *lines = table_lines(
+            list(columns.values()), [[row.get(key) for key in columns] for row in rows], gap=2
+        )
+        self.out.print(head, style="bold", highlight=False, markup=False, soft_wrap=True)
+        for line in lines:
+            self.say(line)
 
     def show_json(self, thing: object) -> None:
         """Print JSON on one line."""
@@ -103,15 +107,11 @@ class Session:
     def say(self, text: str) -> None:
         """Print a line for people; programs that read JSON get none."""
         if not self.as_json:
-            self.out.print(text, highlight=False, markup=False)
+            self.out.print(text, highlight=False, markup=False, soft_wrap=True)
 
-
-def _cell(value: object) -> str:
-    if value is None or value == "":
-        return "-"
-    if isinstance(value, list | tuple):
-        return ",".join(str(each) for each in value)
-    return str(value)
+    def complain(self, text: str) -> None:
+        """Print a line on stderr, where programs do not look for results."""
+        self.err.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def session_of(args: argparse.Namespace) -> Session:
@@ -129,13 +129,4 @@ def session_of(args: argparse.Namespace) -> Session:
         settings.update(from_file(Path(args.command_config)))
     if args.bootstrap or "bootstrap.servers" not in settings:
         settings["bootstrap.servers"] = bootstrap_of(args.bootstrap)
-    width = None if sys.stdout.isatty() else 200
-    return Session(
-        settings, args.json, args.timeout, Console(width=width), Console(stderr=True, width=width)
-    )
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint at the nearest known name, or an empty text."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return Session(settings, args.json, args.timeout, Console(), Console(stderr=True))

@@ -9,7 +9,7 @@ from typing import Any
 from sharemesh.cli import state_import
 from sharemesh.cli.failures import CommandError
 from sharemesh.cli.log_files import OpenedLog, open_log
-from sharemesh.cli.session import DEFAULT_DATA_DIRECTORY
+from sharemesh.cli.session import DEFAULT_DATA_DIRECTORY, connection_before
 from sharemesh.codec.log_layout import (
     CLUSTER_FILE,
     STATE,
@@ -37,6 +37,7 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    connection_before(parser)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text, run in (
         ("dump", "print every record", _dump),

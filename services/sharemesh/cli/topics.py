@@ -4,7 +4,8 @@ import argparse
 from typing import Any
 
 from sharemesh.cli.failures import CommandError
-from sharemesh.cli.session import Session, connection_flags, nearest, session_of
+from sharemesh.cli.nearest import nearest
+from sharemesh.cli.session import Session, connection_before, connection_flags, session_of
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import NewTopic, TopicDescription, TopicPartition
 from sharemesh.client.errors import SharemeshError, UnknownTopicOrPartitionError
@@ -27,6 +28,7 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    connection_before(parser)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     common = connection_flags()
 
@@ -125,7 +127,7 @@ def _describe(args: argparse.Namespace) -> int:
     for name, topic in found.items():
         if not isinstance(topic, TopicDescription):
             failed = 1
-            session.err.print(f"{topic}{nearest(name, known)}", highlight=False, markup=False)
+            session.complain(f"{topic}{nearest(name, known)}")
             continue
         rows.extend(
             {
@@ -198,5 +200,5 @@ def _report(
             session.say(f"topic {name} {done}")
         else:
             hint = nearest(name, [each for each in known or () if each != name])
-            session.err.print(f"sharemesh: {error}{hint}", highlight=False, markup=False)
+            session.complain(f"sharemesh: {error}{hint}")
     return int(any(error is not None for error in problems.values()))
