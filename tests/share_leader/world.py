@@ -300,8 +300,8 @@ async def until(condition, timeout_s=20):
         await asyncio.sleep(0 if rounds < 500 else 0.002)
 
 
-def ack(partition, first, last, *types, epoch=0):
-    return (partition, first, last, types, epoch)
+def ack(partition, first, last, *types, epoch=0, uncounted=False):
+    return (partition, first, last, types, epoch, uncounted)
 
 
 def topics(partitions, acks):
@@ -313,10 +313,10 @@ def topics(partitions, acks):
         )
         if partition not in entries:
             entries[partition] = topic.partitions.add(partition=partition.partition)
-    for partition, first, last, types, epoch in acks:
+    for partition, first, last, types, epoch, uncounted in acks:
         entries[partition].leader_epoch = epoch
         entries[partition].acknowledgement_batches.add(
-            first_offset=first, last_offset=last, acknowledge_types=types
+            first_offset=first, last_offset=last, acknowledge_types=types, uncounted=uncounted
         )
     return list(made.values())
 

@@ -19,6 +19,7 @@ from sharemesh.v1 import share_leader_pb2 as pb
 Outcome = tuple[ErrorCode, str]
 _DONE: Outcome = (ErrorCode.NONE, "")
 _TYPES = {int(kind): kind for kind in AcknowledgeType}
+_UNSEEN = (AcknowledgeType.RELEASE,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,12 @@ def _checked(
                 f"batch {first}-{last} has {len(types)} acknowledge types; send one for all "
                 "or one for each offset"
             )
-        checked.append(AcknowledgementBatch(first, last, _known_types(types, who)))
+        known = _known_types(types, who)
+        if batch.uncounted and known != _UNSEEN:  # spec HBK-1
+            raise _invalid(
+                f"batch {first}-{last} is uncounted; send the one type 2 (RELEASE) with it"
+            )
+        checked.append(AcknowledgementBatch(first, last, known, batch.uncounted))
         previous_last = last
     return tuple(checked)
 

@@ -156,6 +156,7 @@ class NaiveAcquire:
         rec = self.model.recs[offset]
         rec.state, rec.count, rec.member = ACQUIRED, count, self.request.member_id
         rec.deadline_ms, rec.fired = self.now_ms + self.model.lock_ms, False
+        rec.unsure = False
         self.taken[offset] = count
         self.budget -= 1
 

@@ -25,8 +25,9 @@ class Rec:
     member: str = ""
     deadline_ms: int | None = None
     write: int | None = None
-    before: "tuple[str, int | None] | None" = None  # owner and deadline to return to
+    before: "tuple[str, int | None, int] | None" = None  # owner, deadline and count to return to
     fired: bool = False
+    unsure: bool = False  # a write of this count may be stored (HBK-4)
 
     @property
     def settled(self) -> bool:
@@ -56,7 +57,7 @@ class NaiveModel:
         renewed: dict[int, Rec] = {}
         touched = False
         try:
-            for first, last, types in batches:
+            for first, last, types, uncounted in batches:
                 if last < self.start:
                     continue
                 self._reach(first, last, end_of_entry)
@@ -72,6 +73,8 @@ class NaiveModel:
                             raise RefusedError("INVALID_RECORD_STATE")
                         rec.deadline_ms = now_ms + self.lock_ms
                         renewed[offset] = rec
+                    elif uncounted and not rec.unsure:
+                        self._hand_back(rec, write_id)
                     else:
                         self._start(rec, TARGET[kind], write_id)
                         touched = True
@@ -81,7 +84,10 @@ class NaiveModel:
                 self.recs[offset].deadline_ms = rec.deadline_ms or self.recs[offset].deadline_ms
             return str(refused)
         self.limits[write_id] = self.limit
-        return "PENDING" if touched else "NONE"
+        if touched:
+            return "PENDING"
+        self.written(write_id, ok=True)  # nothing to wait for
+        return "NONE"
 
     def _reach(self, first, last, end_of_entry) -> None:
         anchor = first
@@ -106,8 +112,12 @@ class NaiveModel:
     def _start(self, rec: Rec, target: int, write_id: int) -> None:
         if target == AVAILABLE and rec.count >= self.limit:
             target = ARCHIVED
-        rec.before = (rec.member, rec.deadline_ms)
+        rec.before = (rec.member, rec.deadline_ms, rec.count)
         rec.state, rec.member, rec.write = target, "", write_id
+
+    def _hand_back(self, rec: Rec, write_id: int) -> None:
+        rec.before = (rec.member, rec.deadline_ms, rec.count)
+        rec.state, rec.member, rec.write, rec.count = AVAILABLE, "", write_id, rec.count - 1
 
     def written(self, write_id: int, *, ok: bool) -> None:
         """Commit or roll back."""
@@ -116,13 +126,16 @@ class NaiveModel:
                 continue
             rec.write = None
             if ok or rec.before is None:
-                rec.deadline_ms = None
-            elif rec.fired:
+                rec.deadline_ms = rec.before = None
+                continue
+            was_counted = rec.count == rec.before[2]
+            if rec.fired:
+                rec.count = rec.before[2]
                 over = rec.count >= self.limits[write_id] or offset < self.start
                 rec.state, rec.deadline_ms = ARCHIVED if over else AVAILABLE, None
             else:
-                rec.state = ACQUIRED
-                rec.member, rec.deadline_ms = rec.before
+                rec.state, rec.unsure = ACQUIRED, rec.unsure or was_counted
+                rec.member, rec.deadline_ms, rec.count = rec.before
             rec.before = None
 
     # ---- time, log start

@@ -58,6 +58,7 @@ ACKNOWLEDGE = {
     "ranges": st.lists(st.tuples(st.integers(0, 59), st.integers(1, 12)), min_size=1, max_size=2),
     "kinds": KINDS,
     "who": st.sampled_from([HOLDER] * 6 + [OTHER, ANYTHING]),
+    "unseen": st.sampled_from([False, False, True]),
 }
 
 
@@ -209,7 +210,7 @@ class PartitionMachine(RuleBasedStateMachine):
                 self.log.append(LogBatch(self.log_end, self.log_end + size - 1))
                 self.log_end += size
 
-    def _acknowledge(self, pick, ranges, kinds, who):
+    def _acknowledge(self, pick, ranges, kinds, who, unseen):
         held = [offset for offset, rec in self.model.recs.items() if rec.state == 1]
         member = MEMBERS[pick % 3]
         if held and who is HOLDER:
@@ -221,7 +222,9 @@ class PartitionMachine(RuleBasedStateMachine):
             while last < first + length - 1 and (last + 1 in held or who is ANYTHING):
                 last += 1
             types = tuple(kinds[each % len(kinds)] for each in range(last - first + 1))
-            batches.append((first, last, types if len(kinds) > 1 else types[:1]))
+            types = types if len(kinds) > 1 else types[:1]
+            uncounted = unseen and not batches  # the first one: what is beside it may be refused
+            batches.append((first, last, (2,) if uncounted else types, uncounted))
         ends = self._batches()
 
         def end_of_entry(offset):

@@ -133,9 +133,9 @@ def complete_count_is_not_rolled_back(patch):
     """KAFKA-20034: delivery-complete count stays too high after a failed write."""
     real = changes.Changes.roll_back
 
-    def roll_back(self):
+    def roll_back(self, *, is_written):
         before = self._flight.delivery_complete_count
-        result = real(self)
+        result = real(self, is_written=is_written)
         self._flight.delivery_complete_count = before
         return result
 
@@ -167,15 +167,15 @@ def anyone_may_acknowledge(patch):
 
 def half_of_a_refused_request_stays(patch):
     """A refused acknowledgement is not rolled back."""
-    patch.setattr(changes.Changes, "roll_back", lambda self: False)
+    patch.setattr(changes.Changes, "roll_back", lambda self, *, is_written: False)
 
 
 def records_in_transition_are_delivered(patch):
     """A release is visible before its write is over (RS-9)."""
     real = changes.RecordStatus
 
-    def available_at_once(*args):
-        status = real(*args)
+    def available_at_once(*args, **words):
+        status = real(*args, **words)
         status.acquirable = status.state is DeliveryState.AVAILABLE
         return status
 
@@ -253,6 +253,20 @@ def expired_records_are_lost(patch):
     patch.setitem(transitions.TARGETS, transitions.Happening.LOCK_EXPIRY, DeliveryState.ARCHIVED)
 
 
+def an_uncounted_release_counts(patch):
+    """What nobody has seen burns deliveries (HBK-2)."""
+    patch.setattr(
+        changes.Changes,
+        "handed_back",
+        lambda self, old: self.begun(old, DeliveryState.AVAILABLE, Cause.RELEASE)[0],
+    )
+
+
+def a_count_that_may_be_stored_is_given_twice(patch):
+    """A write of a count failed, and the next acquisition gets the same count (HBK-4)."""
+    patch.setattr(changes.Changes, "_held_again", lambda self, old, saved: saved)
+
+
 MUTANTS = (
     start_offset_is_not_guarded,
     release_forgets_per_offset_state,
@@ -275,6 +289,8 @@ MUTANTS = (
     stale_records_stay,
     throttling_is_off,
     expired_records_are_lost,
+    an_uncounted_release_counts,
+    a_count_that_may_be_stored_is_given_twice,
 )
 
 

@@ -90,12 +90,25 @@ def test_a_write_that_fails_again_is_still_due():
     assert write.batches == (StateBatch(0, 9, DeliveryState.AVAILABLE, 1),)
 
 
-def test_what_was_acquired_again_is_left_to_the_end_of_its_lock():
+def test_what_was_acquired_again_is_written_as_it_was_before():
     driven = Driven()
     driven.acquire()
     (write,) = driven.expire()
     driven.step(StateWritten(write.write_id, AWAY))
     driven.acquire()
+    (again,) = driven.writes(WriteAgain())
+    assert again.batches == (StateBatch(0, 9, DeliveryState.AVAILABLE, 1),)
+    assert [batch.cause for batch in again.batches] == [Cause.LOCK_EXPIRY]
+
+
+def test_what_was_acquired_again_and_lost_again_is_left_to_the_write_of_that():
+    driven = Driven()
+    driven.acquire()
+    (write,) = driven.expire()
+    driven.step(StateWritten(write.write_id, AWAY))
+    driven.acquire()
+    (second,) = driven.expire()
+    assert second.batches == (StateBatch(0, 9, DeliveryState.ARCHIVED, 2),)
     (again,) = driven.writes(WriteAgain())
     assert again.batches == ()
 
@@ -124,4 +137,5 @@ def test_what_was_rejected_since_keeps_its_own_cause():
     (rejecting,) = driven.writes(Acknowledge(2, M1, (reject,)))
     driven.step(StateWritten(rejecting.write_id))
     (again,) = driven.writes(WriteAgain())
-    assert again.batches == ()
+    available = DeliveryState.AVAILABLE
+    assert again.batches == (StateBatch(0, 2, available, 1), StateBatch(6, 9, available, 1))

@@ -20,6 +20,7 @@ from sharemesh.domain.share_partition.events import (
 )
 from sharemesh.domain.share_partition.lifecycle import Lifecycle
 from sharemesh.domain.share_partition.machine import SharePartition
+from sharemesh.domain.share_partition.record_status import HAND_BACKS_MAX
 from tests.simulation.checkers.room import Room
 from tests.simulation.checkers.state_log import FINISHED
 from tests.simulation.invariants import (
@@ -61,6 +62,8 @@ class Grant:
         left: Its member has left.
         renewed: Its member was told that the lock was renewed.
         decided: Its member was told that its word counts.
+        unsure: A write of its count was begun, and may be stored though it failed.
+        hand_backs: Uncounted releases of the offset in a row, before this grant.
         state: What it is for good, if that is known.
     """
 
@@ -72,7 +75,13 @@ class Grant:
     left: bool = False
     renewed: bool = False
     decided: bool = False
+    unsure: bool = False
+    hand_backs: int = 0
     state: DeliveryState | None = None
+
+    def may_be_uncounted(self) -> bool:
+        """Whether an uncounted release of it does not count (HBK-4, HBK-5)."""
+        return not self.unsure and self.hand_backs < HAND_BACKS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +94,7 @@ class Asked:
         start_offset: Of the share partition then.
         ends: The grants whose locks it ends, unless it fails.
         is_awake: Whether the leader's timers were in time.
+        waits: Whether it was not answered in the same step, so that something is written.
     """
 
     event: Acknowledge
@@ -92,6 +102,7 @@ class Asked:
     start_offset: int
     ends: list[Grant]
     is_awake: bool
+    waits: bool
 
 
 class GrantChecker:
@@ -179,7 +190,7 @@ class GrantChecker:
                 if not event.error:
                     self._stored.add(machine.key)
             case Acknowledge():
-                self._acknowledging(machine, event, now_ms)
+                self._acknowledging(machine, event, effects, now_ms)
             case ReleaseMember():
                 self._left(machine, event, effects)
         for effect in effects:
@@ -221,7 +232,10 @@ class GrantChecker:
                     text = f"first delivery {each.delivery_count}"
                     self._say(machine, offset, text, DELIVERY_COUNT)
                 end_ms = now_ms + self._world.lock_duration_ms
-                grants[offset] = Grant(event.member_id, each.delivery_count, end_ms, end_ms)
+                hand_backs = 0 if before is None else before.hand_backs
+                grants[offset] = Grant(
+                    event.member_id, each.delivery_count, end_ms, end_ms, hand_backs=hand_backs
+                )
                 if each.delivery_count >= DELIVERY_COUNT_LIMIT:
                     self._spent[machine.key].add(offset)
         self._counters["grants"] += total
@@ -260,15 +274,22 @@ class GrantChecker:
     def _is_awake(self) -> bool:
         return self._world.now_s - PROCESS.get().thawed_s > THAWED_S
 
-    def _acknowledging(self, machine: SharePartition, event: Acknowledge, now_ms: int) -> None:
+    def _acknowledging(
+        self, machine: SharePartition, event: Acknowledge, effects: tuple, now_ms: int
+    ) -> None:
         ends = []
-        for grant, kind in self._named(machine, event):
+        for grant, kind, _ in self._named(machine, event):
             is_theirs = grant.member == event.member_id
             if is_theirs and kind != AcknowledgeType.RENEW and not grant.ended:
                 grant.ended = True
                 ends.append(grant)
         self._asked[id(machine), event.request_id] = Asked(
-            event, now_ms, machine.start_offset, ends, self._is_awake()
+            event,
+            now_ms,
+            machine.start_offset,
+            ends,
+            self._is_awake(),
+            not any(isinstance(each, Answered) for each in effects),
         )
 
     def _answered(self, machine: SharePartition, effect: Answered) -> None:
@@ -280,9 +301,11 @@ class GrantChecker:
             return
         self._accepted(machine, asked)
         renewed_ms = asked.now_ms + self._world.lock_duration_ms
-        for grant, kind in self._named(machine, asked.event):
+        for grant, kind, is_uncounted in self._named(machine, asked.event):
             if grant.member != asked.event.member_id:
                 continue
+            if kind != AcknowledgeType.RENEW and not grant.decided:
+                self._ended(grant, is_uncounted=is_uncounted)
             if kind == AcknowledgeType.RENEW:
                 grant.deadline_ms = max(grant.deadline_ms, renewed_ms)
                 grant.latest_ms = max(grant.latest_ms, renewed_ms)
@@ -293,14 +316,27 @@ class GrantChecker:
             if kind in FINAL_STATES:
                 grant.state = FINAL_STATES[kind]
 
+    def _ended(self, grant: Grant, *, is_uncounted: bool) -> None:
+        """Note whether a delivery counts that its member has ended."""
+        if is_uncounted and grant.may_be_uncounted():
+            grant.count -= 1
+            grant.hand_backs += 1
+            self._counters["deliveries that do not count"] += 1
+        else:
+            grant.hand_backs = 0
+
     def _refused(self, machine: SharePartition, asked: Asked) -> None:
         """All is as it was (spec ACK-2, ACK-19), but for locks that it renewed (ACK-15)."""
         for grant in asked.ends:
             if not grant.left:
                 grant.ended = False
                 self._counters["locks that go on after a refusal"] += self.held_now(grant, machine)
-        for grant, kind in self._named(machine, asked.event):
-            if grant.member == asked.event.member_id and kind == AcknowledgeType.RENEW:
+        for grant, kind, is_uncounted in self._named(machine, asked.event):
+            if grant.member != asked.event.member_id:
+                continue
+            if asked.waits and kind != AcknowledgeType.RENEW:
+                grant.unsure |= not (is_uncounted and grant.may_be_uncounted())
+            if kind == AcknowledgeType.RENEW:
                 grant.latest_ms = max(grant.latest_ms, asked.now_ms + self._world.lock_duration_ms)
 
     def _accepted(self, machine: SharePartition, asked: Asked) -> None:
@@ -337,18 +373,19 @@ class GrantChecker:
                 continue
             if not grant.ended and not refused and _holds(machine, event.member_id, offset):
                 self._say(machine, offset, f"stays with {grant.member}, who left", PROGRESS)
-            grant.ended = grant.left = True
+            grant.ended = grant.left = grant.unsure = True
 
     def _named(
         self, machine: SharePartition, event: Acknowledge
-    ) -> list[tuple[Grant, AcknowledgeType | int]]:
+    ) -> list[tuple[Grant, AcknowledgeType | int, bool]]:
+        """Return the grants that a request is about, each with its type, and whether uncounted."""
         grants = self._grants.get(id(machine), {})
         found = []
         for batch in event.batches:
             for offset in range(batch.first_offset, batch.last_offset + 1):
                 grant = grants.get(offset)
                 if grant is not None:
-                    found.append((grant, _kind(batch, offset)))
+                    found.append((grant, _kind(batch, offset), batch.uncounted))
         return found
 
     def _say(

@@ -30,8 +30,8 @@ def locks_last_too_long(patch: Patches) -> None:
     """A lock goes on for five seconds after its time."""
     real = Lock.__init__
 
-    def begin(lock, deadline_ms, first_offset, last_offset):
-        real(lock, deadline_ms + 5_000, first_offset, last_offset)
+    def begin(lock, since_ms, deadline_ms, first_offset, last_offset):
+        real(lock, since_ms, deadline_ms + 5_000, first_offset, last_offset)
 
     patch.setattr(Lock, "__init__", begin)
 

@@ -14,6 +14,7 @@ from sharemesh.domain.share_partition.transitions import CAUSES, TARGETS
 
 RENEW_SETTING = "share.renew.acknowledge.enable"
 _ACQUIRED = DeliveryState.ACQUIRED
+_RELEASE = AcknowledgeType.RELEASE
 _RENEW = AcknowledgeType.RENEW
 _TYPES = {int(each): each for each in AcknowledgeType}
 
@@ -52,6 +53,9 @@ def _types(batch: AcknowledgementBatch) -> list[AcknowledgeType]:
             " for the range or one for each offset"
         )
         raise RefusedError(ErrorCode.INVALID_REQUEST, message)
+    if batch.uncounted and given != (_RELEASE,):  # HBK-1
+        message = f"uncounted release of offsets {first}-{last}: send the one type RELEASE with it"
+        raise RefusedError(ErrorCode.INVALID_REQUEST, message)
     try:
         if len(given) == 1:
             return [_TYPES[given[0]]]
@@ -83,7 +87,7 @@ def _entries(flight: InFlight, first: int, last: int) -> list[CachedBatch]:
 class _Acknowledger:
     """One request at work."""
 
-    __slots__ = ("_changes", "_flight", "_member_id", "_now_ms", "_renewals")
+    __slots__ = ("_changes", "_flight", "_member_id", "_now_ms", "_renewals", "_uncounted")
 
     def __init__(
         self, flight: InFlight, request: Acknowledge, changes: Changes, now_ms: int
@@ -93,6 +97,7 @@ class _Acknowledger:
         self._changes = changes
         self._now_ms = now_ms
         self._renewals: dict[RecordStatus, RecordStatus] | None = None  # of one entry
+        self._uncounted = False
 
     def process(
         self, entry: CachedBatch, batch: AcknowledgementBatch, types: list[AcknowledgeType]
@@ -106,6 +111,7 @@ class _Acknowledger:
             if first != entry.first_offset or last != entry.last_offset or len(types) > 1:
                 self._flight.track_per_offset(entry)
         self._renewals = None
+        self._uncounted = batch.uncounted
         only = entry.status_of(first, last) if len(types) == 1 else None
         if only is not None:  # what most acknowledgements are
             self._check(only, first, last)
@@ -159,6 +165,8 @@ class _Acknowledger:
         """Return the status that records go to, and why; no cause: nothing is written."""
         if kind is _RENEW:
             return self._renewed(entry, old), None
+        if self._uncounted and old.hand_backs_left:  # HBK-4, HBK-5
+            return self._changes.handed_back(old), None
         return self._changes.begun(old, TARGETS[kind], CAUSES[kind])
 
     def _check(self, status: RecordStatus, first: int, last: int) -> None:
@@ -186,8 +194,13 @@ class _Acknowledger:
         renewed = self._renewals.get(old)
         if renewed is None:
             deadline_ms = self._now_ms + config.record_lock_duration_ms
-            lock = Lock(deadline_ms, entry.first_offset, entry.last_offset)
+            lock = Lock(self._now_ms, deadline_ms, entry.first_offset, entry.last_offset)
             self._flight.locks.add(lock)
-            renewed = RecordStatus(old.state, old.delivery_count, old.member_id, lock)
-            self._renewals[old] = renewed
+            renewed = self._renewals[old] = RecordStatus(
+                old.state,
+                old.delivery_count,
+                old.member_id,
+                lock,
+                hand_backs_left=old.hand_backs_left,
+            )
         return renewed

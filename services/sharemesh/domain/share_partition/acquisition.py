@@ -5,7 +5,7 @@ from sharemesh.domain.share_partition.cached_batch import CachedBatch
 from sharemesh.domain.share_partition.events import Acquire
 from sharemesh.domain.share_partition.in_flight import InFlight
 from sharemesh.domain.share_partition.locks import Lock
-from sharemesh.domain.share_partition.record_status import RecordStatus
+from sharemesh.domain.share_partition.record_status import HAND_BACKS_MAX, RecordStatus
 
 
 class Acquisition:
@@ -32,22 +32,33 @@ class Acquisition:
         self.ranges: list[tuple[int, int, int]] = []
         self.lock: Lock | None = None
         self._now_ms = now_ms
-        self._statuses: dict[int, RecordStatus] = {}
+        self._statuses: dict[tuple[int, int], RecordStatus] = {}
 
-    def status(self, first: int, last: int, delivery_count: int) -> RecordStatus:
+    def status(
+        self,
+        first: int,
+        last: int,
+        delivery_count: int,
+        hand_backs_left: int = HAND_BACKS_MAX,
+    ) -> RecordStatus:
         """Return the status of ``first..last`` once acquired (rule T1, T2)."""
         lock = self.lock
         if lock is None:
             deadline_ms = self._now_ms + self.flight.config.record_lock_duration_ms
-            lock = self.lock = Lock(deadline_ms, first, last)
+            lock = self.lock = Lock(self._now_ms, deadline_ms, first, last)
             self.flight.locks.add(lock)
         else:
             lock.first_offset = min(lock.first_offset, first)
             lock.last_offset = max(lock.last_offset, last)
-        status = self._statuses.get(delivery_count)
+        key = (delivery_count, hand_backs_left)
+        status = self._statuses.get(key)
         if status is None:
-            status = self._statuses[delivery_count] = RecordStatus(
-                DeliveryState.ACQUIRED, delivery_count, self.request.member_id, lock
+            status = self._statuses[key] = RecordStatus(
+                DeliveryState.ACQUIRED,
+                delivery_count,
+                self.request.member_id,
+                lock,
+                hand_backs_left=hand_backs_left,
             )
         return status
 
@@ -57,7 +68,8 @@ class Acquisition:
         """Acquire a run of a cached batch (T2); merge results from index ``merge_from`` on."""
         count = old.delivery_count + 1  # ACQ-12
         flight = self.flight
-        flight.put(batch, first, last, old, self.status(first, last, count))
+        new = self.status(first, last, count, old.hand_backs_left)
+        flight.put(batch, first, last, old, new)
         flight.holders.add(self.request.member_id, batch.first_offset, flight.keys[0])
         ranges = self.ranges
         if len(ranges) > merge_from and ranges[-1][1] + 1 == first and ranges[-1][2] == count:

@@ -4,7 +4,7 @@ from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.share_partition.cached_batch import CachedBatch, Run
 from sharemesh.domain.share_partition.in_flight import InFlight, Move
 from sharemesh.domain.share_partition.record_status import NO_MEMBER, RecordStatus
-from sharemesh.domain.share_partition.transitions import limited
+from sharemesh.domain.share_partition.transitions import TARGETS, Happening, limited
 from sharemesh.domain.state_batch import StateBatch
 
 _AVAILABLE = DeliveryState.AVAILABLE
@@ -29,8 +29,10 @@ class Changes:
         "_available",
         "_begun",
         "_flight",
+        "_handed_back",
         "_limit",
         "_touched",
+        "_uncertain",
         "unlocked",
         "write_id",
         "written",
@@ -45,6 +47,8 @@ class Changes:
         self.unlocked: list[Written] = []
         self._touched: list[tuple[CachedBatch, int, int]] = []
         self._begun: dict[tuple[RecordStatus, Cause], tuple[RecordStatus, Cause]] = {}
+        self._handed_back: dict[RecordStatus, RecordStatus] = {}
+        self._uncertain: dict[RecordStatus, RecordStatus] | None = None  # once a write failed
 
     def start(
         self, first: int, last: int, old: RecordStatus, target: DeliveryState, cause: Cause
@@ -68,6 +72,26 @@ class Changes:
             status = RecordStatus(state, count, NO_MEMBER, old.lock, self.write_id, old)
             begun = self._begun[old, cause] = (status, why)
         return begun
+
+    def handed_back(self, old: RecordStatus) -> RecordStatus:
+        """Return the status of records that nobody has seen, until ``commit`` (HBK-2, HBK-3)."""
+        status = self._handed_back.get(old)
+        if status is None:
+            status = self._handed_back[old] = RecordStatus(
+                TARGETS[Happening.HANDED_BACK],
+                old.delivery_count - 1,
+                NO_MEMBER,
+                old.lock,
+                self.write_id,
+                old,
+                old.hand_backs_left - 1,
+            )
+        return status
+
+    @property
+    def hands_back(self) -> bool:
+        """Whether records are released that were never handed out (HBK-2)."""
+        return bool(self._handed_back)
 
     def settle(
         self, first: int, last: int, old: RecordStatus, target: DeliveryState, cause: Cause
@@ -135,12 +159,16 @@ class Changes:
             self._put(batch, moves)
         return self._freed()
 
-    def roll_back(self) -> bool:
+    def roll_back(self, *, is_written: bool) -> bool:
         """The write failed, or never began: records return to what they were (RS-10, RS-11).
+
+        Args:
+            is_written: A write was begun, and may be stored nevertheless (HBK-4).
 
         Returns:
             Whether anything became available (OFF-4).
         """
+        self._uncertain = {} if is_written else None
         for batch, first, last in reversed(self._touched):
             self._put(batch, [self._rolled_back(run) for run in self._cut(batch, first, last)])
         return self._freed()
@@ -195,7 +223,7 @@ class Changes:
             return old
         if old.state is _AVAILABLE:
             self._available = True
-        return self._flight.settled.get(old.state, old.delivery_count)
+        return self._flight.settled.get(old.state, old.delivery_count, old.hand_backs_left)
 
     def _rolled_back(self, run: Run) -> Move:
         first, last, old = run
@@ -205,15 +233,34 @@ class Changes:
         if saved is None:  # archived meanwhile, for good (RS-14)
             return first, last, old, self._flight.settled.get(old.state, old.delivery_count)
         if not self._lost_lock(old):
-            return first, last, old, saved
+            return first, last, old, self._held_again(old, saved)
+        count = saved.delivery_count
         state, cause = DeliveryState.AVAILABLE, Cause.LOCK_EXPIRY
         # T11 holds here too: left AVAILABLE below the start offset, nobody could ever take it,
         # and it would keep the start offset from moving.
-        if old.delivery_count >= self._limit:
+        if count >= self._limit:
             state, cause = DeliveryState.ARCHIVED, Cause.DELIVERY_LIMIT
         elif last < self._flight.start_offset:
             state, cause = DeliveryState.ARCHIVED, Cause.LOG_START
         else:
             self._available = True
-        self.unlocked.append((first, last, state, old.delivery_count, cause))
-        return first, last, old, self._flight.settled.get(state, old.delivery_count)
+        self.unlocked.append((first, last, state, count, cause))
+        return first, last, old, self._flight.settled.get(state, count)
+
+    def _held_again(self, old: RecordStatus, saved: RecordStatus) -> RecordStatus:
+        """Return the status of records whose holder keeps them after a failure (RS-10).
+
+        A release counts from now on where a write of their count was begun (HBK-4).
+        """
+        if self._uncertain is None or old.delivery_count != saved.delivery_count:
+            return saved
+        held = self._uncertain.get(saved)
+        if held is None:
+            held = self._uncertain[saved] = RecordStatus(
+                saved.state,
+                saved.delivery_count,
+                saved.member_id,
+                saved.lock,
+                hand_backs_left=0,
+            )
+        return held

@@ -78,11 +78,19 @@ class Answered(NamedTuple):
     message: str = ""
 
 
+class Lapse(NamedTuple):
+    """A member let locks end that it had got or renewed at ``since_ms``, the last time (HBK-10)."""
+
+    member_id: MemberId
+    since_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class LocksExpired:
-    """That many records lost their acquisition lock (spec LK-10)."""
+    """That many records lost their acquisition lock (spec LK-10); one lapse a member."""
 
     record_count: int
+    lapses: tuple[Lapse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

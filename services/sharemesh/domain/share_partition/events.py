@@ -83,12 +83,14 @@ class Acquire(NamedTuple):
 class AcknowledgementBatch(NamedTuple):
     """One type for the whole range, or one type per offset (spec ACK-1).
 
-    Types are plain ints: an unknown one is refused by the machine (spec ACK-3).
+    Types are plain ints: an unknown one is refused by the machine (spec ACK-3). ``uncounted``:
+    released without having been handed out, so that the delivery does not count (HBK-1).
     """
 
     first_offset: int
     last_offset: int
     types: tuple[AcknowledgeType | int, ...]
+    uncounted: bool = False
 
 
 class Acknowledge(NamedTuple):

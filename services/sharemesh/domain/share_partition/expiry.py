@@ -6,6 +6,7 @@ from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import MemberId
 from sharemesh.domain.share_partition.cached_batch import CachedBatch
 from sharemesh.domain.share_partition.changes import Changes
+from sharemesh.domain.share_partition.effects import Lapse
 from sharemesh.domain.share_partition.in_flight import InFlight
 from sharemesh.domain.share_partition.locks import Lock
 from sharemesh.domain.share_partition.record_status import RecordStatus
@@ -19,7 +20,7 @@ class Expiry:
     A unit is a whole batch, or one offset of a batch that is tracked per offset (LK-2).
     """
 
-    __slots__ = ("_changes_of", "_flight", "_left", "record_count")
+    __slots__ = ("_changes_of", "_flight", "_lapsed", "_left", "record_count")
 
     def __init__(
         self, flight: InFlight, limit: int | None, changes_of: Callable[[MemberId], Changes]
@@ -27,6 +28,7 @@ class Expiry:
         self._flight = flight
         self._left = limit
         self._changes_of = changes_of
+        self._lapsed: dict[MemberId, int] = {}
         self.record_count = 0
 
     def run(self, now_ms: int) -> None:
@@ -39,6 +41,10 @@ class Expiry:
             if stopped_at is not None:
                 lock.first_offset = stopped_at
                 self._flight.locks.add_again(lock)
+
+    def lapses(self) -> tuple[Lapse, ...]:
+        """Return the members whose locks ended, each with the latest time it got one (HBK-10)."""
+        return tuple(Lapse(member_id, since_ms) for member_id, since_ms in self._lapsed.items())
 
     def _expire(self, lock: Lock) -> int | None:
         """Expire one lock; return where the limit stopped it, or None."""
@@ -80,7 +86,11 @@ class Expiry:
 
     def _expire_run(self, batch: CachedBatch, first: int, last: int, old: RecordStatus) -> None:
         flight = self._flight
-        changes = self._changes_of(old.member_id)
+        member_id = old.member_id
+        if old.lock is not None:
+            known_ms = self._lapsed.get(member_id, old.lock.since_ms)
+            self._lapsed[member_id] = max(known_ms, old.lock.since_ms)
+        changes = self._changes_of(member_id)
         for begin, end, below in cut_at_start(flight.start_offset, first, last):
             target, cause = TARGETS[Happening.LOCK_EXPIRY], Cause.LOCK_EXPIRY  # T9, T10
             if below:  # T11

@@ -199,9 +199,15 @@ class InFlight:
             return
         lock = old.lock
         if lock is not None and not lock.fired:
-            lock = Lock(lock.deadline_ms, batch.first_offset, batch.last_offset)
+            lock = Lock(lock.since_ms, lock.deadline_ms, batch.first_offset, batch.last_offset)
             self.locks.add(lock)
-        new = RecordStatus(old.state, old.delivery_count, old.member_id, lock)
+        new = RecordStatus(
+            old.state,
+            old.delivery_count,
+            old.member_id,
+            lock,
+            hand_backs_left=old.hand_backs_left,
+        )
         self.put(batch, batch.first_offset, batch.last_offset, old, new)
 
     def drop_front(self, count: int) -> None:

@@ -6,15 +6,18 @@ DEAD_LOCKS_KEPT = 64  # bound of the heap: at most this many dead locks beyond t
 
 
 class Lock:
-    """One deadline for everything that one step locked (spec LK-1, LK-2).
+    """One deadline for everything that one step locked or renewed at ``since_ms`` (LK-1, LK-2).
 
     It covers those records of ``first_offset..last_offset`` whose status names it. What expires
     as one unit is decided by the batch: the whole batch, or one offset if it is tracked so.
     """
 
-    __slots__ = ("deadline_ms", "fired", "first_offset", "held", "last_offset", "order")
+    __slots__ = ("deadline_ms", "fired", "first_offset", "held", "last_offset", "order", "since_ms")
 
-    def __init__(self, deadline_ms: int, first_offset: int, last_offset: int) -> None:
+    def __init__(
+        self, since_ms: int, deadline_ms: int, first_offset: int, last_offset: int
+    ) -> None:
+        self.since_ms = since_ms
         self.deadline_ms = deadline_ms
         self.first_offset = first_offset
         self.last_offset = last_offset

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from sharemesh.domain.delivery_state import Cause
+from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import MemberId, SharePartitionKey
@@ -44,7 +44,7 @@ from sharemesh.domain.share_partition.lifecycle import Lifecycle
 from sharemesh.domain.share_partition.log_start import move_log_start
 from sharemesh.domain.share_partition.next_offset import can_acquire, next_fetch_offset
 from sharemesh.domain.share_partition.persister_errors import drops_partition, seen_by_client
-from sharemesh.domain.share_partition.record_status import NO_MEMBER
+from sharemesh.domain.share_partition.record_status import NO_MEMBER, RecordStatus
 from sharemesh.domain.share_partition.recovery import fault_in, load
 from sharemesh.domain.share_partition.release import release_member
 from sharemesh.domain.share_partition.start_offset import move_start_offset
@@ -294,7 +294,7 @@ class SharePartition:
         try:
             acknowledge(self._flight, event, changes, now_ms)
         except RefusedError as refused:
-            changes.roll_back()  # ACK-2
+            changes.roll_back(is_written=False)  # ACK-2
             return [Answered(event.request_id, refused.error, refused.message)]
         return self._written(changes, event.request_id, event.member_id, None)
 
@@ -310,7 +310,10 @@ class SharePartition:
     ) -> list[Effect]:
         """Ask for the write that the changes wait for, or answer at once (ACK-16, REL-4)."""
         if not changes.written:
-            return [Answered(request_id, _NONE)]
+            answered: list[Effect] = [Answered(request_id, _NONE)]
+            if changes.hands_back and changes.commit():  # HBK-3
+                answered.append(WakeWaiters())
+            return answered
         self._pending[changes.write_id] = (changes, request_id)
         return [self._write(changes, member_id, cause)]
 
@@ -337,7 +340,8 @@ class SharePartition:
             self._pending[changes.write_id] = (changes, None)
             effects.append(self._write(changes, member_id, Cause.LOCK_EXPIRY))
         if expiry.record_count:
-            effects += [LocksExpired(expiry.record_count), WakeWaiters()]  # LK-7, LK-10
+            expired = LocksExpired(expiry.record_count, expiry.lapses())
+            effects += [expired, WakeWaiters()]  # LK-7, LK-10
         self._announced_ms = self._flight.locks.earliest_ms()
         effects.append(WakeAt(self._announced_ms))
         return effects
@@ -345,7 +349,8 @@ class SharePartition:
     def _write_again(self, _: WriteAgain, __: int) -> list[Effect]:
         """Write what expired locks left and nobody has moved since: whoever does writes himself.
 
-        Even without such records the start offset may have passed what was archived.
+        Who has acquired a record may hand it back, and writes nothing then (HBK-6). Even without
+        such records the start offset may have passed what was archived.
         """
         if self._state is not Lifecycle.ACTIVE or self._unwritten is None:
             return []
@@ -355,9 +360,9 @@ class SharePartition:
             for batch in self._flight.overlapping(first, last):
                 low, high = max(first, batch.first_offset), min(last, batch.last_offset)
                 for begin, end, status in batch.runs_between(low, high):
-                    is_as_it_was = status.state is state and status.delivery_count == count
-                    if is_as_it_was and status.write_id is None:
-                        changes.note(begin, end, status, cause)
+                    if status.write_id is None and _is_left(status, state, count):
+                        left = self._flight.settled.get(state, count)
+                        changes.note(begin, end, left, cause)
         self._pending[changes.write_id] = (changes, None)
         return [self._write(changes, NO_MEMBER, Cause.LOCK_EXPIRY)]
 
@@ -388,7 +393,7 @@ class SharePartition:
         """Roll back (ACK-19, REL-5), or only move on if locks had expired (LK-6, LK-7)."""
         error = seen_by_client(event.error)
         effects: list[Effect] = []
-        wake = changes.roll_back()
+        wake = changes.roll_back(is_written=True)
         if request_id is None:
             self._unwritten = [*(self._unwritten or ()), *changes.written]  # LK-6
             wake = move_start_offset(self._flight) or wake
@@ -443,3 +448,10 @@ class SharePartition:
 
     def _is(self) -> str:
         return f"is {self._state.value}: fetch again from the current leader"
+
+
+def _is_left(status: RecordStatus, state: DeliveryState, count: int) -> bool:
+    """Whether a record is as an expired lock left it, or was acquired since, and no more (LK-6)."""
+    if status.state is DeliveryState.ACQUIRED:
+        return state is DeliveryState.AVAILABLE and status.delivery_count == count + 1
+    return status.state is state and status.delivery_count == count

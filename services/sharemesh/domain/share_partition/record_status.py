@@ -5,6 +5,10 @@ from sharemesh.domain.ids import MemberId
 from sharemesh.domain.share_partition.locks import Lock
 
 NO_MEMBER = MemberId("")  # spec RS-15
+
+HAND_BACKS_MAX = 100
+"""Uncounted releases of a record in a row; the next one counts (HBK-5)."""
+
 _AVAILABLE = DeliveryState.AVAILABLE
 _ACKNOWLEDGED = DeliveryState.ACKNOWLEDGED
 _ARCHIVED = DeliveryState.ARCHIVED
@@ -22,12 +26,15 @@ class RecordStatus:
         acquirable: AVAILABLE and not in transition (OFF-5).
         done: Terminal and not in transition, so that the start offset may pass (OFF-7).
         terminal: ACKNOWLEDGED or ARCHIVED, in transition or not (VOC-13).
+        hand_backs_left: How often it may still be released uncounted: 0 also if nobody knows
+            whether its count is stored (HBK-4).
     """
 
     __slots__ = (
         "acquirable",
         "delivery_count",
         "done",
+        "hand_backs_left",
         "lock",
         "member_id",
         "saved",
@@ -44,6 +51,7 @@ class RecordStatus:
         lock: Lock | None = None,
         write_id: int | None = None,
         saved: "RecordStatus | None" = None,
+        hand_backs_left: int = HAND_BACKS_MAX,
     ) -> None:
         self.state = state
         self.delivery_count = delivery_count
@@ -51,6 +59,7 @@ class RecordStatus:
         self.lock = lock
         self.write_id = write_id
         self.saved = saved
+        self.hand_backs_left = hand_backs_left
         self.terminal = terminal = state is _ACKNOWLEDGED or state is _ARCHIVED
         self.done = terminal and write_id is None
         self.acquirable = state is _AVAILABLE and write_id is None
@@ -61,17 +70,21 @@ class RecordStatus:
 
 
 class SettledStatuses:
-    """One shared status for each (state, delivery count) without owner, lock and transition."""
+    """One shared status for all records alike that have no owner, lock and transition."""
 
     __slots__ = ("_statuses",)
 
     def __init__(self) -> None:
-        self._statuses: dict[tuple[DeliveryState, int], RecordStatus] = {}
+        self._statuses: dict[tuple[DeliveryState, int, int], RecordStatus] = {}
 
-    def get(self, state: DeliveryState, delivery_count: int) -> RecordStatus:
+    def get(
+        self, state: DeliveryState, delivery_count: int, hand_backs_left: int = HAND_BACKS_MAX
+    ) -> RecordStatus:
         """Return the shared status."""
-        key = (state, delivery_count)
+        key = (state, delivery_count, hand_backs_left)
         status = self._statuses.get(key)
         if status is None:
-            status = self._statuses[key] = RecordStatus(state, delivery_count)
+            status = self._statuses[key] = RecordStatus(
+                state, delivery_count, hand_backs_left=hand_backs_left
+            )
         return status

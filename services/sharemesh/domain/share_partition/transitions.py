@@ -25,6 +25,7 @@ class Happening(Enum):
     FIRST_ACQUIRE = "first acquire of a range"
     ACQUIRE = "acquire"
     RELEASE_AT_LIMIT = "release at the delivery limit"
+    HANDED_BACK = "release of what was never handed out"
     LOCK_EXPIRY = "lock expiry"
     LOCK_EXPIRY_AT_LIMIT = "lock expiry at the delivery limit"
     LOCK_EXPIRY_BELOW_START = "lock expiry below the start"
@@ -62,6 +63,7 @@ TRANSITION_TABLE = (  # spec RS-5; T16 and RS-16 belong to the dead-letter queue
     Transition("T13", _AVAILABLE, Happening.LOG_START_MOVED, _ARCHIVED, 0, Written.NO),
     Transition("T14", _AVAILABLE, Happening.COMPACTED, _ARCHIVED, 0, Written.NO),
     Transition("T15", _ACQUIRED, Happening.ABORTED, _ARCHIVED, 0, Written.NO),
+    Transition("HBK-2", _ACQUIRED, Happening.HANDED_BACK, _AVAILABLE, -1, Written.NO),
 )
 
 TARGETS = {row.event: row.target for row in TRANSITION_TABLE}
