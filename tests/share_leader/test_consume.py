@@ -7,7 +7,8 @@ import pytest
 from sharemesh import methods
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.ports.network import CallFailedError
+from sharemesh.domain.share_session import SessionKey
+from sharemesh.ports.network import CallContext, CallFailedError
 from sharemesh.v1 import share_leader_pb2 as pb
 from sharemesh.v1.common_pb2 import TopicPartitions
 from tests.share_leader.world import (
@@ -289,6 +290,44 @@ async def test_hold_session_binds_the_session_of_unary_calls_to_its_stream():
         await holder.caller.close()
         await until(lambda: state(w, P0, 0) == (DeliveryState.AVAILABLE, 1))
         assert (await member.fetch()).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+class EndedAndCancelled:
+    """A stream whose connection is lost: it ends, and some turns later its handler is cancelled."""
+
+    def __init__(self, first):
+        self.first, self.lost = first, asyncio.Event()
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        if self.first is not None:
+            first, self.first = self.first, None
+            return first
+        await self.lost.wait()
+        raise StopAsyncIteration
+
+    async def send(self, message):
+        pass
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_hold_that_is_cancelled_while_it_ends_ends_its_session_all_the_same(turns):
+    async with world() as w:
+        await w.lead(P0)
+        hold = w.network.host("HoldSession", LEADER).streams[methods.HOLD_SESSION.name]
+        stream = EndedAndCancelled(pb.HoldSessionRequest(group_id="g", member_id="m1"))
+        holding = asyncio.create_task(hold(stream, CallContext("peer", "User:ANONYMOUS")))
+        await asyncio.sleep(0)
+        await w.client().join(P0)
+        stream.lost.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        holding.cancel()
+        await asyncio.wait([holding])
+        await until(lambda: w.service.counters.sessions_evicted == 1)
+        assert w.service.book.session_of(SessionKey("g", "m1")) is None
 
 
 async def test_a_drain_lets_holders_acknowledge_then_moves_and_redelivers_nothing():

@@ -119,10 +119,12 @@ class HoldSession:
             async for _ in stream:
                 pass  # further messages mean nothing
         finally:
+            # Nothing is awaited before the loss is told: a lost connection ends the stream and
+            # cancels this handler, and the second may come while the first is being dealt with.
             self._streams.remove(held)
+            self._book.stream_lost_soon(key, held)
             notices.cancel()
             await asyncio.gather(notices, return_exceptions=True)
-            self._book.stream_lost_soon(key, held)
 
 
 class _HeldSession:

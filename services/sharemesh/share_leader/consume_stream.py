@@ -109,8 +109,10 @@ class ConsumeStream:
             if not sender.done():
                 await self._finish(sender, close_session)
         finally:
-            await _cancel(*tasks)
-            await self._acknowledges.close()
+            try:
+                await _cancel(*tasks)
+            finally:
+                await self._acknowledges.close()
         for task in tasks:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
