@@ -4,9 +4,11 @@ import pytest
 import trustme
 
 from sharemesh import methods
+from sharemesh.backends.local.clock import SystemClock
 from sharemesh.client import connect
 from sharemesh.client.errors import ConfigError
 from sharemesh.rpc.server import GrpcServer
+from sharemesh.rpc.server_certificates import ServerCertificates
 from sharemesh.rpc.tls import TlsFiles
 from sharemesh.v1 import admin_pb2
 
@@ -35,7 +37,7 @@ def settings(directory) -> dict[str, str]:
 
 async def test_certificate_token_and_headers_go_with_each_call(directory):
     files = TlsFiles(directory / "server.crt", directory / "server.key", directory / "ca.crt")
-    server = GrpcServer(tls=files)
+    server = GrpcServer(tls=ServerCertificates(files, SystemClock()))
     seen = []
 
     async def metadata(request, context):

@@ -6,20 +6,17 @@ import weakref
 
 import grpc
 import pytest
-import trustme
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.methods import API_VERSIONS, CONSUME, HOLD_SESSION
+from sharemesh.methods import API_VERSIONS, HOLD_SESSION
 from sharemesh.ports.network import CallFailedError, Failure
-from sharemesh.rpc.channels import RENEWAL_LOOK_MS, GrpcCaller
+from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.health import LIVENESS, READINESS
 from sharemesh.rpc.limits import ServerLimits
 from sharemesh.rpc.server import GrpcServer, ListenError
-from sharemesh.rpc.tls import TlsError, TlsFiles
 from sharemesh.v1 import admin_pb2, share_leader_pb2
-from tests.clocks import ManualClock
 
 
 async def who(request, context):
@@ -237,101 +234,6 @@ async def test_channels_are_bounded_and_busy_ones_stay(server, monkeypatch) -> N
     await caller.call(API_VERSIONS, request, to=f"127.0.0.1:{server.bound}")
     await caller.close()
     await other.stop(0)
-
-
-def certificate(authority: trustme.CA, directory, name: str, subject: str) -> None:
-    issued = authority.issue_cert("localhost", "127.0.0.1", common_name=subject)
-    issued.private_key_pem.write_to_path(directory / f"{name}.key")
-    (directory / f"{name}.crt").unlink(missing_ok=True)
-    for blob in issued.cert_chain_pems:
-        blob.write_to_path(directory / f"{name}.crt", append=True)
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("tls")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(directory / "ca.crt")
-    certificate(authority, directory, "server", "server")
-    certificate(authority, directory, "client", "jane")
-    return directory
-
-
-def files(directory, name: str) -> TlsFiles:
-    return TlsFiles(directory / f"{name}.crt", directory / f"{name}.key", directory / "ca.crt")
-
-
-async def test_mutual_tls_names_the_principal(certificates) -> None:
-    server = GrpcServer(tls=files(certificates, "server"))
-    server.offer(API_VERSIONS, who)
-    address = f"localhost:{await server.start('127.0.0.1', 0)}"
-    request = admin_pb2.ApiVersionsRequest()
-    known = GrpcCaller(SystemClock(), tls=files(certificates, "client"))
-    assert (await known.call(API_VERSIONS, request, to=address)).server_version == "User:jane"
-    for tls in (None, TlsFiles(authority=certificates / "ca.crt")):
-        stranger = GrpcCaller(SystemClock(), tls=tls)
-        with pytest.raises(CallFailedError) as caught:
-            await stranger.call(API_VERSIONS, request, to=address)
-        assert caught.value.failure is Failure.UNAVAILABLE
-        await stranger.close()
-    await known.close()
-    await server.stop(0)
-
-
-async def test_renewed_certificates_serve_without_a_restart(certificates, tmp_path) -> None:
-    for file in certificates.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    server = GrpcServer(tls=TlsFiles(tmp_path / "server.crt", tmp_path / "server.key"))
-    server.offer(API_VERSIONS, who)
-    address = f"localhost:{await server.start('127.0.0.1', 0)}"
-    other = trustme.CA()
-    other.cert_pem.write_to_path(tmp_path / "ca.crt")
-    certificate(other, tmp_path, "server", "server")
-    caller = GrpcCaller(SystemClock(), tls=TlsFiles(authority=tmp_path / "ca.crt"))
-    answer = await caller.call(API_VERSIONS, admin_pb2.ApiVersionsRequest(), to=address)
-    assert answer.server_version == "User:ANONYMOUS"
-    await caller.close()
-    await server.stop(0)
-
-
-async def test_a_caller_shows_its_renewed_certificate_without_a_restart(
-    certificates, tmp_path
-) -> None:
-    for file in certificates.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    server = GrpcServer(tls=files(tmp_path, "server"))
-    server.offer(API_VERSIONS, who)
-    server.offer_stream(CONSUME, echo)
-    address = f"localhost:{await server.start('127.0.0.1', 0)}"
-    clock = ManualClock()
-    caller = GrpcCaller(clock, tls=files(tmp_path, "client"))
-    request = admin_pb2.ApiVersionsRequest()
-    assert (await caller.call(API_VERSIONS, request, to=address)).server_version == "User:jane"
-    stream = await caller.stream(CONSUME, to=address)
-    other = trustme.CA()
-    other.cert_pem.write_to_path(tmp_path / "ca.crt")
-    certificate(other, tmp_path, "server", "server")
-    certificate(other, tmp_path, "client", "joan")
-    await clock.advance(RENEWAL_LOOK_MS)
-    assert (await caller.call(API_VERSIONS, request, to=address)).server_version == "User:joan"
-    await stream.send(share_leader_pb2.ConsumeRequest(credit_records=1))
-    await anext(stream)  # what was open goes on over the old connection
-    await stream.close()
-    (tmp_path / "client.key").unlink()
-    await clock.advance(RENEWAL_LOOK_MS)
-    assert (await caller.call(API_VERSIONS, request, to=address)).server_version == "User:joan"
-    await caller.close()
-    await server.stop(0)
-
-
-async def test_tls_files_that_are_missing_are_named(tmp_path) -> None:
-    with pytest.raises(TlsError, match=r"gone\.crt"):
-        GrpcCaller(SystemClock(), tls=TlsFiles(authority=tmp_path / "gone.crt"))
-    server = GrpcServer(tls=TlsFiles(tmp_path / "gone.crt", tmp_path / "gone.key"))
-    with pytest.raises(TlsError, match=r"gone\.crt"):
-        await server.start("127.0.0.1", 0)
-    with pytest.raises(TlsError, match="certificate and tls key"):
-        await GrpcServer(tls=TlsFiles()).start("127.0.0.1", 0)
 
 
 class Held:

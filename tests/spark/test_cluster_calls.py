@@ -7,8 +7,10 @@ import pytest
 import trustme
 
 from sharemesh import methods
+from sharemesh.backends.local.clock import SystemClock
 from sharemesh.domain.share_state.key_text import home_shard
 from sharemesh.rpc.server import GrpcServer
+from sharemesh.rpc.server_certificates import ServerCertificates
 from sharemesh.rpc.tls import TlsFiles
 from sharemesh.v1 import admin_pb2, share_coordinator_pb2
 from sharemesh_spark import __main__ as application
@@ -28,7 +30,8 @@ class Mesh:
 
     def __init__(self, tls=None):
         self.commits = []
-        self._server = GrpcServer(tls=tls)
+        certificates = None if tls is None else ServerCertificates(tls, SystemClock())
+        self._server = GrpcServer(tls=certificates)
         self._server.offer(methods.FIND_COORDINATOR, self._find)
         self._server.offer(methods.COMMIT_GENERATION, self._commit)
         self._server.offer(methods.DESCRIBE_TOPICS, self._topics)

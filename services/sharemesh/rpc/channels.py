@@ -14,10 +14,7 @@ from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.rpc.client_stream import GrpcClientStream
 from sharemesh.rpc.limits import MAX_MESSAGE_BYTES, channel_arguments
 from sharemesh.rpc.status import failed, failure_of
-from sharemesh.rpc.tls import RenewedCredentials, TlsFiles
-
-RENEWAL_LOOK_MS = 1_000
-"""How often a caller with TLS looks, when it is used, whether its certificate files changed."""
+from sharemesh.rpc.tls import RENEWAL_LOOK_MS, RenewedCredentials, TlsFiles
 
 MAX_CHANNELS = 512
 """Channels kept open; beyond that the one that was idle longest is closed."""

@@ -21,9 +21,9 @@ from sharemesh.rpc.limits import (
 from sharemesh.rpc.message_parts import MessageParts
 from sharemesh.rpc.principals import SECRET_HEADER, Principals
 from sharemesh.rpc.reflection import reflection_handlers
+from sharemesh.rpc.server_certificates import ServerCertificates
 from sharemesh.rpc.server_stream import GrpcServerStream
 from sharemesh.rpc.status import code_of
-from sharemesh.rpc.tls import TlsFiles, server_credentials
 
 PACKAGE = "sharemesh.v1"
 
@@ -45,7 +45,7 @@ class GrpcServer:
         self,
         *,
         limits: ServerLimits | None = None,
-        tls: TlsFiles | None = None,
+        tls: ServerCertificates | None = None,
         reflection: bool = True,
         principals: Principals | None = None,
     ) -> None:
@@ -55,6 +55,7 @@ class GrpcServer:
         self._principals = principals or Principals()
         self._handlers: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
         self._servers: list[grpc.aio.Server] = []
+        self._renewing: asyncio.Task[None] | None = None
         self._request_bytes_max = HEALTH_BYTES_MAX
         self.health = Health()
 
@@ -138,10 +139,12 @@ class GrpcServer:
         if self._reflection:
             names = [f"{PACKAGE}.{service}" for service in self._handlers]
             server.add_generic_rpc_handlers(reflection_handlers(names))
-        credentials = server_credentials(self._tls) if self._tls is not None else None
+        credentials = self._tls.credentials() if self._tls is not None else None
         bound = _bind(server, host, port, credentials)
         await server.start()
         self._servers.append(server)
+        if self._tls is not None:
+            self._renewing = asyncio.create_task(self._tls.renew(host, bound))
         return bound
 
     async def start_health(self, host: str, port: int) -> int:
@@ -158,6 +161,10 @@ class GrpcServer:
         await self.health.enter_graceful_shutdown()
         servers, self._servers = self._servers, []
         await asyncio.gather(*(server.stop(grace_ms / 1_000) for server in servers))
+        renewing, self._renewing = self._renewing, None
+        if renewing is not None:
+            renewing.cancel()
+            await asyncio.wait([renewing])
 
     def _add(self, method: Method[Any, Any], handler: "grpc.RpcMethodHandler[Any, Any]") -> None:
         service, _, name = method.name.partition("/")

@@ -9,6 +9,9 @@ import grpc
 
 ANONYMOUS = "User:ANONYMOUS"
 
+RENEWAL_LOOK_MS = 1_000
+"""How often a server, and a caller when it is used, looks whether its files changed."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -31,7 +34,12 @@ class TlsFiles:
     demand_certificates: bool = True
 
 
-def _read(path: Path | None, what: str) -> bytes | None:
+def read_file(path: Path | None, what: str) -> bytes | None:
+    """Return the bytes of a PEM file, None of none.
+
+    Raises:
+        TlsError: It cannot be read.
+    """
     if path is None:
         return None
     try:
@@ -51,13 +59,14 @@ def client_credentials(files: TlsFiles) -> grpc.ChannelCredentials:
     if (files.certificate is None) != (files.key is None):
         raise TlsError("a client certificate needs both tls certificate and tls key")
     return grpc.ssl_channel_credentials(
-        root_certificates=_read(files.authority, "tls authority"),
-        private_key=_read(files.key, "tls key"),
-        certificate_chain=_read(files.certificate, "tls certificate"),
+        root_certificates=read_file(files.authority, "tls authority"),
+        private_key=read_file(files.key, "tls key"),
+        certificate_chain=read_file(files.certificate, "tls certificate"),
     )
 
 
-def _stamps(files: TlsFiles) -> tuple[int, ...]:
+def stamps(files: TlsFiles) -> tuple[int, ...]:
+    """Return what differs after the files were replaced; raises OSError if one is not there."""
     paths = (files.certificate, files.key, files.authority)
     return tuple(path.stat().st_mtime_ns for path in paths if path is not None)
 
@@ -86,61 +95,9 @@ class RenewedCredentials:
 
     def _look(self) -> tuple[int, ...]:
         try:
-            return _stamps(self._files)
+            return stamps(self._files)
         except OSError:
             return ()  # being replaced
-
-
-class _RenewedFiles:
-    """Looks at each handshake whether the files changed, so that renewal needs no restart."""
-
-    def __init__(self, files: TlsFiles) -> None:
-        self._files = files
-        self._stamp = _stamps(files)
-        self._last = self.read()
-
-    def read(self) -> grpc.ServerCertificateConfiguration:
-        """Return the files as they are now."""
-        certificate = _read(self._files.certificate, "tls certificate")
-        key = _read(self._files.key, "tls key")
-        if certificate is None or key is None:
-            raise TlsError("a server with tls needs both tls certificate and tls key")
-        return grpc.ssl_server_certificate_configuration(
-            [(key, certificate)], _read(self._files.authority, "tls authority")
-        )
-
-    def renewed(self) -> grpc.ServerCertificateConfiguration:
-        """Return the files if they changed since the last look, else the ones read before."""
-        try:
-            stamp = _stamps(self._files)
-            if stamp != self._stamp:
-                self._last = self.read()
-                self._stamp = stamp
-        except (OSError, TlsError) as error:
-            # Half replaced: the old ones serve until the next handshake.
-            _log.warning("tls files not renewed: %s", error)
-        return self._last
-
-
-def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
-    """Return what a server port needs; renewed files are used from the next handshake on.
-
-    Raises:
-        TlsError: A file cannot be read, or certificate or key is missing.
-    """
-    if files.certificate is None or files.key is None:
-        raise TlsError("a server with tls needs both tls certificate and tls key")
-    try:
-        renewed = _RenewedFiles(files)
-    except OSError as error:
-        raise TlsError(
-            f"cannot read the tls file {error.filename}: {error.strerror}; check the tls settings"
-        ) from error
-    return grpc.dynamic_ssl_server_credentials(
-        renewed.renewed(),
-        renewed.renewed,
-        require_client_authentication=files.authority is not None and files.demand_certificates,
-    )
 
 
 def principal_of(identity: Mapping[str, object]) -> str:

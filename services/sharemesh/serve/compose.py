@@ -35,7 +35,7 @@ from sharemesh.serve.readiness import Readiness
 from sharemesh.serve.report import Report, Reporter, ReportKind
 from sharemesh.serve.settings import ServeSettings
 from sharemesh.serve.surroundings import Surroundings
-from sharemesh.serve.tls_settings import tls_files
+from sharemesh.serve.tls_settings import server_certificates, tls_files
 from sharemesh.serve.volumes import check_volume, is_known
 
 REACH_TIMEOUT_MS = 5_000
@@ -58,7 +58,7 @@ class RoleProcess:
         self._rng: Random = SystemRandom()
         self._identity = Identity(settings, self._rng)
         self._server = GrpcServer(
-            tls=tls_files(settings),
+            tls=server_certificates(settings, self._clock),
             reflection=settings.reflection,
             principals=self._identity.principals,
         )
