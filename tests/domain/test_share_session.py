@@ -154,3 +154,21 @@ def test_sets_of_several_members_are_apart():
     fetch(sessions, M2, 2, [], [BAR1])
     assert (parts(M1), parts(M2)) == (None, set())
     assert sessions.group_size("g") == 1
+
+
+def test_a_member_is_stalled_whose_lock_ended_and_that_was_not_heard_since_it_got_it():
+    session, _ = ShareSessions(1).open(M1)
+    session.heard(100)
+    assert not session.lapsed(99), "it spoke since: it is slow, and not gone"
+    assert not session.is_stalled
+    assert session.lapsed(100)
+    assert session.is_stalled
+    assert not session.lapsed(200), "a spell begins once"
+
+
+def test_the_first_word_ends_a_spell():
+    session, _ = ShareSessions(1).open(M1)
+    session.lapsed(5)
+    assert session.heard(50)
+    assert not session.is_stalled
+    assert not session.heard(60)

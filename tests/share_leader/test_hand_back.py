@@ -1,14 +1,19 @@
 """Records that no application has seen go back to the leader without counting (docs/spec HBK)."""
 
+import logging
+
 import pytest
 
+from sharemesh import methods
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.share_partition.events import AcquireMode
+from sharemesh.share_leader.acquisition import Acquisition, FetchOrder
 from sharemesh.v1 import share_leader_pb2 as pb
 from tests.share_leader.test_consume import acknowledge, deliveries, results, state
-from tests.share_leader.world import FOO, TopicPartition, ack, acquired, parts, world
+from tests.share_leader.world import FOO, TopicPartition, ack, acquired, parts, until, world
 
-P0 = TopicPartition(FOO, 0)
+P0, P1 = TopicPartition(FOO, 0), TopicPartition(FOO, 1)
 AVAILABLE, ACQUIRED = DeliveryState.AVAILABLE, DeliveryState.ACQUIRED
 ACCEPT, RELEASE = 1, 2
 
@@ -53,3 +58,146 @@ async def test_uncounted_with_anything_but_one_release_is_an_invalid_request(typ
         assert answer.error_code == ErrorCode.INVALID_REQUEST
         assert "uncounted" in answer.error_message
         assert state(w, P0, 0) == (ACQUIRED, 1)
+
+
+LOCK_MS = 30_000
+
+
+async def stalled(w, **start):
+    """A member that got five records by its stream, and let their locks end without a word."""
+    await w.lead(P0)
+    stream = await w.client().consume(P0, **start)
+    await w.produce(P0, 5)
+    await deliveries(stream, 5)
+    await w.clock.advance(LOCK_MS)
+    return stream
+
+
+async def explain(w, offset):
+    request = pb.ExplainRequest(group_id="g", topic_name="foo", partition=0, offset=offset)
+    return (await w.caller().call(methods.EXPLAIN, request, to=w.address)).reason
+
+
+def metric(w, name):
+    readings = w.service.telemetry.registry.collect()
+    ((_, value),) = next(each.values for each in readings if each.metric.name == name)
+    return value
+
+
+async def test_a_stalled_member_gets_nothing_more_whatever_its_credit():
+    async with world() as w:
+        await stalled(w)
+        await w.produce(P0, 5)
+        await w.clock.advance(10 * LOCK_MS)
+        assert state(w, P0, 0) == (AVAILABLE, 1), "one delivery, and no more"
+        assert state(w, P0, 5) is None
+
+
+async def test_other_members_get_what_a_stalled_one_had():
+    async with world() as w:
+        await stalled(w)
+        other = await w.client("m2").consume(P0)
+        assert await deliveries(other, 5) == {P0: [(0, 4, 2)]}
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        pb.ConsumeRequest(credit_records=1),
+        pb.ConsumeRequest(),
+        pb.ConsumeRequest(acknowledgements=[acknowledge(1, ack(P0, 0, 4, ACCEPT))]),
+    ],
+)
+async def test_a_stalled_member_gets_records_again_with_its_first_word(word):
+    async with world() as w:
+        stream = await stalled(w)
+        await stream.send(word)
+        assert await deliveries(stream, 5) == {P0: [(0, 4, 2)]}
+
+
+async def test_who_was_heard_since_it_got_a_record_is_slow_and_not_stalled():
+    async with world() as w:
+        await w.lead(P0)
+        stream = await w.client().consume(P0)
+        await w.produce(P0, 5)
+        await deliveries(stream, 5)
+        await w.clock.advance(1_000)
+        await stream.send(pb.ConsumeRequest(credit_records=1))
+        await w.clock.settle()
+        await w.clock.advance(LOCK_MS)
+        assert await deliveries(stream, 5) == {P0: [(0, 4, 2)]}
+
+
+async def test_a_stalled_member_gets_nothing_of_another_partition_either():
+    async with world() as w:
+        await w.lead(P1)
+        await w.lead(P0)
+        stream = await w.client().consume(P0, P1)
+        await w.produce(P0, 5)
+        await deliveries(stream, 5)
+        await w.clock.advance(LOCK_MS)
+        await w.produce(P1, 5)
+        await w.clock.settle()
+        assert state(w, P1, 0) is None
+
+
+async def test_locks_that_end_while_a_fetch_reads_hold_its_records_back():
+    async with world() as w:
+        await stalled(w)
+        (session,) = w.service.book.sessions.all()
+        assert session.is_stalled
+        order = FetchOrder("m1", AcquireMode.BATCH_OPTIMIZED, 500, 500, 1 << 20, session)
+        shell, wait = w.shell(P0), object()
+        assert shell.try_lock(wait)
+        acquisition = Acquisition(w.service._environment, w.service.partitions)
+        assert await acquisition.take([shell], wait, order) == []
+        assert state(w, P0, 0) == (AVAILABLE, 1)
+
+
+async def test_a_unary_fetch_is_itself_a_word():
+    async with world() as w:
+        await w.lead(P0)
+        m1 = w.client()
+        await w.produce(P0, 5)
+        await m1.join(P0)
+        held = await m1.hold()
+        assert acquired(await m1.fetch(), P0) == [(0, 4, 1)]
+        await w.clock.advance(LOCK_MS)
+        assert acquired(await m1.fetch(), P0) == [(0, 4, 2)]
+        await held.close()
+
+
+async def test_explain_and_a_metric_tell_of_a_stalled_member():
+    async with world() as w:
+        stream = await stalled(w)
+        assert await explain(w, 0) == "MEMBER_STALLED"
+        assert metric(w, "share.members.stalled") == 1
+        other = await w.client("m2").consume(P0)
+        await deliveries(other, 5)
+        await w.produce(P0, 1)
+        await deliveries(other, 1)
+        await stream.send(pb.ConsumeRequest())
+        await until(lambda: metric(w, "share.members.stalled") == 0)
+
+
+async def test_a_spell_is_said_once(caplog):
+    caplog.set_level(logging.INFO, logger="sharemesh.share_leader.consume_stream")
+    async with world() as w:
+        stream = await stalled(w)
+        await w.clock.advance(3 * LOCK_MS)
+        await stream.send(pb.ConsumeRequest())
+        await deliveries(stream, 5)
+        await w.clock.advance(LOCK_MS)
+        said = [record.message.split(":")[0] for record in caplog.records]
+        assert said == [
+            "member 'm1' of group 'g' is stalled",
+            "member 'm1' of group 'g' is heard of again, and gets records",
+            "member 'm1' of group 'g' is stalled",
+        ]
+
+
+async def test_a_new_stream_of_the_member_is_a_new_beginning():
+    async with world() as w:
+        await stalled(w)
+        stream = await w.client().consume(P0)
+        assert await deliveries(stream, 5) == {P0: [(0, 4, 2)]}

@@ -47,12 +47,27 @@ class ShareSession:
     """The partitions of one member at one leader, in order, and the epoch that comes next.
 
     ``partitions`` says for each whether the next response must hold an entry for it even if
-    nothing happened (spec SES-8: newly added, or it had an error last time).
+    nothing happened (spec SES-8: newly added, or it had an error last time). ``is_stalled``: it
+    let a lock end without a word since it got it, and gets nothing until it is heard (HBK-11).
     """
 
     key: SessionKey
     expected_epoch: int = 1
     partitions: dict[TopicPartition, bool] = field(default_factory=dict)
+    is_stalled: bool = False
+    heard_ms: int = 0
+
+    def heard(self, now_ms: int) -> bool:
+        """Note that the member has spoken; return whether a spell ends with it (HBK-12)."""
+        self.heard_ms = now_ms
+        was_stalled, self.is_stalled = self.is_stalled, False
+        return was_stalled
+
+    def lapsed(self, since_ms: int) -> bool:
+        """Note that a lock ended that it had since then; return whether a spell begins (HBK-10)."""
+        begins = since_ms >= self.heard_ms and not self.is_stalled
+        self.is_stalled |= begins
+        return begins
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
         """Add partitions that the member wants; known ones stay where they are."""

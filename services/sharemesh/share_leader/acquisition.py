@@ -17,6 +17,7 @@ from sharemesh.domain.share_partition.events import (
     LogBatch,
     LogStartMoved,
 )
+from sharemesh.domain.share_session import ShareSession
 from sharemesh.ports.record_log import ReadResult
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.environment import Environment
@@ -36,6 +37,12 @@ class FetchOrder:
     batch_size: int
     max_records: int
     max_bytes: int
+    session: ShareSession | None = None  # of a Consume stream
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether the member is stalled, and gets nothing (HBK-11)."""
+        return self.session is not None and self.session.is_stalled
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +175,7 @@ class Acquisition:
             return Taken(
                 partition, shell.leader_epoch, error=ErrorCode(result[0]), message=result[1]
             )
-        if remaining <= 0 or not result[1].headers:
+        if remaining <= 0 or not result[1].headers or order.is_held_back:
             return None
         try:
             if self._environment.telemetry.spans.enabled:

@@ -1,6 +1,7 @@
 """One open Consume stream: reads requests, acquires within its credit, sends (issue: Consume)."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
@@ -27,6 +28,8 @@ from sharemesh.share_leader.request_checks import listed, named
 from sharemesh.share_leader.session_book import SessionBook
 from sharemesh.share_leader.share_partition_shell import Phase
 from sharemesh.v1 import share_leader_pb2 as pb
+
+_LOG = logging.getLogger(__name__)
 
 ConsumeStreamPort = Stream[pb.ConsumeResponse, pb.ConsumeRequest]
 _MOVED = frozenset(
@@ -103,12 +106,15 @@ class ConsumeStream:
         reader = asyncio.create_task(self._read(first))
         stopped = asyncio.create_task(self._stopped())
         tasks = (sender, feeder, reader, stopped)
+        lapses = self._services.environment.lapses
+        lapses.watch(self._session.key, self._lapsed)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             await _cancel(feeder, reader, stopped)
             if not sender.done():
                 await self._finish(sender, close_session)
         finally:
+            lapses.unwatch(self._session.key, self._lapsed)
             try:
                 await _cancel(*tasks)
             finally:
@@ -156,6 +162,21 @@ class ConsumeStream:
             "a member and leader",
         )
 
+    def _lapsed(self, since_ms: int) -> None:
+        """Locks ended that the member had since then: it may be stalled (HBK-10)."""
+        if self._session.lapsed(since_ms):
+            _LOG.warning(
+                "%s is stalled: the locks of records that it got have ended, and it has sent "
+                "nothing since; it gets no more until it does. See what its application is busy "
+                "with; other members get its records",
+                self._member(),
+            )
+            self._wake()
+
+    def _member(self) -> str:
+        key = self._session.key
+        return f"member {key.member_id!r} of group {key.group_id!r}"
+
     def _end(self, error: ErrorCode, message: str) -> None:
         self._error = (error, message)
         self._ended.set()
@@ -187,6 +208,8 @@ class ConsumeStream:
             self._end(refused.error, refused.message)
 
     async def _handle(self, request: pb.ConsumeRequest) -> None:
+        if self._session.heard(self._services.environment.clock.now_ms()):
+            _LOG.info("%s is heard of again, and gets records", self._member())
         if request.add or request.forget:
             forgotten = named(request.forget)
             self._session.forget(forgotten)
@@ -242,13 +265,29 @@ class ConsumeStream:
             if not self._may_acquire():
                 self._changed.clear()
                 await self._changed.wait()
-                continue
-            await self._feed_once()
+            elif self._session.is_stalled:
+                await self._stay_out()
+            else:
+                await self._feed_once()
 
     def _may_acquire(self) -> bool:
         if self._closing or self._credit_records <= 0 or not self._session.partitions:
             return False
         return self._credit_bytes is None or self._credit_bytes > 0
+
+    async def _stay_out(self) -> None:
+        """Wait for a word of a stalled member; share partitions know for whom nobody waits."""
+        shells, _ = self._services.sources.find(
+            self._terms.principal, self._session.key.group_id, list(self._session.partitions)
+        )
+        self._changed.clear()
+        for shell in shells:
+            shell.leave_out(self)
+        try:
+            await self._changed.wait()
+        finally:
+            for shell in shells:
+                shell.take_in(self)
 
     async def _feed_once(self) -> None:
         environment = self._services.environment
@@ -306,6 +345,7 @@ class ConsumeStream:
             order.batch_size,
             min(order.max_records, self._credit_records),
             max_bytes,
+            self._session,
         )
 
     def _deadline_ms(self) -> int | None:

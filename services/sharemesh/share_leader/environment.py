@@ -1,6 +1,6 @@
 """What every part of the leader needs of its surroundings, in one value."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.clock import Clock
@@ -8,6 +8,7 @@ from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.share_state import PersisterPort
 from sharemesh.share_leader.alarms import Alarms
 from sharemesh.share_leader.counters import LeaderCounters
+from sharemesh.share_leader.lapses import Lapses
 from sharemesh.share_leader.owned_tasks import OwnedTasks
 from sharemesh.share_leader.settings import LeaderSettings
 from sharemesh.telemetry.telemetry import Telemetry
@@ -26,3 +27,4 @@ class Environment:
     alarms: Alarms
     tasks: OwnedTasks
     telemetry: Telemetry
+    lapses: Lapses = field(default_factory=Lapses)

@@ -37,6 +37,7 @@ class Reason(StrEnum):
     ARCHIVED = "ARCHIVED"
     IN_FLIGHT_LIMIT = "IN_FLIGHT_LIMIT"
     BEHIND_OTHERS = "BEHIND_OTHERS"
+    MEMBER_STALLED = "MEMBER_STALLED"
     NO_MEMBER_ASKS = "NO_MEMBER_ASKS"
 
 
@@ -69,6 +70,11 @@ _WORDS = {
         "offset): acknowledge the oldest, or raise the limit"
     ),
     Reason.BEHIND_OTHERS: "earlier records are delivered first; members fetch them as they can",
+    Reason.MEMBER_STALLED: (
+        "it is available, but each member that could get it let the locks of its last records end "
+        "without a word, and gets nothing until it is heard of; see what its application is busy "
+        "with, end it, or start another member"
+    ),
     Reason.NO_MEMBER_ASKS: "it is available, but no member waits for records now",
 }
 
@@ -208,4 +214,6 @@ def _why_available(led: LedPartition, shell: SharePartitionShell, offset: int) -
         return Reason.IN_FLIGHT_LIMIT
     if offset > shell.next_fetch_offset:
         return Reason.BEHIND_OTHERS
-    return Reason.DELIVERABLE if shell.has_waiters else Reason.NO_MEMBER_ASKS
+    if shell.has_waiters:
+        return Reason.DELIVERABLE
+    return Reason.MEMBER_STALLED if shell.has_stalled else Reason.NO_MEMBER_ASKS

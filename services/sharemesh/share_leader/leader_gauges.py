@@ -39,6 +39,7 @@ class LeaderGauges:
         totals: tuple[tuple[Metric, Callable[[], float]], ...] = (
             (names.SESSIONS, lambda: len(sessions.all())),
             (names.SESSION_PARTITIONS, lambda: sum(len(s.partitions) for s in sessions.all())),
+            (names.STALLED_MEMBERS, lambda: sum(s.is_stalled for s in sessions.all())),
             (names.SESSIONS_EVICTED, lambda: counters.sessions_evicted),
             (names.STREAMS, lambda: len(streams)),
             (names.LED_PARTITIONS, lambda: len(self._partitions)),
@@ -145,6 +146,11 @@ class Sessions(Protocol):
 
 class HasPartitions(Protocol):
     """A session, as far as metrics go."""
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether its member gets nothing until it is heard of."""
+        ...
 
     @property
     def partitions(self) -> Counted:

@@ -96,6 +96,7 @@ class SharePartitionShell:
         self._pending: dict[int, asyncio.Future[Answered]] = {}
         self._writes: set[asyncio.Task[None]] = set()
         self._waiters: dict[Waiter, None] = {}
+        self._stalled: dict[object, None] = {}
         self._fetch_lock: object | None = None
         self._open = True
         self._on_idle: Callable[[], None] = lambda: None
@@ -203,6 +204,19 @@ class SharePartitionShell:
     def unwatch(self, waiter: Waiter) -> None:
         """Stop poking; repeating it is fine."""
         self._waiters.pop(waiter, None)
+
+    @property
+    def has_stalled(self) -> bool:
+        """Whether a member would wait here, but for being stalled (HBK-11)."""
+        return bool(self._stalled)
+
+    def leave_out(self, stalled: object) -> None:
+        """Note who gets nothing until it is heard of again."""
+        self._stalled[stalled] = None
+
+    def take_in(self, stalled: object) -> None:
+        """Forget it; repeating it is fine."""
+        self._stalled.pop(stalled, None)
 
     def wake_soon(self) -> None:
         """Poke waiters in the next turn of the loop, oldest first, until one takes the lock."""
@@ -322,8 +336,9 @@ class SharePartitionShell:
                 self._begin(self._read(leader_epoch))
             case ResolveStartOffset(auto_offset_reset=policy):
                 self._begin(self._resolve(policy))
-            case LocksExpired(record_count=count):
+            case LocksExpired(record_count=count, lapses=lapses):
                 self._environment.counters.locks_expired += count
+                self._environment.lapses.tell(self.key.group_id, lapses)
             case Initialized(error=ErrorCode.NONE):
                 self.phase = Phase.ACTIVE
                 self.wake_soon()

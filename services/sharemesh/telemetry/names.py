@@ -228,6 +228,11 @@ SESSIONS = _gauge("share.sessions", "{session}", "open share sessions (MET-4)")
 SESSION_PARTITIONS = _gauge(
     "share.session.partitions", "{partition}", "partitions of all sessions (MET-4)"
 )
+STALLED_MEMBERS = _gauge(
+    "share.members.stalled",
+    "{member}",
+    "members on streams that get nothing: they let locks end and were not heard of since (HBK-11)",
+)
 SESSIONS_EVICTED = _counter(
     "share.sessions.evicted", "{session}", "sessions ended by loss of their connection (MET-4)"
 )

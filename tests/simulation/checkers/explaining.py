@@ -20,6 +20,7 @@ WAITS = {
     Reason.DRAINING,
     Reason.IN_FLIGHT_LIMIT,
     Reason.BEHIND_OTHERS,
+    Reason.MEMBER_STALLED,
     Reason.NO_MEMBER_ASKS,
     Reason.DELIVERABLE,
 }
@@ -150,5 +151,7 @@ def _problem_of_waiting(
     if first < offset or reason is Reason.BEHIND_OTHERS:
         is_so = first < offset and reason is Reason.BEHIND_OTHERS
         return "" if is_so else f"{first} comes first"
-    waiting = len(shell.waiters())
-    return "" if (reason is Reason.DELIVERABLE) is bool(waiting) else f"{waiting} fetches wait"
+    waiting, stalled = len(shell.waiters()), len(shell._stalled)
+    expected = Reason.MEMBER_STALLED if stalled else Reason.NO_MEMBER_ASKS
+    is_so = reason is (Reason.DELIVERABLE if waiting else expected)
+    return "" if is_so else f"{waiting} fetches wait, and {stalled} members are stalled"
