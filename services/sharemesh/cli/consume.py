@@ -3,18 +3,28 @@
 import argparse
 import json
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 from sharemesh.cli.failures import CommandError
+from sharemesh.cli.interrupts import Interrupts, interrupts
 from sharemesh.cli.nearest import nearest
 from sharemesh.cli.session import Session, connection_flags, session_of
-from sharemesh.client import AcknowledgeType, AdminClient, ConsumerRecord, ShareConsumer
+from sharemesh.cli.words import counted
+from sharemesh.client import (
+    AcknowledgeType,
+    AdminClient,
+    ConsumerRecord,
+    ShareConsumer,
+    TopicIdPartition,
+)
 from sharemesh.client.errors import (
     CorruptRecordError,
     GroupIdNotFoundError,
-    InterruptError,
     RecordDeserializationError,
+    WakeupError,
 )
 
 POLL_MS = 1_000
@@ -42,7 +52,8 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
         "consume",
         parents=[connection_flags()],
         help="consume topics in a share group and print the records",
-        description="Prints each record. Ctrl-C ends: what was not printed is released.",
+        description="Prints each record. Ctrl-C ends: what was not printed is released, and the "
+        "last line on stderr says how many of the printed ones are confirmed.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -73,9 +84,51 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
 
 @dataclass(slots=True)
 class _Count:
+    """What was printed, and what became of it at the cluster."""
+
     records: int = 0
     redelivered: int = 0
     unreadable: int = 0
+    confirmed: int = 0
+    _open: set[tuple[str, int, int]] = field(default_factory=set)
+
+    def printed(self, record: ConsumerRecord) -> None:
+        """Count a record that is on the output now."""
+        self.records += 1
+        self.redelivered += record.delivery_count > 1
+        self._open.add((record.topic, record.partition, record.offset))
+
+    def settled(
+        self, offsets: Mapping[TopicIdPartition, set[int]], error: Exception | None
+    ) -> None:
+        """Count acknowledgements that have taken effect."""
+        for where, each in offsets.items():
+            told = {(where.topic, where.partition, offset) for offset in each} & self._open
+            self._open -= told
+            self.confirmed += 0 if error is not None else len(told)
+
+    @property
+    def words(self) -> str:
+        """Return the sums; what is not confirmed may be delivered again."""
+        left = self.records - self.confirmed
+        return (
+            f"{counted(self.records, 'record')}, {self.redelivered} of them delivered before, "
+            f"{self.confirmed} confirmed"
+            + (f", {left} not confirmed: they may come again" if left else "")
+            + (f", {self.unreadable} unreadable" if self.unreadable else "")
+        )
+
+    def as_json(self, *, interrupted: bool) -> str:
+        """Return the sums for programs."""
+        return json.dumps(
+            {
+                "records": self.records,
+                "redelivered": self.redelivered,
+                "confirmed": self.confirmed,
+                "unreadable": self.unreadable,
+                "interrupted": interrupted,
+            }
+        )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -86,7 +139,22 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(f"--action {args.action} needs --mode explicit", code=2)
     if args.max_records is not None and args.max_records < 1:
         raise CommandError(f"--max-records {args.max_records}: must be at least 1", code=2)
-    _prepare(session, args)
+    count = _Count()
+    with interrupts() as interrupted:
+        _prepare(session, args)
+        try:
+            _consume_and_leave(session, args, _config(session, args, mode), count, interrupted)
+        except KeyboardInterrupt:
+            pass  # what was printed and is not confirmed is told below
+        finally:
+            words = count.as_json(interrupted=bool(interrupted.code))
+            if not session.as_json:
+                words = f"interrupted: {count.words}" if interrupted.code else count.words
+            session.complain(words)
+    return interrupted.code
+
+
+def _config(session: Session, args: argparse.Namespace, mode: str) -> dict[str, Any]:
     config: dict[str, Any] = {
         **session.settings,
         "group.id": args.group,
@@ -100,21 +168,26 @@ def run(args: argparse.Namespace) -> int:
             "max.poll.records": limit,
             "prefetch.records": 0,
         }
-    count = _Count()
+    return config
+
+
+def _consume_and_leave(
+    session: Session,
+    args: argparse.Namespace,
+    config: Mapping[str, Any],
+    count: _Count,
+    interrupted: Interrupts,
+) -> None:
+    """Consume; in the end send what was decided, and release the rest."""
     consumer = ShareConsumer(config)
     try:
-        consumer.subscribe(args.topics)
-        _consume(session, args, consumer, count)
-    except InterruptError:
-        pass
+        with interrupted.first_only_noted(consumer.wakeup):
+            consumer.set_acknowledgement_commit_callback(count.settled)
+            consumer.subscribe(args.topics)
+            _consume(session, args, consumer, count, interrupted)
     finally:
-        consumer.close(COMMIT_TIMEOUT_MS)
-    if not session.as_json:
-        session.complain(
-            f"{count.records} records, {count.redelivered} of them delivered before"
-            + (f", {count.unreadable} unreadable" if count.unreadable else "")
-        )
-    return 0
+        if interrupted.count < 2:  # after a second one nobody waits for anything
+            consumer.close(COMMIT_TIMEOUT_MS)
 
 
 def _prepare(session: Session, args: argparse.Namespace) -> None:
@@ -137,13 +210,18 @@ def _prepare(session: Session, args: argparse.Namespace) -> None:
 
 
 def _consume(
-    session: Session, args: argparse.Namespace, consumer: ShareConsumer, count: _Count
+    session: Session,
+    args: argparse.Namespace,
+    consumer: ShareConsumer,
+    count: _Count,
+    interrupted: Interrupts,
 ) -> None:
-    explicit = (args.mode or "explicit") == "explicit"
     idle_ms = 0
-    while args.max_records is None or count.records < args.max_records:
+    while not interrupted.code and (args.max_records is None or count.records < args.max_records):
         try:
             records = consumer.poll(POLL_MS if args.idle is None else min(POLL_MS, args.idle))
+        except WakeupError:
+            return
         except (RecordDeserializationError, CorruptRecordError) as error:
             count.unreadable += 1
             session.complain(f"sharemesh: {error}")
@@ -154,16 +232,38 @@ def _consume(
                 return
             continue
         idle_ms = 0
-        for record in records:
-            count.records += 1
-            count.redelivered += record.delivery_count > 1
-            _show(session, args, record)
-            if explicit:
-                consumer.acknowledge(record, _decide(args))
-        # What was printed is confirmed now, not with the next poll that may never be.
-        for where, problem in consumer.commit_sync(COMMIT_TIMEOUT_MS).items():
-            if problem is not None:
-                session.complain(f"sharemesh: {where}: not acknowledged: {problem}")
+        _take(session, args, consumer, records, count, interrupted)
+
+
+def _take(
+    session: Session,
+    args: argparse.Namespace,
+    consumer: ShareConsumer,
+    records: Sequence[ConsumerRecord],
+    count: _Count,
+    interrupted: Interrupts,
+) -> None:
+    """Print records and confirm those that were printed."""
+    explicit = (args.mode or "explicit") == "explicit"
+    for record in records:
+        if interrupted.code:
+            break
+        _show(session, args, record)
+        count.printed(record)
+        if explicit:
+            with interrupted.raised() if args.action == "ask" else nullcontext():
+                decision = _decide(args)
+            consumer.acknowledge(record, decision)
+    if not explicit and interrupted.code:
+        return  # all of them or none: none
+    # What was printed is confirmed now, not with the next poll that may never be.
+    try:
+        results = consumer.commit_sync(COMMIT_TIMEOUT_MS)
+    except WakeupError:
+        return  # closing waits for the answers
+    for where, problem in results.items():
+        if problem is not None:
+            session.complain(f"sharemesh: {where}: not acknowledged: {problem}")
 
 
 def _decide(args: argparse.Namespace) -> AcknowledgeType:

@@ -4,24 +4,25 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
 from sharemesh.cli.failures import CommandError
+from sharemesh.cli.interrupts import interrupts
 from sharemesh.cli.nearest import nearest
-from sharemesh.cli.rows import FORMATS, Row, RowError, RowReader
+from sharemesh.cli.produce_tally import Tally
+from sharemesh.cli.progress import confirmed_so_far
+from sharemesh.cli.rows import FORMATS, Parsed, Row, RowError, RowReader
 from sharemesh.cli.session import Session, connection_flags, session_of
+from sharemesh.cli.words import counted
 from sharemesh.client import AdminClient, Producer
 from sharemesh.client.errors import SharemeshError
-from sharemesh.client.produce_batches import RecordMetadata
 
 BAD_ROWS_SHOWN = 20
-PROGRESS_EVERY_ROWS = 500
 LINGER_MS = 5
+SETTLE_MS = 5_000
+"""How long an interrupted command waits for what it has sent; Ctrl-C again ends that."""
 
 _EXAMPLES = """examples:
   sharemesh produce orders orders.jsonl --key id
@@ -36,7 +37,8 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
         "produce",
         parents=[connection_flags()],
         help="send rows of a file or stdin as records",
-        description="Each row becomes one record. The command ends when all of them are on disk.",
+        description="Each row becomes one record. The command ends when all of them are on disk. "
+        "Ctrl-C ends it earlier: it says up to which line every row is confirmed.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -67,30 +69,6 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     parser.set_defaults(run=run)
 
 
-@dataclass(slots=True)
-class _Tally:
-    """What happened to the rows; offsets by partition, both included."""
-
-    sent: int = 0
-    confirmed: int = 0
-    failed: int = 0
-    malformed: int = 0
-    first_failure: str = ""
-    offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
-
-    def settled(self, result: "Future[RecordMetadata]") -> None:
-        """Count one record's result."""
-        error = result.exception()
-        if error is not None:
-            self.failed += 1
-            self.first_failure = self.first_failure or str(error)
-            return
-        self.confirmed += 1
-        where = result.result()
-        low, high = self.offsets.get(where.partition, (where.offset, where.offset))
-        self.offsets[where.partition] = (min(low, where.offset), max(high, where.offset))
-
-
 def run(args: argparse.Namespace) -> int:
     """Send the rows; return the exit code."""
     session = session_of(args)
@@ -101,19 +79,19 @@ def run(args: argparse.Namespace) -> int:
         keep=not args.strip,
         value_field=args.value,
     )
-    tally = _Tally()
-    with _opened(args.file) as lines:
-        _check_topic(session, args.topic, args.partition)
-        stopped = _send_all(session, args, reader, lines, tally)
-    _summary(session, args.topic, tally)
-    if stopped is not None:
-        raise CommandError(
-            f"{args.file if args.file != '-' else 'stdin'} {stopped}; the {tally.confirmed} rows "
-            "before it are confirmed: correct that line and send from there, or use --on-error skip"
-        )
-    if tally.failed:
-        raise CommandError(f"{tally.failed} records were not confirmed: {tally.first_failure}")
-    return 0
+    tally = Tally()
+    problem = ""
+    with interrupts() as interrupted:
+        try:
+            with _opened(args.file) as lines:
+                _check_topic(session, args.topic, args.partition)
+                problem = _send_all(session, args, reader.read(lines), tally)
+        except KeyboardInterrupt:
+            problem = ""
+    _summary(session, args.topic, tally, interrupted.code)
+    if problem:
+        raise CommandError(problem)
+    return interrupted.code
 
 
 def _format_of(name: str) -> str:
@@ -155,13 +133,9 @@ def _check_topic(session: Session, topic: str, partition: int | None) -> None:
 
 
 def _send_all(
-    session: Session,
-    args: argparse.Namespace,
-    reader: RowReader,
-    lines: TextIO,
-    tally: _Tally,
-) -> RowError | None:
-    """Send rows until the end or the first malformed one that stops; all sent are settled."""
+    session: Session, args: argparse.Namespace, rows: Iterator[Parsed], tally: Tally
+) -> str:
+    """Send rows until the end or a problem, which is returned in words; all sent are settled."""
     config = {
         "linger.ms": LINGER_MS,
         "request.timeout.ms": max(session.timeout_ms - LINGER_MS, 1),
@@ -169,72 +143,73 @@ def _send_all(
         **session.settings,
         "compression.type": args.compression,
     }
-    with Producer(config) as producer, _progress(session) as progress:
-        task = progress.add_task("produced", total=None)
-        for parsed in reader.read(lines):
-            if isinstance(parsed, RowError):
+    producer = Producer(config)
+    problem = ""
+    with confirmed_so_far(session, lambda: tally.confirmed):
+        try:
+            problem = _send_rows(session, args, producer, rows, tally)
+            producer.flush()
+        except KeyboardInterrupt:
+            session.complain(f"interrupted: {SETTLE_MS // 1_000} s for what is under way")
+            producer.close(SETTLE_MS)
+            raise
+        finally:
+            producer.close(session.timeout_ms)
+    if not problem and tally.failed:
+        problem = f"{counted(tally.failed, 'record')} not confirmed: {tally.first_failure}"
+    return f"{problem}; {tally.where_to_go_on}" if problem else ""
+
+
+def _send_rows(
+    session: Session,
+    args: argparse.Namespace,
+    producer: Producer,
+    rows: Iterator[Parsed],
+    tally: Tally,
+) -> str:
+    """Send rows until the end, a failure, or a row that stops, which is returned in words."""
+    name = args.file if args.file != "-" else "stdin"
+    try:
+        for row in rows:
+            if not isinstance(row, RowError):
+                tally.taken(row.line)
+                _send(producer, args, row, tally)
+            elif args.on_error == "skip":
+                tally.skipped(row)
+                _complain(session, tally, row)
+            else:
                 tally.malformed += 1
-                if args.on_error == "stop":
-                    producer.flush()
-                    _advance(progress, task, tally)
-                    return parsed
-                _complain(session, tally, parsed)
-                continue
-            _send(producer, args, parsed, tally)
-            if tally.sent % PROGRESS_EVERY_ROWS == 0:
-                _advance(progress, task, tally)
+                return f"{name} {row}; correct that line, or use --on-error skip"
             if tally.failed:
-                break
-        producer.flush()
-        _advance(progress, task, tally)
-    return None
+                return ""
+    except OSError as error:
+        return f"cannot read {name} further: {error.strerror}"
+    except SharemeshError as error:
+        return str(error)
+    return ""
 
 
-def _send(producer: Producer, args: argparse.Namespace, row: Row, tally: _Tally) -> None:
-    future = producer.send(
-        args.topic, row.value, key=row.key, headers=row.headers, partition=args.partition
-    )
-    tally.sent += 1
-    future.add_done_callback(tally.settled)
-
-
-def _progress(session: Session) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,} records confirmed"),
-        TimeElapsedColumn(),
-        console=session.err,
-        disable=session.as_json or not session.err.is_terminal,
+def _send(producer: Producer, args: argparse.Namespace, row: Row, tally: Tally) -> None:
+    producer.send(
+        args.topic,
+        row.value,
+        key=row.key,
+        headers=row.headers,
+        partition=args.partition,
+        callback=partial(tally.settled, row.line),
     )
 
 
-def _advance(progress: Progress, task: TaskID, tally: _Tally) -> None:
-    progress.update(task, completed=tally.confirmed)
-
-
-def _complain(session: Session, tally: _Tally, error: RowError) -> None:
+def _complain(session: Session, tally: Tally, error: RowError) -> None:
     if tally.malformed <= BAD_ROWS_SHOWN:
         session.complain(f"skipped {error}")
     if tally.malformed == BAD_ROWS_SHOWN:
         session.complain("further skipped rows are only counted")
 
 
-def _summary(session: Session, topic: str, tally: _Tally) -> None:
+def _summary(session: Session, topic: str, tally: Tally, interrupted: int) -> None:
     if session.as_json:
-        session.show_json(
-            {
-                "topic": topic,
-                "confirmed": tally.confirmed,
-                "failed": tally.failed,
-                "malformed": tally.malformed,
-                "offsets": {str(p): list(o) for p, o in sorted(tally.offsets.items())},
-            }
-        )
+        session.show_json({**tally.as_json(topic), "interrupted": bool(interrupted)})
         return
-    where = ", ".join(f"{p}@{low}..{high}" for p, (low, high) in sorted(tally.offsets.items()))
-    session.say(
-        f"{tally.confirmed} records confirmed in topic {topic}"
-        + (f" ({where})" if where else "")
-        + (f", {tally.malformed} malformed rows not sent" if tally.malformed else "")
-    )
+    words = tally.told(topic)
+    session.say(f"interrupted: {words}; {tally.where_to_go_on}" if interrupted else words)
