@@ -64,6 +64,18 @@ simulate: setup ## the whole mesh in virtual time, with faults (SEEDS=n START=s 
 mutants: setup ## bugs planted in the simulated mesh, each of which a seed must catch (SEEDS=n at most, ONLY='name …')
 	@$(PY) -m tests.simulation.mutants --seeds $(or $(SEEDS),200) $(if $(ONLY),--only $(ONLY))
 
+gate: setup ## what a pull request must pass, in at most 15 minutes
+	@$(PY) -m tests.suite --fast
+	@$(PY) -m tests.conformance
+	@$(PY) -m tests.simulation --seeds 40 --start 1
+	@$(PY) -m tests.suite --only integration
+
+nightly: setup ## what takes hours: the whole gate, 1,000 seeds, all fault trials, benchmarks
+	@bash .ci/run
+	@$(PY) -m tests.simulation --seeds 1000 --start 1001
+	@$(PY) -m tests.faults
+	@$(PY) -m tests.bench
+
 images: setup ## the images as archives in build/images, without Docker (TAG=t; needs mmdebstrap)
 	@$(PY) -m images $(if $(TAG),--tag $(TAG))
 
@@ -81,4 +93,4 @@ e2e: setup ## the suite on a real Kubernetes: on $KUBECONFIG's, else on one buil
 clean: ## remove what was built here (not the virtual environment)
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup demo test test-fast lint format protos conformance conformance-driver bench faults simulate mutants images charts docs e2e clean
+.PHONY: help setup demo test test-fast lint format protos conformance conformance-driver bench faults simulate mutants gate nightly images charts docs e2e clean
