@@ -89,11 +89,10 @@ class LeaderGauges:
         self._environment.alarms.at(now_ms + AGE_SAMPLE_MS, self.sample)
 
     def _oldest_acquired_s(self, _: LedPartition, shell: SharePartitionShell) -> float:
-        deadline_ms = shell.machine.next_deadline_ms
-        if deadline_ms is None:
+        granted_ms = shell.machine.oldest_lock_ms
+        if granted_ms is None:
             return 0.0
-        granted_ms = deadline_ms - shell.config.record_lock_duration_ms
-        return max(0, self._environment.clock.now_ms() - granted_ms) / 1_000
+        return (self._environment.clock.now_ms() - granted_ms) / 1_000
 
     def _backlog_age_s(self, led: LedPartition, shell: SharePartitionShell) -> float:
         following = shell.next_fetch_offset

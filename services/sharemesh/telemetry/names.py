@@ -194,7 +194,7 @@ INFLIGHT_BATCH_RECORDS = _sizes(
 OLDEST_ACQUIRED_AGE = _gauge(
     "share.acquired.oldest.age",
     "s",
-    "since the lock that ends first was granted or renewed; near 0 without locks",
+    "since the oldest running lock was granted or renewed; 0 without locks",
     *_GROUP_TOPIC,
 )
 BACKLOG_RECORDS = _gauge(

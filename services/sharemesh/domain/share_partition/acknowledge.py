@@ -195,7 +195,6 @@ class _Acknowledger:
         if renewed is None:
             deadline_ms = self._now_ms + config.record_lock_duration_ms
             lock = Lock(self._now_ms, deadline_ms, entry.first_offset, entry.last_offset)
-            self._flight.locks.add(lock)
             renewed = self._renewals[old] = RecordStatus(
                 old.state,
                 old.delivery_count,

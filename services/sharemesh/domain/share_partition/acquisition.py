@@ -46,7 +46,6 @@ class Acquisition:
         if lock is None:
             deadline_ms = self._now_ms + self.flight.config.record_lock_duration_ms
             lock = self.lock = Lock(self._now_ms, deadline_ms, first, last)
-            self.flight.locks.add(lock)
         else:
             lock.first_offset = min(lock.first_offset, first)
             lock.last_offset = max(lock.last_offset, last)

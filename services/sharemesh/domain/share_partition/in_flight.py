@@ -139,7 +139,7 @@ class InFlight:
         left, taken = old.lock, new.lock
         if left is not taken:
             if taken is not None:
-                taken.held += count
+                self.locks.enter(taken, count)
             if left is not None:
                 self.locks.leave(left, count)
         if new.acquirable:
@@ -175,7 +175,7 @@ class InFlight:
             if old.lock is new.lock:
                 continue
             if new.lock is not None:
-                new.lock.held += end - begin + 1
+                self.locks.enter(new.lock, end - begin + 1)
             if old.lock is not lock:
                 if lock is not None:
                     self.locks.leave(lock, left)
@@ -200,7 +200,6 @@ class InFlight:
         lock = old.lock
         if lock is not None and not lock.fired:
             lock = Lock(lock.since_ms, lock.deadline_ms, batch.first_offset, batch.last_offset)
-            self.locks.add(lock)
         new = RecordStatus(
             old.state,
             old.delivery_count,
@@ -219,7 +218,7 @@ class InFlight:
 
     def _entered(self, first: int, last: int, status: RecordStatus) -> None:
         if status.lock is not None:
-            status.lock.held += last - first + 1
+            self.locks.enter(status.lock, last - first + 1)
         if status.terminal:
             self.delivery_complete_count += self._live(first, last)
         elif status.acquirable:

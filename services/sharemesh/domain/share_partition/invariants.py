@@ -86,6 +86,9 @@ def _check_locks(flight: InFlight, held: Counter[Lock]) -> None:
         _require(lock.fired or lock in running, "LK-2: a lock is not waited for")
     for lock in running:
         _require(lock in held, "LK-2: a lock without records")
+    earliest = min((lock.deadline_ms for lock in running), default=None)
+    found = flight.locks.earliest_ms()
+    _require(found == earliest, f"LK-3: the next deadline is {found}, of what is held {earliest}")
 
 
 def _check_holders(flight: InFlight) -> None:

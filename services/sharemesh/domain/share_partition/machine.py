@@ -203,6 +203,11 @@ class SharePartition:
         """The earliest deadline of a running lock, or None."""
         return self._flight.locks.earliest_ms()
 
+    @property
+    def oldest_lock_ms(self) -> int | None:
+        """When the running lock that is oldest was granted or renewed, or None."""
+        return min((lock.since_ms for lock in self._flight.locks.running()), default=None)
+
     def next_fetch_offset(self) -> int:
         """Return the offset to read the log from next (OFF-1..3)."""
         return next_fetch_offset(self._flight)
