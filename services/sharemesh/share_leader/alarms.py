@@ -2,11 +2,14 @@
 
 import asyncio
 import heapq
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sharemesh.ports.clock import Clock
 from sharemesh.share_leader.owned_tasks import OwnedTasks
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(order=True, slots=True)
@@ -36,7 +39,8 @@ class Alarm:
 class Alarms:
     """A heap of deadlines behind one sleeping task, however many locks there are.
 
-    Callbacks run on the loop, never inside ``at``, and must not raise.
+    Callbacks run on the loop, never inside ``at``. One that raises is told in the log and concerns
+    nobody else: the locks of all groups here end by this one timer.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -92,4 +96,8 @@ class Alarms:
         # While callbacks run, `at` must not replace this very task: it is awake anyhow.
         self._wakes_at_ms = -1
         while self._heap and self._heap[0].deadline_ms <= now_ms:
-            heapq.heappop(self._heap).fire()
+            alarm = heapq.heappop(self._heap)
+            try:
+                alarm.fire()
+            except Exception:
+                _LOG.exception("what was due at %d ms failed", alarm.deadline_ms)

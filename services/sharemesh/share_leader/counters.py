@@ -20,8 +20,6 @@ class LeaderCounters:
     fetches_expired: int = 0  # long polls that ended by max_wait_ms
     invariants_checked: int = 0
     invariants_broken: int = 0
-    state_writes: int = 0
-    state_write_failures: int = 0
     acknowledged: Counter[AcknowledgeType] = field(default_factory=Counter)  # offsets (MET-1)
     fetch_requests: Counter[TopicId] = field(default_factory=Counter)  # spec MET-3
     failed_fetch_requests: Counter[TopicId] = field(default_factory=Counter)

@@ -1,26 +1,11 @@
 """Share state that is asked for while the record log is still being taken over."""
 
 import asyncio
-import logging
 from collections.abc import Iterable
 
-from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicPartition
 from sharemesh.ports.share_state import StateReadResult
 from sharemesh.share_leader.environment import Environment
-
-_LOG = logging.getLogger(__name__)
-
-
-async def read_share_state(
-    environment: Environment, key: SharePartitionKey, leader_epoch: int
-) -> StateReadResult:
-    """Return the state of a share partition, which fences leaders of lower epochs (spec SC-10)."""
-    try:
-        return await environment.persister.read_state(key, leader_epoch)
-    except Exception as error:
-        _LOG.exception("reading the state of %s failed", key)
-        return StateReadResult(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
 
 
 class EarlyReads:
@@ -42,7 +27,7 @@ class EarlyReads:
         self._reads: dict[GroupId, asyncio.Task[StateReadResult]] = {}
         for group_id in sorted(groups):  # of a set: the same order in every run
             key = SharePartitionKey(group_id, partition.topic_id, partition.partition)
-            read = read_share_state(environment, key, leader_epoch)
+            read = environment.persister.read_state(key, leader_epoch)
             self._reads[group_id] = environment.tasks.spawn(read)
 
     def take(self, group_id: GroupId) -> "asyncio.Task[StateReadResult] | None":

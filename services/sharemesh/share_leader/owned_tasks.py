@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -25,6 +25,30 @@ class OwnedTasks:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
+
+    def spawn_heard(
+        self,
+        work: Coroutine[Any, Any, Result],
+        hear: Callable[[Result | BaseException], None],
+    ) -> asyncio.Task[Result]:
+        """Run ``work`` for somebody who waits for its end.
+
+        ``hear`` gets the result, or the error or the cancellation that came instead: however the
+        task ends, and even if it never began, it is called once. It must not raise.
+        """
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+
+        def ended(task: asyncio.Task[Result]) -> None:
+            self._tasks.discard(task)
+            if task.cancelled():
+                hear(asyncio.CancelledError())
+            else:
+                error = task.exception()
+                hear(task.result() if error is None else error)
+
+        task.add_done_callback(ended)
         return task
 
     async def settle(self) -> None:

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import Protocol
 
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import GroupConfig, IsolationLevel
 from sharemesh.domain.ids import MemberId, SharePartitionKey
 from sharemesh.domain.share_partition.effects import (
@@ -32,21 +32,17 @@ from sharemesh.domain.share_partition.events import (
     Initialize,
     LogStartMoved,
     ReleaseMember,
-    StartOffsetResolved,
-    StateRead,
     StateWritten,
     Tick,
     WriteAgain,
 )
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.ports.record_log import PartitionLog
-from sharemesh.ports.shard_log import FencedError, LogFailedError
-from sharemesh.ports.share_state import StateReadResult, StateWrite, StateWriteResult
+from sharemesh.ports.share_state import StateReadResult
 from sharemesh.share_leader.alarms import Alarm
-from sharemesh.share_leader.early_reads import read_share_state
 from sharemesh.share_leader.environment import Environment
+from sharemesh.share_leader.machine_work import MachineWork
 from sharemesh.share_leader.partition_watch import PartitionWatch
-from sharemesh.share_leader.start_offset import resolve_start_offset
 
 _LOG = logging.getLogger(__name__)
 _LOG_START_STEPS = 2
@@ -88,13 +84,12 @@ class SharePartitionShell:
         self.message = ""
         self._environment = environment
         self._on_ended = on_ended
-        self._state = state
+        self._work = MachineWork(key, log, environment, self._work_ended, state)
         self._config = environment.view.group_config(key.group_id)
         self._machine = SharePartition(key, log.leader_epoch, self._config)
         self._request_id = 0
         self._acquired: Acquired | None = None
         self._pending: dict[int, asyncio.Future[Answered]] = {}
-        self._writes: set[asyncio.Task[None]] = set()
         self._waiters: dict[Waiter, None] = {}
         self._stalled: dict[object, None] = {}
         self._fetch_lock: object | None = None
@@ -133,7 +128,7 @@ class SharePartitionShell:
     @property
     def is_settled(self) -> bool:
         """Whether nothing is locked, being written, or yet to be written."""
-        return not (self.holds_locks or self._writes or self._machine.is_behind)
+        return not (self.holds_locks or self._work or self._machine.is_behind)
 
     @property
     def end_offset(self) -> int:
@@ -292,8 +287,7 @@ class SharePartitionShell:
 
     async def settle_writes(self) -> None:
         """Return once no state write is under way."""
-        while self._writes:
-            await asyncio.wait(set(self._writes))
+        await self._work.settle()
 
     def fence(self, error: ErrorCode, message: str) -> None:
         """End: nothing is granted or accepted any more (spec PER-9..11)."""
@@ -305,11 +299,20 @@ class SharePartitionShell:
         self._pending.clear()
 
     def step(self, event: Event) -> None:
-        """Hand an event to the machine and carry out its effects in order."""
-        effects = self._machine.step(event, now_ms=self._environment.clock.now_ms())
-        self.telemetry.saw(event, effects)
-        for effect in effects:
-            self._carry_out(effect)
+        """Hand an event to the machine and carry out its effects in order.
+
+        A step that raises is a bug of ours, and nobody knows how far it came: the share partition
+        ends, whoever waits for an answer hears so, and the next fetch begins with what is stored.
+        """
+        try:
+            effects = self._machine.step(event, now_ms=self._environment.clock.now_ms())
+            self.telemetry.saw(event, effects)
+            for effect in effects:
+                self._carry_out(effect)
+        except Exception as error:
+            _LOG.exception("share partition %s broke at %s", self.key, type(event).__name__)
+            message = f"the share partition broke ({error!r}), its locks have ended; fetch again"
+            self.fence(ErrorCode.UNKNOWN_SERVER_ERROR, message)
         if not self._open and not self.holds_locks:
             self._on_idle()
 
@@ -321,8 +324,8 @@ class SharePartitionShell:
                 answer = self._pending.pop(request_id, None)
                 if answer is not None and not answer.done():
                     answer.set_result(effect)
-            case WriteState():
-                self._begin(self._write(effect))
+            case WriteState(write_id=write_id):
+                self._work.write_state(effect, self.telemetry.trace_of(write_id))
             case WakeAt(deadline_ms=deadline_ms):
                 self._set_alarm(deadline_ms)
             case WakeWaiters():
@@ -333,9 +336,9 @@ class SharePartitionShell:
     def _carry_out_rare(self, effect: Effect) -> None:
         match effect:
             case ReadState(leader_epoch=leader_epoch):
-                self._begin(self._read(leader_epoch))
+                self._work.read_state(leader_epoch)
             case ResolveStartOffset(auto_offset_reset=policy):
-                self._begin(self._resolve(policy))
+                self._work.resolve_start_offset(policy)
             case LocksExpired(record_count=count, lapses=lapses):
                 self._environment.counters.locks_expired += count
                 self._environment.lapses.tell(self.key.group_id, lapses)
@@ -381,65 +384,13 @@ class SharePartitionShell:
 
     # ---- state and log --------------------------------------------------------------------------
 
-    def _begin(self, work: Coroutine[None, None, None]) -> None:
-        task = self._environment.tasks.spawn(work)
-        self._writes.add(task)
-        task.add_done_callback(self._writes.discard)
-
-    async def _read(self, leader_epoch: int) -> None:
-        early, self._state = self._state, None
-        if early is None:
-            result = await read_share_state(self._environment, self.key, leader_epoch)
-        else:
-            result = await early
-        self.step(
-            StateRead(
-                ErrorCode(result.error),
-                state_epoch=result.state_epoch,
-                start_offset=result.start_offset,
-                batches=tuple(result.batches),
-                message=result.message,
-            )
-        )
-
-    async def _resolve(self, policy: str) -> None:
-        try:
-            offset = await resolve_start_offset(policy, self.log, self._environment.clock)
-        except RefusedError as refused:
-            self.step(StartOffsetResolved(-1, refused.error))
-        except (FencedError, LogFailedError):
-            self.step(StartOffsetResolved(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER))
-        else:
-            self.step(StartOffsetResolved(offset))
-
-    async def _write(self, write: WriteState) -> None:
-        counters = self._environment.counters
-        counters.state_writes += 1
-        trace_id, span_id = self.telemetry.trace_of(write.write_id)
-        try:
-            result = await self._environment.persister.write_state(
-                self.key,
-                StateWrite(
-                    state_epoch=write.state_epoch,
-                    leader_epoch=write.leader_epoch,
-                    start_offset=write.start_offset,
-                    delivery_complete_count=write.delivery_complete_count,
-                    batches=write.batches,
-                    cause=write.cause,
-                    member_id=write.member_id,
-                    trace_id=trace_id,
-                    span_id=span_id,
-                ),
-            )
-        except Exception as error:
-            _LOG.exception("writing the state of %s failed", self.key)
-            result = StateWriteResult(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
-        if result.error:
-            counters.state_write_failures += 1
-        self.step(StateWritten(write.write_id, ErrorCode(result.error), result.message))
-        if result.error and self._machine.is_behind:
-            again_ms = self._environment.clock.now_ms() + self._environment.settings.write_again_ms
-            self._environment.alarms.at(again_ms, self._write_again)
+    def _work_ended(self, event: Event) -> None:
+        self.step(event)
+        if isinstance(event, StateWritten) and event.error and self._machine.is_behind:
+            # What ended locks left is not stored (spec LK-6).
+            environment = self._environment
+            again_ms = environment.clock.now_ms() + environment.settings.write_again_ms
+            environment.alarms.at(again_ms, self._write_again)
 
     def _write_again(self) -> None:
         if self.phase is Phase.ACTIVE:

@@ -64,6 +64,7 @@ class StartOffsetResolved:
 
     start_offset: int
     error: ErrorCode = ErrorCode.NONE
+    message: str = ""
 
 
 class Acquire(NamedTuple):

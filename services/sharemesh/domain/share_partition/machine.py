@@ -272,7 +272,9 @@ class SharePartition:
         if self._state is not Lifecycle.INITIALIZING:
             return []
         if event.error is not ErrorCode.NONE:
-            return self._failed(event.error, "the start offset could not be looked up in the log")
+            why = event.message or event.error.name
+            message = f"the start offset could not be looked up in the log: {why}"
+            return self._failed(event.error, message)
         load(self._flight, event.start_offset, ())  # not written before the next write (INI-5)
         return self._activated()
 
