@@ -47,13 +47,15 @@ class ShareSession:
     """The partitions of one member at one leader, in order, and the epoch that comes next.
 
     ``partitions`` says for each whether the next response must hold an entry for it even if
-    nothing happened (spec SES-8: newly added, or it had an error last time). ``is_stalled``: it
-    let a lock end without a word since it got it, and gets nothing until it is heard (HBK-11).
+    nothing happened (spec SES-8: newly added, or it had an error last time). ``failed`` are those
+    that had an error in the last response: the member knows. ``is_stalled``: it let a lock end
+    without a word since it got it, and gets nothing until it is heard (HBK-11).
     """
 
     key: SessionKey
     expected_epoch: int = 1
     partitions: dict[TopicPartition, bool] = field(default_factory=dict)
+    failed: frozenset[TopicPartition] = frozenset()
     is_stalled: bool = False
     heard_ms: int = 0
 
@@ -89,7 +91,7 @@ class ShareSession:
 
         The response that opens a session moves nothing: ``with_records`` is empty then.
         """
-        failed = set(with_error)
+        self.failed = failed = frozenset(with_error)
         for partition in self.partitions:
             self.partitions[partition] = partition in failed
         for partition in with_records:

@@ -20,8 +20,10 @@ class FetchWait:
 
     ``min_bytes`` counts log bytes from the next fetch offsets on (spec DF-4); each partition
     counts for at most its share of ``max_bytes``. A share partition that ended completes the
-    wait, so that its error is answered at once. With ``enough_records`` no further locks are
-    taken once the locked ones probably hold so many.
+    wait, so that its error is answered at once (spec INI-13, DF-5); one of ``known_errors``, of
+    which the member heard last time, does not while others may still get records: a partition
+    that fails again and again must not turn long polls into a busy loop. With ``enough_records``
+    no further locks are taken once the locked ones probably hold so many.
     """
 
     def __init__(
@@ -31,8 +33,10 @@ class FetchWait:
         min_bytes: int,
         max_bytes: int,
         enough_records: int | None = None,
+        known_errors: frozenset[TopicPartition] = frozenset(),
     ) -> None:
         self._shells = shells
+        self._known_errors = known_errors
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._enough_records = enough_records if min_bytes <= 1 else None
@@ -55,13 +59,13 @@ class FetchWait:
         return None
 
     def _lock_what_has_records(self) -> tuple[list[SharePartitionShell], bool]:
-        """Return what is locked now, and whether some share partition has ended."""
-        ended = False
+        """Return what is locked now, and whether there is an end to be told."""
+        ended: list[TopicPartition] = []
         kept: list[SharePartitionShell] = []
         records = 0
         for shell in self._shells:
             if shell.phase is Phase.ENDED:
-                ended = True
+                ended.append(shell.key.topic_partition)
             elif shell.try_lock(self):
                 available = self._asked(shell, shell.available_offsets)
                 if not available:
@@ -71,7 +75,8 @@ class FetchWait:
                 records += available
                 if self._enough_records is not None and records >= self._enough_records:
                     break
-        return kept, ended
+        is_news = len(ended) == len(self._shells) or not self._known_errors.issuperset(ended)
+        return kept, bool(ended) and is_news
 
     def _asked(self, shell: SharePartitionShell, question: Callable[[], int]) -> int:
         """Return the log's answer; one that fails concerns its partition only (spec DF-8)."""

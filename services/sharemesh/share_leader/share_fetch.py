@@ -148,9 +148,9 @@ class ShareFetch:
                 shells,
                 min_bytes=min(max(0, request.min_bytes), order.max_bytes),
                 max_bytes=order.max_bytes,
+                known_errors=fetch.session.failed,
             )
-            wait_ms = 0 if refused else self._wait_ms(request)
-            kept = await self._wait(wait, wait_ms)
+            kept = await self._wait(wait, self._wait_ms(request))
             locked = self._environment.telemetry.registry.histogram(
                 names.FETCH_PARTITIONS_LOCKED, group_id
             )
