@@ -322,7 +322,7 @@ async def answer(world: World, asked: Asked, request: Message) -> bytes | str:
             await _open_session(world, asked, request)
             found = await world.call(asked.principal, asked.method, request)
     except CallFailedError as error:
-        if error.failure is not Failure.UNAUTHENTICATED:
+        if error.failure is not Failure.PERMISSION_DENIED:
             raise
         return str(error)
     if asked.code is not None:

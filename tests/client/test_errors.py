@@ -19,6 +19,22 @@ def test_each_code_of_the_table_has_an_exception_of_its_own(code):
     assert "group g" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("about", "words", "said"),
+    [
+        ("group nosuch", "group 'nosuch' not found", "group 'nosuch' not found"),
+        ("topic orders", "topic 'orders' exists already", "topic 'orders' exists already"),
+        ("topic orders", "does not exist", "topic orders: does not exist"),
+        ("group not", "group not found", "group not found"),
+        ("group g", "the log is gone", "group g: the log is gone"),
+        ("orders/3", "orders/3 has no leader", "orders/3 has no leader"),
+        ("", "out of range", "out of range"),
+    ],
+)
+def test_what_it_is_about_is_said_once(about, words, said):
+    assert str(error_for(69, words, about=about)) == said
+
+
 def test_no_two_codes_share_an_exception():
     kinds = [type(error_for(code)) for code in ErrorCode if code != ErrorCode.NONE]
     assert len(set(kinds)) == len(kinds)

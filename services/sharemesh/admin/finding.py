@@ -159,7 +159,7 @@ class Finding:
         try:
             self._access.cluster(context.principal, Operation.DESCRIBE)
         except RefusedError as error:
-            raise CallFailedError(Failure.UNAUTHENTICATED, error.message) from error
+            raise CallFailedError(Failure.PERMISSION_DENIED, error.message) from error
         view = self._view
         controller = view.controller()
         led = self._led()

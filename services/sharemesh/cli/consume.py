@@ -22,12 +22,14 @@ from sharemesh.client import (
 )
 from sharemesh.client.errors import (
     CorruptRecordError,
+    GroupAuthorizationFailedError,
     GroupIdNotFoundError,
     RecordDeserializationError,
     WakeupError,
 )
 
 POLL_MS = 1_000
+RESET = "share.auto.offset.reset"
 COMMIT_TIMEOUT_MS = 10_000
 ACTIONS = ("accept", "release", "reject", "renew", "ask")
 
@@ -201,12 +203,28 @@ def _prepare(session: Session, args: argparse.Namespace) -> None:
                     f"sharemesh topics create {topic}"
                 )
         if args.from_beginning:
-            try:
-                admin.alter_group_configs(args.group, {"share.auto.offset.reset": "earliest"})
-            except GroupIdNotFoundError as error:
-                raise CommandError(
-                    f"cannot set where group {args.group} starts: {error}"
-                ) from error
+            _start_at_the_oldest(admin, args.group)
+
+
+def _start_at_the_oldest(admin: AdminClient, group_id: str) -> None:
+    """Set where a new group starts, unless it is set so and may not be set by this user."""
+    try:
+        admin.alter_group_configs(group_id, {RESET: "earliest"})
+    except GroupIdNotFoundError as error:
+        raise CommandError(f"cannot set where group {group_id} starts: {error}") from error
+    except GroupAuthorizationFailedError as error:
+        try:
+            found = {each.name: each.value for each in admin.describe_group_configs(group_id)}
+            now = found.get(RESET, "")
+        except GroupAuthorizationFailedError:
+            now = "unknown without DESCRIBE_CONFIGS"
+        if now != "earliest":
+            raise CommandError(
+                f"--from-beginning sets {RESET} of group {group_id!r} to earliest, for which "
+                f"ALTER_CONFIGS on the group is missing (it is {now}): let somebody who may say "
+                f"'sharemesh configs alter --group {group_id} {RESET}=earliest', and leave "
+                "--from-beginning out"
+            ) from error
 
 
 def _consume(

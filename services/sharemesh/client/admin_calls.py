@@ -16,7 +16,7 @@ from sharemesh.client.errors import (
 from sharemesh.client.leaders import Leaders
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.methods import Method, Request, Response
-from sharemesh.ports.network import CallFailedError, Failure
+from sharemesh.ports.network import REFUSALS, CallFailedError, Failure
 
 _MOVES = frozenset(
     {
@@ -145,7 +145,7 @@ class AdminCalls:
 
     @staticmethod
     def _check_repeatable(name: str, error: CallFailedError, *, idempotent: bool) -> None:
-        if error.failure in (Failure.UNAUTHENTICATED, Failure.UNIMPLEMENTED):
+        if error.failure in REFUSALS | {Failure.UNIMPLEMENTED}:
             raise ConnectionFailedError(str(error)) from error
         if error.failure is Failure.DEADLINE_EXCEEDED and not idempotent:
             raise RequestTimedOutError(

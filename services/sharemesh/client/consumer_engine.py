@@ -26,7 +26,7 @@ from sharemesh.client.records import TopicIdPartition
 from sharemesh.client.share_versions import ShareVersions
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.ports.network import Failure
+from sharemesh.ports.network import REFUSALS
 from sharemesh.v1.common_pb2 import CurrentLeader, Node, TopicPartitions
 from sharemesh.v1.share_leader_pb2 import ConsumeStart, ShareFetchPartition
 
@@ -380,7 +380,7 @@ class ConsumerEngine:
             return
         if stream.error_code in _FATAL_TO_STREAM:
             self._fail(error_for(stream.error_code, stream.error_message))
-        elif stream.failure is not None and stream.failure.failure is Failure.UNAUTHENTICATED:
+        elif stream.failure is not None and stream.failure.failure in REFUSALS:
             self._fail(error_for(ErrorCode.GROUP_AUTHORIZATION_FAILED, stream.failure.message))
 
     def _fail(self, error: SharemeshError) -> None:

@@ -99,7 +99,8 @@ class ServiceError(SharemeshError):
 
     def __init__(self, message: str = "", *, about: str = "") -> None:
         words = message or type(self).code.name.lower().replace("_", " ")
-        super().__init__(f"{about}: {words}" if about and about not in words else words)
+        said = not about or about in words or repr(about.partition(" ")[2]) in words
+        super().__init__(words if said else f"{about}: {words}")
         self.about = about
         self.message = words
 

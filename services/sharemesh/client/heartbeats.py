@@ -11,7 +11,7 @@ from sharemesh.client.leaders import Leaders
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.methods import SHARE_GROUP_HEARTBEAT, SHARE_GROUP_HEARTBEAT_STREAM
 from sharemesh.ports.clock import Clock
-from sharemesh.ports.network import Caller, CallFailedError, Failure, Stream
+from sharemesh.ports.network import REFUSALS, Caller, CallFailedError, Failure, Stream
 from sharemesh.v1.common_pb2 import TopicPartitions
 from sharemesh.v1.group_coordinator_pb2 import (
     ShareGroupHeartbeatRequest,
@@ -118,7 +118,7 @@ class Heartbeats:
                 if error.failure is Failure.UNIMPLEMENTED and self._streaming:
                     self._streaming = False
                     continue
-                if error.failure is Failure.UNAUTHENTICATED:
+                if error.failure in REFUSALS:
                     self._on_fatal(error_for(ErrorCode.GROUP_AUTHORIZATION_FAILED, str(error)))
                     return
             except SharemeshError as error:

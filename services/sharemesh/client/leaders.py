@@ -7,7 +7,11 @@ from itertools import islice
 from sharemesh.client.backoff import Backoff
 from sharemesh.client.config import ClientConfig, bootstrap_addresses
 from sharemesh.client.environment import Environment
-from sharemesh.client.errors import ConnectionFailedError, error_for
+from sharemesh.client.errors import (
+    ClusterAuthorizationFailedError,
+    ConnectionFailedError,
+    error_for,
+)
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.methods import (
     FIND_COORDINATOR,
@@ -16,7 +20,7 @@ from sharemesh.methods import (
     Request,
     Response,
 )
-from sharemesh.ports.network import Caller, CallFailedError, Failure
+from sharemesh.ports.network import REFUSALS, Caller, CallFailedError, Failure
 from sharemesh.v1 import admin_pb2
 from sharemesh.v1.common_pb2 import CurrentLeader, Node
 
@@ -26,9 +30,7 @@ AWAITED_MAX = 1_000
 ATTEMPT_TIMEOUT_MS = 3_000
 """Longest wait for one process before another one is asked."""
 
-_NOT_ELSEWHERE = frozenset(
-    {Failure.UNAUTHENTICATED, Failure.INVALID_ARGUMENT, Failure.UNIMPLEMENTED}
-)
+_NOT_ELSEWHERE = REFUSALS | {Failure.INVALID_ARGUMENT, Failure.UNIMPLEMENTED}
 """Failures that every other process would answer with too."""
 
 _COORDINATOR_MOVES = frozenset(
@@ -202,6 +204,7 @@ class Leaders:
         """Ask one process after the other until one answers.
 
         Raises:
+            ClusterAuthorizationFailedError: No access rule allows it.
             ConnectionFailedError: None answered in time, or the request is not accepted anywhere.
         """
         deadline_ms = self._clock.now_ms() + timeout_ms
@@ -217,6 +220,8 @@ class Leaders:
                         method, request, to=address, timeout_ms=min(left_ms, ATTEMPT_TIMEOUT_MS)
                     )
                 except CallFailedError as error:
+                    if error.failure is Failure.PERMISSION_DENIED:
+                        raise ClusterAuthorizationFailedError(error.message) from error
                     if error.failure in _NOT_ELSEWHERE:
                         raise ConnectionFailedError(f"{address}: {error}") from error
                     reasons.append(f"{address}: {error}")

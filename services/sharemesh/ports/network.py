@@ -20,10 +20,15 @@ class Failure(Enum):
     DEADLINE_EXCEEDED = "deadline_exceeded"  # may still take effect
     RESOURCE_EXHAUSTED = "resource_exhausted"  # message too large, or overload
     UNAUTHENTICATED = "unauthenticated"
+    PERMISSION_DENIED = "permission_denied"  # known, but no access rule allows it
     INVALID_ARGUMENT = "invalid_argument"
     UNIMPLEMENTED = "unimplemented"
     CANCELLED = "cancelled"
     INTERNAL = "internal"
+
+
+REFUSALS = frozenset({Failure.UNAUTHENTICATED, Failure.PERMISSION_DENIED})
+"""The caller is not let in: asking again, or elsewhere, is of no use."""
 
 
 class CallFailedError(Exception):

@@ -9,13 +9,13 @@ _CODES = {
     Failure.DEADLINE_EXCEEDED: grpc.StatusCode.DEADLINE_EXCEEDED,
     Failure.RESOURCE_EXHAUSTED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Failure.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
+    Failure.PERMISSION_DENIED: grpc.StatusCode.PERMISSION_DENIED,
     Failure.INVALID_ARGUMENT: grpc.StatusCode.INVALID_ARGUMENT,
     Failure.UNIMPLEMENTED: grpc.StatusCode.UNIMPLEMENTED,
     Failure.CANCELLED: grpc.StatusCode.CANCELLED,
     Failure.INTERNAL: grpc.StatusCode.INTERNAL,
 }
 _FAILURES = {code: failure for failure, code in _CODES.items()} | {
-    grpc.StatusCode.PERMISSION_DENIED: Failure.UNAUTHENTICATED,
     grpc.StatusCode.FAILED_PRECONDITION: Failure.INVALID_ARGUMENT,
     grpc.StatusCode.OUT_OF_RANGE: Failure.INVALID_ARGUMENT,
     grpc.StatusCode.NOT_FOUND: Failure.UNIMPLEMENTED,
@@ -26,6 +26,7 @@ _ADVICE = {
     Failure.DEADLINE_EXCEEDED: "the call may still take effect; look before repeating it",
     Failure.RESOURCE_EXHAUSTED: "send less at once, or later",
     Failure.UNAUTHENTICATED: "check the client's certificate and the tls settings",
+    Failure.PERMISSION_DENIED: "an access rule must allow it: see sharemesh acls",
     Failure.INVALID_ARGUMENT: "correct the request",
     Failure.UNIMPLEMENTED: "no role at this address offers it, or the server is older",
     Failure.CANCELLED: "this side or the server closed",
