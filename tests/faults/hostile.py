@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError, Message
 
 from sharemesh.methods import METHODS, Kind, Method
 from sharemesh.ports.cluster import Role
+from tests.faults.crowds import crowds_in_plain_text, crowds_with_tls
 from tests.faults.hostile_bytes import Enemy
 from tests.faults.node import Node, Place
 from tests.faults.records import RawProducer, consume
@@ -267,4 +268,8 @@ async def some_hostile(number: int, seed: int) -> Outcome:
     return await hostile(number, seed, rpcs=1_500)
 
 
-FAULTS = (Fault("hostile", 1, hostile),)
+FAULTS = (
+    Fault("hostile", 1, hostile),
+    Fault("crowds", 1, crowds_in_plain_text),
+    Fault("crowds_with_tls", 1, crowds_with_tls),
+)

@@ -1,7 +1,8 @@
-"""Malformed and hostile requests over all services of running processes; no crash, no flood."""
+"""Malformed and hostile requests, and crowds of connections, to running processes: no crash."""
 
 import pytest
 
+from tests.faults.crowds import crowds
 from tests.faults.hostile import some_hostile
 
 SEED = 20261
@@ -11,4 +12,13 @@ SEED = 20261
 @pytest.mark.timeout(180)
 async def test_hostile_requests_get_a_proper_error_and_change_no_process():
     outcome = await some_hostile(0, SEED)
+    assert outcome.violations == (), f"seed {SEED}: {outcome.notes}"
+
+
+@pytest.mark.integration
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
+async def test_crowds_of_connections_end_no_process_of_any_role(with_tls):
+    outcome = await crowds(SEED, with_tls=with_tls, sizes=(300, 3_000), honest=100)
     assert outcome.violations == (), f"seed {SEED}: {outcome.notes}"

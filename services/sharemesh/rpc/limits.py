@@ -12,6 +12,12 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 HEALTH_BYTES_MAX = 64 * 1024
 """Largest request for health and reflection."""
 
+MAX_CONNECTIONS = 10_000
+"""Connections of one process, those that only begin a handshake included."""
+
+HEALTH_CONNECTIONS_MAX = 100
+"""Connections of the port for health alone."""
+
 MAX_CONNECT_MS = 5_000
 """Longest wait for the first sign of life of a stream's peer."""
 
@@ -26,6 +32,9 @@ _RECONNECT_LAST_MS = 1_000
 _CONNECT_MS = 2_000
 """For one attempt to connect, TLS and a busy peer included; one that is refused fails at once."""
 
+_HANDSHAKE_MS = 20_000
+"""For a handshake and the first words of HTTP/2; ours hold certificates for less than this."""
+
 GrpcArguments = list[tuple[str, int | str]]
 
 
@@ -37,11 +46,13 @@ class ServerLimits:
         max_message_bytes: Largest request and response, inclusive.
         max_concurrent_calls: Open calls of the whole server, streams included.
         max_concurrent_streams: Open calls of one connection.
+        max_connections: Open connections; more are closed before a handshake.
     """
 
     max_message_bytes: int = MAX_MESSAGE_BYTES
     max_concurrent_calls: int = 20_000
     max_concurrent_streams: int = 4_000
+    max_connections: int = MAX_CONNECTIONS
 
 
 def channel_arguments(max_message_bytes: int) -> GrpcArguments:
@@ -93,6 +104,8 @@ def server_arguments(limits: ServerLimits, request_bytes_max: int) -> GrpcArgume
         ),
         ("grpc.max_send_message_length", limits.max_message_bytes),
         ("grpc.max_concurrent_streams", limits.max_concurrent_streams),
+        ("grpc.max_allowed_incoming_connections", limits.max_connections),
+        ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
         ("grpc.keepalive_time_ms", _KEEPALIVE_EVERY_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
         # Without this an unanswered ping is waited for a minute.

@@ -1,6 +1,7 @@
 """The answering side over gRPC."""
 
 import asyncio
+import dataclasses
 import logging
 import socket
 from collections.abc import Awaitable, Callable
@@ -14,6 +15,7 @@ from sharemesh.ports.network import CallContext, CallFailedError, Failure, Strea
 from sharemesh.rpc.health import Health
 from sharemesh.rpc.limits import (
     HEALTH_BYTES_MAX,
+    HEALTH_CONNECTIONS_MAX,
     ServerLimits,
     refusal,
     server_arguments,
@@ -149,7 +151,8 @@ class GrpcServer:
 
     async def start_health(self, host: str, port: int) -> int:
         """Listen with health only and without TLS, for Kubernetes' gRPC probes."""
-        server = grpc.aio.server(options=server_arguments(self._limits, HEALTH_BYTES_MAX))
+        limits = dataclasses.replace(self._limits, max_connections=HEALTH_CONNECTIONS_MAX)
+        server = grpc.aio.server(options=server_arguments(limits, HEALTH_BYTES_MAX))
         self.health.add_to(server)
         bound = _bind(server, host, port, None)
         await server.start()

@@ -21,10 +21,12 @@ from sharemesh.domain.ids import NodeId
 from sharemesh.ports.cluster import NodeInfo
 from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.rpc.channels import GrpcCaller
+from sharemesh.rpc.limits import ServerLimits
 from sharemesh.rpc.server import GrpcServer, ListenError
 from sharemesh.rpc.tls import TlsError
 from sharemesh.serve.coordination import connect_etcd, create_cluster, reach
 from sharemesh.serve.data_lock import make_writable
+from sharemesh.serve.descriptors import ConnectionWatch, connections_max, raise_limit
 from sharemesh.serve.exits import Exit, StartError
 from sharemesh.serve.exporting import Exporting
 from sharemesh.serve.heap import HeapTrim
@@ -57,7 +59,9 @@ class RoleProcess:
         self._clock = SystemClock()
         self._rng: Random = SystemRandom()
         self._identity = Identity(settings, self._rng)
+        self._connections_max = connections_max(raise_limit())
         self._server = GrpcServer(
+            limits=ServerLimits(max_connections=self._connections_max),
             tls=server_certificates(settings, self._clock),
             reflection=settings.reflection,
             principals=self._identity.principals,
@@ -73,6 +77,7 @@ class RoleProcess:
         self._exporting: Exporting | None = None
         self._probe: ProcessProbe | None = None
         self._heap = HeapTrim(self._clock)
+        self._connections = ConnectionWatch(self._clock, self._connections_max)
         self._is_broken = asyncio.Event()
         self._why_broken = ""
         self.node: NodeInfo | None = None
@@ -193,6 +198,7 @@ class RoleProcess:
         self._probe = ProcessProbe(around.telemetry, self._clock, around.view)
         self._probe.start(member)
         self._heap.start()
+        self._connections.start()
         await roles.start(member)
         if settings.in_memory:  # nobody else can lead: ready means led
             await around.view.wait_for(lambda: _all_led(around.view), timeout_ms=LED_TIMEOUT_MS)
@@ -265,7 +271,7 @@ class RoleProcess:
         if self._roles is not None:
             await self._roles.close()
         await self._readiness.close()
-        for measuring in (self._heap, self._probe, self._exporting):
+        for measuring in (self._connections, self._heap, self._probe, self._exporting):
             if measuring is not None:
                 await measuring.close()
         for part in (self._member, self._view, self._caller, self._coordination):

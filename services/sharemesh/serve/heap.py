@@ -2,9 +2,9 @@
 
 import asyncio
 import ctypes
+import functools
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 from sharemesh.ports.clock import Clock
 
@@ -20,7 +20,6 @@ TRIM_GROWTH_BYTES = 4 * 1024 * 1024
 TRIM_AT_LEAST_MS = 30_000
 """So long after the last trim it is trimmed even if it has not grown."""
 
-_STATM = Path("/proc/self/statm")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -80,7 +79,13 @@ class HeapTrim:
 
 def resident_bytes() -> int:
     """Return the memory of this process that is in RAM."""
-    return int(_STATM.read_text(encoding="ascii").split()[1]) * _PAGE_BYTES
+    return int(os.pread(_statm(), 256, 0).split()[1]) * _PAGE_BYTES
+
+
+@functools.cache
+def _statm() -> int:
+    """Open the file once: who measures goes on when no more files can be opened."""
+    return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _of_glibc(name: str) -> Callable[..., int] | None:

@@ -1,0 +1,95 @@
+"""How many files and connections this process may have open, and a word when they run out."""
+
+import asyncio
+import contextlib
+import logging
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+from sharemesh.ports.clock import Clock
+from sharemesh.rpc.limits import MAX_CONNECTIONS
+
+LOOK_EVERY_MS = 2_000
+FULL_SHARE = 0.95
+FREE_SHARE = 0.85
+
+_OPEN = Path("/proc/self/fd")
+
+_log = logging.getLogger(__name__)
+
+
+def raise_limit() -> int:
+    """Let this process open as many files as the system lets it; return how many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # "unlimited" is more than some kernels take
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    return soft
+
+
+def connections_max(descriptors: int) -> int:
+    """Return how many connections are taken: one half of what may be open is kept for files.
+
+    Without that a crowd of connections would keep logs from being opened, and end epochs.
+    """
+    if descriptors < 0:  # unlimited
+        return MAX_CONNECTIONS
+    return max(1, min(MAX_CONNECTIONS, descriptors // 2))
+
+
+def open_sockets() -> int | None:
+    """Return how many sockets this process has open; None if not even that can be found out."""
+    try:
+        names = list(_OPEN.iterdir())
+    except OSError:
+        return None
+    found = 0
+    for name in names:
+        with contextlib.suppress(OSError):  # closed meanwhile
+            found += str(name.readlink()).startswith("socket:")
+    return found
+
+
+class ConnectionWatch:
+    """Says once that connections are refused, and once that they are taken again."""
+
+    def __init__(
+        self, clock: Clock, taken_max: int, count: Callable[[], int | None] = open_sockets
+    ) -> None:
+        self._clock = clock
+        self._taken_max = taken_max
+        self._count = count
+        self._full = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._task = asyncio.get_running_loop().create_task(self._keep(), name="connections")
+
+    async def close(self) -> None:
+        """Stop."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _keep(self) -> None:
+        while True:
+            self.look()
+            await self._clock.sleep_ms(LOOK_EVERY_MS)
+
+    def look(self) -> None:
+        """Count, and say what has changed."""
+        found = self._count()
+        if not self._full and (found is None or found >= FULL_SHARE * self._taken_max):
+            self._full = True
+            _log.warning(
+                "%s sockets are open, and at most %d connections are taken: others are refused "
+                "until some end; see who opens so many, or raise the limit of open files "
+                "(ulimit -n, LimitNOFILE)",
+                "too many" if found is None else found,
+                self._taken_max,
+            )
+        elif self._full and found is not None and found < FREE_SHARE * self._taken_max:
+            self._full = False
+            _log.info("connections are taken again: %d sockets are open", found)
