@@ -69,6 +69,7 @@ class MiniCluster:
         self.partitions = {number: Partition("a") for number in range(partitions)}
         self.topics = {"t": TOPIC_ID}
         self.acknowledged: list[tuple[int, int, int, list[int]]] = []
+        self.on_acknowledgement = lambda batch: None
         self.closes: list[str] = []
         self.members: dict[str, int] = {}
         self.heartbeats: list[tuple[str, int]] = []
@@ -377,6 +378,7 @@ class _Session:
         now = asyncio.get_running_loop().time()
         for batch in each.acknowledgement_batches:
             types = list(batch.acknowledge_types)
+            cluster.on_acknowledgement(batch)
             cluster.acknowledged.append(
                 (each.partition, batch.first_offset, batch.last_offset, types)
             )
@@ -390,6 +392,7 @@ class _Session:
                         return cluster.renew_error
                     record.deadline = now + cluster.lock_ms / 1_000
                 else:
+                    record.delivery_count -= batch.uncounted
                     record.state = {0: "gap", 1: "accepted", 2: "available", 3: "rejected"}[kind]
         return 0
 

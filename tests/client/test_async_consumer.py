@@ -215,18 +215,17 @@ async def test_offsets_without_records_are_acknowledged_as_gaps():
     assert cluster.acknowledged == [(0, 0, 0, [0])]
 
 
-async def test_record_limit_mode_never_returns_more_and_batch_mode_may():
+@pytest.mark.parametrize("mode", ["record_limit", "batch_optimized"])
+async def test_a_poll_never_returns_more_than_max_poll_records(mode):
     cluster = MiniCluster()
-    cluster.append(*[b"x"] * 10)
-    async with await consumer_of(
-        cluster, max_poll_records=5, share_acquire_mode="record_limit"
-    ) as consumer:
-        assert len(await consumer.poll(5_000)) == 5
-        assert len(await consumer.poll(5_000)) == 5
-    cluster = MiniCluster()
-    cluster.append(*[b"x"] * 10)
-    async with await consumer_of(cluster, max_poll_records=5) as consumer:
-        assert len(await consumer.poll(5_000)) == 10
+    cluster.append(*[b"x"] * 12)
+    async with await consumer_of(cluster, max_poll_records=5, share_acquire_mode=mode) as consumer:
+        polls = [await consumer.poll(5_000) for _ in range(3)]
+    assert [[record.offset for record in records] for records in polls] == [
+        [0, 1, 2, 3, 4],
+        [5, 6, 7, 8, 9],
+        [10, 11],
+    ]
 
 
 async def test_wakeup_raises_once_and_loses_nothing():

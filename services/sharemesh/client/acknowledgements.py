@@ -1,6 +1,6 @@
 """How acknowledgements of one partition become ranges on the wire (spec CL-27)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.v1.share_leader_pb2 import AcknowledgementBatch
@@ -25,6 +25,14 @@ def encode(types: Mapping[int, AcknowledgeType]) -> list[AcknowledgementBatch]:
             end += 1
         batches.extend(_encode_run(offsets[at], [types[offset] for offset in offsets[at:end]]))
         at = end
+    return batches
+
+
+def encode_unseen(offsets: Iterable[int]) -> list[AcknowledgementBatch]:
+    """Return ranges that release records which nobody saw: not counted (spec HBK-20)."""
+    batches = encode(dict.fromkeys(offsets, AcknowledgeType.RELEASE))
+    for batch in batches:
+        batch.uncounted = True
     return batches
 
 

@@ -72,7 +72,6 @@ class ConsumerCalls:
         self._clock = environment.clock
         self.member_id = environment.new_id()
         self.instance_id = environment.new_id()
-        self._whole = self.config.text("share.acquire.mode") == "batch_optimized"
         self._wanted = self.config.number("max.poll.records")
         ahead = self.config.number("prefetch.records")
         explicit = self.config.text("share.acknowledgement.mode") == "explicit"
@@ -128,9 +127,13 @@ class ConsumerCalls:
 
     @staticmethod
     async def _send(
-        engine: ConsumerEngine, acknowledgements: Sequence[PartitionAcknowledgements]
+        engine: ConsumerEngine,
+        acknowledgements: Sequence[PartitionAcknowledgements],
+        rest: Sequence[Delivery] = (),
     ) -> None:
+        """Send acknowledgements; ``rest`` of what was fetched comes with the next poll."""
         engine.send(acknowledgements)
+        engine.put_back(rest)
 
     # ---- polling --------------------------------------------------------------------------------
 
@@ -149,16 +152,11 @@ class ConsumerCalls:
             yield self._rest(engine, outgoing, timeout_ms)
             self.state.settle_outcomes()
             return []
-        if self.state.has_records:
-            yield self._send(engine, outgoing)
+        if self.state.has_renewed:
+            yield self._polled(engine, outgoing)
             outgoing = []
-        records: list[ConsumerRecord] = []
-        while True:
-            records = self.state.hand_out(
-                self._wanted, whole=self._whole, now_ms=self._clock.now_ms()
-            )
-            if records:
-                break
+        records = self.state.hand_out()
+        while not records:
             left_ms = max(deadline_ms - self._clock.now_ms(), 0)
             deliveries: list[Delivery] = yield engine.fetch(
                 outgoing, wanted=self._wanted, ahead=ahead, timeout_ms=left_ms
@@ -167,9 +165,13 @@ class ConsumerCalls:
                 break
             self.state.accept(deliveries)
             outgoing = self.state.collect_gaps()
-            if outgoing:
-                yield self._send(engine, outgoing)
-                outgoing = []
+            try:
+                records = self.state.hand_out()
+            finally:
+                rest = self.state.leftover()
+                if outgoing or rest:
+                    yield self._send(engine, outgoing, rest)
+            outgoing = []
         self.state.settle_outcomes()
         self._handed_out, self._handed_out_ms = len(records), self._clock.now_ms()
         return records
@@ -182,6 +184,13 @@ class ConsumerCalls:
         taken = self._handed_out * AHEAD_MS // spent_ms
         return min(max(taken, self._wanted), AHEAD_POLLS_MAX * self._wanted)
 
+    @staticmethod
+    async def _polled(
+        engine: ConsumerEngine, outgoing: Sequence[PartitionAcknowledgements]
+    ) -> None:
+        engine.send(outgoing)
+        engine.polled()
+
     async def _rest(
         self,
         engine: ConsumerEngine,
@@ -190,6 +199,7 @@ class ConsumerCalls:
     ) -> None:
         """Wait out a poll that carries renewals: it fetches nothing (spec CL-24)."""
         engine.send(outgoing)
+        engine.polled()
         await engine.settle(lambda: True, timeout_ms=timeout_ms)
         engine.raise_errors()
 
@@ -278,6 +288,8 @@ class ConsumerCalls:
                 "fetch-latency-max": engine.fetches.max_ms,
                 "acknowledgements-send-total": engine.acknowledgements.sent,
                 "acknowledgements-error-total": engine.acknowledgements.failed,
+                "records-handed-back-total": engine.unseen.handed_back,
+                "records-expired-unseen-total": engine.unseen.expired,
                 "heartbeat-total": engine.heartbeats.heartbeats,
                 "rebalance-total": engine.heartbeats.assignments,
             }

@@ -24,6 +24,7 @@ from sharemesh.client.leader_stream import LeaderStream
 from sharemesh.client.leaders import Leaders
 from sharemesh.client.records import TopicIdPartition
 from sharemesh.client.share_versions import ShareVersions
+from sharemesh.client.unseen_records import UnseenRecords
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.ports.network import REFUSALS
@@ -118,7 +119,14 @@ class ConsumerEngine:
             max(config.number("fetch.max.bytes"), 1),
             self,
         )
-        self._buffer: deque[Delivery] = deque()
+        self.unseen = UnseenRecords(
+            environment.clock,
+            at_once=config.number("max.poll.records"),
+            kept=max(config.number("prefetch.records"), 0),
+            give_back=self._give_back,
+            hold_back=self._sessions.hold_back,
+        )
+        self._buffer = self.unseen.buffer
         self.acknowledgements = AcknowledgementSender(
             environment.clock, lambda: self._buffer, self._tell
         )
@@ -171,9 +179,9 @@ class ConsumerEngine:
     async def unsubscribe(self, *, timeout_ms: int) -> None:
         """Send what is to be acknowledged, close the sessions, leave the group (spec CL-5)."""
         deadline_ms = self._clock.now_ms() + timeout_ms
+        self._give_back_all()
         await cancelled(self._tasks)
         self._tasks = []
-        self._buffer.clear()
         await self._sessions.close(timeout_ms=int(timeout_ms * STREAMS_SHARE_OF_CLOSE))
         with contextlib.suppress(SharemeshError):
             await self.heartbeats.leave(timeout_ms=max(deadline_ms - self._clock.now_ms(), 0))
@@ -188,6 +196,7 @@ class ConsumerEngine:
             pass
         finally:
             await cancelled(self._tasks)
+            await self.unseen.close()
             await self.acknowledgements.close()
             await self._sessions.drop()
             await self._caller.close()
@@ -208,10 +217,11 @@ class ConsumerEngine:
         ahead: int,
         timeout_ms: int,
     ) -> list[Delivery]:
-        """Send acknowledgements, then return deliveries as soon as there is one.
+        """Send acknowledgements, then return records as soon as there are some.
 
-        Deliveries are whole; as many as are there until ``wanted`` records are reached. Empty
-        after ``timeout_ms``. Leaders may then send up to ``ahead`` records for the next fetch.
+        At most ``wanted``, in whole deliveries or parts of them; empty after ``timeout_ms``.
+        Leaders may then send up to ``ahead`` records for the next fetch, if the application's
+        pace lets it begin them soon.
 
         Raises:
             WakeupError: ``wakeup`` was called; nothing is lost.
@@ -219,24 +229,43 @@ class ConsumerEngine:
         """
         self.send(acknowledgements)
         self._giving_back = False
-        if not self._buffer:
+        found: list[Delivery] = []
+        self.unseen.fetch_begins()
+        try:
+            found = await self._wait_for(wanted, timeout_ms)
+        finally:
+            self.unseen.fetch_ends(sum(delivery.record_count for delivery in found))
+        ahead = min(ahead, self.unseen.workable())
+        if ahead > self._buffer.records:
             self._sessions.resume()
-        self._sessions.grant(wanted - self._buffered())
+            self._sessions.grant(ahead - self._buffer.records)
+        elif found and not ahead:
+            self._sessions.hold_back()
+        return found
+
+    async def _wait_for(self, wanted: int, timeout_ms: int) -> list[Delivery]:
         deadline_ms = self._clock.now_ms() + timeout_ms
         while True:
             self.raise_errors()
-            found = self._take(wanted)
+            found = self.unseen.take(wanted)
             left_ms = deadline_ms - self._clock.now_ms()
+            if not found:
+                self._sessions.resume()
+                self._sessions.grant(wanted)
             if found or left_ms <= 0:
-                if ahead:
-                    self._sessions.grant(ahead - self._buffered())
-                elif found:
-                    self._sessions.hold_back()
                 return found
             self._something.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left_ms / 1_000):
                     await self._something.wait()
+
+    def put_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Let the next fetch begin with these: they were returned and not used."""
+        self.unseen.put_back(deliveries)
+
+    def polled(self) -> None:
+        """Note that the application is there, though it fetches nothing."""
+        self.unseen.polled()
 
     @property
     def is_over(self) -> bool:
@@ -258,9 +287,6 @@ class ConsumerEngine:
         if self._passing_errors:
             raise self._passing_errors.popleft()
 
-    def _buffered(self) -> int:
-        return sum(delivery.record_count for delivery in self._buffer)
-
     def send(self, acknowledgements: Sequence[PartitionAcknowledgements]) -> None:
         """Send acknowledgements; results go to ``on_outcomes``."""
         self.acknowledgements.send(acknowledgements)
@@ -268,10 +294,7 @@ class ConsumerEngine:
     def pause(self) -> None:
         """Take no more records until the next fetch; give back what nobody has seen."""
         self._sessions.hold_back()
-        self._giving_back = True
-        buffered, self._buffer = self._buffer, deque()
-        for held in buffered:
-            self._release_unseen(held)
+        self._give_back_all()
 
     def acquire_at_most(self, records: int) -> None:
         """Ask leaders for no more than there is credit for, in sessions opened from now on."""
@@ -298,17 +321,6 @@ class ConsumerEngine:
                 self._wakeup = False
                 raise WakeupError("wakeup was called")
 
-    def _take(self, wanted: int) -> list[Delivery]:
-        found: list[Delivery] = []
-        count = 0
-        now_ms = self._clock.now_ms()
-        while self._buffer and count < wanted:
-            delivery = self._buffer.popleft()
-            if delivery.expires_ms > now_ms:  # else the leader gives it to somebody again
-                found.append(delivery)
-                count += delivery.record_count
-        return found
-
     # ---- what the leaders say -------------------------------------------------------------------
 
     def delivered(self, delivery: Delivery) -> None:
@@ -317,15 +329,15 @@ class ConsumerEngine:
             self._fail(ConnectionFailedError("a leader sent more than it had credit for"))
             return
         if self._giving_back:
-            self._release_unseen(delivery)
+            self._give_back([delivery])
             return
         self.records_received += delivery.record_count
-        self.bytes_received += len(delivery.records)
+        self.bytes_received += len(delivery.payload.data)
         if delivery.waited_ms is not None:
             self.fetches.record(delivery.waited_ms)
         assert isinstance(delivery.route, LeaderStream)
         self._sessions.worked(delivery.route.node_id, delivery.source)
-        self._buffer.append(delivery)
+        self.unseen.arrived(delivery)
         self._something.set()
 
     def finished(self, outcomes: Sequence[Outcome]) -> None:
@@ -375,7 +387,7 @@ class ConsumerEngine:
 
     def ended(self, stream: LeaderStream) -> None:
         """Open a new session later; what it delivered and nobody has seen is dropped."""
-        self._buffer = deque(held for held in self._buffer if held.route is not stream)
+        self._buffer.remove(lambda held: held.route is stream)
         if not self._sessions.ended(stream):
             return
         if stream.error_code in _FATAL_TO_STREAM:
@@ -399,25 +411,30 @@ class ConsumerEngine:
             }
         )
         assignment = self._sessions.assignment
-        buffered, self._buffer = self._buffer, deque()
-        for held in buffered:
-            if (held.source.topic_id, held.source.partition) in assignment:
-                self._buffer.append(held)
-            else:
-                self._release_unseen(held)
-
-    def _release_unseen(self, held: Delivery) -> None:
-        """Give back what was never handed out (spec CL-23), so that nobody waits for its locks."""
-        types = {
-            offset: AcknowledgeType.RELEASE
-            for run in held.acquired
-            for offset in range(run.first_offset, run.last_offset + 1)
-        }
-        if held.route.is_open:
-            self.send(
-                [
-                    PartitionAcknowledgements(
-                        held.source, held.route, held.leader_epoch, types, untold=True
-                    )
-                ]
+        self._give_back(
+            self._buffer.remove(
+                lambda held: (held.source.topic_id, held.source.partition) not in assignment
             )
+        )
+
+    def _give_back_all(self) -> None:
+        """Give back what waits, and what is still on its way, until the next fetch."""
+        self._giving_back = True
+        self._give_back(self._buffer.take(self._buffer.records))
+
+    def _give_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Release what was never handed out (spec HBK-20), so that nobody waits for its locks."""
+        self.send(
+            [
+                PartitionAcknowledgements(
+                    held.source,
+                    held.route,
+                    held.leader_epoch,
+                    dict.fromkeys(held.offsets(), AcknowledgeType.RELEASE),
+                    untold=True,
+                    uncounted=True,
+                )
+                for held in deliveries
+                if held.route.is_open
+            ]
+        )

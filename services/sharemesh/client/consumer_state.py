@@ -342,11 +342,6 @@ class ConsumerState:
         """Whether renewed records wait to be handed out again."""
         return bool(self._renewed)
 
-    @property
-    def has_records(self) -> bool:
-        """Whether fetched records or renewed ones wait to be handed out."""
-        return bool(self._readers or self._renewed)
-
     def collect_gaps(self) -> list[PartitionAcknowledgements]:
         """Take the GAP acknowledgements that are due (spec CL-14)."""
         gaps, self._gaps = self._gaps, []
@@ -370,10 +365,8 @@ class ConsumerState:
                 )
             self._readers.append(reader)
 
-    def hand_out(self, limit: int, *, whole: bool, now_ms: int) -> list[ConsumerRecord]:
-        """Return renewed records, or else the next fetched ones, now in flight.
-
-        At most ``limit``, or with ``whole`` deliveries whole until ``limit`` is reached.
+    def hand_out(self) -> list[ConsumerRecord]:
+        """Return renewed records, or else the fetched ones, now in flight; see ``leftover``.
 
         Raises:
             RecordDeserializationError: The next record cannot be deserialized (spec CL-13).
@@ -382,15 +375,9 @@ class ConsumerState:
         if self._renewed:
             return self._hand_out_renewed()
         records: list[ConsumerRecord] = []
-        while self._readers and len(records) < limit:
+        while self._readers:
             reader = self._readers[0]
-            if reader.is_read or reader.delivery.expires_ms <= now_ms:
-                self._readers.popleft()
-                continue
-            good, failure, failed = reader.take(
-                reader.delivery.record_count if whole else limit - len(records),
-                failures=not records,
-            )
+            good, failure, failed = reader.take(failures=not records)
             if failure is not None:
                 self._hold_failed(reader.delivery, failed, failure)
                 raise failure
@@ -398,9 +385,14 @@ class ConsumerState:
                 self._hold(reader.delivery, good)
                 records.extend(good)
             if not reader.is_read:
-                break  # enough, or the next thing in it is a failure: for the next poll
+                break  # the next thing in it is a failure: for the next poll
             self._readers.popleft()
         return records
+
+    def leftover(self) -> list[Delivery]:
+        """Take out what was fetched and not handed out: it lies behind a failure."""
+        readers, self._readers = self._readers, deque()
+        return [rest for reader in readers if (rest := reader.rest()) is not None]
 
     def _hold(self, delivery: Delivery, records: Sequence[ConsumerRecord]) -> None:
         types: dict[int, AcknowledgeType | None] = dict.fromkeys([each.offset for each in records])

@@ -1,10 +1,11 @@
 """What passes between the application's side and the network's side of a consumer."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from sharemesh.client.errors import SharemeshError
+from sharemesh.client.payload import Payload
 from sharemesh.client.records import Acquired, TopicIdPartition
 from sharemesh.domain.delivery_state import AcknowledgeType
 
@@ -25,7 +26,7 @@ class Route(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Records of one partition as a leader sent them, not yet decoded.
+    """Records of one partition as a leader sent them, or a part of them; not decoded here.
 
     ``expires_ms`` is when their acquisition locks end, by this client's clock. ``waited_ms`` is
     the time since records were asked for; None if an earlier delivery was the first since then.
@@ -33,7 +34,7 @@ class Delivery:
 
     source: TopicIdPartition
     route: Route
-    records: bytes
+    payload: Payload
     acquired: tuple[Acquired, ...]
     leader_epoch: int
     lock_timeout_ms: int
@@ -44,6 +45,29 @@ class Delivery:
     def record_count(self) -> int:
         """Acquired offsets, gaps included."""
         return sum(run.last_offset - run.first_offset + 1 for run in self.acquired)
+
+    def offsets(self) -> Iterator[int]:
+        """Yield each acquired offset, gaps included."""
+        for run in self.acquired:
+            yield from range(run.first_offset, run.last_offset + 1)
+
+    def split(self, count: int) -> "tuple[Delivery, Delivery]":
+        """Return the first ``count`` acquired offsets, from 1 to all but one, and the rest."""
+        head: list[Acquired] = []
+        tail: list[Acquired] = []
+        for run in self.acquired:
+            size = run.last_offset - run.first_offset + 1
+            if count >= size:
+                head.append(run)
+            elif count <= 0:
+                tail.append(run)
+            else:
+                border = run.first_offset + count
+                head.append(replace(run, last_offset=border - 1))
+                tail.append(replace(run, first_offset=border))
+            count -= size
+        rest = replace(self, acquired=tuple(tail), waited_ms=None)
+        return replace(self, acquired=tuple(head)), rest
 
     def overlaps(self, first_offset: int, last_offset: int) -> bool:
         """Whether an offset of ``first_offset..last_offset``, both included, is acquired here."""
@@ -61,6 +85,7 @@ class PartitionAcknowledgements:
     again until ``deadline_ms`` of the client's clock (0: not tried again, spec CL-22).
     Of ``untold`` ones nobody is told the result: the application did not ask for them, as when
     records that it never saw are given back, or locks are renewed while its handlers run.
+    ``uncounted`` ones are all RELEASE of records that nobody saw (spec HBK-1).
     """
 
     source: TopicIdPartition
@@ -70,6 +95,7 @@ class PartitionAcknowledgements:
     ticket: int = 0
     deadline_ms: int = 0
     untold: bool = False
+    uncounted: bool = False
 
     @property
     def is_renew(self) -> bool:

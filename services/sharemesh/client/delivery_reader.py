@@ -1,12 +1,13 @@
 """Turns one delivery into records, gaps and failures (spec CL-10, CL-13, CL-14)."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sharemesh.client.deliveries import Delivery
 from sharemesh.client.errors import CorruptRecordError, RecordDeserializationError
-from sharemesh.client.records import ConsumerRecord, Deserializer
-from sharemesh.codec.client_batches import ReadBatch, read_batches
+from sharemesh.client.payload import records_between
+from sharemesh.client.records import Acquired, ConsumerRecord, Deserializer
+from sharemesh.codec.client_batches import ReadBatch
 
 Failure = RecordDeserializationError | CorruptRecordError
 
@@ -34,8 +35,12 @@ class DeliveryReader:
         self._counts: list[int] = []
         self._corrupt: list[tuple[int, int, int, str]] = []  # position, first, last, why
         self._at = 0
-        for batch in read_batches(delivery.records, check_crc=check_crcs):
-            self._sort_in(batch)
+        for run in delivery.acquired:
+            batches = delivery.payload.batches(
+                run.first_offset, run.last_offset, check_crc=check_crcs
+            )
+            for batch in batches:
+                self._sort_in(run, batch)
         self.gaps = self._find_gaps()
 
     @property
@@ -43,23 +48,16 @@ class DeliveryReader:
         """Whether nothing is left."""
         return self._at >= len(self._raw) and not self._corrupt
 
-    def _sort_in(self, batch: ReadBatch) -> None:
-        """Keep what lies in the acquired ranges; records outside of them are not ours."""
-        for run in self.delivery.acquired:
-            if run.last_offset < batch.base_offset or run.first_offset > batch.last_offset:
-                continue
-            if batch.corrupt:
-                first = max(run.first_offset, batch.base_offset)
-                last = min(run.last_offset, batch.last_offset)
-                self._add_corrupt(first, last, batch.corrupt)
-                continue
-            records: Sequence[Any] = batch.records
-            if run.first_offset > batch.base_offset or run.last_offset < batch.last_offset:
-                records = [
-                    each for each in records if run.first_offset <= each.offset <= run.last_offset
-                ]
-            self._raw.extend(records)
-            self._counts.extend([run.delivery_count] * len(records))
+    def _sort_in(self, run: Acquired, batch: ReadBatch) -> None:
+        """Keep what lies in the acquired run; records outside of it are not ours."""
+        if batch.corrupt:
+            first = max(run.first_offset, batch.base_offset)
+            last = min(run.last_offset, batch.last_offset)
+            self._add_corrupt(first, last, batch.corrupt)
+            return
+        records = records_between(batch, run.first_offset, run.last_offset)
+        self._raw.extend(records)
+        self._counts.extend([run.delivery_count] * len(records))
 
     def _add_corrupt(self, first: int, last: int, why: str) -> None:
         """Note a failure at this position; runs of one batch that touch are one failure."""
@@ -82,10 +80,23 @@ class DeliveryReader:
             if offset not in present
         ]
 
-    def take(
-        self, limit: int, *, failures: bool
-    ) -> tuple[list[ConsumerRecord], Failure | None, range]:
-        """Return up to ``limit`` good records, or the failure that comes next.
+    def rest(self) -> Delivery | None:
+        """Return what is left as a delivery of its own, without gaps; None if nothing is."""
+        runs = [
+            Acquired(raw.offset, raw.offset, count)
+            for raw, count in zip(self._raw[self._at :], self._counts[self._at :], strict=True)
+        ]
+        for _, first, last, _ in self._corrupt:
+            for run in self.delivery.acquired:
+                low, high = max(first, run.first_offset), min(last, run.last_offset)
+                if low <= high:
+                    runs.append(Acquired(low, high, run.delivery_count))
+        if not runs:
+            return None
+        return replace(self.delivery, acquired=tuple(sorted(runs, key=_first)), waited_ms=None)
+
+    def take(self, *, failures: bool) -> tuple[list[ConsumerRecord], Failure | None, range]:
+        """Return the good records up to the next failure, or the failure if it comes next.
 
         The range holds the failed offsets; it is empty if there is no failure. Good records
         before a failure come first, alone. Without ``failures`` a failure is left for later.
@@ -97,7 +108,7 @@ class DeliveryReader:
             source = self.delivery.source
             failure = CorruptRecordError(source.topic, source.partition, first, last, why)
             return [], failure, range(first, last + 1)
-        end = min(self._at + limit, self._corrupt[0][0] if self._corrupt else len(self._raw))
+        end = self._corrupt[0][0] if self._corrupt else len(self._raw)
         return self._convert(end, failures=failures)
 
     def _convert(
@@ -148,3 +159,7 @@ class DeliveryReader:
             )  # fmt: skip
         self._at += len(good)
         return good, None, range(0)
+
+
+def _first(run: Acquired) -> int:
+    return run.first_offset

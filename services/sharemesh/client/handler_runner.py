@@ -169,7 +169,7 @@ class HandlerRunner:
             self._say(delivery.source, delivery.route, delivery.leader_epoch, offset, _GAP)
         now_ms = self._clock.now_ms()
         while not reader.is_read:
-            records, failure, failed = reader.take(delivery.record_count, failures=True)
+            records, failure, failed = reader.take(failures=True)
             for record in records:
                 self._enqueue(delivery, record, now_ms)
             if failure is not None:

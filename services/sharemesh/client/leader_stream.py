@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from sharemesh.client.acknowledgements import encode
+from sharemesh.client.acknowledgements import encode, encode_unseen
 from sharemesh.client.deliveries import Delivery, Outcome, PartitionAcknowledgements
 from sharemesh.client.errors import (
     InvalidRecordStateError,
@@ -14,6 +14,7 @@ from sharemesh.client.errors import (
     SharemeshError,
     optional_error,
 )
+from sharemesh.client.payload import Payload
 from sharemesh.client.records import Acquired, TopicIdPartition
 from sharemesh.methods import CONSUME
 from sharemesh.ports.clock import Clock
@@ -181,7 +182,9 @@ class LeaderStream:
             topic.partitions.append(
                 AcknowledgePartition(
                     partition=each.source.partition,
-                    acknowledgement_batches=encode(each.types),
+                    acknowledgement_batches=(encode_unseen if each.uncounted else encode)(
+                        each.types
+                    ),
                     leader_epoch=each.leader_epoch,
                 )
             )
@@ -269,7 +272,7 @@ class LeaderStream:
             delivery = Delivery(
                 source=source,
                 route=self,
-                records=answer.records,
+                payload=Payload(answer.records),
                 acquired=tuple(
                     Acquired(run.first_offset, run.last_offset, run.delivery_count)
                     for run in answer.acquired_records
@@ -280,7 +283,7 @@ class LeaderStream:
                 waited_ms=None if asked_ms is None else now_ms - asked_ms,
             )
             self.credit_records -= delivery.record_count
-            self.credit_bytes -= len(delivery.records)
+            self.credit_bytes -= len(answer.records)
             self._events.delivered(delivery)
         if answer.error_code:
             self._events.partition_failed(self, source, answer)
