@@ -201,3 +201,27 @@ async def test_a_new_stream_of_the_member_is_a_new_beginning():
         await stalled(w)
         stream = await w.client().consume(P0)
         assert await deliveries(stream, 5) == {P0: [(0, 4, 2)]}
+
+
+async def test_a_stream_may_change_its_acquire_mode_while_it_runs():
+    async with world() as w:
+        await w.lead(P0)
+        stream = await w.client().consume(P0, records=5)
+        await w.produce(P0, *[10] * 3)
+        assert await deliveries(stream, 10) == {P0: [(0, 9, 1)]}  # a whole log batch
+        await stream.send(pb.ConsumeRequest(credit_records=9, share_acquire_mode=1))
+        assert await deliveries(stream, 4) == {P0: [(10, 13, 1)]}
+        await stream.send(pb.ConsumeRequest(credit_records=4))
+        assert await deliveries(stream, 4) == {P0: [(14, 17, 1)]}
+        await stream.send(pb.ConsumeRequest(credit_records=3, share_acquire_mode=0))
+        assert await deliveries(stream, 12) == {P0: [(18, 19, 1), (20, 29, 1)]}
+
+
+async def test_an_acquire_mode_that_does_not_exist_ends_the_stream():
+    async with world() as w:
+        await w.lead(P0)
+        stream = await w.client().consume(P0)
+        await stream.send(pb.ConsumeRequest(share_acquire_mode=9))
+        message = await anext(stream)
+        assert message.error_code == ErrorCode.INVALID_REQUEST
+        assert "share_acquire_mode 9" in message.error_message

@@ -84,10 +84,18 @@ CONSUMER_SETTINGS = (
     Setting(
         "share.acquire.mode",
         "batch_optimized",
-        "record_limit: a poll never returns more than max.poll.records",
+        "batch_optimized: leaders may acquire more than was asked for, to keep batches whole; "
+        "record_limit: never more",
         choices=("batch_optimized", "record_limit"),
     ),
-    Setting("max.poll.records", 500, "records asked for by one poll", least=1, most=INT32_MAX),
+    Setting(
+        "max.poll.records",
+        500,
+        "most records that one poll returns: what takes longer than the lock, taken together, "
+        "is delivered again to others",
+        least=1,
+        most=INT32_MAX,
+    ),
     Setting("fetch.min.bytes", 1, "bytes to wait for", least=0, most=INT32_MAX),
     Setting("fetch.max.wait.ms", 500, "longest wait for fetch.min.bytes", least=0, most=INT32_MAX),
     Setting(
@@ -97,7 +105,8 @@ CONSUMER_SETTINGS = (
         "prefetch.records",
         -1,
         "records one leader may send ahead of poll; -1: none in explicit mode, in implicit mode "
-        "max.poll.records, up to 4 times as many to an application that keeps up",
+        "what the application can begin within a second, at most 4 times max.poll.records; what "
+        "waits too long for poll is given back uncounted",
         least=-1,
         most=INT32_MAX,
     ),

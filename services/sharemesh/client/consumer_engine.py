@@ -27,6 +27,7 @@ from sharemesh.client.share_versions import ShareVersions
 from sharemesh.client.unseen_records import UnseenRecords
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.share_partition.events import AcquireMode
 from sharemesh.ports.network import REFUSALS
 from sharemesh.v1.common_pb2 import CurrentLeader, Node, TopicPartitions
 from sharemesh.v1.share_leader_pb2 import ConsumeStart, ShareFetchPartition
@@ -41,9 +42,6 @@ _log = logging.getLogger(__name__)
 
 PASSING_ERRORS_MAX = 100
 """Errors of partitions kept for the application; the oldest go first."""
-
-_BATCH_OPTIMIZED = 0
-_RECORD_LIMIT = 1
 
 _MOVED = frozenset(
     {
@@ -87,12 +85,13 @@ class ConsumerEngine:
         self._on_outcomes = on_outcomes
         self.leaders = Leaders(environment, config, self._caller)
         self.versions = ShareVersions(self.leaders, environment.clock)
+        self._chosen_limit = config.text("share.acquire.mode") == "record_limit"
         self._start = ConsumeStart(
             group_id=config.text("group.id"),
             member_id=member_id,
-            share_acquire_mode=_RECORD_LIMIT
-            if config.text("share.acquire.mode") == "record_limit"
-            else _BATCH_OPTIMIZED,
+            share_acquire_mode=AcquireMode.RECORD_LIMIT
+            if self._chosen_limit
+            else AcquireMode.BATCH_OPTIMIZED,
             batch_size=config.number("max.poll.records"),
             max_records=config.number("max.poll.records"),
             min_bytes=config.number("fetch.min.bytes"),
@@ -125,6 +124,7 @@ class ConsumerEngine:
             kept=max(config.number("prefetch.records"), 0),
             give_back=self._give_back,
             hold_back=self._sessions.hold_back,
+            acquire=self._acquire,
         )
         self._buffer = self.unseen.buffer
         self.acknowledgements = AcknowledgementSender(
@@ -167,7 +167,7 @@ class ConsumerEngine:
                     )
                 )
                 return
-            self._start.share_acquire_mode = _BATCH_OPTIMIZED
+            self._start.share_acquire_mode = AcquireMode.BATCH_OPTIMIZED
         await self._sessions.run()
 
     def _broke_down(self, task: "asyncio.Task[None]") -> None:
@@ -298,8 +298,9 @@ class ConsumerEngine:
 
     def acquire_at_most(self, records: int) -> None:
         """Ask leaders for no more than there is credit for, in sessions opened from now on."""
+        self._chosen_limit = True
         if self.versions.knows_renew:
-            self._start.share_acquire_mode = _RECORD_LIMIT
+            self._start.share_acquire_mode = AcquireMode.RECORD_LIMIT
         self._start.max_records = min(self._start.max_records, records)
 
     async def settle(self, pending: Callable[[], bool], *, timeout_ms: int) -> None:
@@ -416,6 +417,11 @@ class ConsumerEngine:
                 lambda held: (held.source.topic_id, held.source.partition) not in assignment
             )
         )
+
+    def _acquire(self, mode: AcquireMode) -> None:
+        """Follow the application's pace, unless it chose to be sent no more than it asked for."""
+        if self.versions.knows_renew and not self._chosen_limit:
+            self._sessions.acquire(mode)
 
     def _give_back_all(self) -> None:
         """Give back what waits, and what is still on its way, until the next fetch."""

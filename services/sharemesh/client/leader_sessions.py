@@ -103,6 +103,12 @@ class LeaderSessions:
             for stream in self._streams.values():
                 stream.grant(records, self._bytes_ahead)
 
+    def acquire(self, mode: int) -> None:
+        """Change the acquire mode of all sessions, and of those opened later."""
+        self._start.share_acquire_mode = mode
+        for stream in self._streams.values():
+            stream.acquire(mode)
+
     def hold_back(self) -> None:
         """Let no leader deliver until ``resume``, whatever credit it still has."""
         self.is_paused = True

@@ -161,6 +161,11 @@ class LeaderStream:
             self._asked_ms = self._clock.now_ms()
         self._has_next.set()
 
+    def acquire(self, mode: int) -> None:
+        """Change the acquire mode, from now on."""
+        self._next.share_acquire_mode = mode
+        self._has_next.set()
+
     def acknowledge(self, acknowledgements: Sequence[PartitionAcknowledgements]) -> None:
         """Send these with the next message; ``finished`` tells the results, once each."""
         if not self._open or self._closing:

@@ -27,6 +27,11 @@ class Pace:
         """When the application took the records that it works on; None if it has none."""
         return self._taken_ms if self._taken else None
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the application is busy, and was measured before."""
+        return bool(self._taken and self._ms)
+
     def took(self, count: int, now_ms: int) -> None:
         """Note that a poll returned ``count`` records."""
         self._taken, self._taken_ms = count, now_ms
@@ -43,9 +48,12 @@ class Pace:
         if not self._taken:
             return self._unknown  # it has nothing to do: whatever comes is begun at once
         passed_ms = max(now_ms - self._taken_ms, 1)
+        known = self._records / self._ms if self._ms else None
+        expected_ms = self._taken / known if known is not None else 0
+        if passed_ms >= expected_ms + AHEAD_MS:
+            return 0  # it hangs: nobody knows when it comes back
         most = self._taken / passed_ms
-        if not self._ms:
+        if known is None:
             return min(self._unknown, int(most * AHEAD_MS))
-        rate = min(self._records / self._ms, most)
-        left_ms = self._taken / rate - passed_ms
-        return max(int(rate * (AHEAD_MS - left_ms)), 0)
+        rate = min(known, most)
+        return max(int(rate * (AHEAD_MS + passed_ms) - self._taken), 0)

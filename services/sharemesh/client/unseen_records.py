@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from sharemesh.client.deliveries import Delivery
 from sharemesh.client.pace import Pace
 from sharemesh.client.record_buffer import RecordBuffer
+from sharemesh.domain.share_partition.events import AcquireMode
 from sharemesh.ports.clock import Clock
 
 WATCH_MS = 250
@@ -42,17 +43,21 @@ class UnseenRecords:
         kept: int,
         give_back: Callable[[Sequence[Delivery]], None],
         hold_back: Callable[[], None],
+        acquire: Callable[[AcquireMode], None],
     ) -> None:
         """``kept`` records may always wait, ``at_once`` while the application's pace is unknown.
 
         ``hold_back`` lets leaders deliver no more until the next fetch; it goes with each
-        ``give_back``, or the records would come again at once.
+        ``give_back``, or the records would come again at once. ``acquire`` says
+        whether leaders may deliver more than they are asked for, to keep batches whole.
         """
         self._clock = clock
         self._kept = kept
         self._pace = Pace(at_once)
         self._give_back = give_back
         self._hold_back = hold_back
+        self._acquire = acquire
+        self._too_many = 0  # so many came in whole batches that these are not taken any more
         self._watching: asyncio.Task[None] | None = None
         self._fetching = False
         self._quiet_since_ms = clock.now_ms()
@@ -87,6 +92,9 @@ class UnseenRecords:
         self._fetching = False
         self._quiet_since_ms = now_ms = self._clock.now_ms()
         self._pace.took(handed_out, now_ms)
+        if self._pace.is_known and 0 < self._too_many <= self._pace.workable(now_ms):
+            self._too_many = 0
+            self._acquire(AcquireMode.BATCH_OPTIMIZED)
         self._watch()
 
     def polled(self) -> None:
@@ -135,6 +143,9 @@ class UnseenRecords:
         self._give_back_old()
         workable = self.workable()
         if self.buffer.records > SURPLUS_FACTOR * workable:
+            if not self._too_many:
+                self._acquire(AcquireMode.RECORD_LIMIT)
+            self._too_many = max(self._too_many, self.buffer.records)
             self._return(self.buffer.take_last(self.buffer.records - workable))
         quiet_ms = self._clock.now_ms() - self._quiet_since_ms
         if self._returned and not self._told and quiet_ms >= self._lock_ms // KEEP_PART:

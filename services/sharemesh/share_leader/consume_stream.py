@@ -24,7 +24,12 @@ from sharemesh.share_leader.fetch_wait import FetchWait
 from sharemesh.share_leader.outbox import Outbox
 from sharemesh.share_leader.owned_tasks import OwnedTasks
 from sharemesh.share_leader.redirects import Redirects, node_message
-from sharemesh.share_leader.request_checks import listed, named
+from sharemesh.share_leader.request_checks import (
+    NEWEST_VERSION,
+    acquire_mode,
+    listed,
+    named,
+)
 from sharemesh.share_leader.session_book import SessionBook
 from sharemesh.share_leader.share_partition_shell import Phase
 from sharemesh.v1 import share_leader_pb2 as pb
@@ -92,6 +97,7 @@ class ConsumeStream:
         self._error: Outcome | None = None
         self._ended = asyncio.Event()
         self._closing = False
+        self._mode = terms.order.mode
 
     async def run(
         self, first: pb.ConsumeRequest, close_session: Callable[[], Awaitable[object]]
@@ -221,6 +227,8 @@ class ConsumeStream:
             self._go_on(added)
         if request.credit_records < 0 or request.credit_bytes < 0:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "credit is only added, never taken")
+        if request.HasField("share_acquire_mode"):
+            self._mode = acquire_mode(request.share_acquire_mode, NEWEST_VERSION)
         self._credit_records += request.credit_records
         if request.credit_bytes:
             self._credit_bytes = (self._credit_bytes or 0) + request.credit_bytes
@@ -341,7 +349,7 @@ class ConsumeStream:
             max_bytes = min(max_bytes, self._credit_bytes)
         return FetchOrder(
             order.member_id,
-            order.mode,
+            self._mode,
             order.batch_size,
             min(order.max_records, self._credit_records),
             max_bytes,

@@ -218,7 +218,7 @@ class ConsumeAcknowledge(_message.Message):
     def __init__(self, acknowledge_id: _Optional[int] = ..., is_renew_ack: _Optional[bool] = ..., topics: _Optional[_Iterable[_Union[AcknowledgeTopic, _Mapping]]] = ...) -> None: ...
 
 class ConsumeRequest(_message.Message):
-    __slots__ = ("start", "add", "forget", "credit_records", "credit_bytes", "acknowledgements", "close")
+    __slots__ = ("start", "add", "forget", "credit_records", "credit_bytes", "acknowledgements", "close", "share_acquire_mode")
     START_FIELD_NUMBER: _ClassVar[int]
     ADD_FIELD_NUMBER: _ClassVar[int]
     FORGET_FIELD_NUMBER: _ClassVar[int]
@@ -226,6 +226,7 @@ class ConsumeRequest(_message.Message):
     CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGEMENTS_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
+    SHARE_ACQUIRE_MODE_FIELD_NUMBER: _ClassVar[int]
     start: ConsumeStart
     add: _containers.RepeatedCompositeFieldContainer[_common_pb2.TopicPartitions]
     forget: _containers.RepeatedCompositeFieldContainer[_common_pb2.TopicPartitions]
@@ -233,7 +234,8 @@ class ConsumeRequest(_message.Message):
     credit_bytes: int
     acknowledgements: _containers.RepeatedCompositeFieldContainer[ConsumeAcknowledge]
     close: bool
-    def __init__(self, start: _Optional[_Union[ConsumeStart, _Mapping]] = ..., add: _Optional[_Iterable[_Union[_common_pb2.TopicPartitions, _Mapping]]] = ..., forget: _Optional[_Iterable[_Union[_common_pb2.TopicPartitions, _Mapping]]] = ..., credit_records: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., acknowledgements: _Optional[_Iterable[_Union[ConsumeAcknowledge, _Mapping]]] = ..., close: _Optional[bool] = ...) -> None: ...
+    share_acquire_mode: int
+    def __init__(self, start: _Optional[_Union[ConsumeStart, _Mapping]] = ..., add: _Optional[_Iterable[_Union[_common_pb2.TopicPartitions, _Mapping]]] = ..., forget: _Optional[_Iterable[_Union[_common_pb2.TopicPartitions, _Mapping]]] = ..., credit_records: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., acknowledgements: _Optional[_Iterable[_Union[ConsumeAcknowledge, _Mapping]]] = ..., close: _Optional[bool] = ..., share_acquire_mode: _Optional[int] = ...) -> None: ...
 
 class ConsumeAcknowledged(_message.Message):
     __slots__ = ("acknowledge_id", "topics")
