@@ -1,9 +1,12 @@
 """``sharemesh cluster drain`` against a cluster of real processes."""
 
 import json
+import time
 
 import pytest
 
+from sharemesh.cli import cluster
+from sharemesh.cli.__main__ import main
 from tests.cli.local_up import local_up
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -43,3 +46,42 @@ def test_drained_nodes_lead_nothing_and_every_partition_stays_served(tmp_path):
         assert unknown.returncode == 2
         assert "no node 'nobody'" in unknown.stderr
         assert "share-leader-2" in unknown.stderr
+
+
+def test_a_drained_node_takes_part_again_after_up_restart(tmp_path):
+    data = tmp_path / "data"
+    with local_up(data) as up:
+        drained = up.sharemesh("cluster", "drain", "share-leader-1")
+        assert "sharemesh up restart share-leader-1" in drained.stdout
+        before = nodes_of(up)["share-leader-1"]
+        done = up.sharemesh("up", "restart", "share-leader-1", "--data-directory", str(data))
+        assert done.returncode == 0, done.stderr
+        deadline = time.monotonic() + 30
+        while (now := nodes_of(up).get("share-leader-1", before))["state"] != "running":
+            assert time.monotonic() < deadline, now
+        assert now["pid"] != before["pid"]
+        assert now["address"] == before["address"]
+        assert f"pid {now['pid']}, address {now['address']}" in done.stdout
+        assert up.sharemesh("topics", "create", "orders", "--partitions", "6").returncode == 0
+        assert nodes_of(up)["share-leader-1"]["partitions"] > 0
+
+        told = up.sharemesh("up", "--data-directory", str(data), "restart", "etcd", "--json")
+        assert told.returncode == 0, told.stderr
+        assert json.loads(told.stdout)["node"] == "etcd"
+        unknown = up.sharemesh("up", "restart", "share-leader-9", "--data-directory", str(data))
+        assert unknown.returncode == 2
+        assert "did you mean 'share-leader-" in unknown.stderr
+        assert "group-coordinator-0" in unknown.stderr
+    over = up.sharemesh("up", "restart", "share-leader-1", "--data-directory", str(data))
+    assert over.returncode == 1
+    assert f"no 'sharemesh up' runs on {data}" in over.stderr
+
+
+def test_an_interrupted_drain_says_that_it_goes_on(monkeypatch, capsys):
+    def interrupted(work):
+        work.close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster.asyncio, "run", interrupted)
+    assert main(["cluster", "drain", "share-leader-1", "--bootstrap", "127.0.0.1:9"]) == 130
+    assert "share-leader-1 goes on handing over" in capsys.readouterr().err

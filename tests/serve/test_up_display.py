@@ -1,12 +1,13 @@
 """What `sharemesh up` shows on a terminal: every process, and why one failed."""
 
 import io
+import json
 
 import pytest
 from rich.console import Console
 
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.cli.up_display import PlainDisplay, TableDisplay
+from sharemesh.cli.up_display import JsonDisplay, PlainDisplay, TableDisplay
 from sharemesh.serve.process import ProcessState, ProcessStatus
 from sharemesh.serve.settings import ServeSettings, UpSettings
 from sharemesh.serve.supervisor import LocalCluster
@@ -45,7 +46,25 @@ def test_lines_name_process_state_and_reason(cluster) -> None:
             ProcessStatus("a", "r", 0, state=ProcessState.READY, pid=7, host="h", port=1)
         )
     lines = output.getvalue().splitlines()
-    assert lines[1:] == [
+    assert lines[:2] == [f"data directory {cluster.directory}", f"logs {cluster.logs}"]
+    assert lines[2:] == [
         "share-leader-0 failed exit_code=None restarts=0 no room",
         "a ready pid=7 address=h:1",
     ]
+
+
+def test_when_ready_it_is_told_where_the_logs_are(cluster, monkeypatch) -> None:
+    monkeypatch.setattr(LocalCluster, "bootstrap", ("127.0.0.1:1",))
+    output = io.StringIO()
+    table = TableDisplay(Console(file=output, width=300))
+    with table.shown(cluster):
+        table.ready(cluster)
+    assert f"logs in {cluster.directory}/logs" in output.getvalue()
+    output = io.StringIO()
+    JsonDisplay(Console(file=output, highlight=False, soft_wrap=True)).ready(cluster)
+    assert json.loads(output.getvalue()) == {
+        "event": "ready",
+        "bootstrap": ["127.0.0.1:1"],
+        "data_directory": str(cluster.directory),
+        "logs": f"{cluster.directory}/logs",
+    }

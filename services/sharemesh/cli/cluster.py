@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sharemesh.backends.local.clock import SystemClock
+from sharemesh.cli.entry import INTERRUPTED
 from sharemesh.cli.failures import CommandError
 from sharemesh.cli.session import connection_flags, session_of
 from sharemesh.cli.topics import where_of
@@ -80,7 +81,14 @@ def _register_drain(cluster: argparse.ArgumentParser) -> None:
 def _drain(args: argparse.Namespace) -> int:
     """Return 0 once the node leads nothing; 1 if it still does after ``--wait`` seconds."""
     session = session_of(args)
-    left = asyncio.run(_drained(session.admin_settings, args.node, args.wait))
+    try:
+        left = asyncio.run(_drained(session.admin_settings, args.node, args.wait))
+    except KeyboardInterrupt:
+        raise CommandError(
+            f"node {args.node} goes on handing over, if it had begun: see sharemesh cluster; only "
+            "a restart lets it take part again",
+            code=INTERRUPTED,
+        ) from None
     if left:
         raise CommandError(
             f"node {args.node} still leads {left} after {args.wait} s; is there another node of "
@@ -89,7 +97,10 @@ def _drain(args: argparse.Namespace) -> int:
     if session.as_json:
         session.show_json({"node": args.node, "drained": True})
     else:
-        session.say(f"node {args.node} leads nothing any more; restart it to take part again")
+        session.say(
+            f"node {args.node} leads nothing any more; restart it to take part again (under "
+            f"'sharemesh up': sharemesh up restart {args.node})"
+        )
     return 0
 
 

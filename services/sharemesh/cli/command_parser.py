@@ -1,6 +1,7 @@
 """Parses command lines: options in any place, hints at the nearest word, no guessing."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,6 +47,8 @@ class CommandParser(argparse.ArgumentParser):
         if self._within:
             return super().parse_known_args(args, namespace)
         if self.subcommands or self._takes_the_rest:
+            if self.subcommands:
+                self._check_options(sys.argv[1:] if args is None else args)
             found, unknown = super().parse_known_args(args, namespace)
         else:
             self._within = True  # the method called here calls this one
@@ -56,6 +59,16 @@ class CommandParser(argparse.ArgumentParser):
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self._hint(unknown)}")
         return found, []
+
+    def _check_options(self, args: Sequence[str]) -> None:
+        """Refuse an unknown option before its value is taken for the name of a command."""
+        for word in args:
+            if word in self.subcommands or word == "--":
+                return
+            name = word.partition("=")[0]
+            known = any(each.startswith(name) for each in self._option_string_actions)
+            if name.startswith("--") and not known:
+                self.error(f"unrecognized arguments: {word}{self._hint([word])}")
 
     @property
     def _takes_the_rest(self) -> bool:

@@ -15,12 +15,12 @@ from sharemesh.cli.failures import CommandError
 from sharemesh.cli.tables import table_lines
 from sharemesh.client.config import ADMIN_SETTINGS
 from sharemesh.client.config_sources import FILE_VARIABLE, from_environment, from_file, those_of
+from sharemesh.serve.run_file import RUN_FILE
 
 DEFAULT_ADDRESS = "127.0.0.1:9400"
 BOOTSTRAP_VARIABLE = "SHAREMESH_BOOTSTRAP"
 DATA_VARIABLE = "SHAREMESH_DATA_DIRECTORY"
 DEFAULT_DATA_DIRECTORY = "sharemesh-data"
-RUN_FILE = "run/cluster.json"
 DEFAULT_TIMEOUT_MS = 30_000
 
 

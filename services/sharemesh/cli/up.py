@@ -7,6 +7,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
+from sharemesh.cli import up_restart
 from sharemesh.cli.failures import CommandError
 from sharemesh.serve.exits import Exit, StartError
 from sharemesh.serve.flags import add_config_flags, add_flags
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 _EXAMPLES = """examples:
   sharemesh up
   sharemesh up --data-directory /var/lib/sharemesh --share-leaders 4
-  sharemesh up --config cluster.toml --json"""
+  sharemesh up --config cluster.toml --json
+  sharemesh up restart share-leader-1"""
 
 
 def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
@@ -45,6 +47,7 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     add_flags(parser, UpSettings)
     add_flags(parser, ServeSettings, leave_out="role,node_id,listen_host,listen_port")
     parser.set_defaults(run=run)
+    up_restart.register(parser.add_subparsers(metavar="ACTION"))
 
 
 def run(args: argparse.Namespace) -> int:

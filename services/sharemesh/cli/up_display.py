@@ -32,6 +32,7 @@ class PlainDisplay:
     def shown(self, cluster: LocalCluster) -> Iterator[None]:
         """Show the cluster for as long as the context lasts."""
         self.say(f"data directory {cluster.directory}")
+        self.say(f"logs {cluster.logs}")
         yield
 
     def changed(self, status: ProcessStatus) -> None:
@@ -67,7 +68,12 @@ class JsonDisplay(PlainDisplay):
 
     def ready(self, cluster: LocalCluster) -> None:
         """Say where clients find the cluster."""
-        self._show("ready", bootstrap=list(cluster.bootstrap))
+        self._show(
+            "ready",
+            bootstrap=list(cluster.bootstrap),
+            data_directory=cluster.directory,
+            logs=cluster.logs,
+        )
 
     def say(self, text: str) -> None:
         """Print words for people as a message."""
@@ -107,7 +113,9 @@ class TableDisplay(PlainDisplay):
 
     def ready(self, cluster: LocalCluster) -> None:
         """Say where clients find the cluster."""
-        self._line = f"ready; clients start at {cluster.bootstrap[0]}; Ctrl-C stops"
+        self._line = (
+            f"ready; clients start at {cluster.bootstrap[0]}; logs in {cluster.logs}; Ctrl-C stops"
+        )
 
     def say(self, text: str) -> None:
         """Set the line below the table."""

@@ -28,6 +28,7 @@ from sharemesh.serve.identity import Identity, with_secret
 from sharemesh.serve.leases import revoke_leases
 from sharemesh.serve.process import ManagedProcess, ProcessPlan, ProcessState, ProcessStatus
 from sharemesh.serve.role_command import role_command
+from sharemesh.serve.run_file import LOGS, RUN_FILE
 from sharemesh.serve.settings import ServeSettings, UpSettings
 from sharemesh.serve.tls_settings import tls_files
 from sharemesh.v1.admin_pb2 import DescribeClusterRequest
@@ -43,7 +44,6 @@ STOP_ORDER: tuple[tuple[Role, ...], ...] = (
 GIVEN_ETCD_TIMEOUT_MS = 5_000
 LED_TIMEOUT_MS = 10_000
 LED_POLL_MS = 50
-RUN_FILE = "run/cluster.json"
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +83,11 @@ class LocalCluster:
     def directory(self) -> Path:
         """The data directory, absolute."""
         return self._directory
+
+    @property
+    def logs(self) -> Path:
+        """The directory of what each process says, absolute."""
+        return self._directory / LOGS
 
     @property
     def processes(self) -> tuple[ProcessStatus, ...]:
@@ -193,8 +198,8 @@ class LocalCluster:
                 group_shards=self._serve.group_shards,
                 state_shards=self._serve.state_shards,
             )
-            for name in ("run", "logs"):
-                (self._directory / name).mkdir(exist_ok=True)
+            for made in ((self._directory / RUN_FILE).parent, self.logs):
+                made.mkdir(exist_ok=True)
         except DataDirectoryError as error:
             raise StartError(Exit.OTHER_CLUSTER, f"{self._directory}: {error}") from error
         except OSError as error:
@@ -211,7 +216,7 @@ class LocalCluster:
                 status,
                 ProcessPlan(
                     command=lambda _status, _descriptor: self._etcd_command(),
-                    log=self._directory / "logs" / "etcd.log",
+                    log=self.logs / "etcd.log",
                     ready=lambda: self._etcd_answers(self._up.start_timeout_ms),
                 ),
             )
@@ -263,7 +268,7 @@ class LocalCluster:
 
         return ProcessPlan(
             command=command,
-            log=self._directory / "logs" / f"{status.name}.log",
+            log=self.logs / f"{status.name}.log",
             ended=self._revoke,
         )
 
@@ -302,7 +307,7 @@ class LocalCluster:
             raise StartError(
                 Exit.FAILED,
                 f"not ready after {self._up.start_timeout_ms} ms: {', '.join(late)}; see "
-                f"{self._directory / 'logs'}",
+                f"{self.logs}",
             )
 
     async def _until_led(self) -> None:
@@ -324,7 +329,7 @@ class LocalCluster:
                 await self._clock.sleep_ms(LED_POLL_MS)
         finally:
             await caller.close()
-        _log.warning("some shards have no coordinator yet; see sharemesh describe cluster")
+        _log.warning("some shards have no coordinator yet; see sharemesh cluster")
 
     def _port_taken(self, status: ProcessStatus) -> bool:
         return (
@@ -334,7 +339,7 @@ class LocalCluster:
         )
 
     def _log_of(self, status: ProcessStatus) -> Path:
-        return self._directory / "logs" / f"{status.name}.log"
+        return self.logs / f"{status.name}.log"
 
     def _note(self, status: ProcessStatus) -> None:
         self._changed.set()
