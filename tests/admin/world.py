@@ -25,7 +25,7 @@ class Rules:
 
     def __init__(self) -> None:
         self.refused = set()
-        self.listeners = []
+        self.listeners = {}
 
     def allows(self, principal, operation, resource, name) -> bool:
         return (operation, resource, name) not in self.refused and (
@@ -34,8 +34,8 @@ class Rules:
         ) not in self.refused
 
     def on_change(self, callback):
-        self.listeners.append(callback)
-        return lambda: self.listeners.remove(callback)
+        self.listeners[callback] = None
+        return lambda: self.listeners.pop(callback, None)
 
 
 class World:

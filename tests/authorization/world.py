@@ -17,10 +17,11 @@ from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable
 from sharemesh.cluster.bootstrap import ensure_cluster
 from sharemesh.cluster.membership import Member
 from sharemesh.cluster.view import WatchedView
-from sharemesh.domain.ids import NodeId
+from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
 from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.ports.cluster import NodeInfo, Role
 from sharemesh.serve.hosted_roles import HostedRoles
+from sharemesh.serve.roles.share_leader import ShareLeaderRole
 from sharemesh.serve.settings import ServeSettings
 from sharemesh.serve.surroundings import Surroundings
 from sharemesh.telemetry.telemetry import without_export
@@ -31,6 +32,25 @@ ADDRESS = "all:1"
 ROOT = "User:root"
 CLUSTER = "c"
 WAIT_S = 10
+STILL_MS = 200
+
+
+class NodeCaller:
+    """The calls of the process to itself; its writes of share states wait for ``states_wait``."""
+
+    def __init__(self, world, caller) -> None:
+        self.world, self.caller = world, caller
+
+    async def call(self, method, request, **options):
+        if method is methods.WRITE_SHARE_GROUP_STATE:
+            await self.world.states_wait.wait()
+        return await self.caller.call(method, request, **options)
+
+    async def stream(self, method, *, to):
+        return await self.caller.stream(method, to=to)
+
+    async def close(self) -> None:
+        await self.caller.close()
 
 
 class World:
@@ -42,6 +62,8 @@ class World:
         self.network = LocalNetwork()
         self.view = WatchedView(self.coordination, CLUSTER, self.clock)
         self.callers = {}
+        self.states_wait = asyncio.Event()
+        self.states_wait.set()
 
     async def start(self) -> None:
         shards = {"group_shards": 1, "state_shards": 1}
@@ -52,6 +74,7 @@ class World:
         self.table = AclTable(self.view, super_users=[ROOT])
         settings = ServeSettings(
             role="all",
+            drain_timeout_ms=1,
             cluster_id=CLUSTER,
             data_directory=Path("memory"),
             authorizer="acl",
@@ -65,7 +88,7 @@ class World:
             coordination=self.coordination,
             view=self.view,
             disk=disk,
-            caller=self.caller(NODE_PRINCIPAL),
+            caller=NodeCaller(self, self.caller(NODE_PRINCIPAL)),
             authorizer=self.table,
             telemetry=without_export(lambda: self.clock.wall_ms() * 1_000_000),
         )
@@ -138,6 +161,31 @@ class World:
                 )
             )
         )
+
+    async def forbid_rule(self, rule) -> None:
+        """Remove one rule; return once the table answers without it."""
+        assert await remove_rules(self.coordination, self.view, lambda each: each == rule)
+        asked = (rule.principal, rule.operation, rule.resource, rule.name)
+        await self.until(lambda: not self.table.allows(*asked))
+
+    def shares(self, topic_id, group_id):
+        """Return what finds the share partition 0 of a topic at the leader."""
+        partition = TopicPartition(TopicId(topic_id), 0)
+        leader = next(each for each in self.roles._services if isinstance(each, ShareLeaderRole))
+
+        def find():
+            led = leader._service.partitions.get(partition)
+            return None if led is None else led.shares.get(group_id)
+
+        return find
+
+    async def until_still(self, value) -> None:
+        """Wait until a value has not changed for a while."""
+        last, since = value(), self.clock.now_ms()
+        while self.clock.now_ms() - since < STILL_MS:
+            await asyncio.sleep(0.005)
+            if value() != last:
+                last, since = value(), self.clock.now_ms()
 
     async def until(self, condition) -> None:
         async with asyncio.timeout(WAIT_S):

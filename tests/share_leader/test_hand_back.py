@@ -9,6 +9,7 @@ from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.share_partition.events import AcquireMode
 from sharemesh.share_leader.acquisition import Acquisition, FetchOrder
+from sharemesh.share_leader.reader import Reader
 from sharemesh.v1 import share_leader_pb2 as pb
 from tests.share_leader.test_consume import acknowledge, deliveries, results, state
 from tests.share_leader.world import FOO, TopicPartition, ack, acquired, parts, until, world
@@ -150,7 +151,8 @@ async def test_locks_that_end_while_a_fetch_reads_hold_its_records_back():
         shell, wait = w.shell(P0), object()
         assert shell.try_lock(wait)
         acquisition = Acquisition(w.service._environment, w.service.partitions)
-        assert await acquisition.take([shell], wait, order) == []
+        reader = Reader(w.service._access, "User:ANONYMOUS", "g")
+        assert await acquisition.take([shell], wait, order, reader) == []
         assert state(w, P0, 0) == (AVAILABLE, 1)
 
 

@@ -39,20 +39,14 @@ class Rules:
 
     def __init__(self):
         self.denied = set()
-        self.listeners = []
+        self.listeners = {}
 
     def allows(self, principal, operation, resource, name):
         return (operation.value, resource.value, name) not in self.denied
 
     def on_change(self, callback):
-        self.listeners.append(callback)
-        return lambda: self.listeners.remove(callback)
-
-    def deny(self, operation, resource, name):
-        """Take a right away, and say so as the table of rules does."""
-        self.denied.add((operation, resource, name))
-        for callback in tuple(self.listeners):
-            callback()
+        self.listeners[callback] = None
+        return lambda: self.listeners.pop(callback, None)
 
 
 class Counter:

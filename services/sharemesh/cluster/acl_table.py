@@ -31,7 +31,7 @@ class AclTable:
         self._rules = RuleSet()
         self._readable = True
         self._answers: dict[tuple[str, Operation, ResourceType, str], bool] = {}
-        self._on_change: list[Callable[[], None]] = []
+        self._on_change: dict[object, Callable[[], None]] = {}
         self._read()
         view.subscribe(self._changed)
 
@@ -54,14 +54,15 @@ class AclTable:
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back after each change of the rules (see the port)."""
-        self._on_change.append(callback)
-        return lambda: self._on_change.remove(callback)
+        token = object()
+        self._on_change[token] = callback
+        return lambda: (self._on_change.pop(token, None), None)[1]
 
     def _changed(self, changes: Changes) -> None:
         if not changes.everything and not changes.acls:
             return
         self._read()
-        for callback in tuple(self._on_change):
+        for callback in tuple(self._on_change.values()):
             try:
                 callback()
             except Exception:  # the others must hear of a right that is gone

@@ -39,6 +39,7 @@ from sharemesh.group_coordinator.surroundings import Surroundings
 from sharemesh.group_coordinator.timers import Timers
 from sharemesh.runtime.shard import Shard
 from sharemesh.runtime.shard_kind import Decision
+from sharemesh.v1.group_coordinator_pb2 import ShareGroupHeartbeatResponse
 
 Answer = TypeVar("Answer")
 REVIEW = MemberId("")
@@ -225,6 +226,15 @@ class ServedGroups:
             return
         linger_ms = self._surroundings.settings.stream_linger_ms
         self._timers.shorten(stream.group_id, stream.member_id, linger_ms)
+
+    def rights_changed(self) -> None:
+        """End the streams of members that may not read their group any more (AUT-6)."""
+        for stream in self.streams.all():
+            refusal = stream.refusal(ShareGroupHeartbeatResponse())
+            if refusal is not None:
+                timeout_ms = self._surroundings.limits.push_timeout_ms
+                ending = stream.end_without_right(refusal, timeout_ms)
+                self.shard.start_job("revoked stream", ending)
 
     # ---- reviews --------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId
@@ -57,10 +58,12 @@ class Heartbeats:
         try:
             async for request in stream:
                 if member is None:
+                    group_id = GroupId(request.group_id)
                     member = MemberStream(
                         stream,
-                        GroupId(request.group_id),
+                        group_id,
                         heartbeat_from(request, context).member_id,
+                        partial(self._surroundings.check_told, context.principal, group_id),
                     )
                 response = await self._stream_answer(request, context, member)
                 if groups is None and response.member_epoch > 0:
@@ -114,9 +117,12 @@ class Heartbeats:
         if stream is None:
             answer = await self._held(message, request, answer, groups)
         config = self._surroundings.config(request.group_id)
-        return assignment_message(
+        told = assignment_message(
             request.member_id, answer, config.heartbeat_interval_ms, self._surroundings.catalog
         )
+        if stream is None:
+            self._surroundings.check_told(context.principal, request.group_id, told)
+        return told
 
     async def _held(
         self,

@@ -2,8 +2,11 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
+from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.ids import GroupId, MemberId
+from sharemesh.group_coordinator.messages import refused_heartbeat
 from sharemesh.ports.network import CallFailedError, Stream
 from sharemesh.v1.group_coordinator_pb2 import (
     ShareGroupHeartbeatRequest,
@@ -18,10 +21,18 @@ MAX_EPOCHS_UNDER_WAY = 64
 class MemberStream:
     """One member's open stream. Messages go out one at a time, member epochs never backward."""
 
-    def __init__(self, stream: HeartbeatStream, group_id: GroupId, member_id: MemberId) -> None:
+    def __init__(
+        self,
+        stream: HeartbeatStream,
+        group_id: GroupId,
+        member_id: MemberId,
+        check: Callable[[ShareGroupHeartbeatResponse], None],
+    ) -> None:
+        """``check`` raises RefusedError for an answer that the member may not hear (AUT-5)."""
         self.group_id = group_id
         self.member_id = member_id
         self._stream = stream
+        self._check = check
         self._turn = asyncio.Lock()
         self._under_way: deque[int] = deque(maxlen=MAX_EPOCHS_UNDER_WAY)
         self._newest = 0
@@ -39,12 +50,18 @@ class MemberStream:
         return True
 
     async def send(self, message: ShareGroupHeartbeatResponse) -> None:
-        """Send an answer or an assignment.
+        """Send an answer or an assignment; without the right to it, the refusal, and no more.
 
         Raises:
             CallFailedError: The stream is gone.
         """
         async with self._turn:
+            if self.ended:
+                return
+            refusal = None if message.error_code else self.refusal(message)
+            if refusal is not None:
+                self.ended = True
+                message = refused_heartbeat(self.member_id, refusal)
             if message.member_epoch > 0:
                 if message.member_epoch < self._newest:
                     message.member_epoch = self._newest
@@ -60,7 +77,22 @@ class MemberStream:
             async with asyncio.timeout(timeout_ms / 1_000):
                 await self.send(message)
         except (CallFailedError, TimeoutError):
+            self.ended = True
+        if self.ended:
             await self.close()
+
+    def refusal(self, message: ShareGroupHeartbeatResponse) -> RefusedError | None:
+        """Return why the member may not be told this, as rights are now."""
+        try:
+            self._check(message)
+        except RefusedError as refused:
+            return refused
+        return None
+
+    async def end_without_right(self, refusal: RefusedError, timeout_ms: int) -> None:
+        """Say what right is gone as the last word, and end (AUT-6)."""
+        await self.push(refused_heartbeat(self.member_id, refusal), timeout_ms)
+        await self.close()
 
     async def close(self) -> None:
         """End the stream; its handler then notes the end."""

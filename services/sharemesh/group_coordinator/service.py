@@ -83,6 +83,7 @@ class GroupCoordinatorService:
             gauges.register(ports.telemetry.registry)
         self._ending: set[asyncio.Task[None]] = set()
         self._surroundings.on_topics(self._topics_changed)
+        self._unsubscribe_rights = self._surroundings.on_rights(self._rights_changed)
         self._shards.on_ended(self._end_streams)
 
     def offer(self, listener: Listener) -> None:
@@ -160,6 +161,7 @@ class GroupCoordinatorService:
     async def close(self) -> None:
         """Give all shards up and end all streams."""
         self._surroundings.close()
+        self._unsubscribe_rights()
         await self._shards.close()
         for index in list(self._served):
             self._end_streams(index)
@@ -194,6 +196,10 @@ class GroupCoordinatorService:
         served = ServedGroups(shard, self._surroundings, self._ports.states)
         self._served[shard.index] = served
         served.start()
+
+    def _rights_changed(self) -> None:
+        for served in self.served:
+            served.rights_changed()
 
     def _topics_changed(self, before: Catalog, now: Catalog) -> None:
         for served in self.served:

@@ -13,6 +13,7 @@ from sharemesh.ports.authorizer import Authorizer, Operation, ResourceType
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView, TopicInfo
 from sharemesh.ports.network import CallFailedError, Failure
+from sharemesh.v1.group_coordinator_pb2 import ShareGroupHeartbeatResponse
 
 _SHOWN = 100  # characters of a name that was sent, in a refusal
 
@@ -81,6 +82,10 @@ class Surroundings:
         """Return whether a principal may do this."""
         return self._authorizer.allows(principal, operation, resource, name)
 
+    def on_rights(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Register what is called when access rules changed; returns what unsubscribes."""
+        return self._authorizer.on_change(callback)
+
     def check_feature(self) -> None:
         """Raise UNSUPPORTED_VERSION while share groups are off (spec GC-3)."""
         if self.view.share_version() < 1:
@@ -104,6 +109,19 @@ class Surroundings:
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED,
                 f"{principal} may not {operation.value} topic {name[:_SHOWN]!r}; ask for it",
             )
+
+    def check_told(
+        self, principal: str, group_id: GroupId, answer: ShareGroupHeartbeatResponse
+    ) -> None:
+        """Refuse to tell a member what it may not hear any more, assignment and all (AUT-5).
+
+        Raises:
+            RefusedError: GROUP_AUTHORIZATION_FAILED or TOPIC_AUTHORIZATION_FAILED.
+        """
+        self.check_group(principal, Operation.READ, group_id)
+        for topic in answer.assignment.topic_partitions:
+            if topic.topic_name:
+                self.check_topic(principal, Operation.DESCRIBE, topic.topic_name)
 
     def check_groups(self, count: int) -> None:
         """Refuse a request that lists too much, before any work and as a whole.

@@ -117,6 +117,7 @@ class Acknowledgements:
             )
             return
         try:
+            self._access.group(who.principal, who.group_id)
             self._access.topic(who.principal, partition)
             batches = _checked(listed.acknowledgement_batches, who)
             led = self._partitions.get(partition)

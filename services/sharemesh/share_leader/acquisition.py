@@ -22,6 +22,7 @@ from sharemesh.ports.record_log import ReadResult
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.environment import Environment
 from sharemesh.share_leader.partitions import LedPartition, LedPartitions
+from sharemesh.share_leader.reader import Reader
 from sharemesh.share_leader.share_partition_shell import SharePartitionShell
 from sharemesh.telemetry.producer_links import producer_contexts
 
@@ -72,21 +73,27 @@ class Acquisition:
         self._partitions = partitions
 
     async def take(
-        self, shells: Sequence[SharePartitionShell], owner: object, order: FetchOrder
+        self,
+        shells: Sequence[SharePartitionShell],
+        owner: object,
+        order: FetchOrder,
+        reader: Reader,
     ) -> list[Taken]:
         """Acquire from the share partitions in order and unlock them all (spec DF-7, DF-8).
 
         The record budget is shared in order (spec ROT-5), the byte budget divided (ROT-4);
         partitions that get nothing and have no error are left out. Returns only after a look
-        that began after this call (DESIGN 5.2).
+        that began after this call (DESIGN 5.2). ``reader`` is asked before each grant (AUT-4).
         """
         try:
-            return await self._take(shells, order)
+            return await self._take(shells, order, reader)
         finally:
             for shell in shells:
                 shell.unlock(owner)
 
-    async def _take(self, shells: Sequence[SharePartitionShell], order: FetchOrder) -> list[Taken]:
+    async def _take(
+        self, shells: Sequence[SharePartitionShell], order: FetchOrder, reader: Reader
+    ) -> list[Taken]:
         taken: list[Taken] = []
         remaining = order.max_records
         share_bytes = max(1, order.max_bytes // max(1, len(shells)))
@@ -97,7 +104,9 @@ class Acquisition:
             reads = [self._read(shell, share_bytes, remaining) for shell in chunk]
             results = [await reads[0]] if len(reads) == 1 else await asyncio.gather(*reads)
             for shell, result in zip(chunk, results, strict=True):
-                one = self._acquire(shell, result, order, remaining)
+                lost = reader.lost([shell.key.topic_partition])
+                refusal = lost.get(shell.key.topic_partition)
+                one = self._acquire(shell, refusal or result, order, remaining)
                 if one is not None:
                     remaining -= one.count
                     taken.append(one)

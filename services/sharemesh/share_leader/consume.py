@@ -1,11 +1,14 @@
 """Consume and HoldSession: share sessions that live as long as a stream (DESIGN 7)."""
 
 import asyncio
+from contextlib import suppress
+from typing import Any
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, TopicPartition
 from sharemesh.domain.share_session import SessionKey
 from sharemesh.ports.network import CallContext, Stream
+from sharemesh.share_leader.access import Access
 from sharemesh.share_leader.acquisition import FetchOrder
 from sharemesh.share_leader.consume_stream import (
     ConsumeStream,
@@ -13,6 +16,8 @@ from sharemesh.share_leader.consume_stream import (
     StreamServices,
     StreamTerms,
 )
+from sharemesh.share_leader.environment import Environment
+from sharemesh.share_leader.reader import Reader
 from sharemesh.share_leader.request_checks import NEWEST_VERSION, RequestChecks, acquire_mode
 from sharemesh.share_leader.session_book import SessionBook
 from sharemesh.share_leader.streams import Streams, topics_message
@@ -27,11 +32,13 @@ class Consume:
     def __init__(
         self,
         services: StreamServices,
+        access: Access,
         checks: RequestChecks,
         book: SessionBook,
         streams: Streams,
     ) -> None:
         self._services = services
+        self._access = access
         self._checks = checks
         self._book = book
         self._streams = streams
@@ -80,7 +87,7 @@ class Consume:
             max_bytes=settings.stream_message_bytes,
         )
         return key, StreamTerms(
-            context.principal,
+            Reader(self._access, context.principal, key.group_id),
             order,
             max(0, start.min_bytes),
             min(max(0, start.max_wait_ms), settings.max_fetch_wait_ms),
@@ -91,7 +98,16 @@ class Consume:
 class HoldSession:
     """Answers HoldSession: binds the session of unary calls to this stream."""
 
-    def __init__(self, checks: RequestChecks, book: SessionBook, streams: Streams) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        access: Access,
+        checks: RequestChecks,
+        book: SessionBook,
+        streams: Streams,
+    ) -> None:
+        self._environment = environment
+        self._access = access
         self._checks = checks
         self._book = book
         self._streams = streams
@@ -99,7 +115,10 @@ class HoldSession:
     async def __call__(
         self, stream: Stream[pb.HoldSessionResponse, pb.HoldSessionRequest], context: CallContext
     ) -> None:
-        """Hold until the client ends the stream or its connection is lost (spec SES-12)."""
+        """Hold until the client ends the stream or its connection is lost (spec SES-12).
+
+        Without READ on the group it ends too, with the refusal as its last message (AUT-6).
+        """
         first = await anext(aiter(stream), None)
         if first is None:
             return
@@ -110,29 +129,50 @@ class HoldSession:
                 pb.HoldSessionResponse(error_code=int(refused.error), error_message=refused.message)
             )
             return
-        held = _HeldSession(key, self._book)
+        reader = Reader(self._access, context.principal, key.group_id)
+        held = _HeldSession(key, self._book, reader)
         self._book.hold(key, held)
         self._streams.add(held)
         notices = asyncio.create_task(held.send_notices(stream))
+        client = asyncio.create_task(_ends(stream))
+        ended = asyncio.create_task(held.ended.wait())
+        tasks = (notices, client, ended)
         try:
             await stream.send(pb.HoldSessionResponse())
-            async for _ in stream:
-                pass  # further messages mean nothing
+            await asyncio.wait((client, ended), return_when=asyncio.FIRST_COMPLETED)
+            await _cancelled(notices)
+            if client.done():
+                client.result()
+            else:
+                await self._refuse(stream, held.refusal)
         finally:
             # Nothing is awaited before the loss is told: a lost connection ends the stream and
             # cancels this handler, and the second may come while the first is being dealt with.
             self._streams.remove(held)
             self._book.stream_lost_soon(key, held)
-            notices.cancel()
-            await asyncio.gather(notices, return_exceptions=True)
+            await _cancelled(*tasks)
+
+    async def _refuse(
+        self,
+        stream: Stream[pb.HoldSessionResponse, pb.HoldSessionRequest],
+        refusal: tuple[ErrorCode, str],
+    ) -> None:
+        """Say the last word; one who does not read it has a limit."""
+        last = pb.HoldSessionResponse(error_code=int(refusal[0]), error_message=refusal[1])
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._environment.settings.stream_close_ms / 1_000):
+                await stream.send(last)
 
 
 class _HeldSession:
     """One open HoldSession stream."""
 
-    def __init__(self, key: SessionKey, book: SessionBook) -> None:
+    def __init__(self, key: SessionKey, book: SessionBook, reader: Reader) -> None:
         self._key = key
         self._book = book
+        self._reader = reader
+        self.ended = asyncio.Event()
+        self.refusal: tuple[ErrorCode, str] = (ErrorCode.NONE, "")
         self._notices: asyncio.Queue[list[TopicPartition]] = asyncio.Queue(_MAX_NOTICES)
 
     def notify_draining(self, partitions: frozenset[TopicPartition]) -> None:
@@ -144,6 +184,14 @@ class _HeldSession:
     def notify_led(self, partition: TopicPartition) -> None:
         """Unary fetches ask again by themselves."""
 
+    def rights_changed(self) -> None:
+        """Without READ on the group nothing is held any more (AUT-6)."""
+        try:
+            self._reader.check_group()
+        except RefusedError as refused:
+            self.refusal = (refused.error, refused.message)
+            self.ended.set()
+
     def group_awaiting(self, partition: TopicPartition) -> GroupId | None:
         """Return None: it is not known what unary fetches will ask for."""
 
@@ -153,3 +201,14 @@ class _HeldSession:
         while True:
             draining = topics_message(await self._notices.get())
             await stream.send(pb.HoldSessionResponse(draining=draining))
+
+
+async def _ends(stream: Stream[pb.HoldSessionResponse, pb.HoldSessionRequest]) -> None:
+    async for _ in stream:
+        pass  # further messages mean nothing
+
+
+async def _cancelled(*tasks: "asyncio.Task[Any]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

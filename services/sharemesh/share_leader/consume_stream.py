@@ -15,7 +15,7 @@ from sharemesh.share_leader.acknowledging import (
     Acknowledging,
     check_size,
 )
-from sharemesh.share_leader.acquisition import Acquisition, FetchOrder
+from sharemesh.share_leader.acquisition import Acquisition, FetchOrder, Taken
 from sharemesh.share_leader.alarms import Alarm
 from sharemesh.share_leader.environment import Environment
 from sharemesh.share_leader.fetch_response import FetchResponse, acknowledged_topics
@@ -23,6 +23,7 @@ from sharemesh.share_leader.fetch_sources import FetchSources, Outcome
 from sharemesh.share_leader.fetch_wait import FetchWait
 from sharemesh.share_leader.outbox import Outbox
 from sharemesh.share_leader.owned_tasks import OwnedTasks
+from sharemesh.share_leader.reader import Reader
 from sharemesh.share_leader.redirects import Redirects, node_message
 from sharemesh.share_leader.request_checks import (
     NEWEST_VERSION,
@@ -62,7 +63,7 @@ class StreamServices:
 class StreamTerms:
     """What the first message of the stream fixed."""
 
-    principal: str
+    reader: Reader
     order: FetchOrder  # max_records and max_bytes: of one message
     min_bytes: int
     max_wait_ms: int
@@ -160,6 +161,34 @@ class ConsumeStream:
         """Return the group of a stream that has added the partition."""
         return self._session.key.group_id if partition in self._session.partitions else None
 
+    def rights_changed(self) -> None:
+        """Hand out nothing more of what the principal may not read any more (AUT-6)."""
+        reader = self._terms.reader
+        waiting = self._outbox.withhold(lambda partition: bool(reader.lost([partition])))
+        withheld = {
+            partition: [offsets for entry in entries for offsets in self._taken_back(entry)]
+            for partition, entries in waiting.items()
+        }
+        try:
+            reader.check_group()
+        except RefusedError as refused:
+            self._services.book.give_up(self._session, withheld)
+            self._end(refused.error, refused.message)
+            return
+        lost = reader.lost(dict.fromkeys([*self._session.partitions, *withheld]))
+        if lost:
+            self._refuse(lost)
+            self._services.book.give_up(self._session, withheld, lost)
+            self._wake()
+
+    def _taken_back(self, withheld: pb.ShareFetchPartition) -> list[tuple[int, int]]:
+        """Return the offsets; nobody will see them, so nobody can grant their credit again."""
+        offsets = [(each.first_offset, each.last_offset) for each in withheld.acquired_records]
+        self._credit_records += sum(last - first + 1 for first, last in offsets)
+        if self._credit_bytes is not None:
+            self._credit_bytes += len(withheld.records)
+        return offsets
+
     def replaced(self) -> None:
         """The member opened another session: this stream ends, nothing is released (SES-2)."""
         self._end(
@@ -243,7 +272,7 @@ class ConsumeStream:
         # While too many are unanswered the stream is not read: the client's sends wait.
         await self._acknowledges_under_way.acquire()
         who = Acknowledger(
-            self._terms.principal,
+            self._terms.reader.principal,
             self._session.key.group_id,
             self._session.key.member_id,
             2,
@@ -279,15 +308,18 @@ class ConsumeStream:
                 await self._feed_once()
 
     def _may_acquire(self) -> bool:
-        if self._closing or self._credit_records <= 0 or not self._session.partitions:
+        if (
+            self._closing
+            or self._ended.is_set()
+            or self._credit_records <= 0
+            or not self._session.partitions
+        ):
             return False
         return self._credit_bytes is None or self._credit_bytes > 0
 
     async def _stay_out(self) -> None:
         """Wait for a word of a stalled member; share partitions know for whom nobody waits."""
-        shells, _ = self._services.sources.find(
-            self._terms.principal, self._session.key.group_id, list(self._session.partitions)
-        )
+        shells, _ = self._services.sources.find(self._terms.reader, list(self._session.partitions))
         self._changed.clear()
         for shell in shells:
             shell.leave_out(self)
@@ -303,7 +335,7 @@ class ConsumeStream:
         self._turn += 1
         partitions = [p for p in self._session.partitions if p not in self._paused]
         shells, refused = self._services.sources.find(
-            self._terms.principal, self._session.key.group_id, rotated(partitions, self._turn)
+            self._terms.reader, rotated(partitions, self._turn)
         )
         for shell in shells:
             self._arriving.discard(shell.key.topic_partition)
@@ -322,7 +354,10 @@ class ConsumeStream:
         kept = await wait.until(self._deadline_ms(), environment.alarms)
         self._wait = None
         environment.counters.fetches_expired += wait.expired
-        taken = await self._services.acquisition.take(kept, wait, order)
+        taken = await self._services.acquisition.take(kept, wait, order, self._terms.reader)
+        taken = self._without_lost(taken)
+        if self._ended.is_set():
+            return
         response = FetchResponse(environment.view, self._terms.record_format)
         for one in taken:
             if one.ranges or one.error:
@@ -341,6 +376,24 @@ class ConsumeStream:
         self._refuse(failed | wait.failed, response)
         if kept and not taken:
             await environment.clock.sleep_ms(environment.settings.empty_take_pause_ms)
+
+    def _without_lost(self, taken: list[Taken]) -> list[Taken]:
+        """Return what was taken; what may not be read since is given back (AUT-4)."""
+        lost = self._terms.reader.lost(one.partition for one in taken if one.ranges)
+        if not lost:
+            return taken
+        withheld = {
+            one.partition: [(each.first_offset, each.last_offset) for each in one.ranges]
+            for one in taken
+            if one.partition in lost
+        }
+        self._services.book.give_up(self._session, withheld, lost)
+        return [
+            Taken(one.partition, one.leader_epoch, error=why[0], message=why[1])
+            if (why := lost.get(one.partition))
+            else one
+            for one in taken
+        ]
 
     def _order_now(self) -> FetchOrder:
         order = self._terms.order

@@ -76,6 +76,19 @@ class FetchResponse:
         entry.error_code, entry.error_message = int(outcome[0]), outcome[1]
         self._point_to_leader(entry, partition, outcome[0])
 
+    def with_records(self) -> list[TopicPartition]:
+        """Return the partitions of which records are in this response."""
+        return [each for each, entry in self._entries.items() if entry.acquired_records]
+
+    def withhold(self, partition: TopicPartition, outcome: Outcome) -> list[tuple[int, int]]:
+        """Take records out again, say why, and return their offsets; nobody saw them (AUT-4)."""
+        entry = self.entry(partition)
+        offsets = [(each.first_offset, each.last_offset) for each in entry.acquired_records]
+        for name in ("records", "decoded_records", "acquired_records"):
+            entry.ClearField(name)
+        self.add_error(partition, outcome)
+        return offsets
+
     def add_acknowledged(self, partition: TopicPartition, outcome: Outcome) -> None:
         """Add the result of acknowledgements that came with the fetch (spec REQ-7)."""
         entry = self.entry(partition)

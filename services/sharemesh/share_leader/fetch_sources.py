@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.ids import GroupId, TopicPartition
+from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.cluster import ClusterView
-from sharemesh.share_leader.access import Access
 from sharemesh.share_leader.partitions import LedPartitions
+from sharemesh.share_leader.reader import Reader
 from sharemesh.share_leader.redirects import not_led
 from sharemesh.share_leader.share_partition_shell import SharePartitionShell
 
@@ -16,25 +16,24 @@ Outcome = tuple[ErrorCode, str]
 class FetchSources:
     """Finds, or creates, the share partitions that a member may fetch from."""
 
-    def __init__(self, view: ClusterView, access: Access, partitions: LedPartitions) -> None:
+    def __init__(self, view: ClusterView, partitions: LedPartitions) -> None:
         self._view = view
-        self._access = access
         self._partitions = partitions
 
     def find(
-        self, principal: str, group_id: GroupId, partitions: Sequence[TopicPartition]
+        self, reader: Reader, partitions: Sequence[TopicPartition]
     ) -> tuple[list[SharePartitionShell], dict[TopicPartition, Outcome]]:
         """Return the share partitions led here, in order, and why others are refused (ERR-2)."""
         shells: list[SharePartitionShell] = []
         refused: dict[TopicPartition, Outcome] = {}
         for partition in partitions:
             try:
-                self._access.topic(principal, partition)
+                reader.check(partition)
                 led = self._partitions.get(partition)
                 if led is None:
                     raise RefusedError(*not_led(self._view, partition))
             except RefusedError as error:
                 refused[partition] = (error.error, error.message)
             else:
-                shells.append(led.share(group_id))
+                shells.append(led.share(reader.group_id))
         return shells, refused

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from sharemesh.domain.ids import TopicPartition
+from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.share_leader.streams import topics_message
 from sharemesh.v1 import share_leader_pb2 as pb
 from sharemesh.v1.common_pb2 import Node
@@ -31,6 +31,25 @@ class Outbox:
         if len(self._messages) >= self._max_messages:
             self._room.clear()
         self._changed.set()
+
+    def withhold(
+        self, is_lost: Callable[[TopicPartition], bool]
+    ) -> dict[TopicPartition, list[pb.ShareFetchPartition]]:
+        """Take records of such partitions out of what waits, and return them (AUT-6)."""
+        lost: dict[TopicPartition, list[pb.ShareFetchPartition]] = {}
+        waiting, self._messages = self._messages, deque()
+        for message in waiting:
+            for topic in message.responses:
+                for each in tuple(topic.partitions):
+                    partition = TopicPartition(TopicId(topic.topic_id), each.partition)
+                    if each.acquired_records and is_lost(partition):
+                        lost.setdefault(partition, []).append(each)
+                        topic.partitions.remove(each)
+            if any(topic.partitions for topic in message.responses):
+                self._messages.append(message)
+        if len(self._messages) < self._max_messages:
+            self._room.set()
+        return lost
 
     def put_acknowledged(self, result: pb.ConsumeAcknowledged, nodes: Iterable[Node]) -> None:
         """Add the result of one acknowledgement."""

@@ -87,17 +87,24 @@ class ShareLeaderService:
         self._next_apply_ms = 0
         self._apply_planned = False
         self._unsubscribe = view.on_change(self._view_changed)
+        self._unsubscribe_rights = authorizer.on_change(self._streams.rights_changed)
 
     def offer_on(self, listener: Listener) -> None:
         """Answer the methods of ``ShareLeader`` and ``RecordLog`` on a listener."""
         environment, partitions = self._environment, self.partitions
         self._gauges.register(self.book.sessions, self._streams)
         self._self_check.begin()
-        sources = FetchSources(self._view, self._access, partitions)
+        sources = FetchSources(self._view, partitions)
         acquisition = Acquisition(environment, partitions)
         acknowledgements = Acknowledgements(environment, partitions, self._access)
         fetch = ShareFetch(
-            environment, self._checks, self.book, sources, acquisition, acknowledgements
+            environment,
+            self._access,
+            self._checks,
+            self.book,
+            sources,
+            acquisition,
+            acknowledgements,
         )
         acknowledge = ShareAcknowledge(environment, self._checks, self.book, acknowledgements)
         services = StreamServices(environment, self.book, sources, acquisition, acknowledgements)
@@ -105,10 +112,12 @@ class ShareLeaderService:
         listener.offer(methods.SHARE_FETCH, fetch)
         listener.offer(methods.SHARE_ACKNOWLEDGE, acknowledge)
         listener.offer_stream(
-            methods.CONSUME, Consume(services, self._checks, self.book, self._streams)
+            methods.CONSUME,
+            Consume(services, self._access, self._checks, self.book, self._streams),
         )
         listener.offer_stream(
-            methods.HOLD_SESSION, HoldSession(self._checks, self.book, self._streams)
+            methods.HOLD_SESSION,
+            HoldSession(environment, self._access, self._checks, self.book, self._streams),
         )
         listener.offer(methods.EXPLAIN, Explain(environment, partitions, self._access))
         listener.offer(methods.PRODUCE, Produce(environment, partitions, self._access))
@@ -146,6 +155,7 @@ class ShareLeaderService:
     async def close(self) -> None:
         """Stop leading everything without a drain, and end all background work."""
         self._unsubscribe()
+        self._unsubscribe_rights()
         for led in self.partitions:
             await self._leadership.stop(led.partition, 0)
         await self._tasks.close()

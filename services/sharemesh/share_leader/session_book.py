@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, TopicPartition
+from sharemesh.domain.share_partition.events import AcknowledgementBatch
 from sharemesh.domain.share_session import SessionKey, ShareSession, ShareSessions
 from sharemesh.share_leader.environment import Environment
 from sharemesh.share_leader.partitions import LedPartitions
@@ -14,6 +16,8 @@ from sharemesh.share_leader.share_partition_shell import SharePartitionShell
 _LOG = logging.getLogger(__name__)
 
 Outcome = tuple[ErrorCode, str]
+Offsets = tuple[int, int]  # first and last
+_RELEASE = (AcknowledgeType.RELEASE,)
 _FEW_PARTITIONS = 100
 
 
@@ -168,9 +172,15 @@ class SessionBook:
         acknowledge (DESIGN 7).
         """
         never: Outcome = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nothing was ever fetched there")
-        outcomes = dict.fromkeys(session.partitions, never)
+        shells = self._partitions.shares_of(session.key.group_id)
+        return dict.fromkeys(session.partitions, never) | await self._release_held(session, shells)
+
+    async def _release_held(
+        self, session: ShareSession, candidates: Iterable[SharePartitionShell]
+    ) -> dict[TopicPartition, Outcome]:
+        outcomes: dict[TopicPartition, Outcome] = {}
         shells: list[SharePartitionShell] = []
-        for shell in self._partitions.shares_of(session.key.group_id):
+        for shell in candidates:
             partition = shell.key.topic_partition
             led = self._partitions.get(partition)
             if led is None or led.draining:
@@ -188,6 +198,32 @@ class SessionBook:
                     answer.message,
                 )
         return outcomes
+
+    def give_up(
+        self,
+        session: ShareSession,
+        withheld: Mapping[TopicPartition, Sequence[Offsets]],
+        lost: Collection[TopicPartition] = (),
+    ) -> None:
+        """Give back what was acquired and not handed out, uncounted (HBK-1), now.
+
+        In ``lost`` partitions the rest that the member holds is released too (AUT-6).
+        """
+        shells = [
+            shell
+            for shell in self._partitions.shares_of(session.key.group_id)
+            if shell.key.topic_partition in withheld or shell.key.topic_partition in lost
+        ]
+        for shell in shells:
+            unseen = withheld.get(shell.key.topic_partition, ())
+            if unseen:
+                batches = tuple(
+                    AcknowledgementBatch(first, last, _RELEASE, uncounted=True)
+                    for first, last in unseen
+                )
+                shell.acknowledge(session.key.member_id, batches)
+        held = [shell for shell in shells if shell.key.topic_partition in lost]
+        self._environment.tasks.spawn(self._release_held(session, held))
 
     def clear(self) -> None:
         """Forget all sessions without release: the feature was switched off (SES-14)."""

@@ -6,6 +6,7 @@ from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import MemberId, TopicPartition
 from sharemesh.domain.share_session import INITIAL_EPOCH, FetchContext, SessionKey
 from sharemesh.ports.network import CallContext
+from sharemesh.share_leader.access import Access
 from sharemesh.share_leader.acknowledging import (
     Acknowledgements,
     Acknowledger,
@@ -17,6 +18,7 @@ from sharemesh.share_leader.environment import Environment
 from sharemesh.share_leader.fetch_response import FetchResponse
 from sharemesh.share_leader.fetch_sources import FetchSources
 from sharemesh.share_leader.fetch_wait import FetchWait
+from sharemesh.share_leader.reader import Reader
 from sharemesh.share_leader.request_checks import (
     RequestChecks,
     acquire_mode,
@@ -36,6 +38,7 @@ class ShareFetch:
     def __init__(
         self,
         environment: Environment,
+        access: Access,
         checks: RequestChecks,
         book: SessionBook,
         sources: FetchSources,
@@ -43,6 +46,7 @@ class ShareFetch:
         acknowledgements: Acknowledgements,
     ) -> None:
         self._environment = environment
+        self._access = access
         self._checks = checks
         self._book = book
         self._sources = sources
@@ -110,15 +114,17 @@ class ShareFetch:
             version_of(request.version),
             request.is_renew_ack,
         )
+        reader = Reader(self._access, context.principal, key.group_id)
         acknowledging = self._acknowledgements.begin(who, request.topics)
         response = FetchResponse(self._environment.view, request.record_format)
         must_appear = fetch.must_appear()
         if not fetch.is_final and not request.is_renew_ack:
-            await self._fetch(request, context, fetch, order, response)
+            await self._fetch(request, reader, fetch, order, response)
             for partition in must_appear:
                 response.entry(partition)
         also = [] if fetch.is_final else listed(request.topics)
         await self._add_acknowledged(acknowledging, also, response)
+        self._withhold(reader, fetch, response)
         if fetch.is_final:
             # Spec REQ-10: the release goes on by itself, its result is not in the response.
             self._book.close_soon(fetch.session)
@@ -131,14 +137,13 @@ class ShareFetch:
     async def _fetch(
         self,
         request: pb.ShareFetchRequest,
-        context: CallContext,
+        reader: Reader,
         fetch: FetchContext,
         order: FetchOrder,
         response: FetchResponse,
     ) -> None:
-        group_id = fetch.session.key.group_id
         partitions = fetch.to_fetch()
-        shells, refused = self._sources.find(context.principal, group_id, partitions)
+        shells, refused = self._sources.find(reader, partitions)
         for partition, outcome in refused.items():
             response.add_error(partition, outcome)
         taken: list[Taken] = []
@@ -152,10 +157,10 @@ class ShareFetch:
             )
             kept = await self._wait(wait, self._wait_ms(request))
             locked = self._environment.telemetry.registry.histogram(
-                names.FETCH_PARTITIONS_LOCKED, group_id
+                names.FETCH_PARTITIONS_LOCKED, reader.group_id
             )
             locked.record(100 * len(kept) / len(partitions))
-            taken = await self._acquisition.take(kept, wait, order)
+            taken = await self._acquisition.take(kept, wait, order, reader)
         taken = [one for one in taken if one.ranges or one.error]
         for one in taken:
             response.add_taken(one)
@@ -169,6 +174,22 @@ class ShareFetch:
         for partition, outcome in failed.items():
             response.add_error(partition, outcome)
         self._note(fetch, partitions, taken, [*refused, *failed])
+
+    def _withhold(self, reader: Reader, fetch: FetchContext, response: FetchResponse) -> None:
+        """Hand out nothing whose right went while the request waited (AUT-4).
+
+        Raises:
+            RefusedError: GROUP_AUTHORIZATION_FAILED; the session is over, its records released.
+        """
+        lost = reader.lost(response.with_records())
+        if lost:
+            withheld = {each: response.withhold(each, why) for each, why in lost.items()}
+            self._book.give_up(fetch.session, withheld, lost)
+        try:
+            reader.check_group()
+        except RefusedError:
+            self._book.close_soon(fetch.session)
+            raise
 
     async def _wait(self, wait: FetchWait, wait_ms: int) -> list[SharePartitionShell]:
         if wait_ms <= 0 or self._waiting >= self._environment.settings.max_waiting_fetches:

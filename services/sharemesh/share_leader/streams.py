@@ -18,6 +18,10 @@ class OpenStream(Protocol):
         """The partition is led here from now on."""
         ...
 
+    def rights_changed(self) -> None:
+        """Access rules have changed: end what the principal may not do any more (AUT-6)."""
+        ...
+
     def group_awaiting(self, partition: TopicPartition) -> GroupId | None:
         """Return the group for which the stream consumes a partition as soon as it is led."""
         ...
@@ -49,6 +53,11 @@ class Streams:
         """Tell every stream that a partition is led here from now on."""
         for stream in list(self._open):
             stream.notify_led(partition)
+
+    def rights_changed(self) -> None:
+        """Tell every stream that access rules have changed."""
+        for stream in list(self._open):
+            stream.rights_changed()
 
     def groups_awaiting(self, partition: TopicPartition) -> set[GroupId]:
         """Return the groups that consume a partition here as soon as it is led."""

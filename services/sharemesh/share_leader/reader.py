@@ -1,0 +1,42 @@
+"""Who consumes, and whether it still may: asked again in the turn of each grant and answer."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import GroupId, TopicPartition
+from sharemesh.share_leader.access import Access
+
+Outcome = tuple[ErrorCode, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One principal in one group; rights are those of the table now (AUT-4)."""
+
+    access: Access
+    principal: str
+    group_id: GroupId
+
+    def check_group(self) -> None:
+        """Raise GROUP_AUTHORIZATION_FAILED unless records of the group may be got."""
+        self.access.group(self.principal, self.group_id)
+
+    def check(self, partition: TopicPartition) -> None:
+        """Raise what refuses records of a partition: the group, the topic, then the id (ERR-2)."""
+        self.check_group()
+        self.access.topic(self.principal, partition)
+
+    def lost(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Outcome]:
+        """Return those of the partitions whose right is gone, with the refusal."""
+        found: dict[TopicPartition, Outcome] = {}
+        for partition in partitions:
+            try:
+                self.check(partition)
+            except RefusedError as refused:
+                if refused.error in _RIGHTS:
+                    found[partition] = (refused.error, refused.message)
+        return found
+
+
+_RIGHTS = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
