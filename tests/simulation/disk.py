@@ -4,6 +4,7 @@ That is a kill, or a whole job of another process, as if the first one had been 
 """
 
 import asyncio
+import errno
 import random
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -15,11 +16,16 @@ Result = TypeVar("Result")
 
 JOB_MS = (0.05, 2.0)
 BETWEEN = 0.25  # chance that a waiting job of another process runs before an operation
+RECORDS = "records/"
 SLOW_JOB_MS = (20.0, 400.0)
 
 
 class KilledInJobError(BaseException):
     """The process that asked for this job died in the middle of it."""
+
+
+class UnreadableError(OSError):
+    """A read that fails once, as with too many open files: the bytes are as they should be."""
 
 
 class _Job:
@@ -54,6 +60,8 @@ class SharedVolume:
         slow_permille: How many jobs of a thousand wait as for a busy device.
         deadly: Process to be killed after so many more of its disk operations.
         kill: What kills it.
+        unreadable: Processes that cannot read record logs now.
+        failed_reads: How often a read failed by that.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -64,6 +72,8 @@ class SharedVolume:
         self.deadly: dict[Process, int] = {}
         self.kill: Callable[[Process], None] = Process.kill
         self.between = 0
+        self.unreadable: set[Process] = set()
+        self.failed_reads = 0
         self._nested = False
         self._running: Process | None = None
         self._waiting: dict[int, _Job] = {}
@@ -125,6 +135,9 @@ class SharedVolume:
                 self.kill(process)
         if not process.alive:
             raise KilledInJobError
+        if operation == "read" and process in self.unreadable and path.startswith(RECORDS):
+            self.failed_reads += 1
+            raise UnreadableError(errno.EMFILE, "too many open files", path)
 
 
 class ProcessDisk:

@@ -51,6 +51,7 @@ class Faults:
         world.network.slow_permille = 0
         world.volume.slow_permille = 0
         world.volume.deadly.clear()
+        world.volume.unreadable.clear()
         world.volume.disk.failing_syncs.clear()
         world.volume.disk.capacity_bytes = 1 << 40
         world.store_slow_permille = 0
@@ -329,8 +330,22 @@ async def answers_lost(faults: Faults) -> None:
     faults.world.lost_answers_permille = 0
 
 
+async def reads_fail(faults: Faults) -> None:
+    """A share leader has too many open files: it cannot read its logs for a moment."""
+    world = faults.world
+    living = [node for node in world.role_nodes(Role.SHARE_LEADER) if node.process.alive]
+    if not living:
+        return
+    node = faults.rng.choice(living)
+    world.tell(f"{node.name} cannot read record logs")
+    faults.happens(reads_fail)
+    world.volume.unreadable.add(node.process)
+    await faults.pause(0.2, 3)
+    world.volume.unreadable.discard(node.process)
+
+
 SPECIAL: dict[str, Fault] = {
     fault.__name__: fault
-    for fault in (state_cut, state_refused, state_full, store_down, answers_lost)
+    for fault in (state_cut, state_refused, state_full, store_down, answers_lost, reads_fail)
 }
 """Faults of special workloads: ``mixed`` does not choose among them."""

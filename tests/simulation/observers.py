@@ -3,6 +3,7 @@
 from sharemesh.backends.embedded import take_over
 from sharemesh.backends.embedded.group_commit import GroupCommit
 from sharemesh.backends.embedded.record_log import EmbeddedPartitionLog
+from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.ports.shard_log import FencedError
 from sharemesh.share_coordinator import shard_kind
 from tests.simulation.patching import Patches
@@ -26,6 +27,13 @@ def observe(world: World, patches: Patches) -> None:
         counters["fenced commit" if fenced else "log epoch ended by the disk"] += 1
         real_fail(commit, error)
 
+    real_failed = SharePartition._failed
+
+    def failed(machine, error, message):
+        counters["initializations that failed"] += 1
+        return real_failed(machine, error, message)
+
+    patches.setattr(SharePartition, "_failed", failed)
     real_restore = shard_kind.restore
 
     async def restore(machine, shard, log, *, reader):

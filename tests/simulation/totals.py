@@ -48,6 +48,12 @@ RARE: dict[str, tuple[str, ...]] = {
         "writes of deposed leaders",
     ),
     "pruned": ("generations committed, shards", "loaded from a generation", "groups deleted"),
+    "unreadable": (
+        "fault reads_fail",
+        "reads of record logs that failed",
+        "initializations that failed",
+        "long polls beside a partition in error",
+    ),
     "latest": ("locks expired", "redelivered: its leader changed while it was held"),
 }
 """What a run of many seeds of a workload must have reached."""

@@ -1,7 +1,8 @@
 """Invariant 14 while a run goes on: nothing waits that could go on, nothing outlives its end.
 
-Locks of living leaders end when their time is over; a fetch does not wait beside records that it
-could get (KAFKA-20505); jobs of a shard that was lost stop (KAFKA-20710).
+Locks of living leaders end when their time is over, and what has no records is no lock; a fetch
+does not wait beside records that it could get (KAFKA-20505); a share partition that initializes
+waits for something; jobs of a shard that was lost stop (KAFKA-20710).
 """
 
 import asyncio
@@ -32,6 +33,7 @@ class _Seen:
     process: Process
     overdue: int = 0
     waiting: int = 0
+    idle: int = 0
 
 
 @dataclass(slots=True)
@@ -79,6 +81,7 @@ class StallChecker:
             self._shells = [seen for seen in self._shells if self._is_active(seen)]
             for seen in self._shells:
                 self._look_for_waiting(seen)
+                self._look_for_initializing(seen)
             if number % OVERDUE_LOOKS == 0:
                 for seen in self._shells:
                     self._look_for_overdue(seen)
@@ -89,6 +92,8 @@ class StallChecker:
         shell = seen.shell
         if not seen.process.alive or shell.phase is Phase.ENDED:
             return False
+        if seen.process.frozen:
+            seen.idle = -1
         if seen.process.frozen or shell.phase is not Phase.ACTIVE:
             seen.overdue = seen.waiting = -1
         return True
@@ -99,6 +104,16 @@ class StallChecker:
         if seen.waiting == WAITING_MAX:
             self._say(seen.shell, "a fetch waits beside records that it could get")
 
+    def _look_for_initializing(self, seen: _Seen) -> None:
+        """A share partition that is neither served nor waits for anything is lost (INI-13)."""
+        shell = seen.shell
+        PROGRESS.judged(self._world.story.counters)
+        is_over = all(task.done() for task in shell._work._running)
+        is_idle = shell.phase is Phase.INITIALIZING and is_over
+        seen.idle = seen.idle + 1 if is_idle else 0
+        if seen.idle == WAITING_MAX:
+            self._say(shell, "it is initializing, and waits for nothing")
+
     def _look_for_overdue(self, seen: _Seen) -> None:
         overdue = self._overdue(seen.shell)
         seen.overdue = seen.overdue + 1 if overdue else 0
@@ -107,6 +122,10 @@ class StallChecker:
 
     def _overdue(self, shell: SharePartitionShell) -> str:
         now_ms = shell._environment.clock.now_ms()
+        locks = {each.lock_deadline_ms for each in shell.machine.record_states()}
+        deadline_ms = shell.machine.next_deadline_ms
+        if deadline_ms is not None and deadline_ms not in locks:
+            return f"a lock of no record ends in {deadline_ms - now_ms} ms"
         for record in shell.machine.record_states():
             if record.state is not DeliveryState.ACQUIRED:
                 continue

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tests.conformance import test_planted_bugs as shipped
 from tests.domain.share_partition import test_mutants as domain
-from tests.simulation.mutants import deliveries, logs, states
+from tests.simulation.mutants import deliveries, logs, states, waits
 from tests.simulation.patching import Patches
 
 Mutant = Callable[[Patches], None]
@@ -37,6 +37,7 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
     ),
     "crowded": (
         deliveries.timer_is_not_cancelled,
+        waits.dead_locks_are_waited_for,
         deliveries.locks_last_too_long,
         deliveries.renew_resurrects,
         deliveries.the_in_flight_limit_is_not_kept,
@@ -82,6 +83,11 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
     ),
     "leaderless": (logs.a_claim_of_unknown_outcome_is_left,),
     "latest": (shipped.added_partitions_start_at_the_end,),
+    "unreadable": (
+        waits.a_failed_read_is_not_heard,
+        waits.a_refused_partition_ends_the_wait,
+        waits.a_failed_initialization_ends_every_wait,
+    ),
 }
 """Which workload must catch what: the one in which its situation is common."""
 

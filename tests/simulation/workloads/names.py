@@ -10,6 +10,7 @@ from tests.simulation.workloads.special import (
     PrunedWorkload,
     RefusedWorkload,
     TrimmedWorkload,
+    UnreadableWorkload,
     UsurpedWorkload,
 )
 
@@ -25,4 +26,5 @@ WORKLOADS: dict[str, type[MixedWorkload]] = {
     "delayed": DelayedWorkload,
     "pruned": PrunedWorkload,
     "latest": LatestWorkload,
+    "unreadable": UnreadableWorkload,
 }

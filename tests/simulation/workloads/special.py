@@ -17,6 +17,7 @@ from tests.simulation.journal import SimJournal
 from tests.simulation.late_copies import LateCopies
 from tests.simulation.loop import PROCESS
 from tests.simulation.patching import Patches
+from tests.simulation.unary_member import UnaryMember
 from tests.simulation.workloads.administration import closes, end_of, trim
 from tests.simulation.workloads.mixed import PARTITIONS, TOPIC, TRIMMED, MixedWorkload
 from tests.simulation.world import World
@@ -164,7 +165,7 @@ class _LivesWorkload(SpecialWorkload):
 
     async def _administer(self, end_s: float) -> None:
         settings = {
-            "share.auto.offset.reset": "earliest",
+            "share.auto.offset.reset": self.offset_reset,
             "share.record.lock.duration.ms": str(self.lock_duration_ms),
         }
         await self.admin.alter_group_configs(REBORN, settings)
@@ -249,3 +250,22 @@ class LatestWorkload(SpecialWorkload):
             for _ in range(3):
                 self._new_producer(total)
             await asyncio.sleep(self.rng.uniform(5, 12))
+
+
+class UnreadableWorkload(_LivesWorkload):
+    """Leaders that cannot read their logs for a moment, while groups look up where they begin.
+
+    Beside the others members fetch by unary calls, with partitions in their sessions that are led
+    elsewhere, or by nobody.
+    """
+
+    offset_reset = "by_duration:PT2H"
+    fault_kinds = ("reads_fail", "reads_fail", "reads_fail", "kill", "network_slow")
+    fault_gap_s = (0.5, 3.0)
+    modes = ("explicit", "partial", "late")
+
+    async def _administer(self, end_s: float) -> None:
+        for node in self.world.role_nodes(Role.SHARE_LEADER):
+            partitions = {TOPIC: PARTITIONS, TRIMMED: 1}
+            UnaryMember(self.world, REBORN, node.address, partitions).start()
+        await super()._administer(end_s)
