@@ -21,6 +21,7 @@ from sharemesh_operator.cluster.status_writer import StatusWriter
 from sharemesh_operator.cluster.tenants import Homes
 from sharemesh_operator.cluster.topic_reconciler import TopicReconciler
 from sharemesh_operator.cluster.work_queue import Key, WorkQueue
+from sharemesh_operator.resources.deletion import awaited_by
 from sharemesh_operator.resources.words import KubeObject
 from sharemesh_operator.settings import OperatorSettings
 
@@ -28,7 +29,9 @@ GATHER_MS = 300
 """Changes in etcd come in crowds; one round sees them all."""
 CLEAN_UP_LIMIT_S = 180
 """Longest time that the deletion of an object waits for its clean-up in the mesh."""
-TENANTS = ("ShareTopic", "ShareGroup", "ShareGroupOperation")
+POLICIES = ("ShareTopic", "ShareGroup")
+"""Kinds with a deletion policy."""
+TENANTS = (*POLICIES, "ShareGroupOperation")
 
 _log = logging.getLogger(__name__)
 
@@ -155,16 +158,12 @@ class Engine:
                 return await self._finalize_cluster(body)
 
     async def _finalize_cluster(self, body: KubeObject) -> str:
-        """Let a cluster wait for its objects that are being deleted with it."""
+        """Let a cluster wait for what is to be deleted in it (DEL-2)."""
         name = body["metadata"]["name"]
-        waiting = []
-        for kind in ("ShareTopic", "ShareGroup"):
-            for each in await self._kube.list(kind):
-                meta = each["metadata"]
-                if each["spec"]["clusterRef"]["name"] == name and "deletionTimestamp" in meta:
-                    waiting.append(f"{kind} {meta['name']}")
-        if waiting:
-            raise NotYetError(f"ShareCluster {name!r} waits for {', '.join(waiting[:5])}")
+        tenants = [each for kind in POLICIES for each in await self._kube.list(kind)]
+        awaited = awaited_by(name, tenants)
+        if awaited:
+            raise NotYetError(f"ShareCluster {name!r} waits for {awaited}")
         await self.meshes.close(name)
         return f"pods of {name!r} go; its data directory and its keys in etcd stay"
 
