@@ -10,6 +10,7 @@ from sharemesh.cli.entry import INTERRUPTED
 from sharemesh.cli.failures import CommandError
 from sharemesh.cli.session import connection_flags, session_of
 from sharemesh.cli.topics import where_of
+from sharemesh.cli.words import counted
 from sharemesh.client import AdminClient, AsyncAdminClient
 from sharemesh.client.admin_results import ClusterDescription
 
@@ -121,7 +122,7 @@ def _led_by(cluster: ClusterDescription, node_id: str) -> str:
     """Return in words what a node leads; empty when nothing."""
     partitions = sum(each.led_partitions for each in cluster.nodes if each.node_id == node_id)
     shards = [each.election for each in cluster.shards if each.leader_id == node_id]
-    words = [f"{partitions} partitions"] if partitions else []
+    words = [counted(partitions, "partition")] if partitions else []
     words += shards
     if cluster.controller_id == node_id:
         words.append("the office of the controller")

@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import sharemesh
-from sharemesh.cli import acls, cluster, configs, consume, groups, produce, state_log, topics
+from sharemesh.cli import (
+    acls,
+    cluster,
+    completion,
+    configs,
+    consume,
+    groups,
+    produce,
+    state_log,
+    topics,
+)
 from sharemesh.cli.command_parser import CommandParser
 from sharemesh.cli.entry import INTERRUPTED
 from sharemesh.cli.failures import CommandError
@@ -61,6 +71,7 @@ def command_line() -> CommandParser:
         _register_process_command(subparsers, name, module, text, extra)
     for each in (topics, produce, consume, groups, configs, acls, cluster, state_log):
         each.register(subparsers)
+    completion.register(subparsers, parser)
     _share_examples(parser)
     return parser
 

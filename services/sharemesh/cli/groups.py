@@ -1,13 +1,15 @@
 """``sharemesh groups``: list, describe, delete, offsets, reset offsets."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sharemesh.cli.failures import CommandError
 from sharemesh.cli.nearest import nearest
 from sharemesh.cli.offset_plan import Scenario, plan, scope_of, timestamp_ms
 from sharemesh.cli.session import Session, connection_before, connection_flags, session_of
+from sharemesh.cli.watch import watch
+from sharemesh.cli.words import counted
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import GroupDescription, GroupOffset, MemberDescription
 from sharemesh.client.errors import GroupIdNotFoundError, SharemeshError
@@ -15,6 +17,7 @@ from sharemesh.client.errors import GroupIdNotFoundError, SharemeshError
 _EXAMPLES = """examples:
   sharemesh groups list
   sharemesh groups describe billing
+  sharemesh groups describe billing --watch --interval 5
   sharemesh groups offsets billing
   sharemesh groups reset-offsets billing --topic orders --to-earliest --execute
   sharemesh groups delete-offsets billing --topic orders
@@ -37,8 +40,22 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     listing.add_argument("--state", metavar="S[,S]", default="", help="Empty, Stable, Dead")
     listing.set_defaults(run=_list)
 
-    describe = actions.add_parser("describe", parents=[common], help="state, members, offsets")
+    describe = actions.add_parser(
+        "describe",
+        parents=[common],
+        help="state, members, offsets",
+        description="START-OFFSET is the stored one. It is written with the next state, so it may "
+        "stand at finished records for a while, as in Kafka: LAG counts only what is not finished.",
+    )
     describe.add_argument("groups", nargs="+", metavar="GROUP")
+    describe.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C")
+    describe.add_argument(
+        "--interval",
+        type=float,
+        default=2.0,
+        metavar="S",
+        help="seconds from one to the next with --watch (default: %(default)g)",
+    )
     describe.set_defaults(run=_describe)
 
     delete = actions.add_parser("delete", parents=[common], help="delete empty groups")
@@ -106,18 +123,25 @@ def _list(args: argparse.Namespace) -> int:
 
 def _describe(args: argparse.Namespace) -> int:
     session = session_of(args)
-    failed = 0
     with AdminClient(session.admin_settings) as admin:
-        for group_id, found in admin.describe_groups(args.groups).items():
-            if not isinstance(found, GroupDescription):
-                failed = 1
-                _complain(session, admin, group_id, found)
-                continue
-            offsets = admin.list_share_group_offsets(group_id)
-            if session.as_json:
-                session.show_json(_as_json(found, offsets))
-            else:
-                _print_group(session, found, offsets)
+        if args.watch:
+            watch(session, args.interval, lambda: _show_groups(session, admin, args.groups))
+        return _show_groups(session, admin, args.groups)
+
+
+def _show_groups(session: Session, admin: AdminClient, group_ids: Sequence[str]) -> int:
+    """Show each group; return 1 if one does not exist."""
+    failed = 0
+    for group_id, found in admin.describe_groups(group_ids).items():
+        if not isinstance(found, GroupDescription):
+            failed = 1
+            _complain(session, admin, group_id, found)
+            continue
+        offsets = admin.list_share_group_offsets(group_id)
+        if session.as_json:
+            session.show_json(_as_json(found, offsets))
+        else:
+            _print_group(session, found, offsets)
     return failed
 
 
@@ -143,8 +167,8 @@ def _as_json(found: GroupDescription, offsets: Mapping[Any, Any]) -> dict[str, A
 
 def _print_group(session: Session, found: GroupDescription, offsets: Mapping[Any, Any]) -> None:
     session.say(
-        f"group {found.group_id}: {found.state}, {len(found.members)} members, group epoch "
-        f"{found.group_epoch}, assignment epoch {found.assignment_epoch}, coordinator "
+        f"group {found.group_id}: {found.state}, {counted(len(found.members), 'member')}, "
+        f"group epoch {found.group_epoch}, assignment epoch {found.assignment_epoch}, coordinator "
         f"{found.coordinator_id or '-'}"
     )
     columns = {

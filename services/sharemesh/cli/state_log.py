@@ -10,6 +10,7 @@ from sharemesh.cli import state_import
 from sharemesh.cli.failures import CommandError
 from sharemesh.cli.log_files import OpenedLog, open_log
 from sharemesh.cli.session import DEFAULT_DATA_DIRECTORY, connection_before
+from sharemesh.cli.words import counted
 from sharemesh.codec.log_layout import (
     CLUSTER_FILE,
     STATE,
@@ -156,9 +157,9 @@ def _verify(args: argparse.Namespace) -> int:
     else:
         for report in reports:
             print(
-                f"shard {report['shard']}: {report['records']} records in {report['segments']} "
-                f"segments, offsets {report['start']} to {report['end'] - 1}: "
-                f"{report['problem'] or 'good'}"
+                f"shard {report['shard']}: {counted(report['records'], 'record')} in "
+                f"{counted(report['segments'], 'segment')}, offsets {report['start']} to "
+                f"{report['end'] - 1}: {report['problem'] or 'good'}"
             )
         if not reports:
             print("no shard holds a record yet")

@@ -6,6 +6,7 @@ from typing import Any
 from sharemesh.cli.failures import CommandError
 from sharemesh.cli.nearest import nearest
 from sharemesh.cli.session import Session, connection_before, connection_flags, session_of
+from sharemesh.cli.words import counted
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import NewTopic, TopicDescription, TopicPartition
 from sharemesh.client.errors import SharemeshError, UnknownTopicOrPartitionError
@@ -102,7 +103,7 @@ def _create(args: argparse.Namespace) -> int:
             name: None if getattr(error, "code", None) == 36 else error
             for name, error in problems.items()
         }
-    return _report(session, problems, f"created with {args.partitions} partitions")
+    return _report(session, problems, f"created with {counted(args.partitions, 'partition')}")
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -171,7 +172,7 @@ def _add_partitions(args: argparse.Namespace) -> int:
         except UnknownTopicOrPartitionError as error:
             problem = error
         known = admin.list_topics()
-    return _report(session, {name: problem}, f"has {args.total} partitions", known)
+    return _report(session, {name: problem}, f"has {counted(args.total, 'partition')}", known)
 
 
 def _delete_records(args: argparse.Namespace) -> int:
