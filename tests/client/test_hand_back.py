@@ -46,6 +46,15 @@ async def test_nothing_is_sent_to_an_application_that_hangs():
         assert cluster.counts()[seen:] == [0] * (25 - seen)
 
 
+async def test_records_whose_locks_a_hanging_application_lost_do_not_come_again_to_it():
+    cluster = alone(1)
+    async with await consumer_of(cluster) as consumer:
+        assert await handed_out_one(consumer) == 1
+        await asyncio.sleep(1.5 * LOCK_MS / 1_000)
+        assert cluster.counts() == [1]
+        assert consumer.metrics()["records-consumed-total"] == 1
+
+
 async def test_an_application_that_wakes_gets_the_rest_as_a_first_delivery():
     cluster = alone(20)
     async with await consumer_of(cluster) as consumer:
@@ -96,7 +105,7 @@ async def test_closing_gives_back_what_waits_without_counting_it():
     cluster = alone(20)
     consumer = await consumer_of(cluster)
     seen = await handed_out_one(consumer)
-    await until(lambda: cluster.states().count("acquired") == 20)
+    await until(lambda: consumer.metrics()["records-consumed-total"] == 20)
     await consumer.close()
     assert cluster.states() == ["available"] * 20
     assert cluster.counts() == [1] * seen + [0] * (20 - seen)
@@ -106,7 +115,7 @@ async def test_unsubscribing_gives_back_what_waits_without_counting_it():
     cluster = alone(20)
     async with await consumer_of(cluster) as consumer:
         seen = await handed_out_one(consumer)
-        await until(lambda: cluster.states().count("acquired") == 20)
+        await until(lambda: consumer.metrics()["records-consumed-total"] == 20)
         await consumer.unsubscribe()
         assert cluster.counts() == [1] * seen + [0] * (20 - seen)
 

@@ -1,11 +1,12 @@
 """``run(handler)``: acknowledgement apart from polling, renewal, graceful stop."""
 
 import asyncio
+import itertools
 
 import pytest
 
 from sharemesh.client import AcknowledgeType, RunOptions
-from sharemesh.client.errors import TopicAuthorizationFailedError
+from sharemesh.client.errors import IllegalArgumentError, TopicAuthorizationFailedError
 from sharemesh.domain.errors import ErrorCode
 from tests.client.mini_cluster import MiniCluster
 from tests.client.test_async_consumer import consumer_of, until
@@ -31,6 +32,144 @@ async def test_each_record_is_acknowledged_as_its_handler_says():
     await running
     assert cluster.counts() == [1, 1, 2]
     assert [(offset, str(error)) for offset, error in complaints] == [(2, "no")]
+    await consumer.close()
+
+
+async def failing(cluster: MiniCluster, options: RunOptions, *, until_deliveries: int) -> None:
+    """Let a handler fail on every record until one of them was delivered so often."""
+
+    async def handler(record):
+        raise ValueError("no stock")
+
+    consumer = await consumer_of(cluster)
+    running = asyncio.ensure_future(consumer.run(handler, concurrency=2, options=options))
+    await until(lambda: max(cluster.counts()) >= until_deliveries)
+    consumer.stop()
+    await running
+    await consumer.close()
+
+
+async def test_a_failure_is_logged_with_its_traceback_and_then_in_one_line(caplog):
+    cluster = MiniCluster()
+    cluster.append(b"x")
+    await failing(cluster, RunOptions(retry_backoff_ms=1), until_deliveries=4)
+    said = [each for each in caplog.records if "the handler failed" in each.message]
+    assert [each.message.split(";")[0] for each in said][:3] == [
+        f"the handler failed on t/0@0, delivery {n}: ValueError('no stock')" for n in (1, 2, 3)
+    ]
+    assert [each.exc_info is not None for each in said][:3] == [True, False, False]
+    assert "share.delivery.count.limit" in said[0].message
+
+
+async def test_another_reason_has_a_traceback_of_its_own(caplog):
+    cluster = MiniCluster()
+    cluster.append(b"x")
+    reasons = iter(["one", "two", "two"])
+
+    async def handler(record):
+        if (reason := next(reasons, None)) is not None:
+            raise ValueError(reason)
+
+    consumer = await consumer_of(cluster)
+    options = RunOptions(retry_backoff_ms=1)
+    running = asyncio.ensure_future(consumer.run(handler, options=options))
+    await until(lambda: cluster.states() == ["accepted"])
+    consumer.stop()
+    await running
+    await consumer.close()
+    said = [each for each in caplog.records if "the handler failed" in each.message]
+    assert [each.exc_info is not None for each in said] == [True, True, False]
+
+
+@pytest.mark.parametrize("name", ["on_failure", "complain"])
+async def test_a_callback_is_told_of_failures_instead_of_the_log(name, caplog):
+    cluster = MiniCluster()
+    cluster.append(b"x")
+    told = []
+    options = RunOptions(retry_backoff_ms=1, **{name: lambda *each: told.append(each)})
+    await failing(cluster, options, until_deliveries=2)
+    assert told[0][0].offset == 0
+    assert str(told[0][1]) == "no stock"
+    assert "the handler failed" not in caplog.text
+
+
+def test_both_callbacks_or_a_negative_time_are_refused():
+    with pytest.raises(IllegalArgumentError, match="not both"):
+        RunOptions(complain=print, on_failure=print)
+    with pytest.raises(IllegalArgumentError, match="negative"):
+        RunOptions(retry_backoff_ms=-1)
+
+
+async def test_tries_of_a_record_lie_ever_further_apart():
+    cluster = MiniCluster()
+    cluster.append(b"x")
+    loop = asyncio.get_running_loop()
+    tries = []
+
+    async def handler(record):
+        tries.append(loop.time())
+        if record.delivery_count < 5:
+            raise ValueError("not yet")
+
+    consumer = await consumer_of(cluster)
+    options = RunOptions(retry_backoff_ms=50, retry_backoff_max_ms=200)
+    running = asyncio.ensure_future(consumer.run(handler, options=options))
+    await until(lambda: cluster.states() == ["accepted"])
+    consumer.stop()
+    await running
+    await consumer.close()
+    gaps = [later - sooner for sooner, later in itertools.pairwise(tries)]
+    assert all(gap >= least for gap, least in zip(gaps, (0.04, 0.08, 0.16, 0.16), strict=True))
+
+
+async def test_failed_records_hold_up_no_handler():
+    cluster = MiniCluster()
+    cluster.append(*[b"bad"] * 5, *[b"good"] * 5, batched=False)
+
+    async def handler(record):
+        if record.value == b"bad":
+            raise ValueError("bad")
+
+    consumer = await consumer_of(cluster)
+    options = RunOptions(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
+    running = asyncio.ensure_future(consumer.run(handler, concurrency=1, options=options))
+    await until(lambda: cluster.states() == ["acquired"] * 5 + ["accepted"] * 5)
+    consumer.stop()
+    await running
+    assert cluster.states()[:5] == ["available"] * 5  # nobody waits for the back-off at a stop
+    await consumer.close()
+
+
+async def test_a_failed_record_that_waits_keeps_its_lock():
+    cluster = MiniCluster(lock_ms=300)
+    cluster.append(b"x")
+    options = RunOptions(retry_backoff_ms=1_000, retry_backoff_max_ms=1_000)
+    await failing(cluster, options, until_deliveries=2)
+    kinds = [kind for *_, types in cluster.acknowledged for kind in types]
+    assert kinds.index(2) >= 2  # it was renewed more than once before it was released
+    assert set(kinds[: kinds.index(2)]) == {4}
+
+
+async def test_a_failed_record_is_released_before_a_lock_ends_that_is_not_renewed():
+    cluster = MiniCluster(lock_ms=400)
+    cluster.append(b"x")
+    options = RunOptions(renew=False, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
+    await failing(cluster, options, until_deliveries=3)
+    assert [each for *_, each in cluster.acknowledged][:2] == [[2], [2]]
+
+
+async def test_a_record_that_cannot_be_deserialized_is_told_and_not_tried_again_at_once(caplog):
+    cluster = MiniCluster()
+    cluster.append(b"x")
+    consumer = await consumer_of(cluster, value_deserializer=int)
+    options = RunOptions(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
+    running = asyncio.ensure_future(consumer.run(_nothing, options=options))
+    await until(lambda: "cannot deserialize the value of t/0@0" in caplog.text)
+    await asyncio.sleep(0.2)
+    assert (cluster.states(), cluster.counts()) == (["acquired"], [1])
+    consumer.stop()
+    await running
+    assert cluster.states() == ["available"]
     await consumer.close()
 
 

@@ -9,8 +9,8 @@ from random import Random
 from sharemesh.client.async_consumer import AsyncShareConsumer
 from sharemesh.client.async_producer import AsyncProducer
 from sharemesh.client.errors import CorruptRecordError, RecordDeserializationError, SharemeshError
-from sharemesh.client.handler_runner import RunOptions
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
+from sharemesh.client.run_options import RunOptions
 from sharemesh.domain.delivery_state import AcknowledgeType
 from tests.simulation.invariants import LIMITS, PROGRESS
 from tests.simulation.journal import SimJournal

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from sharemesh.client.deliveries import Delivery, Outcome, PartitionAcknowledgements, Route
 from sharemesh.client.errors import InvalidRecordStateError, ServiceError
-from sharemesh.client.leader_sessions import cancelled
 from sharemesh.client.leader_stream import REDELIVERED, LeaderStream
 from sharemesh.client.records import TopicIdPartition
+from sharemesh.client.tasks import cancelled
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.ports.clock import Clock
 

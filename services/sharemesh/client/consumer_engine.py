@@ -19,11 +19,12 @@ from sharemesh.client.errors import (
 )
 from sharemesh.client.fetch_latency import FetchLatency
 from sharemesh.client.heartbeats import Heartbeats, Member
-from sharemesh.client.leader_sessions import LeaderSessions, cancelled
+from sharemesh.client.leader_sessions import LeaderSessions
 from sharemesh.client.leader_stream import LeaderStream
 from sharemesh.client.leaders import Leaders
 from sharemesh.client.records import TopicIdPartition
 from sharemesh.client.share_versions import ShareVersions
+from sharemesh.client.tasks import cancelled
 from sharemesh.client.unseen_records import UnseenRecords
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.errors import ErrorCode

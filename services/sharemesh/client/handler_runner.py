@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -15,15 +14,19 @@ from sharemesh.client.errors import (
     CorruptRecordError,
     IllegalArgumentError,
     IllegalStateError,
+    RecordDeserializationError,
     ServiceError,
     UnknownServerError,
     WakeupError,
 )
+from sharemesh.client.handler_failures import HandlerFailures
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
+from sharemesh.client.retry_queue import RetryQueue
+from sharemesh.client.run_options import RunOptions
+from sharemesh.client.tasks import cancelled
 from sharemesh.domain.delivery_state import AcknowledgeType
 
 Handler = Callable[[ConsumerRecord], Awaitable[AcknowledgeType | None]]
-Complaint = Callable[[ConsumerRecord | None, Exception], object]
 
 CONCURRENCY_MAX = 10_000
 FETCH_WAIT_MS = 1_000
@@ -31,33 +34,11 @@ RENEWALS_PER_LOCK = 3
 """A lock is renewed when less than two thirds of its duration are left."""
 
 _LEAST_RENEW_WAIT_MS = 50
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """How ``run`` treats records; times in ms.
-
-    Attributes:
-        renew: Renew the locks of records that wait for a handler or are in one.
-        renew_max_ms: Renew one record for at most so long; None: as long as it takes.
-        on_error: Type for a record whose handler raised.
-        complain: Called with the record and the exception when a handler raised, and with None
-            and the failure when a record could not be read, or a partition for the time being.
-        stop_timeout_ms: Longest wait for running handlers when stopped; then they are cancelled
-            and their records released.
-    """
-
-    renew: bool = True
-    renew_max_ms: int | None = None
-    on_error: AcknowledgeType = AcknowledgeType.RELEASE
-    complain: Complaint | None = None
-    stop_timeout_ms: int = 30_000
 
 
 @dataclass(slots=True, eq=False)
 class _Active:
-    """A record that waits for a handler or is in one."""
+    """A record that waits for a handler, is in one, or failed and is kept for a while."""
 
     record: ConsumerRecord
     source: TopicIdPartition
@@ -66,7 +47,7 @@ class _Active:
     lock_timeout_ms: int
     renewed_ms: int
     since_ms: int
-    started: bool = False
+    kept: bool = False
 
 
 class HandlerRunner:
@@ -86,8 +67,11 @@ class HandlerRunner:
         self._calls = calls
         self._handler = handler
         self._concurrency = concurrency
-        self._options = options or RunOptions()
+        self._options = options = options or RunOptions()
         self._clock = calls.environment.clock
+        self._chance = calls.environment.chance
+        self._failures = HandlerFailures(options.on_failure or options.complain)
+        self._retries: RetryQueue[_Active] = RetryQueue(self._clock, self._retry)
         self._engine: ConsumerEngine | None = None
         self._waiting: deque[_Active] = deque()
         self._active: dict[tuple[TopicIdPartition, int], _Active] = {}
@@ -116,7 +100,10 @@ class HandlerRunner:
             raise IllegalStateError("the consumer is not subscribed to any topic")
         if "share.acquire.mode" not in self._calls.config.given:
             engine.acquire_at_most(self._concurrency)
-        renewing = asyncio.ensure_future(self._renew_locks(engine))
+        helpers = [
+            asyncio.ensure_future(self._renew_locks(engine)),
+            asyncio.ensure_future(self._retries.run()),
+        ]
         try:
             while not self._stopping:
                 self._start_handlers()
@@ -130,9 +117,7 @@ class HandlerRunner:
             try:
                 await self._finish(engine)
             finally:
-                renewing.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await renewing
+                await cancelled(helpers)
 
     async def _fetch(self, engine: ConsumerEngine) -> None:
         free = self._concurrency - len(self._running)
@@ -150,9 +135,7 @@ class HandlerRunner:
             passes = error.retriable or isinstance(error, UnknownServerError)
             if engine.is_over or not passes:
                 raise
-            _log.warning("%s; run goes on", error)
-            if self._options.complain is not None:
-                self._options.complain(None, error)
+            self._failures.partition_failed(error)
             return
         for delivery in deliveries:
             self._take(delivery)
@@ -173,22 +156,47 @@ class HandlerRunner:
             for record in records:
                 self._enqueue(delivery, record, now_ms)
             if failure is not None:
-                kind = _REJECT if isinstance(failure, CorruptRecordError) else _RELEASE
-                for offset in failed:
-                    self._say(delivery.source, delivery.route, delivery.leader_epoch, offset, kind)
-                if self._options.complain is not None:
-                    self._options.complain(None, failure)
+                self._failures.unreadable(failure)
+                self._unread(delivery, failure, failed, now_ms)
+
+    def _unread(
+        self,
+        delivery: Delivery,
+        failure: CorruptRecordError | RecordDeserializationError,
+        failed: range,
+        now_ms: int,
+    ) -> None:
+        """Reject what is corrupt; what cannot be deserialized is tried again, as if handled."""
+        for offset in failed:
+            if isinstance(failure, CorruptRecordError):
+                self._say(delivery.source, delivery.route, delivery.leader_epoch, offset, _REJECT)
+                continue
+            topic, partition, topic_id = delivery.source
+            count = next(
+                run.delivery_count
+                for run in delivery.acquired
+                if run.first_offset <= offset <= run.last_offset
+            )
+            unread = ConsumerRecord(
+                topic, partition, offset, -1, None, None, (), count, delivery.leader_epoch, topic_id
+            )
+            active = self._activate(delivery, unread, now_ms)
+            self._keep(active, self._options.retry_ms(count, self._chance))
 
     def _enqueue(self, delivery: Delivery, record: ConsumerRecord, now_ms: int) -> None:
-        key = (delivery.source, record.offset)
-        active = self._active.get(key)
-        if active is not None:
+        active = self._active.get((delivery.source, record.offset))
+        if active is not None and active.kept:
+            self._retries.forget(active)  # its lock was lost: this is the next delivery
+        elif active is not None:
             # The lock was lost and is ours again: the handler that runs speaks for the new one.
             active.route = delivery.route
             active.leader_epoch = delivery.leader_epoch
             active.renewed_ms = now_ms
             return
-        active = _Active(
+        self._waiting.append(self._activate(delivery, record, now_ms))
+
+    def _activate(self, delivery: Delivery, record: ConsumerRecord, now_ms: int) -> _Active:
+        active = self._active[delivery.source, record.offset] = _Active(
             record,
             delivery.source,
             delivery.route,
@@ -197,8 +205,7 @@ class HandlerRunner:
             renewed_ms=now_ms,
             since_ms=now_ms,
         )
-        self._active[key] = active
-        self._waiting.append(active)
+        return active
 
     def _start_handlers(self) -> None:
         while self._waiting and len(self._running) < self._concurrency:
@@ -207,7 +214,6 @@ class HandlerRunner:
             if expired or not active.route.is_open:  # the leader gives it to somebody again
                 self._active.pop((active.source, active.record.offset), None)
                 continue
-            active.started = True
             task = asyncio.ensure_future(self._handle(active))
             self._running[task] = active
             task.add_done_callback(self._ended)
@@ -221,6 +227,7 @@ class HandlerRunner:
     async def _handle(self, active: _Active) -> None:
         record = active.record
         kind: AcknowledgeType = _RELEASE
+        retry_ms = 0
         try:
             said = await self._handler(record)
             kind = AcknowledgeType.ACCEPT if said is None else AcknowledgeType(said)
@@ -228,11 +235,41 @@ class HandlerRunner:
             raise
         except Exception as error:
             kind = self._options.on_error
-            if self._options.complain is not None:
-                self._options.complain(record, error)
+            retry_ms = self._options.retry_ms(record.delivery_count, self._chance)
+            self._failures.handler_failed(record, error, kind, retry_ms)
         finally:
-            self._active.pop((active.source, record.offset), None)
-            self._say(active.source, active.route, active.leader_epoch, record.offset, kind)
+            if retry_ms:
+                self._keep(active, retry_ms)
+            else:
+                self._finished(active, kind)
+
+    def _finished(self, active: _Active, kind: AcknowledgeType) -> None:
+        offset = active.record.offset
+        self._active.pop((active.source, offset), None)
+        self._say(active.source, active.route, active.leader_epoch, offset, kind)
+
+    def _keep(self, active: _Active, retry_ms: int) -> None:
+        """Release it later; before half of its lock is over, if that is not renewed (any more)."""
+        if not retry_ms or self._stopping:
+            self._finished(active, _RELEASE)
+            return
+        active.kept = True
+        now_ms = self._clock.now_ms()
+        until_ms = now_ms + retry_ms
+        cap_ms = self._options.renew_max_ms
+        engine = self._engine
+        if not self._options.renew or engine is None or not engine.versions.knows_renew:
+            until_ms = min(until_ms, active.renewed_ms + active.lock_timeout_ms // 2)
+        elif cap_ms is not None:
+            until_ms = min(until_ms, active.since_ms + cap_ms)
+        self._retries.keep(active, until_ms)
+
+    def _retry(self, active: _Active) -> None:
+        """Release a kept record; one whose session is gone was released by its leader."""
+        if active.route.is_open:
+            self._finished(active, _RELEASE)
+        else:
+            self._active.pop((active.source, active.record.offset), None)
 
     def _say(
         self,
@@ -288,25 +325,32 @@ class HandlerRunner:
             PartitionAcknowledgements(*where, types, untold=True) for where, types in due.items()
         ]
 
+    def _give_back_waiting(self, engine: ConsumerEngine) -> None:
+        """Release what was not started: no handler saw it (spec HBK-20)."""
+        unseen: dict[tuple[TopicIdPartition, Route, int], dict[int, AcknowledgeType]] = {}
+        for active in self._waiting:
+            self._active.pop((active.source, active.record.offset), None)
+            where = (active.source, active.route, active.leader_epoch)
+            unseen.setdefault(where, {})[active.record.offset] = _RELEASE
+        self._waiting.clear()
+        engine.send(
+            [
+                PartitionAcknowledgements(*where, types, untold=True, uncounted=True)
+                for where, types in unseen.items()
+            ]
+        )
+
     async def _finish(self, engine: ConsumerEngine) -> None:
         """Release what was not started, wait for what runs, wait for the results."""
         self._stopping = True
         engine.pause()
-        for active in self._waiting:
-            self._active.pop((active.source, active.record.offset), None)
-            self._say(
-                active.source, active.route, active.leader_epoch, active.record.offset, _RELEASE
-            )
-        self._waiting.clear()
+        self._retries.release_all()
+        self._give_back_waiting(engine)
         deadline_ms = self._clock.now_ms() + self._options.stop_timeout_ms
         running = list(self._running)
         if running:
             await asyncio.wait(running, timeout=self._options.stop_timeout_ms / 1_000)
-        for task in list(self._running):
-            task.cancel()
-        for task in running:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await cancelled(running)
         if self._flushing is not None:
             self._flushing.cancel()
         self._flush()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sharemesh.client.backoff import Backoff
 from sharemesh.client.errors import SharemeshError, error_for
 from sharemesh.client.leaders import Leaders
+from sharemesh.client.tasks import cancelled
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.methods import SHARE_GROUP_HEARTBEAT, SHARE_GROUP_HEARTBEAT_STREAM
 from sharemesh.ports.clock import Clock
@@ -156,9 +157,7 @@ class Heartbeats:
                 if self._answered_ms < sent_ms - ANSWER_TIMEOUT_MS:
                     raise _FindAgainError
         finally:
-            reader.cancel()
-            with contextlib.suppress(asyncio.CancelledError, CallFailedError, _FindAgainError):
-                await reader
+            await cancelled([reader])
             await stream.close()
 
     async def _pause(self, reader: "asyncio.Task[None]") -> None:
@@ -168,10 +167,7 @@ class Heartbeats:
         try:
             await asyncio.wait((change, timer, reader), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (change, timer):
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+            await cancelled([change, timer])
 
     async def _read(self, stream: Beats) -> None:
         async for response in stream:

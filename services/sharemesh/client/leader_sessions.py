@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sharemesh.client.backoff import Backoff
@@ -10,6 +10,7 @@ from sharemesh.client.errors import SharemeshError
 from sharemesh.client.leader_stream import LeaderStream, SessionEvents
 from sharemesh.client.leaders import Leader, Leaders
 from sharemesh.client.records import TopicIdPartition
+from sharemesh.client.tasks import cancelled
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import Caller
 from sharemesh.v1.share_leader_pb2 import ConsumeStart
@@ -331,12 +332,3 @@ class LeaderSessions:
         if self._credit:
             stream.grant(self._credit, self._bytes_ahead)
         return stream
-
-
-async def cancelled(tasks: Iterable["asyncio.Task[None]"]) -> None:
-    """Cancel tasks and wait for their end."""
-    for task in tasks:
-        task.cancel()
-    for task in tasks:
-        with contextlib.suppress(asyncio.CancelledError):
-            await task

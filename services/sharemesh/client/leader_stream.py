@@ -1,7 +1,6 @@
 """One share session with one leader: credits out, records in, acknowledgements answered."""
 
 import asyncio
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -16,6 +15,7 @@ from sharemesh.client.errors import (
 )
 from sharemesh.client.payload import Payload
 from sharemesh.client.records import Acquired, TopicIdPartition
+from sharemesh.client.tasks import cancelled
 from sharemesh.methods import CONSUME
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import Caller, CallFailedError, Stream
@@ -220,9 +220,7 @@ class LeaderStream:
                     self.error_message = response.error_message
                     return
         finally:
-            writer.cancel()
-            with contextlib.suppress(asyncio.CancelledError, CallFailedError):
-                await writer
+            await cancelled([writer])
             await stream.close()
 
     async def _write(self, stream: Wire) -> None:

@@ -18,6 +18,7 @@ from sharemesh.client.leader_news import LeaderNews
 from sharemesh.client.leaders import Leaders, Topic
 from sharemesh.client.partitioner import StickyPartition, partition_of_key
 from sharemesh.client.produce_batches import Batch, OutgoingRecord, PartitionQueue
+from sharemesh.client.tasks import cancelled
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.methods import INIT_PRODUCER_ID, PRODUCE
 from sharemesh.ports.network import CallFailedError
@@ -131,12 +132,7 @@ class ProducerEngine:
         except TimeoutError:
             pass
         owned = [task for task in (self._task, self._refreshing) if task is not None]
-        tasks = [*self._requests, *owned]
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await cancelled([*self._requests, *owned])
         await self._news.close()
         self._fail_all(RequestTimedOutError("the producer was closed before it was confirmed"))
         await self._caller.close()

@@ -11,8 +11,9 @@ from sharemesh.client.consumer_calls import DEFAULT_CLOSE_TIMEOUT_MS, ConsumerCa
 from sharemesh.client.consumer_state import CommitCallback, CommitResult
 from sharemesh.client.environment import Environment
 from sharemesh.client.errors import ConcurrentModificationError
-from sharemesh.client.handler_runner import HandlerRunner, RunOptions
+from sharemesh.client.handler_runner import HandlerRunner
 from sharemesh.client.records import ConsumerRecord
+from sharemesh.client.run_options import RunOptions
 from sharemesh.client.thread_handlers import ThreadHandlers
 from sharemesh.domain.delivery_state import AcknowledgeType
 

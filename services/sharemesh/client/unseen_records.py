@@ -1,13 +1,13 @@
 """Records that leaders sent and no poll has returned: kept shortly, else given back (spec HBK)."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
 from sharemesh.client.deliveries import Delivery
 from sharemesh.client.pace import Pace
 from sharemesh.client.record_buffer import RecordBuffer
+from sharemesh.client.tasks import cancelled
 from sharemesh.domain.share_partition.events import AcquireMode
 from sharemesh.ports.clock import Clock
 
@@ -60,6 +60,7 @@ class UnseenRecords:
         self._too_many = 0  # so many came in whole batches that these are not taken any more
         self._watching: asyncio.Task[None] | None = None
         self._fetching = False
+        self._holding = False  # no leader delivers until the next fetch
         self._quiet_since_ms = clock.now_ms()
         self._lock_ms = 0
         self._returned = 0  # since the last fetch
@@ -75,6 +76,7 @@ class UnseenRecords:
         self._fetching = True
         self._pace.came_back(self._clock.now_ms())
         self._returned, self._told = 0, False
+        self._holding = False
 
     def take(self, wanted: int) -> list[Delivery]:
         """Return at most ``wanted`` records whose locks last long enough to work on them."""
@@ -122,18 +124,21 @@ class UnseenRecords:
     async def close(self) -> None:
         """Watch no more; whoever has sessions left gave the records back before."""
         if self._watching is not None:
-            self._watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watching
+            await cancelled([self._watching])
 
     # ---- watching -------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        if self.buffer.records and (self._watching is None or self._watching.done()):
+        if self._is_to_look() and (self._watching is None or self._watching.done()):
             self._watching = asyncio.ensure_future(self._keep_looking())
 
+    def _is_to_look(self) -> bool:
+        """Whether records wait, more may come for an application that hangs, or a stall is new."""
+        may_come = self._pace.busy_since_ms is not None and not self._holding
+        return bool(self.buffer.records or may_come or (self._returned and not self._told))
+
     async def _keep_looking(self) -> None:
-        while self.buffer.records or (self._returned and not self._told):
+        while self._is_to_look():
             await self._clock.sleep_ms(WATCH_MS)
             if not self._fetching:
                 self._look()
@@ -147,6 +152,8 @@ class UnseenRecords:
                 self._acquire(AcquireMode.RECORD_LIMIT)
             self._too_many = max(self._too_many, self.buffer.records)
             self._return(self.buffer.take_last(self.buffer.records - workable))
+        elif not workable:
+            self._hold()
         quiet_ms = self._clock.now_ms() - self._quiet_since_ms
         if self._returned and not self._told and quiet_ms >= self._lock_ms // KEEP_PART:
             self._told = True
@@ -186,6 +193,10 @@ class UnseenRecords:
             )
         self.handed_back += count
         self._returned += count
-        if not self._fetching:
-            self._hold_back()
+        self._hold()
         self._give_back(sure)
+
+    def _hold(self) -> None:
+        if not self._fetching and not self._holding:
+            self._holding = True
+            self._hold_back()
