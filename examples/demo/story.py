@@ -5,14 +5,15 @@ import json
 import random
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from examples.demo import flights
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from sharemesh.serve.settings import ServeSettings
 from tests.history.checker import Report
@@ -63,7 +64,15 @@ class Outcome:
 
     report: Report
     state: DurableState
-    figures: dict[str, object] = field(default_factory=dict)
+    figures: dict[str, Any] = field(default_factory=dict)
+
+
+def available_again(figures: Mapping[str, Any]) -> int | None:
+    """Return how many records Spark's report says became available again; None without one."""
+    lines = figures.get("spark", {}).get("report", {}).get("by_cause")
+    if lines is None:
+        return None
+    return sum(line["records"] for line in lines if line["became"] == "available")
 
 
 class Story:
@@ -278,7 +287,7 @@ class Story:
             shown = "never" if kill.recovery_ms is None else f"{kill.recovery_ms:,.0f}"
             table.add_row(kill.what, kill.until, shown)
         self._console.print(table)
-        self._console.print(self._redeliveries(report))
+        self._console.print(self._redeliveries(outcome))
         checks = self._checks(outcome, finished=finished, spark=spark)
         table = Table("promise", "held", "seen", title="checks")
         for check in checks:
@@ -289,11 +298,26 @@ class Story:
         self._write(outcome, checks)
         return all(check.good for check in checks)
 
-    def _redeliveries(self, report: Report) -> Table:
-        reasons = report.redelivery_reasons or Counter({"none": 0})
-        table = Table("why a record was delivered again", "times", title="redeliveries")
+    def _redeliveries(self, outcome: Outcome) -> Table:
+        """Tell what consumers saw twice, beside what Spark found to be available again."""
+        reasons = outcome.report.redelivery_reasons or Counter({"none": 0})
+        seen = sum(reasons.values())
+        table = Table(
+            "why a record was delivered again",
+            Column("times", justify="right"),
+            title="redeliveries, as the consumers saw them",
+        )
         for reason, count in sorted(reasons.items()):
             table.add_row(reason, f"{count:,}")
+        again = available_again(outcome.figures)
+        if again is not None:
+            table.caption = (
+                f"Spark's table has {again:,} records that became available again, the consumers "
+                f"saw {seen:,} deliveries that were not the first. Records that were sent ahead "
+                "to a consumer and given back before it saw them are in Spark's number only; a "
+                "record whose consumer or leader was killed before a change was written is in the "
+                "consumers' number only."
+            )
         return table
 
     def _checks(self, outcome: Outcome, *, finished: bool, spark: bool) -> list[Check]:

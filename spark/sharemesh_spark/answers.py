@@ -1,96 +1,120 @@
-"""Answers from the history table; each is a function with its columns in its docstring."""
+"""Answers from what is known of the share partitions (spec REP, in docs/spec/reports.md).
 
-from pathlib import Path
+Each is a function with its columns in its docstring; ``groups`` says from when on the figures of
+each group count, and ``labelled`` puts that beside the others.
+"""
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from sharemesh_spark.produced import produced_rows
+from sharemesh_spark.known import Known
+from sharemesh_spark.share_partitions import NOT_RECORDED_NAME
 
-FINAL = ("acknowledged", "archived")
 BUCKET_MS = 60_000
-PRODUCED_SCHEMA = (
-    "topic_id string, partition int, first_offset bigint, last_offset bigint, at_ms bigint"
-)
-_RECORD = ("group_id", "topic_id", "partition", "record")
 
 
-def produced(spark: SparkSession, data: Path) -> DataFrame:
-    """Return when records were appended, a row a record batch (``PRODUCED_SCHEMA``)."""
-    return spark.createDataFrame(produced_rows(data), PRODUCED_SCHEMA)
+def groups(known: Known) -> DataFrame:
+    """Return every group that is known, also if all its changes were pruned (REP-4).
+
+    Columns: group_id, topic_id, partitions, lives (of share partitions), finished, not_recorded
+    (finished without a known cause), not_counted (at most so many before that), counts_from_ms
+    (null: from the beginning; else the time from which on figures do, REP-3).
+    """
+    unknown = f.when(f.col("cause") == NOT_RECORDED_NAME, f.col("records")).otherwise(0)
+    finished = f.when(f.col("ended_ms").isNotNull(), f.col("records")).otherwise(0)
+    is_life = f.col("what") == "life"
+    return (
+        known.partitions.groupBy("group_id", "topic_id")
+        .agg(
+            f.count_distinct("partition").alias("partitions"),
+            f.sum(is_life.cast("bigint")).alias("lives"),
+            f.sum(finished).alias("finished"),
+            f.sum(unknown).alias("not_recorded"),
+            f.sum(f.when(is_life, f.col("not_counted")).otherwise(0)).alias("not_counted"),
+            f.max("counts_from_ms").alias("counts_from_ms"),
+        )
+        .orderBy("group_id", "topic_id")
+    )
 
 
-def times(changes: DataFrame, batches: DataFrame) -> DataFrame:
-    """Return how long records took, by group and by the member that finished them.
+def times(known: Known) -> DataFrame:
+    """Return how long records took, by group and by the member that finished them (REP-10).
 
     The log does not say when a record was acquired (locks live in memory), so ``queue`` is from
-    the append to the record's first state change, processing included; ``processing`` is from
-    there to its end, 0 for records that ended at the first delivery.
+    when the record came to the group to its first state change, processing included;
+    ``processing`` is from there to its end, 0 for records that ended at the first delivery.
 
     Columns: group_id, member_id, records, queue_p50_ms, queue_p99_ms, processing_p50_ms,
     processing_p99_ms, deliveries (mean).
     """
-    lives = _lives(changes).where("ended_ms is not null")
-    appended = batches.select(
-        "topic_id",
-        "partition",
-        f.explode(f.sequence("first_offset", "last_offset")).alias("record"),
-        f.col("at_ms").alias("appended_ms"),
+    ended = known.partitions.where(
+        f.col("ended_ms").isNotNull() & (f.col("cause") != NOT_RECORDED_NAME)
     )
-    joined = lives.join(appended, ["topic_id", "partition", "record"], "left")
-    queue = f.greatest(f.col("first_ms") - f.col("appended_ms"), f.lit(0))
-    processing = f.col("ended_ms") - f.col("first_ms")
+    waited = f.col("changed_ms") - f.col("came_ms")
+    queue = f.when(waited.isNotNull(), f.greatest(waited, f.lit(0)))  # greatest() ignores nulls
+    processing = f.col("ended_ms") - f.col("changed_ms")
+    deliveries = f.sum(f.col("delivery_count") * f.col("records")) / f.sum("records")
     return (
-        joined.groupBy("group_id", "member_id")
+        ended.groupBy("group_id", "member_id")
         .agg(
-            f.count("*").alias("records"),
-            f.percentile(queue, 0.5).alias("queue_p50_ms"),
-            f.percentile(queue, 0.99).alias("queue_p99_ms"),
-            f.percentile(processing, 0.5).alias("processing_p50_ms"),
-            f.percentile(processing, 0.99).alias("processing_p99_ms"),
-            f.avg("delivery_count").alias("deliveries"),
+            f.sum("records").alias("records"),
+            f.percentile(queue, 0.5, f.col("records")).alias("queue_p50_ms"),
+            f.percentile(queue, 0.99, f.col("records")).alias("queue_p99_ms"),
+            f.percentile(processing, 0.5, f.col("records")).alias("processing_p50_ms"),
+            f.percentile(processing, 0.99, f.col("records")).alias("processing_p99_ms"),
+            deliveries.alias("deliveries"),
         )
         .orderBy("group_id", f.desc("records"))
     )
 
 
-def redeliveries(changes: DataFrame) -> DataFrame:
-    """Return what made records available again.
+def redeliveries(known: Known) -> DataFrame:
+    """Return what made records available again, each record of each change (REP-8).
 
     Columns: group_id, topic_id, cause, members, records, highest_delivery_count.
     """
+    again = known.changes.where("delivery_state = 'available'")
     return (
-        changes.where("delivery_state = 'available'")
-        .groupBy("group_id", "topic_id", "cause")
+        again.groupBy("group_id", "topic_id", "cause")
         .agg(
             f.count_distinct("member_id").alias("members"),
-            f.sum(_size()).alias("records"),
+            f.sum(size()).alias("records"),
             f.max("delivery_count").alias("highest_delivery_count"),
         )
         .orderBy("group_id", f.desc("records"))
     )
 
 
-def archived(changes: DataFrame) -> DataFrame:
-    """Return records that were given up, and why.
+def archived(known: Known) -> DataFrame:
+    """Return records that were given up, and why; also those of which only the state tells.
 
     Columns: group_id, topic_id, partition, first_offset, last_offset, cause, delivery_count,
-    member_id, at_ms.
+    member_id, at_ms (null if it is not recorded).
     """
-    return (
-        changes.where("delivery_state = 'archived'")
-        .select(
-            "group_id",
-            "topic_id",
-            "partition",
-            "first_offset",
-            "last_offset",
-            "cause",
-            "delivery_count",
-            "member_id",
-            "at_ms",
+    columns = (
+        "group_id",
+        "topic_id",
+        "partition",
+        "first_offset",
+        "last_offset",
+        "cause",
+        "delivery_count",
+        "member_id",
+        "at_ms",
+    )
+    told = known.changes.where("delivery_state = 'archived'").select(*columns)
+    of_state = (
+        known.partitions.where(
+            (f.col("cause") == NOT_RECORDED_NAME) & (f.col("became") == "archived")
         )
-        .orderBy("group_id", "topic_id", "partition", "first_offset", "at_ms")
+        .withColumn("at_ms", f.lit(None).cast("bigint"))
+        .select(*columns)
+    )
+    return told.unionByName(of_state).orderBy(
+        "group_id", "topic_id", "partition", "first_offset", "at_ms"
     )
 
 
@@ -105,63 +129,68 @@ def life(changes: DataFrame, group: str, topic_id: str, partition: int, record: 
     return of_key.where(covers | f.col("first_offset").isNull()).orderBy("shard", "offset")
 
 
-def throughput(changes: DataFrame, batches: DataFrame, *, bucket_ms: int = BUCKET_MS) -> DataFrame:
-    """Return what happened in each stretch of ``bucket_ms``, and the backlog at its end.
+def throughput(known: Known, *, bucket_ms: int = BUCKET_MS) -> DataFrame:
+    """Return what happened in each stretch of ``bucket_ms``, and the backlog at its end (REP-9).
 
-    Columns: group_id, from_ms (its beginning), appended, finished, redelivered, backlog (appended
-    and not finished so far, of the topics that the group has state on).
+    Columns: group_id, from_ms (its beginning), appended (came to the group), finished,
+    redelivered, dropped (left behind by a life that ended), backlog.
     """
-    bucket = (f.floor(f.col("at_ms") / bucket_ms) * bucket_ms).cast("bigint")
-    done = changes.where(f.col("delivery_state").isNotNull()).select(
-        "group_id",
-        bucket.alias("from_ms"),
-        f.lit(0).cast("bigint").alias("appended"),
-        f.when(f.col("delivery_state").isin(*FINAL), _size()).otherwise(0).alias("finished"),
-        f.when(f.col("delivery_state") == "available", _size()).otherwise(0).alias("redelivered"),
+
+    def bucket(at: Column) -> Column:
+        return (f.floor(at / bucket_ms) * bucket_ms).cast("bigint").alias("from_ms")
+
+    def events(rows: DataFrame, at: Column, name: str, records: Column) -> DataFrame:
+        shown = [f.when(f.lit(each == name), records).otherwise(0).alias(each) for each in _SUMS]
+        return rows.select("group_id", bucket(at), *shown)
+
+    records = f.col("records")
+    come = known.partitions.where("came_ms is not null")
+    ended, life_ended = come.where("ended_ms is not null"), f.col("life_ended_ms")
+    left = come.where("ended_ms is null and life_ended_ms is not null")
+    again = known.changes.where("delivery_state = 'available'")
+    by_bucket = (
+        events(come, f.col("came_ms"), "appended", records)
+        .unionByName(events(ended, f.col("ended_ms"), "finished", records))
+        .unionByName(events(left, life_ended, "dropped", records))
+        .unionByName(events(again, f.col("at_ms"), "redelivered", size()))
+        .groupBy("group_id", "from_ms")
+        .agg(*(f.sum(name).alias(name) for name in _SUMS))
     )
-    groups = changes.select("group_id", "topic_id").distinct()
-    come = batches.join(groups, "topic_id").select(
-        "group_id",
-        bucket.alias("from_ms"),
-        _size().alias("appended"),
-        f.lit(0).cast("bigint").alias("finished"),
-        f.lit(0).cast("bigint").alias("redelivered"),
-    )
-    sums = [f.sum(name).alias(name) for name in ("appended", "finished", "redelivered")]
-    by_bucket = done.unionByName(come).groupBy("group_id", "from_ms").agg(*sums)
     so_far = f.expr(
-        "sum(appended - finished) over (partition by group_id order by from_ms "
+        "sum(appended - finished - dropped) over (partition by group_id order by from_ms "
         "rows between unbounded preceding and current row)"
     )
     return by_bucket.withColumn("backlog", so_far).orderBy("group_id", "from_ms")
 
 
-def hot_partitions(changes: DataFrame) -> DataFrame:
+_SUMS = ("appended", "finished", "redelivered", "dropped")
+
+
+def hot_partitions(known: Known) -> DataFrame:
     """Return where the work is.
 
     Columns: group_id, topic_id, partition, changes, records, share (of the group's records).
     """
-    known = changes.where(f.col("first_offset").isNotNull())
-    per = known.groupBy("group_id", "topic_id", "partition").agg(
-        f.count("*").alias("changes"), f.sum(_size()).alias("records")
+    ranges = known.changes.where(f.col("first_offset").isNotNull())
+    per = ranges.groupBy("group_id", "topic_id", "partition").agg(
+        f.count("*").alias("changes"), f.sum(size()).alias("records")
     )
     share = f.expr("records / sum(records) over (partition by group_id)")
     return per.withColumn("share", share).orderBy("group_id", f.desc("records"))
 
 
-def _size() -> Column:
+def labelled(
+    rows: Iterable[Mapping[str, Any]], found: Iterable[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return rows with ``counts_from_ms`` of their group, as ``groups`` found it (REP-3)."""
+    since: dict[str, int] = {}
+    for row in found:
+        if row["counts_from_ms"] is not None:
+            group = row["group_id"]
+            since[group] = max(since.get(group, 0), row["counts_from_ms"])
+    return [{**row, "counts_from_ms": since.get(row["group_id"])} for row in rows]
+
+
+def size() -> Column:
+    """Return how many records the range of a change has."""
     return f.col("last_offset") - f.col("first_offset") + 1
-
-
-def _lives(changes: DataFrame) -> DataFrame:
-    """Return one row a record: when it first changed, when and by whom it was finished."""
-    each = changes.where(f.col("first_offset").isNotNull()).withColumn(
-        "record", f.explode(f.sequence("first_offset", "last_offset"))
-    )
-    final = f.col("delivery_state").isin(*FINAL)
-    return each.groupBy(*_RECORD).agg(
-        f.min("at_ms").alias("first_ms"),
-        f.max(f.when(final, f.col("at_ms"))).alias("ended_ms"),
-        f.max(f.when(final, f.col("member_id"))).alias("member_id"),
-        f.max("delivery_count").alias("delivery_count"),
-    )

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from sharemesh import methods
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
-from sharemesh.domain.share_state.key_text import format_key, home_shard
+from sharemesh.domain.share_state.key_text import format_key, format_topic_id, home_shard
 from sharemesh.methods import Method
 from sharemesh.rpc.tls import TlsError, TlsFiles, client_credentials
 from sharemesh.v1 import admin_pb2, share_coordinator_pb2
@@ -124,6 +124,20 @@ class ClusterCalls:
             if topic.name == name and not topic.error_code:
                 return bytes(topic.topic_id)
         raise NotAnsweredError(f"topic {name!r} is not known to {self._access.bootstrap}")
+
+    def topic_names(self) -> dict[str, str]:
+        """Return the names of all topics by the id that Kafka shows.
+
+        Raises:
+            NotAnsweredError: The cluster did not answer.
+        """
+        request = admin_pb2.DescribeTopicsRequest()
+        answer = self._call(self._access.bootstrap, methods.DESCRIBE_TOPICS, request)
+        return {
+            format_topic_id(TopicId(bytes(topic.topic_id))): topic.name
+            for topic in answer.topics
+            if not topic.error_code
+        }
 
     def _call(self, address: str, method: Method[Asked, Answered], request: Asked) -> Answered:
         channel = self._channels.get(address)

@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
+from sharemesh_spark.coverage import Range, holes_between
 from sharemesh_spark.data_directory import UnreadableLogError, shard_bounds, shards
 from sharemesh_spark.generation_files import sync
 from sharemesh_spark.leftovers import UNFINISHED
@@ -43,8 +44,8 @@ class HistoryRun:
     """One run: [from, to) of offsets by shard; gaps were pruned before they were read."""
 
     run: int
-    ranges: dict[int, tuple[int, int]]
-    gaps: dict[int, tuple[int, int]]
+    ranges: dict[int, Range]
+    gaps: dict[int, Range]
     rows: int
 
 
@@ -80,6 +81,23 @@ def watermark(data: Path) -> dict[int, int]:
     return reached
 
 
+def holes(data: Path) -> dict[int, list[Range]]:
+    """Return what neither the history nor the log has any more, by shard (spec REP-3).
+
+    Ask after the changes were read: what is pruned meanwhile then makes the answer more careful.
+
+    Raises:
+        UnreadableLogError: The log or a manifest of the history cannot be read.
+    """
+    bounds = {shard: shard_bounds(data, shard) for shard in shards(data)}
+    known = {shard: [each] for shard, each in bounds.items()}
+    for run in runs(data):
+        for shard, each in run.ranges.items():
+            known[shard].append(each)
+    found = {shard: holes_between(known[shard], end) for shard, (_, end) in bounds.items()}
+    return {shard: each for shard, each in found.items() if each}
+
+
 def update_history(spark: SparkSession, data: Path, *, attempt: str = "0") -> HistoryRun | None:
     """Add what was committed since the last run; None if there is nothing new.
 
@@ -101,6 +119,7 @@ def update_history(spark: SparkSession, data: Path, *, attempt: str = "0") -> Hi
     shutil.rmtree(scratch, ignore_errors=True)
     changes.write.partitionBy("day", "group_id").parquet(str(scratch))
     rows = spark.read.parquet(str(scratch)).count() if any(scratch.glob("day=*")) else 0
+    ranges, gaps = _without_pruned(data, ranges, gaps)
     run = HistoryRun(number, ranges, gaps, rows)
     (scratch / MANIFEST).write_text(json.dumps(asdict(run)))
     _sync_tree(scratch)
@@ -144,12 +163,11 @@ def state_changes(rows: DataFrame) -> DataFrame:
     tombstone = f.col("kind") == "tombstone"
     told = exploded.where(f.col("batch").isNotNull() | tombstone | plain)
     cause = f.when(f.col("batch.cause") > 0, f.col("batch.cause")).otherwise(f.col("cause"))
-    text = f.translate(f.base64("topic_id"), "+/=", "-_")
     return told.select(
         "shard",
         "offset",
         "kind",
-        text.alias("topic_id"),
+        topic_text().alias("topic_id"),
         "partition",
         "state_epoch",
         "leader_epoch",
@@ -167,12 +185,17 @@ def state_changes(rows: DataFrame) -> DataFrame:
     )
 
 
+def topic_text() -> Column:
+    """Return the column ``topic_id`` in the form that Kafka shows."""
+    return f.translate(f.base64("topic_id"), "+/=", "-_")
+
+
 def _named(column: Column, names: Iterable[Cause | DeliveryState]) -> Column:
     pairs = [f.lit(each) for name in names for each in (int(name), name.name.lower())]
     return f.create_map(*pairs)[column]
 
 
-def _new_ranges(data: Path) -> tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]]]:
+def _new_ranges(data: Path) -> tuple[dict[int, Range], dict[int, Range]]:
     reached = watermark(data)
     ranges, gaps = {}, {}
     for shard in shards(data):
@@ -186,7 +209,20 @@ def _new_ranges(data: Path) -> tuple[dict[int, tuple[int, int]], dict[int, tuple
     return ranges, gaps
 
 
-def _by_shard(value: dict[str, list[int]]) -> dict[int, tuple[int, int]]:
+def _without_pruned(
+    data: Path, ranges: dict[int, Range], gaps: dict[int, Range]
+) -> tuple[dict[int, Range], dict[int, Range]]:
+    """Take out of the ranges what was pruned while they were read, which may be missing."""
+    ranges, gaps = dict(ranges), dict(gaps)
+    for shard, (low, high) in ranges.items():
+        start = min(shard_bounds(data, shard)[0], high)
+        if start > low:
+            gaps[shard] = (gaps.get(shard, (low, low))[0], start)
+            ranges[shard] = (start, high)
+    return ranges, gaps
+
+
+def _by_shard(value: dict[str, list[int]]) -> dict[int, Range]:
     return {int(shard): (int(low), int(high)) for shard, (low, high) in value.items()}
 
 

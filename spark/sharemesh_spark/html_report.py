@@ -4,113 +4,148 @@ A plotting library would be the largest dependency of the project for two kinds 
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from sharemesh_spark.printed import MOMENTS, shown, title_of
+from sharemesh_spark.printed import shown, title_of, told_columns
 
-WIDTH, HEIGHT, MARGIN = 860, 220, 48
+WIDTH, HEIGHT, MARGIN = 860, 220, 62
 ROWS_MAX = 200
+DOTS_MAX = 60
+"""A series of no more points than that has a dot for each: a single one would be no line."""
+
+TICKS = 5
+_TOP, _FOOT = 24, 30
 _COLOURS = ("#2563eb", "#16a34a", "#dc2626", "#9333ea", "#d97706", "#0891b2")
 _STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:960px;margin:2rem auto;padding:0 1rem;"
-    "color:#1f2937}table{border-collapse:collapse;width:100%;font-size:13px}"
-    "th,td{text-align:left;padding:.25rem .6rem;border-bottom:1px solid #e5e7eb}"
-    "th{background:#f3f4f6}h1,h2{line-height:1.2}svg{width:100%;height:auto}"
-    ".note{color:#6b7280;font-size:13px}"
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:1040px;margin:2rem auto;padding:0 1rem;"
+    "color:#1f2937}.wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px}"
+    "th,td{text-align:left;padding:.25rem .7rem;border-bottom:1px solid #e5e7eb;"
+    "vertical-align:top}th{background:#f3f4f6}td.n,th.n{text-align:right;white-space:nowrap;"
+    "font-variant-numeric:tabular-nums}h1,h2,h3{line-height:1.2}h2{margin-top:2rem}"
+    "svg{width:100%;height:auto}.note{color:#4b5563;font-size:13px}"
+    ".warn{background:#fef3c7;padding:.5rem .8rem}"
+    "dl{display:grid;grid-template-columns:max-content auto;gap:.1rem 1rem}dd{margin:0}"
+    ".bar{display:inline-block;height:.7em;background:#2563eb;margin-right:.4em}"
 )
 Row = Mapping[str, Any]
 
 
-def page(title: str, sections: Sequence[tuple[str, str, str]]) -> str:
-    """Return the file; each section is (heading, sentence, HTML)."""
-    body = "".join(
-        f"<h2>{escape(head)}</h2><p class=note>{escape(note)}</p>{content}"
-        for head, note, content in sections
-    )
+def page(title: str, body: Sequence[str]) -> str:
+    """Return the file; the parts of the body are HTML."""
     return (
-        "<!doctype html><html lang=en><meta charset=utf-8>"
-        f"<title>{escape(title)}</title><style>{_STYLE}</style><h1>{escape(title)}</h1>{body}</html>"
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style>"
+        f"<h1>{escape(title)}</h1>{''.join(body)}</html>"
     )
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Return rows as a table, ``ROWS_MAX`` of them at most."""
+def section(heading: str, note: str, content: str) -> str:
+    """Return a part of the page with its heading and what to know about it."""
+    return f'<h2>{escape(heading)}</h2><p class="note">{escape(note)}</p>{content}'
+
+
+def facts(found: Mapping[str, str]) -> str:
+    """Return names and what they stand for."""
+    told = "".join(
+        f"<dt>{escape(name)}</dt><dd>{escape(each)}</dd>" for name, each in found.items()
+    )
+    return f"<dl>{told}</dl>"
+
+
+def warning(text: str) -> str:
+    """Return a sentence that must not be missed."""
+    return f'<p class="warn">{escape(text)}</p>'
+
+
+def table(rows: Sequence[Row], *, bar: str = "") -> str:
+    """Return rows as a table, ``ROWS_MAX`` of them at most; ``bar`` is a column of shares."""
     if not rows:
         return "<p>none</p>"
-    head = "".join(f"<th>{escape(title_of(name))}" for name in rows[0])
+    names = told_columns(rows)
+    is_number = {name: not any(isinstance(row.get(name), str) for row in rows) for name in names}
+    kind = {name: ' class="n"' if is_number[name] and name != bar else "" for name in names}
+    head = "".join(f"<th{kind[name]}>{escape(title_of(name))}</th>" for name in names)
+
+    def cell(name: str, row: Row) -> str:
+        told = _share(row[name]) if name == bar else _cell(name, row.get(name))
+        return f"<td{kind[name]}>{told}</td>"
+
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape(_cell(name, value))}" for name, value in row.items())
-        for row in rows[:ROWS_MAX]
+        f"<tr>{''.join(cell(name, row) for name in names)}</tr>" for row in rows[:ROWS_MAX]
     )
-    more = f"<p class=note>{len(rows) - ROWS_MAX:,} more rows" if len(rows) > ROWS_MAX else ""
-    return f"<table><tr>{head}{body}</table>{more}"
+    left = len(rows) - ROWS_MAX
+    more = f'<p class="note">{left:,} more rows: see --json</p>' if left > 0 else ""
+    return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>{more}'
 
 
 def lines(rows: Sequence[Row], x: str, series: Sequence[str]) -> str:
-    """Return a plot of some columns over a column of milliseconds."""
+    """Return a plot of some columns over a column of milliseconds since the epoch."""
     if not rows:
         return "<p>none</p>"
     low, high = min(row[x] for row in rows), max(row[x] for row in rows)
     top = max(1, *(row[name] for row in rows for name in series))
-    drawn = []
-    for name, colour in zip(series, _COLOURS, strict=False):
-        points = " ".join(
-            f"{_place(row[x], low, high):.1f},{_level(row[name], top):.1f}" for row in rows
-        )
+    drawn = [_grid(low, high, top)]
+    for number, (name, colour) in enumerate(zip(series, _COLOURS, strict=False)):
+        places = [(_place(row[x], low, high), _level(row[name], top)) for row in rows]
+        points = " ".join(f"{across:.1f},{up:.1f}" for across, up in places)
         drawn.append(
             f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{points}"/>'
         )
-        at = MARGIN + 110 * series.index(name)
-        drawn.append(f'<text x="{at}" y="16" fill="{colour}">{escape(name)}</text>')
-    seconds = (high - low) / 1_000
-    return _svg("".join(drawn), top, f"{seconds:,.0f} s")
+        if len(places) <= DOTS_MAX:
+            drawn += [
+                f'<circle cx="{across:.1f}" cy="{up:.1f}" r="3" fill="{colour}"/>'
+                for across, up in places
+            ]
+        drawn.append(
+            f'<text x="{MARGIN + 110 * number}" y="14" fill="{colour}">{escape(name)}</text>'
+        )
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" font-size="12">{"".join(drawn)}</svg>'
 
 
-def bars(rows: Sequence[Row], label: str, value: str) -> str:
-    """Return a bar for each row."""
-    shown = rows[:20]
-    if not shown:
-        return "<p>none</p>"
-    top = max(1e-9, *(row[value] for row in shown))
-    step = 22
-    drawn = "".join(
-        f'<text x="0" y="{step * n + 15}">{escape(_shown(row[label]))}</text>'
-        f'<rect x="260" y="{step * n + 3}" width="{520 * row[value] / top:.1f}" height="15" '
-        f'fill="{_COLOURS[0]}"/>'
-        f'<text x="{266 + 520 * row[value] / top:.1f}" y="{step * n + 15}">'
-        f"{escape(_shown(row[value]))}</text>"
-        for n, row in enumerate(shown)
+def _grid(low: int, high: int, top: float) -> str:
+    """Return the axes: numbers upwards, clock times (UTC) across."""
+    base, right = HEIGHT - _FOOT, WIDTH - 8
+    ticks = [low + (high - low) * n // (TICKS - 1) for n in range(TICKS)] if high > low else [low]
+    told = []
+    for at in ticks:
+        across = _place(at, low, high)
+        anchor = "start" if at == low < high else "end" if at == high > low else "middle"
+        told.append(
+            f'<path d="M{across:.1f} {base}v5" stroke="#9ca3af"/><text x="{across:.1f}" '
+            f'y="{HEIGHT - 10}" text-anchor="{anchor}">{clock_time(at, low, high)}</text>'
+        )
+    return (
+        f'<path d="M{MARGIN} {_TOP}V{base}H{right}" fill="none" stroke="#9ca3af"/>'
+        f'<text x="{MARGIN - 6}" y="{_TOP + 8}" text-anchor="end">{escape(shown("", top))}</text>'
+        f'<text x="{MARGIN - 6}" y="{base}" text-anchor="end">0</text>{"".join(told)}'
     )
-    return f'<svg viewBox="0 0 {WIDTH} {step * len(shown) + 6}" font-size="12">{drawn}</svg>'
+
+
+def clock_time(at_ms: int, low: int, high: int) -> str:
+    """Return a tick of the axis: with the day where it is not the same all over the plot."""
+    at, first, last = (datetime.fromtimestamp(each / 1_000, UTC) for each in (at_ms, low, high))
+    return at.strftime("%H:%M:%S" if first.date() == last.date() else "%m-%d %H:%M")
 
 
 def _cell(name: str, value: object) -> str:
-    return shown(name, value) if name in MOMENTS else _shown(value)
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return escape(shown(name, value))
 
 
-def _svg(drawn: str, top: float, span: str) -> str:
-    base, right = HEIGHT - MARGIN / 2, WIDTH - 8
-    axes = (
-        f'<path d="M{MARGIN} 24V{base}H{right}" fill="none" stroke="#9ca3af"/>'
-        f'<text x="0" y="32">{escape(_shown(top))}</text><text x="0" y="{base}">0</text>'
-        f'<text x="{right}" y="{HEIGHT - 6}" text-anchor="end">{escape(span)}</text>'
-    )
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" font-size="12">{axes}{drawn}</svg>'
+def _share(value: float) -> str:
+    return f'<span class="bar" style="width:{120 * value:.0f}px"></span>{100 * value:.1f} %'
 
 
 def _place(value: float, low: float, high: float) -> float:
-    return MARGIN + (WIDTH - MARGIN - 8) * (value - low) / max(1, high - low)
+    if high == low:
+        return MARGIN + (WIDTH - MARGIN - 8) / 2
+    return MARGIN + (WIDTH - MARGIN - 8) * (value - low) / (high - low)
 
 
 def _level(value: float, top: float) -> float:
-    base = HEIGHT - MARGIN / 2
-    return base - (base - 24) * value / top
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, bool) or value is None:
-        return "" if value is None else str(value)
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:,.2f}" if isinstance(value, float) else str(value)
+    base = HEIGHT - _FOOT
+    return base - (base - _TOP) * value / top

@@ -1,6 +1,6 @@
-"""How far a run has come, told while it goes on: tasks, and about how many shards and records."""
+"""What a run is doing, told while it goes on: the step, its tasks, shards and records."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,8 @@ LOOK_EVERY_S = 0.5
 LINE_EVERY_S = 10.0
 """Where there is no terminal, a line is written so often."""
 
+Tell = Callable[[str], None]
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -25,53 +27,84 @@ class Work:
     records: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Tasks of the stages that run, and since when any was seen."""
+
+    done: int = 0
+    all: int = 0
+    seconds: float = 0.0
+
+
 def whole_log(data: Path) -> Work:
     """Return how much there is in the log now."""
     bounds = [shard_bounds(data, shard) for shard in shards(data)]
     return Work(len(bounds), sum(end - start for start, end in bounds))
 
 
-def line(what: str, work: Work, done: int, tasks: int, seconds: float) -> str:
-    """Return what to tell when so many tasks of a stage are done; tasks are about as large."""
+def line(what: str, work: Work, tasks: Tasks, seconds: float) -> str:
+    """Return what to tell of a step; tasks of a stage are about as large.
+
+    Speed is told once a task has ended, and counts no start-up: from a single task, or from none,
+    nothing could be told but the time that Spark takes to begin.
+    """
     told = [what]
-    if tasks:
-        told.append(f"{done} of {tasks} tasks")
-    if tasks and work.records:
-        records = work.records * done // tasks
-        told.append(f"about {work.shards * done // tasks} of {work.shards} shards")
-        told.append(f"{records:,} of {work.records:,} records")
-        told.append(f"{records / max(seconds, 0.001):,.0f} records/s")
+    if not tasks.all:
+        told.append("preparing")
+    elif tasks.all == 1:
+        told.append("in one task")
+        if work.records:
+            told.append(f"{work.records:,} records of {work.shards} shards")
+    else:
+        told.append(f"{tasks.done} of {tasks.all} tasks")
+        if work.records:
+            records = work.records * tasks.done // tasks.all
+            told.append(f"about {work.shards * tasks.done // tasks.all} of {work.shards} shards")
+            told.append(f"{records:,} of {work.records:,} records")
+            if records and tasks.seconds >= 1:
+                told.append(f"{records / tasks.seconds:,.0f} records/s")
     told.append(f"{seconds:.0f} s")
     return ", ".join(told)
 
 
 @contextmanager
 def progress(
-    spark: SparkSession,
+    spark: SparkSession | None,
     console: Console,
     what: str,
     work: Work | None = None,
     *,
     line_every_s: float = LINE_EVERY_S,
-) -> Iterator[None]:
-    """Tell how far Spark is while the body runs: in place on a terminal, else line by line."""
+) -> Iterator[Tell]:
+    """Tell what goes on while the body runs: in place on a terminal, else line by line.
+
+    Yields what the body calls with the name of each step. Without Spark, it is being started.
+    """
     ended = Event()
+    step = [what]
     with console.status(what) as status:
 
         def tell() -> None:
             began = told = perf_counter()
+            working: float | None = None
             while not ended.wait(min(LOOK_EVERY_S, line_every_s)):
                 now = perf_counter()
-                text = line(what, work or Work(), *_tasks(spark), now - began)
+                if spark is None:
+                    text = f"{step[0]}, {now - began:.0f} s"
+                else:
+                    done, count = _tasks(spark)
+                    working = now if count and working is None else working
+                    tasks = Tasks(done, count, 0.0 if working is None else now - working)
+                    text = line(step[0], work or Work(), tasks, now - began)
                 status.update(text)
                 if not console.is_terminal and now - told >= line_every_s:
                     told = now
-                    console.print(text, highlight=False, soft_wrap=True)
+                    console.print(text, soft_wrap=True)
 
         teller = Thread(target=tell, name="progress", daemon=True)
         teller.start()
         try:
-            yield
+            yield lambda name: step.__setitem__(0, f"{what}: {name}")
         finally:
             ended.set()
             teller.join()

@@ -8,7 +8,7 @@ import pytest
 
 from sharemesh.cli import share_groups_options
 from sharemesh.cli.commands import command_line
-from sharemesh_spark.__main__ import _parser as spark_parser
+from sharemesh_spark.options import parser as spark_parser
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -27,3 +27,13 @@ async def write_records(data: Path, records, *, shard=0, shards=1, epoch=1, per_
     await log.committed(log.end_offset)
     await log.close()
     disk.close()
+
+
+async def prune(data: Path, before: int, *, shard=0, epoch=9):
+    """Delete the records below an offset, as a coordinator's upkeep does."""
+    disk, clock = SystemDisk(data), SystemClock()
+    settings = LogSettings(segment_bytes=8_192, fsync=False)
+    log = await EmbeddedShardLogs(disk, clock, settings).open("state", shard, epoch)
+    await log.delete_before(before)
+    await log.close()
+    disk.close()

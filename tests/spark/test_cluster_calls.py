@@ -1,6 +1,7 @@
 """Commits and look-ups over real gRPC: TLS, headers, and what is said when it goes wrong."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import trustme
 
 from sharemesh import methods
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.domain.share_state.key_text import home_shard
+from sharemesh.domain.ids import TopicId
+from sharemesh.domain.share_state.key_text import format_topic_id, home_shard
 from sharemesh.rpc.server import GrpcServer
 from sharemesh.rpc.server_certificates import ServerCertificates
 from sharemesh.rpc.tls import TlsFiles
@@ -21,6 +23,8 @@ from sharemesh_spark.cluster_calls import (
     cluster_calls,
     key_in_shard,
 )
+from sharemesh_spark.options import parser, spark_settings
+from sharemesh_spark.topic_names import RUN_FILE, named, topic_names
 
 SECRET = ("sharemesh-cluster-secret", "s3cr3t")
 
@@ -56,7 +60,7 @@ class Mesh:
 
     async def _topics(self, request, _):
         answer = admin_pb2.DescribeTopicsResponse()
-        if request.names[0] == "orders":
+        if list(request.names) in ([], ["orders"]):  # no names: all topics
             answer.topics.add(name="orders", topic_id=b"t" * 16)
         return answer
 
@@ -159,21 +163,41 @@ def test_a_commit_without_a_cluster_is_wrong_usage(tmp_path, capsys):
 
 
 def test_settings_of_spark_come_from_options():
-    parsed = application._parser().parse_args(
+    parsed = parser().parse_args(
         ["compact", "data", "--master", "k8s://https://k", "--driver-host", "10.0.0.7",
          "--conf", "spark.executor.instances=2", "--conf", "spark.driver.host=x"]
     )  # fmt: skip
-    assert application._settings(parsed) == {
+    assert spark_settings(parsed) == {
         "spark.master": "k8s://https://k",
         "spark.driver.host": "10.0.0.7",
         "spark.driver.bindAddress": "0.0.0.0",
         "spark.executor.instances": "2",
     }
-    assert application._settings(application._parser().parse_args(["history", "data"])) == {}
+    assert spark_settings(parser().parse_args(["history", "data"])) == {}
 
 
 @pytest.mark.parametrize("wrong", ["spark.x", "executor.instances=2", "=1"])
 def test_a_setting_that_is_none_is_wrong_usage(wrong, capsys):
     with pytest.raises(SystemExit):
-        application._parser().parse_args(["compact", "data", "--conf", wrong])
+        parser().parse_args(["compact", "data", "--conf", wrong])
     assert "spark.name=value" in capsys.readouterr().err
+
+
+async def test_topics_are_named_by_the_cluster_that_runs_in_the_directory(tmp_path):
+    topic_id = format_topic_id(TopicId(b"t" * 16))
+    rows = [{"topic_id": topic_id, "records": 1}, {"topic_id": "gone", "records": 2}]
+    run_file = tmp_path / RUN_FILE
+    assert topic_names(tmp_path, None) == {}
+    async with Mesh() as mesh:
+        run_file.parent.mkdir()
+        run_file.write_text(json.dumps({"bootstrap": [mesh.bootstrap]}))
+        names = await asyncio.to_thread(topic_names, tmp_path, None)
+        assert named(rows, names) == [
+            {"topic": "orders", "records": 1},
+            {"topic": "gone", "records": 2},
+        ]
+    assert await asyncio.to_thread(topic_names, tmp_path, None) == {}, "it does not run any more"
+    with pytest.raises(NotAnsweredError, match="did not answer"):
+        await asyncio.to_thread(topic_names, tmp_path, Access(mesh.bootstrap))
+    run_file.write_text("{}")
+    assert topic_names(tmp_path, None) == {}

@@ -21,7 +21,8 @@ from sharemesh_spark import __main__ as application
 from sharemesh_spark.compact import NotProvenError, compact, fold_of_log, prove
 from sharemesh_spark.data_directory import UnreadableLogError
 from sharemesh_spark.folding import states_of
-from sharemesh_spark.report import by_cause, by_delivery_count, state_changes
+from sharemesh_spark.known import read_known
+from sharemesh_spark.report import by_cause, by_delivery_count
 from sharemesh_spark.session import start
 from tests.mesh.outcome import check_folds_are_equal
 
@@ -151,10 +152,10 @@ async def test_the_report_counts_records_by_cause(spark, tmp_path):
     await log.committed(log.append(encoded) + 1)
     await log.close()
     disk.close()
-    changes = state_changes(spark, tmp_path)
-    lines = [(line.cause, line.delivery_state, line.records) for line in by_cause(changes)]
+    known = read_known(spark, tmp_path, appended=False)
+    lines = [(line.cause, line.became, line.records) for line in by_cause(known)]
     assert lines == [("accept", "acknowledged", 10), ("reject", "archived", 1)]
-    assert by_delivery_count(changes) == [("group:0", 1, 10), ("group:0", 2, 1)]
+    assert by_delivery_count(known) == [("group:0", 1, 10), ("group:0", 2, 1)]
 
 
 async def test_a_flipped_bit_is_reported_with_file_and_position(tmp_path):

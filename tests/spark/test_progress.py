@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from sharemesh_spark import __main__ as application
-from sharemesh_spark.progress import Work, line, progress
+from sharemesh_spark.progress import Tasks, Work, line, progress
 from sharemesh_spark.session import start
 from tests.spark.test_compaction import write_log
 
@@ -26,13 +26,36 @@ def spark(tmp_path):
 
 
 def test_a_line_tells_tasks_shards_records_and_speed():
-    told = line("compacting", Work(16, 5_000_000), 2, 8, 0.5)
+    work = Work(16, 5_000_000)
+    told = line("compacting", work, Tasks(2, 8, 1.0), 3)
     assert told == (
         "compacting, 2 of 8 tasks, about 4 of 16 shards, 1,250,000 of 5,000,000 records, "
-        "2,500,000 records/s, 0 s"
+        "1,250,000 records/s, 3 s"
     )
-    assert line("answering", Work(), 3, 4, 7) == "answering, 3 of 4 tasks, 7 s"
-    assert line("compacting", Work(16, 5_000_000), 0, 0, 7) == "compacting, 7 s"
+    assert line("answering", Work(), Tasks(3, 4), 7) == "answering, 3 of 4 tasks, 7 s"
+    assert line("compacting", work, Tasks(), 7) == "compacting, preparing, 7 s"
+
+
+def test_what_cannot_move_says_so_and_start_up_is_no_speed():
+    work = Work(8, 13_960)
+    assert line("compacting", work, Tasks(0, 1, 130), 134) == (
+        "compacting, in one task, 13,960 records of 8 shards, 134 s"
+    )
+    assert "records/s" not in line("compacting", work, Tasks(0, 8, 130), 134)
+    assert "records/s" not in line("compacting", work, Tasks(1, 8, 0.1), 134)
+
+
+def test_the_start_of_spark_is_told_line_by_line_too(tmp_path):
+    told = tmp_path / "told"
+    with (
+        told.open("w") as file,
+        progress(None, Console(file=file, width=200), "starting Spark", line_every_s=0.01),
+    ):
+        deadline = time.monotonic() + TOLD_WITHIN_S
+        while not told.read_text().count("starting Spark, 0 s"):
+            file.flush()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 def test_a_run_without_a_terminal_tells_its_tasks_line_by_line(spark, tmp_path):
@@ -67,7 +90,9 @@ async def test_every_run_leaves_its_figures(spark, tmp_path, capsys):
     for number in range(application.FIGURES_MAX):
         (figures / f"2020-{number:03d}.json").write_text("{}")
     assert application.main(["run", str(tmp_path / "data"), "--work", str(tmp_path / "work")]) == 0
-    assert "records/s" in capsys.readouterr().out.replace("\n", " ")
+    said = capsys.readouterr()
+    assert "399 records" in said.out
+    assert "groups, and from when on their figures count" in said.out
     found = sorted(figures.iterdir())
     assert len(found) == application.FIGURES_MAX
     compaction = json.loads(found[-1].read_text())["compaction"]
