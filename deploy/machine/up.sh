@@ -105,12 +105,15 @@ evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available:
 imageGCHighThresholdPercent: 100
 volumePluginDir: $RUN/volume-plugins
 E
-# Who was denied what: requests of pods, not of Kubernetes itself.
+# Who was denied what: requests of pods, not of Kubernetes itself; and when there were which rights.
 cat > audit.yaml <<E
 apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
 rules:
+  - level: Metadata
+    verbs: [create, update, patch, delete, deletecollection]
+    resources: [{group: rbac.authorization.k8s.io, resources: [roles, rolebindings]}]
   - {level: None, userGroups: ["system:serviceaccounts:kube-system"]}
   - {level: Metadata, userGroups: ["system:serviceaccounts"]}
   - {level: None}
