@@ -206,6 +206,13 @@ READ_SHARE_GROUP_STATE_SUMMARY = Method(
     deadline_ms=10_000,
     idempotent=True,
 )
+READ_SHARE_RECORD_HISTORY = Method(
+    "ShareCoordinator/ReadShareRecordHistory",
+    _C.ReadShareRecordHistoryRequest,
+    _C.ReadShareRecordHistoryResponse,
+    deadline_ms=10_000,
+    idempotent=True,
+)
 COMMIT_GENERATION = Method(
     "ShareCoordinator/CommitGeneration",
     _C.CommitGenerationRequest,

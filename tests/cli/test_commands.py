@@ -78,6 +78,8 @@ def test_a_malformed_row_stops_with_those_before_it_confirmed(up, tmp_path):
         (("groups", "describe", "nobody"), 1, "not found"),
         (("configs", "alter", "--group", "g", "share.isolation.levl=x"), 1, "did you mean"),
         (("configs", "explain", "share.delivery.count.limt"), 1, "did you mean"),
+        (("groups", "offsets", "nobody"), 1, "not found"),
+        (("explain", "orders/0@0", "--group", "nobody"), 1, "not found"),
         (("explain", "orders", "--group", "g"), 2, "expected TOPIC/PARTITION@OFFSET"),
         (("produce", "orders", "/no/such/file"), 1, "No such file"),
         (("state-log", "verify", "/no/such/directory"), 1, "no data directory"),
@@ -111,6 +113,17 @@ def test_cluster_explain_configs_and_state_log(up):
     up.sharemesh("consume", "looks", "--group", "l", "--from-beginning", "--max-records", "1")
     found = json.loads(up.sharemesh("explain", "looks/0@0", "--group", "l", "--json").stdout)
     assert found["explanation"]
+    assert found["reason"] == "ACKNOWLEDGED"
+    assert [each["cause"] for each in found["events"]][-1] == "ACCEPT"
+    shown = up.sharemesh("explain", "--group", "l", "looks/0@0").stdout
+    for word in ("ACKNOWLEDGED", "ACCEPT at ", "CAUSE", "MEMBER"):
+        assert word in shown
+    reset = ("groups", "reset-offsets", "typo", "--topic", "looks", "--to-earliest")
+    planned, made = up.sharemesh(*reset), up.sharemesh(*reset, "--execute")
+    assert "there is no group 'typo': it would be created by --execute" in planned.stderr
+    assert "there is no group 'typo': it is created now" in made.stderr
+    assert (planned.returncode, made.returncode) == (0, 0)
+    assert not up.sharemesh(*reset, "--execute").stderr
     up.sharemesh("configs", "alter", "--group", "l", "share.delivery.count.limit=3")
     configs = json.loads(up.sharemesh("configs", "describe", "--group", "l", "--json").stdout)
     assert {"name": "share.delivery.count.limit", "value": "3", "source": "group"} in configs

@@ -183,7 +183,16 @@ def test_records_are_found_by_time_explained_and_deleted(admin, cluster):
         consumer.commit_sync()
         finished = admin.explain("ge", "e", 0, first.offset)
         assert (finished.reason, finished.last_cause) == ("ACKNOWLEDGED", "ACCEPT")
-        assert admin.explain("ge", "e", 0, 99).reason == "NOT_PRODUCED"
+        last = finished.events[-1]
+        assert (last.cause, last.member_id, last.delivery_count) == (
+            "ACCEPT",
+            consumer.member_id,
+            1,
+        )
+        nothing = admin.explain("ge", "e", 0, 99)
+        assert (nothing.reason, nothing.delivery_count) == ("NOT_PRODUCED", None)
+    with pytest.raises(GroupIdNotFoundError, match="nosuch"):
+        admin.explain("nosuch", "e", 0, first.offset)
     assert admin.delete_records({where: 2}) == {where: 2}
     assert admin.list_offsets({where: EARLIEST})[where].offset == 2
     assert isinstance(admin.delete_records({where: 99})[where], OffsetOutOfRangeError)

@@ -69,3 +69,11 @@ def test_the_cause_survives_where_the_merged_pieces_agree_and_takes_no_part_othe
     )
     assert merged == batch(0, 9, 4, 1)
     assert merged.cause is Cause.UNSPECIFIED
+
+
+def test_exp_6_what_is_written_keeps_causes_apart_and_a_state_does_not():
+    limit = StateBatch(0, 4, DeliveryState.ARCHIVED, 5, Cause.DELIVERY_LIMIT)
+    rejected = StateBatch(5, 9, DeliveryState.ARCHIVED, 5, Cause.REJECT)
+    written = combine([rejected, limit], (), start_offset=-1, keep_causes=True)
+    assert [each.cause for each in written] == [Cause.DELIVERY_LIMIT, Cause.REJECT]
+    assert combine((), written, start_offset=-1) == (StateBatch(0, 9, DeliveryState.ARCHIVED, 5),)

@@ -11,12 +11,20 @@ from sharemesh.group_coordinator.settings import ServiceLimits
 from sharemesh.rpc.limits import ServerLimits
 from sharemesh.runtime.limits import RuntimeLimits
 from sharemesh.serve.exits import Exit
+from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_leader.settings import LeaderSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
 RECORDS = {
     kind.__name__: kind
-    for kind in (LeaderSettings, LogSettings, RuntimeLimits, ServiceLimits, ServerLimits)
+    for kind in (
+        LeaderSettings,
+        LogSettings,
+        RuntimeLimits,
+        ServiceLimits,
+        ServerLimits,
+        ShareCoordinatorSettings,
+    )
 }
 
 

@@ -5,7 +5,9 @@ import asyncio
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.share_state.answers import WriteRequest
 from sharemesh.domain.share_state.machine import ShareStateMachine
-from sharemesh.ports.share_state import StateReadResult, StateWriteResult
+from sharemesh.domain.share_state.record_history import RecordHistory
+from sharemesh.domain.share_state.records import Origin
+from sharemesh.ports.share_state import RecordHistoryResult, StateReadResult, StateWriteResult
 
 
 class StateKeeper:
@@ -15,6 +17,7 @@ class StateKeeper:
         self._clock = clock
         self.machine = ShareStateMachine()
         self.offset = 0
+        self.records = []
         self.reads, self.writes = [], []
         self.read_error = ErrorCode.NONE
         self.write_error = ErrorCode.NONE
@@ -23,6 +26,7 @@ class StateKeeper:
 
     def apply(self, outcome):
         if outcome.record is not None:
+            self.records.append((self.offset, outcome.record))
             self.machine.apply(outcome.record, self.offset)
             self.offset += 1
         return outcome.answer
@@ -67,8 +71,31 @@ class StateKeeper:
             write.start_offset,
             write.delivery_complete_count,
             write.batches,
+            Origin(write.cause, write.member_id, write.trace_id, write.span_id),
         )
         answer = self.apply(
             self.machine.write(key, request, in_metadata=True, now_ms=self._clock.wall_ms())
         )
         return StateWriteResult(answer.error, answer.message)
+
+    async def read_history(self, key, offset):
+        if self.read_error:
+            return RecordHistoryResult(self.read_error, "told to fail")
+        history = RecordHistory(offset)
+        for at, record in self.records:
+            if record.key == key:
+                history.take(record, at)
+        state = self.machine.state(key)
+        if state is None:
+            return RecordHistoryResult(ErrorCode.NONE, events=history.events)
+        batch = next((b for b in state.batches if b.first_offset <= offset <= b.last_offset), None)
+        found = (None, 0) if batch is None else (batch.delivery_state, batch.delivery_count)
+        return RecordHistoryResult(
+            ErrorCode.NONE,
+            state_epoch=state.state_epoch,
+            start_offset=state.start_offset,
+            state=found[0],
+            delivery_count=found[1],
+            events=history.events,
+            is_whole=history.is_whole,
+        )

@@ -216,7 +216,10 @@ async def test_explain_says_of_each_record_why_it_is_not_delivered():
         await w.lead(P0)
         await w.produce(P0, 1, 1, 1, 1, 1, 1)
         member = w.client()
-        assert (await explain(w, 0)).reason == "GROUP_NOT_SEEN"
+        unseen = await explain(w, 0)
+        assert unseen.reason == "GROUP_NOT_SEEN"
+        known = {field.name for field, _ in unseen.ListFields()}
+        assert known == {"reason", "explanation", "high_watermark", "leader_epoch"}, "EXP-7"
         await member.join(P0)
         assert (await explain(w, 0)).reason == "NO_MEMBER_ASKS"
         await member.fetch(max_records=4)
@@ -233,7 +236,7 @@ async def test_explain_says_of_each_record_why_it_is_not_delivered():
         assert reasons == [
             "LOCKED",
             "ACKNOWLEDGED",
-            "ARCHIVED",
+            "REJECTED",
             "ARCHIVED_BY_LIMIT",
             "BEHIND_OTHERS",
             "NOT_PRODUCED",
@@ -244,7 +247,11 @@ async def test_explain_says_of_each_record_why_it_is_not_delivered():
         assert (await explain(w, 0)).reason == "BEING_WRITTEN"
         w.keeper.open.set()
         await waiting
-        assert (await explain(w, 0)).reason == "BELOW_START_OFFSET"
+        assert (await explain(w, 0)).reason == "ACKNOWLEDGED"
+        w.keeper.read_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        told = await explain(w, 0)
+        assert (told.reason, told.start_offset) == ("BELOW_START_OFFSET", 4), "memory alone, EXP-1"
+        assert "told to fail" in told.events_note
         assert (await explain(w, 0, topic="nope")).error_code == 3
         assert (await explain(w, 0, partition=1)).error_code == 6
         assert (await explain(w, -5)).error_code == ErrorCode.INVALID_REQUEST

@@ -3,6 +3,7 @@
 import random
 from contextlib import asynccontextmanager
 
+from sharemesh import methods
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.cluster import records
@@ -13,7 +14,8 @@ from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
 from sharemesh.ports.coordination import Put
 from sharemesh.share_coordinator.service import ShareCoordinatorService
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
-from tests.share_leader.world import FOO, TopicPartition, ack, acquired, parts, world
+from sharemesh.v1 import share_leader_pb2
+from tests.share_leader.world import FOO, LEADER, TopicPartition, ack, acquired, parts, world
 
 P0, P1 = TopicPartition(FOO, 0), TopicPartition(FOO, 1)
 
@@ -87,3 +89,54 @@ async def test_a_group_that_was_never_initialized_gets_an_error_for_the_partitio
         response = await stranger.fetch(P0, max_wait_ms=5_000)
         assert (response.error_code, parts(response)[P0].error_code) == (0, -1)
         assert "uninitialized" in parts(response)[P0].error_message
+
+
+async def explained(w, offset, group="g"):
+    request = share_leader_pb2.ExplainRequest(
+        group_id=group, topic_name="foo", partition=0, offset=offset
+    )
+    return await w.network.caller().call(methods.EXPLAIN, request, to=LEADER)
+
+
+async def test_exp_1_a_leader_without_memory_of_a_group_says_what_became_of_its_records():
+    async with mesh() as w:
+        await w.configure("g", delivery_count_limit=2)
+        await w.lead(P0, epoch=1)
+        m1 = w.client()
+        await w.produce(P0, 5)
+        await m1.join(P0)
+        await m1.fetch()
+        await m1.acknowledge(ack(P0, 0, 0, 1), ack(P0, 1, 4, 2))
+        assert acquired(await m1.fetch(), P0) == [(1, 4, 2)]
+        await m1.acknowledge(ack(P0, 1, 1, 3), ack(P0, 2, 2, 2), ack(P0, 3, 3, 1))
+        await w.service.stop_partition(P0)
+        await w.lead(P0, epoch=2)
+        told = [await explained(w, offset) for offset in range(5)]
+        assert [each.reason for each in told] == [
+            "ACKNOWLEDGED",
+            "REJECTED",  # in its last delivery, and not by the limit
+            "ARCHIVED_BY_LIMIT",
+            "ACKNOWLEDGED",
+            "NO_MEMBER_ASKS",
+        ]
+        assert [(e.cause, e.member_id, e.delivery_count) for e in told[1].events] == [
+            ("INITIALIZE", "", 0),
+            ("RELEASE", "m1", 1),
+            ("REJECT", "m1", 2),
+        ]
+        assert "REJECT at " in told[1].explanation
+        assert "by member m1" in told[1].explanation
+        assert (told[1].delivery_state, told[1].delivery_count) == ("ARCHIVED", 2)
+        assert (told[4].delivery_state, told[4].delivery_count) == ("AVAILABLE", 1)
+        assert not told[4].HasField("next_fetch_offset")
+        assert told[1].events_note == ""
+
+
+async def test_exp_7_of_a_group_that_nothing_is_stored_of_nothing_else_is_said():
+    async with mesh() as w:
+        await w.lead(P0)
+        await w.produce(P0, 5)
+        told = await explained(w, 0, group="nosuch")
+        assert told.reason == "GROUP_NOT_SEEN"
+        known = {field.name for field, _ in told.ListFields()}
+        assert known == {"reason", "explanation", "high_watermark", "leader_epoch"}

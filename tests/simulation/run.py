@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from dataclasses import dataclass
 
+from tests.simulation.checkers.endings import judge_endings
 from tests.simulation.checkers.explaining import ExplainChecker
 from tests.simulation.checkers.fencing import FencingChecker
 from tests.simulation.checkers.grants import GrantChecker
@@ -127,5 +128,6 @@ async def _all(
     world: World, workload: MixedWorkload, grants: GrantChecker, metrics: MetricsChecker
 ) -> None:
     await workload.run()
+    await judge_endings(world, workload)
     await judge(world, workload, grants)
     world.story.violations_of(world.now_s, metrics.judge(world.telemetries))

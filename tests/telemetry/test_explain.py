@@ -29,6 +29,7 @@ class Record:
 
     def __init__(self) -> None:
         self.state, self.holder, self.count, self.deadline_ms = AVAILABLE, "", 0, 0
+        self.rejected = False
 
     @property
     def done(self) -> bool:
@@ -62,8 +63,6 @@ class Model:
         if offset >= len(self.records):
             return {"NOT_PRODUCED"}
         record = self.records[offset]
-        if offset < self.start:  # how it ended is told for as long as it is remembered
-            return {"BELOW_START_OFFSET", self.ending(record)}
         if record.state == LOCKED:
             return {"LOCKED"}
         if record.done:
@@ -75,7 +74,7 @@ class Model:
     def ending(record: Record) -> str:
         if record.state == ACKNOWLEDGED:
             return "ACKNOWLEDGED"
-        return "ARCHIVED_BY_LIMIT" if record.count >= LIMIT else "ARCHIVED"
+        return "REJECTED" if record.rejected else "ARCHIVED_BY_LIMIT"
 
 
 class History:
@@ -158,6 +157,7 @@ class History:
                 record.free()
             else:
                 record.state = ACKNOWLEDGED if kind == ACCEPT else ARCHIVED
+                record.rejected = kind == REJECT
                 record.holder = ""
 
     async def renew(self) -> None:
@@ -195,9 +195,17 @@ class History:
             assert said.high_watermark == size, told
             assert {said.reason} <= self.model.reasons(offset), told
             assert said.explanation, told
-            if offset >= size or offset < start:
+            if offset >= size:
                 continue
             record = self.model.records[offset]
+            if record.done:
+                ended = said.events[-1]
+                assert (ended.delivery_state, ended.delivery_count) == (
+                    record.state,
+                    record.count,
+                ), told
+            if offset < start:
+                continue
             if said.delivery_state:
                 assert said.delivery_state == record.state, told
                 assert said.delivery_count == record.count, told

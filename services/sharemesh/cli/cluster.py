@@ -1,4 +1,4 @@
-"""``sharemesh cluster`` and ``sharemesh explain``: who runs, and why a record is not delivered."""
+"""``sharemesh cluster``: who runs, and who leads what."""
 
 import argparse
 import asyncio
@@ -9,7 +9,6 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.cli.entry import INTERRUPTED
 from sharemesh.cli.failures import CommandError
 from sharemesh.cli.session import connection_flags, session_of
-from sharemesh.cli.topics import where_of
 from sharemesh.cli.words import counted
 from sharemesh.client import AdminClient, AsyncAdminClient
 from sharemesh.client.admin_results import ClusterDescription
@@ -51,16 +50,6 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     )
     cluster.set_defaults(run=_cluster)
     _register_drain(cluster)
-    explain = subparsers.add_parser(
-        "explain",
-        parents=[connection_flags()],
-        help="tell why a record is, or is not, being delivered to a group",
-        epilog="examples:\n  sharemesh explain orders/0@42 --group billing",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    explain.add_argument("where", metavar="TOPIC/PARTITION@OFFSET")
-    explain.add_argument("--group", required=True, metavar="G")
-    explain.set_defaults(run=_explain)
 
 
 def _register_drain(cluster: argparse.ArgumentParser) -> None:
@@ -202,28 +191,3 @@ def _tables(found: ClusterDescription) -> dict[str, list[dict[str, Any]]]:
             {"partition": str(where), "reason": reason} for where, reason in found.unassigned
         ],
     }
-
-
-def _explain(args: argparse.Namespace) -> int:
-    session = session_of(args)
-    place, mark, offset = args.where.rpartition("@")
-    if not mark or not offset.isdigit():
-        raise CommandError(
-            f"{args.where!r}: expected TOPIC/PARTITION@OFFSET, for example orders/0@42", code=2
-        )
-    where = where_of(place)
-    with AdminClient(session.admin_settings) as admin:
-        found = admin.explain(args.group, where.topic, where.partition, int(offset))
-    facts = {name: getattr(found, name) for name in type(found).__dataclass_fields__}
-    if session.as_json:
-        session.show_json({"topic": where.topic, "partition": where.partition, **facts})
-        return 0
-    session.say(f"{args.where} for group {args.group}: {found.delivery_state} ({found.reason})")
-    session.say(found.explanation)
-    rows = [
-        {"fact": name.replace("_", " "), "value": value}
-        for name, value in facts.items()
-        if name not in ("explanation", "reason", "delivery_state")
-    ]
-    session.show(rows, {"fact": "FACT", "value": "VALUE"}, empty="")
-    return 0

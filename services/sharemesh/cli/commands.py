@@ -13,6 +13,7 @@ from sharemesh.cli import (
     completion,
     configs,
     consume,
+    explain,
     groups,
     produce,
     state_log,
@@ -69,7 +70,7 @@ def command_line() -> CommandParser:
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module, text, extra) in _PROCESS_COMMANDS.items():
         _register_process_command(subparsers, name, module, text, extra)
-    for each in (topics, produce, consume, groups, configs, acls, cluster, state_log):
+    for each in (topics, produce, consume, groups, configs, acls, cluster, explain, state_log):
         each.register(subparsers)
     completion.register(subparsers, parser)
     _share_examples(parser)

@@ -227,9 +227,29 @@ def _show_offsets(session: Session, offsets: Mapping[Any, Any]) -> None:
 
 def _offsets(args: argparse.Namespace) -> int:
     session = session_of(args)
+    (group_id,) = args.groups
     with AdminClient(session.admin_settings) as admin:
-        _show_offsets(session, admin.list_share_group_offsets(args.groups[0], args.topic))
+        offsets = admin.list_share_group_offsets(group_id, args.topic)
+        if not any(_is_known(found) for found in offsets.values()):
+            missing = _missing(admin, group_id)
+            if missing is not None:
+                _complain(session, admin, group_id, missing)
+                return 1
+        _show_offsets(session, offsets)
     return 0
+
+
+def _is_known(found: object) -> bool:
+    """Whether an offset is stored, or its error says something better than that it is not."""
+    return isinstance(found, SharemeshError) or (
+        isinstance(found, GroupOffset) and found.start_offset >= 0
+    )
+
+
+def _missing(admin: AdminClient, group_id: str) -> GroupIdNotFoundError | None:
+    """Return the error of a group that does not exist, else None."""
+    found = admin.describe_groups([group_id])[group_id]
+    return found if isinstance(found, GroupIdNotFoundError) else None
 
 
 def _delete(args: argparse.Namespace) -> int:
@@ -255,6 +275,11 @@ def _reset(args: argparse.Namespace) -> int:
         scope = scope_of(admin, args.topic or (), of_group=group_id if args.all_topics else None)
         offsets = plan(admin, group_id, scope, scenario_of(args))
         problems: Mapping[Any, SharemeshError | None] = {}
+        missing = _missing(admin, group_id) if offsets else None
+        if missing is not None:
+            hint = nearest(group_id, [each.group_id for each in admin.list_groups()])
+            verb = "is created now" if args.execute else "would be created by --execute"
+            session.complain(f"sharemesh: there is no group {group_id!r}: it {verb}{hint}")
         if args.execute and offsets:
             problems = admin.alter_share_group_offsets(group_id, offsets)
     rows = [

@@ -6,12 +6,14 @@ from typing import Any
 from sharemesh.client.admin_results import (
     ClusterDescription,
     ConfigValue,
+    Explanation,
     GroupDescription,
     MemberDescription,
     MemberNode,
     PartitionDescription,
     PartitionMove,
     PartitionPlace,
+    RecordEvent,
     Shard,
     TopicDescription,
     TopicPartition,
@@ -23,6 +25,8 @@ from sharemesh.client.errors import (
     optional_error,
 )
 from sharemesh.v1 import admin_pb2, common_pb2, group_coordinator_pb2
+from sharemesh.v1.common_pb2 import RecordEvent as RecordEventMessage
+from sharemesh.v1.share_leader_pb2 import ExplainResponse
 
 Problem = SharemeshError | None
 VALID_STATES = ("Empty", "Stable", "Dead")
@@ -195,3 +199,28 @@ def offset_partitions(
 ) -> Iterable[tuple[_G.OffsetTopicResult, _G.OffsetPartition]]:
     """Return each partition with its topic."""
     return [(topic, each) for topic in topics for each in topic.partitions]
+
+
+def explanation_of(found: ExplainResponse) -> Explanation:
+    """Return what a leader explained; numbers that it does not know are None."""
+    facts: dict[str, Any] = {}
+    for name in Explanation.__dataclass_fields__:
+        is_known = not found.DESCRIPTOR.fields_by_name[name].has_presence or found.HasField(name)
+        facts[name] = getattr(found, name) if is_known else None
+    facts |= {"trace_id": found.trace_id.hex(), "span_id": found.span_id.hex()}
+    facts["events"] = tuple(map(_event_of, found.events))
+    return Explanation(**facts)
+
+
+def _event_of(found: RecordEventMessage) -> RecordEvent:
+    return RecordEvent(
+        timestamp_ms=found.timestamp_ms,
+        cause=found.cause,
+        member_id=found.member_id,
+        delivery_state=found.delivery_state,
+        delivery_count=found.delivery_count if found.delivery_state else None,
+        start_offset=found.start_offset if found.start_offset >= 0 else None,
+        log_offset=found.log_offset,
+        trace_id=found.trace_id.hex(),
+        span_id=found.span_id.hex(),
+    )

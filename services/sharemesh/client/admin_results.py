@@ -168,25 +168,50 @@ class ClusterDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordEvent:
+    """One change of a record for a group, as it was made durable.
+
+    Without ``delivery_state`` its share partition began or ended, or the start offset passed it;
+    ``start_offset`` is the one after it, None if it was not said.
+    """
+
+    timestamp_ms: int
+    cause: str
+    member_id: str
+    delivery_state: str
+    delivery_count: int | None
+    start_offset: int | None
+    log_offset: int
+    trace_id: str
+    span_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Why a record is, or is not, being delivered to a group; offsets of the share partition.
 
-    ``last_cause`` is what was made durable last for it since this leader began, ``trace_id`` and
-    ``span_id`` (hexadecimal digits) are where; while it is locked, those of its acquisition.
+    A number that is not known is None. ``last_cause`` is what was made durable last for it, as far
+    as its leader remembers, ``trace_id`` and ``span_id`` (hexadecimal digits) are where; while it
+    is locked, those of its acquisition. ``events`` are its changes that are still in the share
+    state log, oldest first; before ``events_from_ms`` some may be missing (None: none is), and
+    ``events_note`` says so in words.
     """
 
     delivery_state: str
-    delivery_count: int
+    delivery_count: int | None
     member_id: str
-    lock_remaining_ms: int
+    lock_remaining_ms: int | None
     reason: str
     explanation: str
-    start_offset: int
-    end_offset: int
-    next_fetch_offset: int
-    high_watermark: int
-    leader_epoch: int
-    state_epoch: int
+    start_offset: int | None
+    end_offset: int | None
+    next_fetch_offset: int | None
+    high_watermark: int | None
+    leader_epoch: int | None
+    state_epoch: int | None
     last_cause: str
     trace_id: str
     span_id: str
+    events: tuple[RecordEvent, ...] = ()
+    events_note: str = ""
+    events_from_ms: int | None = None

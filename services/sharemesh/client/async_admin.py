@@ -12,6 +12,7 @@ from sharemesh.client.admin_answers import (
     cluster_of,
     config_resource,
     configs_of,
+    explanation_of,
     group_of,
     group_states,
     offset_partitions,
@@ -38,7 +39,7 @@ from sharemesh.client.async_nodes import AsyncNodes
 from sharemesh.client.async_states import AsyncStates
 from sharemesh.client.config import admin_config
 from sharemesh.client.environment import Environment
-from sharemesh.client.errors import SharemeshError, error_for, optional_error
+from sharemesh.client.errors import GroupIdNotFoundError, SharemeshError, error_for, optional_error
 from sharemesh.client.real_environment import real_environment
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.v1 import admin_pb2, group_coordinator_pb2, record_log_pb2
@@ -463,10 +464,11 @@ class AsyncAdminClient(AsyncAcls, AsyncNodes, AsyncStates):
         return {where: await caught(one, where) for where in before}
 
     async def explain(self, group_id: str, topic: str, partition: int, offset: int) -> Explanation:
-        """Return why a record is, or is not, being delivered to a group.
+        """Return why a record is, or is not, being delivered to a group, and what became of it.
 
         Raises:
-            ServiceError: The topic, partition or group is not known.
+            GroupIdNotFoundError: Nothing is known of the group.
+            ServiceError: The topic or partition is not known.
         """
         found = await self._calls.leader(
             TopicPartition(topic, partition),
@@ -477,9 +479,11 @@ class AsyncAdminClient(AsyncAcls, AsyncNodes, AsyncStates):
             lambda answer: answer.error_code,
         )
         check(found.error_code, found.error_message, f"{topic}/{partition}@{offset}")
-        facts = {name: getattr(found, name) for name in Explanation.__dataclass_fields__}
-        facts |= {"trace_id": found.trace_id.hex(), "span_id": found.span_id.hex()}
-        return Explanation(**facts)
+        if found.reason == "GROUP_NOT_SEEN":
+            described = (await self.describe_groups([group_id]))[group_id]
+            if isinstance(described, GroupIdNotFoundError):
+                raise described
+        return explanation_of(found)
 
     async def _partitions(self, topics: Sequence[str]) -> dict[str, int]:
         await self._calls.leaders.refresh(topics, timeout_ms=methods.METADATA.deadline_ms)

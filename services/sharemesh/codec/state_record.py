@@ -83,14 +83,7 @@ def decode_record(key: bytes, value: bytes | None) -> StateRecord | None:
     """
     if value is None:
         return Tombstone(_parsed_key(key), -1, -1, 0)
-    message = ShareStateRecord()
-    try:
-        message.ParseFromString(value)
-    except Exception as error:
-        raise UnreadableRecordError(
-            f"state record of key {key!r} cannot be read: {error}"
-        ) from error
-    return decode_message(message)
+    return decode_message(_parsed(key, value))
 
 
 UPDATE_PREFIX = bytes((0x08, ShareStateRecord.KIND_UPDATE))
@@ -101,6 +94,20 @@ def decode_updates(values: Sequence[bytes]) -> list[Update]:
     """Return the updates among values that begin with ``UPDATE_PREFIX``, in their order."""
     records = (decode_record(b"", value) for value in values)
     return [record for record in records if isinstance(record, Update)]
+
+
+def decode_change(key: bytes, value: bytes | None) -> StateRecord | None:
+    """Return a record for the sake of what it changed: a snapshot comes without its batches.
+
+    Raises:
+        UnreadableRecordError: As ``decode_record``.
+    """
+    if value is None:
+        return decode_record(key, value)
+    message = _parsed(key, value)
+    if message.kind == ShareStateRecord.KIND_SNAPSHOT:
+        message.ClearField("state_batches")
+    return decode_message(message)
 
 
 def decode_message(message: ShareStateRecord) -> StateRecord | None:
@@ -167,6 +174,11 @@ def decode_batches(messages: Iterable[StateBatchMessage]) -> tuple[StateBatch, .
 def decode_cause(number: int) -> Cause:
     """Return the cause, UNSPECIFIED for a number that is not known here."""
     return _CAUSES.get(number, Cause.UNSPECIFIED)
+
+
+def decode_state(number: int) -> DeliveryState | None:
+    """Return the delivery state, None for a number that is not known here."""
+    return _STATES.get(number)
 
 
 def _update(record: Update) -> ShareStateRecord:
@@ -284,6 +296,17 @@ def _key(message: ShareStateRecord) -> SharePartitionKey:
     return SharePartitionKey(
         GroupId(message.group_id), TopicId(message.topic_id), message.partition
     )
+
+
+def _parsed(key: bytes, value: bytes) -> ShareStateRecord:
+    message = ShareStateRecord()
+    try:
+        message.ParseFromString(value)
+    except Exception as error:
+        raise UnreadableRecordError(
+            f"state record of key {key!r} cannot be read: {error}"
+        ) from error
+    return message
 
 
 def _parsed_key(key: bytes) -> SharePartitionKey:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 
 NO_START_OFFSET = -1
-_TERMINAL = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
+TERMINAL = frozenset({DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
+"""States that end a record for a group (RS-4)."""
 
 
 class StateBatch(NamedTuple):
@@ -38,6 +39,7 @@ def combine(
     new: Iterable[StateBatch] | None,
     *,
     start_offset: int,
+    keep_causes: bool = False,
 ) -> tuple[StateBatch, ...]:
     """Return sorted, disjoint, merged batches that cover what either list covers (spec CMB-1..12).
 
@@ -51,8 +53,10 @@ def combine(
         stored: What is held already; None counts as empty.
         new: What is written now; None counts as empty.
         start_offset: Offsets below it are dropped; -1 drops none (CMB-1).
+        keep_causes: Merge only what has the same cause: for what is written to the log, where
+            the cause is told of each batch (EXP-6). A state is merged whatever the causes.
     """
-    old = _disjoint(_clipped(stored or (), start_offset))
+    old = _disjoint(_clipped(stored or (), start_offset), keep_causes=keep_causes)
     fresh = _clipped(new or (), start_offset)
     if not fresh:
         return tuple(old)
@@ -63,7 +67,10 @@ def combine(
     high = low
     while high < len(old) and old[high].first_offset <= last + 1:
         high += 1
-    middle = _sweep([*old[low:high], *fresh]) if low < high else _disjoint(fresh)
+    if low < high:
+        middle = _sweep([*old[low:high], *fresh], keep_causes=keep_causes)
+    else:
+        middle = _disjoint(fresh, keep_causes=keep_causes)
     return (*old[:low], *middle, *old[high:])
 
 
@@ -72,7 +79,7 @@ def complete_count(batches: Iterable[StateBatch]) -> int:
     return sum(
         batch.last_offset - batch.first_offset + 1
         for batch in batches
-        if batch.delivery_state in _TERMINAL
+        if batch.delivery_state in TERMINAL
     )
 
 
@@ -97,23 +104,25 @@ def _cut(batch: StateBatch, first_offset: int) -> StateBatch:
     )
 
 
-def _disjoint(batches: list[StateBatch]) -> list[StateBatch]:
+def _disjoint(batches: list[StateBatch], *, keep_causes: bool) -> list[StateBatch]:
     """Return the batches as they are if they are combined already, else combined."""
     previous = None
     for batch in batches:
         if previous is not None and (
-            batch.first_offset <= previous.last_offset or _mergeable(previous, batch)
+            batch.first_offset <= previous.last_offset
+            or _mergeable(previous, batch, keep_causes=keep_causes)
         ):
-            return _sweep(batches)
+            return _sweep(batches, keep_causes=keep_causes)
         previous = batch
     return batches
 
 
-def _mergeable(left: StateBatch, right: StateBatch) -> bool:
+def _mergeable(left: StateBatch, right: StateBatch, *, keep_causes: bool) -> bool:
     return (
         left.last_offset + 1 == right.first_offset
         and left.delivery_count == right.delivery_count
         and left.delivery_state == right.delivery_state
+        and not (keep_causes and left.cause is not right.cause)
     )
 
 
@@ -129,7 +138,7 @@ def _index_of_end(batches: list[StateBatch], offset: int) -> int:
     return low
 
 
-def _sweep(batches: list[StateBatch]) -> list[StateBatch]:
+def _sweep(batches: list[StateBatch], *, keep_causes: bool) -> list[StateBatch]:
     """Walk from the lowest to the highest offset; the best of those that cover it wins (CMB-2)."""
     pending = sorted(batches, key=_first_offset)
     covering: list[tuple[int, int, int, StateBatch]] = []
@@ -149,7 +158,7 @@ def _sweep(batches: list[StateBatch]) -> list[StateBatch]:
         end = best.last_offset
         if index < len(pending):
             end = min(end, pending[index].first_offset - 1)
-        _append(result, best, position, end)
+        _append(result, best, position, end, keep_causes=keep_causes)
         position = end + 1
     return result
 
@@ -158,7 +167,9 @@ def _first_offset(batch: StateBatch) -> int:
     return batch.first_offset
 
 
-def _append(result: list[StateBatch], source: StateBatch, first: int, last: int) -> None:
+def _append(
+    result: list[StateBatch], source: StateBatch, first: int, last: int, *, keep_causes: bool
+) -> None:
     """Add ``first..last`` of ``source``, merged with what is right before it if equal (CMB-3)."""
     cause = source.cause
     if result:
@@ -167,6 +178,7 @@ def _append(result: list[StateBatch], source: StateBatch, first: int, last: int)
             left.last_offset + 1 == first
             and left.delivery_count == source.delivery_count
             and left.delivery_state == source.delivery_state
+            and not (keep_causes and left.cause is not source.cause)
         ):
             first = left.first_offset
             cause = cause if cause is left.cause else Cause.UNSPECIFIED

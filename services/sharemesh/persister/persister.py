@@ -13,6 +13,7 @@ from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.network import Caller
 from sharemesh.ports.share_state import (
+    RecordHistoryResult,
     StateReadResult,
     StateSummaryResult,
     StateWrite,
@@ -84,6 +85,10 @@ class Persister:
     async def read_summary(self, key: SharePartitionKey) -> StateSummaryResult:
         """Return the stored offsets without batches (spec SC-20)."""
         return await self._ask(rpcs.SUMMARY, key, 0)
+
+    async def read_history(self, key: SharePartitionKey, offset: int) -> RecordHistoryResult:
+        """Return what became of one record, as far as its share coordinator keeps that."""
+        return await self._ask(rpcs.HISTORY, key, offset)
 
     async def close(self) -> None:
         """Give up what is under way; every waiting call gets its answer."""

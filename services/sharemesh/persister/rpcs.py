@@ -1,4 +1,4 @@
-"""The five state RPCs: how many share partitions become one request, and answers come apart."""
+"""The state RPCs: how many share partitions become one request, and answers come apart."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,12 +7,14 @@ from typing import Any, Generic, TypeVar
 from google.protobuf.message import Message
 
 from sharemesh import methods
-from sharemesh.codec.state_record import decode_batches, put_batches
+from sharemesh.codec.record_event import decode_event
+from sharemesh.codec.state_record import decode_batches, decode_cause, decode_state, put_batches
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import SharePartitionKey, TopicId
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.methods import Method
 from sharemesh.ports.share_state import (
+    RecordHistoryResult,
     StateReadResult,
     StateSummaryResult,
     StateWrite,
@@ -20,7 +22,9 @@ from sharemesh.ports.share_state import (
 )
 from sharemesh.v1 import share_coordinator_pb2 as pb
 
-Result = TypeVar("Result", StateReadResult, StateWriteResult, StateSummaryResult)
+Result = TypeVar(
+    "Result", StateReadResult, StateWriteResult, StateSummaryResult, RecordHistoryResult
+)
 
 
 class MisshapenResponseError(Exception):
@@ -109,6 +113,10 @@ def _summary(key: SharePartitionKey, leader_epoch: int) -> Message:
     return pb.ReadSummaryPartition(partition=key.partition, leader_epoch=leader_epoch)
 
 
+def _history(key: SharePartitionKey, offset: int) -> Message:
+    return pb.ReadHistoryPartition(partition=key.partition, offset=offset)
+
+
 def _error(number: int) -> ErrorCode:
     try:
         return ErrorCode(number)
@@ -142,6 +150,23 @@ def _summarized(each: pb.ReadSummaryPartitionResult) -> StateSummaryResult:
     )
 
 
+def _told(each: pb.ReadHistoryPartitionResult) -> RecordHistoryResult:
+    is_stored = each.HasField("state_epoch")
+    return RecordHistoryResult(
+        _error(each.error_code),
+        each.error_message,
+        each.state_epoch if is_stored else -1,
+        each.start_offset,
+        decode_state(each.delivery_state) if each.HasField("delivery_state") else None,
+        each.delivery_count,
+        decode_cause(each.cause),
+        tuple(map(decode_event, each.events)),
+        each.events_are_whole,
+        each.events_from_ms,
+        each.events_problem,
+    )
+
+
 INITIALIZE = Rpc(
     methods.INITIALIZE_SHARE_GROUP_STATE,
     pb.InitializeTopicState,
@@ -160,4 +185,7 @@ SUMMARY = Rpc(
     _summary,
     _summarized,
     StateSummaryResult,
+)
+HISTORY = Rpc(
+    methods.READ_SHARE_RECORD_HISTORY, pb.ReadHistoryTopic, _history, _told, RecordHistoryResult
 )

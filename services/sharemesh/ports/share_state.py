@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from sharemesh.domain.delivery_state import Cause
+from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import MemberId, SharePartitionKey
+from sharemesh.domain.share_state.record_history import RecordEvent
 from sharemesh.domain.state_batch import StateBatch
 
 NO_MEMBER = MemberId("")
@@ -61,6 +62,27 @@ class StateSummaryResult:
     delivery_complete_count: int = -1
 
 
+@dataclass(frozen=True, slots=True)
+class RecordHistoryResult:
+    """What became of one record; ``state_epoch`` -1: nothing is stored of its share partition.
+
+    ``state`` None: below the start offset, or never written. ``events`` are oldest first; older
+    than ``from_ms`` may be missing unless they are ``whole``, and ``problem`` says what failed.
+    """
+
+    error: ErrorCode
+    message: str = ""
+    state_epoch: int = -1
+    start_offset: int = -1
+    state: DeliveryState | None = None
+    delivery_count: int = 0
+    cause: Cause = Cause.UNSPECIFIED
+    events: tuple[RecordEvent, ...] = ()
+    is_whole: bool = False
+    from_ms: int = 0
+    problem: str = ""
+
+
 class PersisterPort(Protocol):
     """Reads and writes with the retries of spec PER-6; never raises for an answered error."""
 
@@ -70,4 +92,8 @@ class PersisterPort(Protocol):
 
     async def write_state(self, key: SharePartitionKey, write: StateWrite) -> StateWriteResult:
         """Return once the write is durable, or refused, or the attempts are used up."""
+        ...
+
+    async def read_history(self, key: SharePartitionKey, offset: int) -> RecordHistoryResult:
+        """Return what became of one record, as far as that is kept."""
         ...

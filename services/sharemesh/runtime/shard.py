@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Generic, TypeVar
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
@@ -137,6 +137,13 @@ class Shard(Generic[Machine, Record]):
     def peek(self, look: Callable[[Machine], Response]) -> Response:
         """Return what ``look`` sees now, committed or not: for metrics and timers, not answers."""
         return look(self._machine)
+
+    def stored(self, from_offset: int) -> AsyncIterator[Sequence[LogRecord]]:
+        """Yield what is committed from an offset on: for questions about the past, not for state.
+
+        Records that are pruned meanwhile make it fail with what the disk says.
+        """
+        return self._log.replay(from_offset)
 
     async def delete_before(self, offset: int) -> None:
         """Prune the log below ``offset``; the caller knows that nothing there is needed.

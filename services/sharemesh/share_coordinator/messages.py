@@ -1,7 +1,8 @@
 """State requests as messages: what they ask of the machine, and how answers are put."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
+from sharemesh.codec.record_event import encode_event
 from sharemesh.codec.state_record import decode_batches, decode_cause, put_batches
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import MemberId
@@ -9,6 +10,7 @@ from sharemesh.domain.share_state.answers import Answer, Outcome, WriteRequest
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import Origin
 from sharemesh.share_coordinator.asked import Asked
+from sharemesh.share_coordinator.history_search import Found
 from sharemesh.v1 import share_coordinator_pb2 as pb
 
 Grouped = Iterable[tuple[bytes, list[Asked]]]
@@ -64,6 +66,17 @@ def summary(
 ) -> Outcome:
     """Put one partition of ReadShareGroupStateSummary to the machine."""
     return machine.summary(asked.key, in_metadata=in_metadata)
+
+
+def history_results(
+    grouped: Grouped, found: Mapping[int, Found]
+) -> Iterator[pb.ReadHistoryTopicResult]:
+    """Yield what ReadShareRecordHistory answers; ``found`` is by the identity of what was asked."""
+    for topic_id, partitions in grouped:
+        yield pb.ReadHistoryTopicResult(
+            topic_id=topic_id,
+            partitions=[_history_result(asked, found.get(id(asked))) for asked in partitions],
+        )
 
 
 def errors(grouped: Grouped) -> Iterator[pb.TopicStateErrors]:
@@ -135,3 +148,26 @@ def _summary_result(partition: int, answer: Answer) -> pb.ReadSummaryPartitionRe
         start_offset=state.start_offset,
         delivery_complete_count=state.delivery_complete_count,
     )
+
+
+def _history_result(asked: Asked, found: Found | None) -> pb.ReadHistoryPartitionResult:
+    answer, state = asked.answer, asked.answer.state
+    message = pb.ReadHistoryPartitionResult(
+        partition=asked.key.partition,
+        error_code=answer.error,
+        error_message=answer.message,
+        start_offset=_NO_OFFSET,
+    )
+    if state is not None:
+        message.state_epoch, message.start_offset = state.state_epoch, state.start_offset
+        for batch in state.batches:
+            if batch.first_offset <= asked.item.offset <= batch.last_offset:
+                message.delivery_state = batch.delivery_state
+                message.delivery_count = batch.delivery_count
+                message.cause = batch.cause
+    if found is not None:
+        message.events.extend(map(encode_event, found.events))
+        message.events_are_whole = found.is_whole
+        message.events_from_ms = found.from_ms
+        message.events_problem = found.problem
+    return message

@@ -23,6 +23,7 @@ from sharemesh.share_coordinator import messages
 from sharemesh.share_coordinator.asked import Asked, Decide
 from sharemesh.share_coordinator.generation_reader import GenerationReader
 from sharemesh.share_coordinator.generations import asked_generation, commit_generation
+from sharemesh.share_coordinator.history_search import Found, HistorySearch
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_coordinator.shard_kind import StateShard, state_shard_kind
 from sharemesh.share_coordinator.topic_watch import TopicWatch
@@ -68,6 +69,7 @@ class ShareCoordinatorService:
             on_loaded=self._loaded,
             telemetry=telemetry,
         )
+        self._history = HistorySearch(clock, settings)
         self._topics = TopicWatch(view, self._topics_deleted)
 
     def offer(self, listener: Listener) -> None:
@@ -77,6 +79,7 @@ class ShareCoordinatorService:
         listener.offer(methods.WRITE_SHARE_GROUP_STATE, self.write)
         listener.offer(methods.DELETE_SHARE_GROUP_STATE, self.delete)
         listener.offer(methods.READ_SHARE_GROUP_STATE_SUMMARY, self.read_summary)
+        listener.offer(methods.READ_SHARE_RECORD_HISTORY, self.read_history)
         listener.offer(methods.COMMIT_GENERATION, self.commit_generation)
 
     def start(self) -> None:
@@ -127,6 +130,25 @@ class ShareCoordinatorService:
         asked = await self._ask(request.group_id, request.topics, messages.summary, context)
         return pb.ReadShareGroupStateSummaryResponse(results=messages.summary_results(asked))
 
+    async def read_history(
+        self, request: pb.ReadShareRecordHistoryRequest, context: CallContext
+    ) -> pb.ReadShareRecordHistoryResponse:
+        """Return what became of single records, as far as it is kept; changes nothing."""
+        self._check_count(request.topics, self._settings.history_requests)
+        asked = await self._ask(request.group_id, request.topics, messages.summary, context)
+        found: dict[int, Found] = {}
+        for each in (each for _, partitions in asked for each in partitions):
+            if each.answer.error is ErrorCode.NONE:
+                found[id(each)] = await self._search(each)
+        return pb.ReadShareRecordHistoryResponse(results=messages.history_results(asked, found))
+
+    async def _search(self, asked: Asked) -> Found:
+        try:
+            shard = self.shards.shard(self._shard_of(asked.key))
+        except RefusedError as refused:  # it moved just now
+            return Found(problem=refused.message)
+        return await self._history.events(shard, asked.key, asked.item.offset)
+
     async def commit_generation(
         self, request: pb.CommitGenerationRequest, context: CallContext
     ) -> pb.CommitGenerationResponse:
@@ -163,7 +185,7 @@ class ShareCoordinatorService:
         """
         if not group_id:
             return []  # spec SC-4
-        self._check_count(topics)
+        self._check_count(topics, self._settings.requested_partitions)
         grouped = [
             (
                 topic.topic_id,
@@ -186,8 +208,7 @@ class ShareCoordinatorService:
             await self._ask_all(everything, decide)
         return grouped
 
-    def _check_count(self, topics: Sequence[Any]) -> None:
-        bound = self._settings.requested_partitions
+    def _check_count(self, topics: Sequence[Any], bound: int) -> None:
         count = max(len(topics), sum(len(topic.partitions) for topic in topics[:bound]))
         if count > bound:
             raise CallFailedError(

@@ -28,4 +28,13 @@ class ShareCoordinatorSettings:
     """Topics, and share partitions, of one request; more would keep others waiting."""
     backlog_max_bytes: int = 256 * 1024 * 1024
     """Stored updates that a load leaves to be folded later."""
+    history_records: int = 200_000
+    """The newest records of a shard that are searched for what became of one record."""
+    history_matches: int = 50_000
+    """Of them, the newest of its share partition that are read."""
+    history_match_bytes: int = 16 * 1024 * 1024
+    history_time_ms: int = 3_000
+    """Such a search ends after this time, waiting for others included."""
+    history_requests: int = 16
+    """Searches under way and waiting, one after the other; more are refused."""
     runtime: RuntimeLimits = field(default_factory=RuntimeLimits)

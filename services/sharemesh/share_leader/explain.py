@@ -1,86 +1,37 @@
 """Explain: what became of one record for one group, and why it is not delivered now."""
 
-from enum import StrEnum
-
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.group_config import IsolationLevel
-from sharemesh.domain.ids import GroupId, TopicPartition
+from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicPartition
 from sharemesh.domain.share_partition.view import RecordView
 from sharemesh.ports.authorizer import Operation
 from sharemesh.ports.network import CallContext
 from sharemesh.ports.shard_log import FencedError, LogFailedError
+from sharemesh.ports.share_state import RecordHistoryResult
 from sharemesh.share_leader.access import Access
+from sharemesh.share_leader.durable_record import describe, durable_record, in_words, refined
 from sharemesh.share_leader.environment import Environment
 from sharemesh.share_leader.partitions import LedPartition, LedPartitions
+from sharemesh.share_leader.reasons import WORDS, Reason, is_in_open_transaction, why
 from sharemesh.share_leader.redirects import not_led
 from sharemesh.share_leader.share_partition_shell import Phase, SharePartitionShell
 from sharemesh.v1 import share_leader_pb2 as pb
 
-
-class Reason(StrEnum):
-    """Every way in which a record is not being delivered, or how it ended."""
-
-    DELIVERABLE = "DELIVERABLE"
-    NOT_PRODUCED = "NOT_PRODUCED"
-    BELOW_LOG_START = "BELOW_LOG_START"
-    DAMAGED = "DAMAGED"
-    BELOW_START_OFFSET = "BELOW_START_OFFSET"
-    OPEN_TRANSACTION = "OPEN_TRANSACTION"
-    GROUP_NOT_SEEN = "GROUP_NOT_SEEN"
-    INITIALIZING = "INITIALIZING"
-    DRAINING = "DRAINING"
-    LOCKED = "LOCKED"
-    BEING_WRITTEN = "BEING_WRITTEN"
-    ACKNOWLEDGED = "ACKNOWLEDGED"
-    ARCHIVED_BY_LIMIT = "ARCHIVED_BY_LIMIT"
-    ARCHIVED = "ARCHIVED"
-    IN_FLIGHT_LIMIT = "IN_FLIGHT_LIMIT"
-    BEHIND_OTHERS = "BEHIND_OTHERS"
-    MEMBER_STALLED = "MEMBER_STALLED"
-    NO_MEMBER_ASKS = "NO_MEMBER_ASKS"
-
-
-_WORDS = {
-    Reason.DELIVERABLE: "the next fetch of a member may get it",
-    Reason.NOT_PRODUCED: "no record has this offset yet; the high watermark is the next one",
-    Reason.BELOW_LOG_START: "retention or DeleteRecords removed it from the log",
-    Reason.DAMAGED: "the log of its topic-partition is damaged at or before it",
-    Reason.BELOW_START_OFFSET: "it is finished for this group, or lay before where the group began",
-    Reason.OPEN_TRANSACTION: (
-        "the group reads only committed records, and an open transaction begins at or before it; "
-        "end that transaction"
-    ),
-    Reason.GROUP_NOT_SEEN: (
-        "no member of this group fetches from this leader, so its state is not loaded; let a "
-        "member fetch, or read the durable state at the share coordinator"
-    ),
-    Reason.INITIALIZING: "the group's state is being read from the share coordinator; wait",
-    Reason.DRAINING: "the partition is moving to another leader; it is delivered there",
-    Reason.LOCKED: "a member holds its acquisition lock; it acknowledges, or the lock expires",
-    Reason.BEING_WRITTEN: "a change of its state is being made durable; wait",
-    Reason.ACKNOWLEDGED: "a member accepted it; it is never delivered again",
-    Reason.ARCHIVED_BY_LIMIT: (
-        "it was delivered as often as share.delivery.count.limit allows; raise the limit and "
-        "reset the offsets to deliver it again"
-    ),
-    Reason.ARCHIVED: "it was rejected, was a gap, was aborted, or was below a moved log start",
-    Reason.IN_FLIGHT_LIMIT: (
-        "too many records are in flight (share.partition.max.record.locks counts from the start "
-        "offset): acknowledge the oldest, or raise the limit"
-    ),
-    Reason.BEHIND_OTHERS: "earlier records are delivered first; members fetch them as they can",
-    Reason.MEMBER_STALLED: (
-        "it is available, but each member that could get it let the locks of its last records end "
-        "without a word, and gets nothing until it is heard of; see what its application is busy "
-        "with, end it, or start another member"
-    ),
-    Reason.NO_MEMBER_ASKS: "it is available, but no member waits for records now",
-}
+_ENDINGS = frozenset(
+    {
+        Reason.ACKNOWLEDGED,
+        Reason.REJECTED,
+        Reason.ARCHIVED_BY_LIMIT,
+        Reason.ARCHIVED,
+        Reason.BELOW_START_OFFSET,
+        Reason.BELOW_LOG_START,
+    }
+)
+"""Told with the last thing that happened: by what, when and by whom."""
 
 
 class Explain:
-    """Answers Explain from memory, after a look that this node still leads (DESIGN 5.2)."""
+    """Answers Explain: what is durable first, then what this leader knows (DESIGN 5.2)."""
 
     def __init__(self, environment: Environment, partitions: LedPartitions, access: Access) -> None:
         self._environment = environment
@@ -93,6 +44,7 @@ class Explain:
         """Answer one request; errors are in the body."""
         try:
             led = self._led(request, context.principal)
+            durable = await self._durable(led, request)
             await led.looks.look()
         except RefusedError as refused:
             return pb.ExplainResponse(error_code=int(refused.error), error_message=refused.message)
@@ -111,10 +63,15 @@ class Explain:
             self._describe(shell, record, response)
             _trace(shell, request.offset, record, response)
         reason = why(led, shell, record, request.offset)
+        if durable is not None:
+            describe(durable, response)
+            reason = self._refined(reason, led, durable, request)
         response.reason = reason.value
-        response.explanation = f"offset {request.offset}: {_WORDS[reason]}"
+        response.explanation = f"offset {request.offset}: {WORDS[reason]}"
         if reason is Reason.DAMAGED and led.log.damage is not None:
             response.explanation += f": {led.log.damage[1]}"
+        if durable is not None and durable.events and reason in _ENDINGS:
+            response.explanation += f" ({in_words(durable.events[-1])})"
         return response
 
     def _led(self, request: pb.ExplainRequest, principal: str) -> LedPartition:
@@ -129,6 +86,30 @@ class Explain:
                 ErrorCode.INVALID_REQUEST, f"offset {request.offset} is below 0; name a record"
             )
         return led
+
+    async def _durable(
+        self, led: LedPartition, request: pb.ExplainRequest
+    ) -> RecordHistoryResult | None:
+        """Return what is durable of a record; nothing can be of one that was not produced."""
+        if request.offset >= led.log.high_watermark:
+            return None
+        where = led.partition
+        key = SharePartitionKey(GroupId(request.group_id), where.topic_id, where.partition)
+        return await durable_record(self._environment, key, request.offset)
+
+    def _refined(
+        self,
+        reason: Reason,
+        led: LedPartition,
+        durable: RecordHistoryResult,
+        request: pb.ExplainRequest,
+    ) -> Reason:
+        better = refined(reason, durable, request.offset)
+        if reason is Reason.GROUP_NOT_SEEN and better is Reason.NO_MEMBER_ASKS:
+            config = self._environment.view.group_config(GroupId(request.group_id))
+            if is_in_open_transaction(led, config, request.offset):
+                return Reason.OPEN_TRANSACTION
+        return better
 
     def _describe(
         self, shell: SharePartitionShell, record: RecordView | None, response: pb.ExplainResponse
@@ -160,60 +141,3 @@ def _trace(
     if last is not None and last.context is not None:
         response.trace_id = last.context.trace_id.to_bytes(16, "big")
         response.span_id = last.context.span_id.to_bytes(8, "big")
-
-
-def why(
-    led: LedPartition, shell: SharePartitionShell | None, record: RecordView | None, offset: int
-) -> Reason:
-    """Return the first reason that holds, from the log up to the members."""
-    damage = led.log.damage
-    if damage is not None and offset >= damage[0] and record is None:
-        return Reason.DAMAGED
-    if offset >= led.log.high_watermark:
-        return Reason.NOT_PRODUCED
-    if offset < led.log.log_start_offset:
-        return Reason.BELOW_LOG_START
-    if shell is None:
-        return Reason.GROUP_NOT_SEEN
-    if shell.phase is not Phase.ACTIVE:
-        return Reason.INITIALIZING
-    if record is not None:
-        return _why_in_flight(led, shell, record)
-    return _why_not_in_flight(led, shell, offset)
-
-
-def _why_in_flight(led: LedPartition, shell: SharePartitionShell, record: RecordView) -> Reason:
-    if record.in_transition:
-        return Reason.BEING_WRITTEN
-    match record.state:
-        case DeliveryState.ACQUIRED:
-            return Reason.LOCKED
-        case DeliveryState.ACKNOWLEDGED:
-            return Reason.ACKNOWLEDGED
-        case DeliveryState.ARCHIVED | DeliveryState.ARCHIVING:
-            limit = shell.config.delivery_count_limit
-            by_limit = record.delivery_count >= limit
-            return Reason.ARCHIVED_BY_LIMIT if by_limit else Reason.ARCHIVED
-        case DeliveryState.AVAILABLE:
-            return _why_available(led, shell, record.first_offset)
-
-
-def _why_not_in_flight(led: LedPartition, shell: SharePartitionShell, offset: int) -> Reason:
-    if offset < shell.machine.start_offset:
-        return Reason.BELOW_START_OFFSET
-    committed = shell.config.isolation_level is IsolationLevel.READ_COMMITTED
-    if committed and offset >= led.log.last_stable_offset:
-        return Reason.OPEN_TRANSACTION
-    return _why_available(led, shell, offset)
-
-
-def _why_available(led: LedPartition, shell: SharePartitionShell, offset: int) -> Reason:
-    if led.draining:
-        return Reason.DRAINING
-    if not shell.machine.can_acquire():
-        return Reason.IN_FLIGHT_LIMIT
-    if offset > shell.next_fetch_offset:
-        return Reason.BEHIND_OTHERS
-    if shell.has_waiters:
-        return Reason.DELIVERABLE
-    return Reason.MEMBER_STALLED if shell.has_stalled else Reason.NO_MEMBER_ASKS

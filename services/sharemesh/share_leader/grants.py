@@ -25,7 +25,7 @@ class Grant(NamedTuple):
 
 
 class Grants:
-    """The latest acquisition of each range, ascending by first offset."""
+    """The latest acquisition of each offset: ranges without overlap, ascending."""
 
     __slots__ = ("_firsts", "_grants")
 
@@ -37,19 +37,26 @@ class Grants:
         return len(self._grants)
 
     def add(self, grant: Grant) -> None:
-        """Remember a range; earlier grants inside it are forgotten."""
-        first = grant.first_offset
+        """Remember a range; what earlier grants had of it is forgotten."""
+        first, last = grant.first_offset, grant.last_offset
         firsts, grants = self._firsts, self._grants
-        if not firsts or first > firsts[-1]:
+        if not grants or first > grants[-1].last_offset:
             firsts.append(first)
             grants.append(grant)
         else:
-            low = bisect_right(firsts, first - 1)
+            low = bisect_right(firsts, first)
+            while low and grants[low - 1].last_offset >= first:
+                low -= 1
             high = low
-            while high < len(grants) and grants[high].last_offset <= grant.last_offset:
+            while high < len(grants) and grants[high].first_offset <= last:
                 high += 1
-            firsts[low:high] = [first]
-            grants[low:high] = [grant]
+            kept = [grant]
+            if low < high and grants[low].first_offset < first:
+                kept.insert(0, grants[low]._replace(last_offset=first - 1))
+            if low < high and grants[high - 1].last_offset > last:
+                kept.append(grants[high - 1]._replace(first_offset=last + 1))
+            firsts[low:high] = [each.first_offset for each in kept]
+            grants[low:high] = kept
         if len(firsts) > GRANTS_MAX:
             del firsts[: GRANTS_MAX // 4], grants[: GRANTS_MAX // 4]
 

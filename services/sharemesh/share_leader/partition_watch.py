@@ -178,7 +178,10 @@ class PartitionWatch:
                     self._traces.end(names.INITIALIZE, context, times, {}, error=effect.error)
         if isinstance(event, StateRead):
             for batch in event.batches:
-                self._series.batch_records.record(batch.last_offset - batch.first_offset + 1)
+                first, last = batch.first_offset, batch.last_offset
+                self._series.batch_records.record(last - first + 1)
+                if batch.cause is not Cause.UNSPECIFIED:
+                    self._outcomes.add(Grant(first, last, now_ns, None, batch.cause))
 
     # ---- acquisition ----------------------------------------------------------------------------
 

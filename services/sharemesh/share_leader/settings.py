@@ -79,6 +79,9 @@ class LeaderSettings:
     early_read_ms: int = 5_000
     """So long after it was asked for, state that was read ahead of a take-over is used."""
 
+    explain_state_ms: int = 5_000
+    """How long Explain waits for what the share coordinator knows of a record."""
+
     throttled_rest_ms: int = 1_000
     """After a delivery that suspicious records ended, the stream takes no more of that partition
     until the member has acknowledged, or so long: lots of THR-4 and THR-5 must not be delivered

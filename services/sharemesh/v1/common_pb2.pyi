@@ -20,6 +20,28 @@ class StateBatch(_message.Message):
     cause: int
     def __init__(self, first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., delivery_state: _Optional[int] = ..., delivery_count: _Optional[int] = ..., cause: _Optional[int] = ...) -> None: ...
 
+class RecordEvent(_message.Message):
+    __slots__ = ("timestamp_ms", "cause", "member_id", "delivery_state", "delivery_count", "start_offset", "log_offset", "trace_id", "span_id")
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_STATE_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TRACE_ID_FIELD_NUMBER: _ClassVar[int]
+    SPAN_ID_FIELD_NUMBER: _ClassVar[int]
+    timestamp_ms: int
+    cause: str
+    member_id: str
+    delivery_state: str
+    delivery_count: int
+    start_offset: int
+    log_offset: int
+    trace_id: bytes
+    span_id: bytes
+    def __init__(self, timestamp_ms: _Optional[int] = ..., cause: _Optional[str] = ..., member_id: _Optional[str] = ..., delivery_state: _Optional[str] = ..., delivery_count: _Optional[int] = ..., start_offset: _Optional[int] = ..., log_offset: _Optional[int] = ..., trace_id: _Optional[bytes] = ..., span_id: _Optional[bytes] = ...) -> None: ...
+
 class TopicPartitions(_message.Message):
     __slots__ = ("topic_id", "partitions", "topic_name")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]

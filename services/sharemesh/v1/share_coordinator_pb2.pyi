@@ -247,6 +247,72 @@ class ReadShareGroupStateSummaryResponse(_message.Message):
     results: _containers.RepeatedCompositeFieldContainer[ReadSummaryTopicResult]
     def __init__(self, results: _Optional[_Iterable[_Union[ReadSummaryTopicResult, _Mapping]]] = ...) -> None: ...
 
+class ReadHistoryPartition(_message.Message):
+    __slots__ = ("partition", "offset")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    offset: int
+    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class ReadHistoryTopic(_message.Message):
+    __slots__ = ("topic_id", "partitions")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partitions: _containers.RepeatedCompositeFieldContainer[ReadHistoryPartition]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[ReadHistoryPartition, _Mapping]]] = ...) -> None: ...
+
+class ReadShareRecordHistoryRequest(_message.Message):
+    __slots__ = ("group_id", "topics")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    topics: _containers.RepeatedCompositeFieldContainer[ReadHistoryTopic]
+    def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[ReadHistoryTopic, _Mapping]]] = ...) -> None: ...
+
+class ReadHistoryPartitionResult(_message.Message):
+    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "start_offset", "delivery_state", "delivery_count", "cause", "events", "events_are_whole", "events_from_ms", "events_problem")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    STATE_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_STATE_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_ARE_WHOLE_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FROM_MS_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    error_code: int
+    error_message: str
+    state_epoch: int
+    start_offset: int
+    delivery_state: int
+    delivery_count: int
+    cause: int
+    events: _containers.RepeatedCompositeFieldContainer[_common_pb2.RecordEvent]
+    events_are_whole: bool
+    events_from_ms: int
+    events_problem: str
+    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., state_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., delivery_state: _Optional[int] = ..., delivery_count: _Optional[int] = ..., cause: _Optional[int] = ..., events: _Optional[_Iterable[_Union[_common_pb2.RecordEvent, _Mapping]]] = ..., events_are_whole: _Optional[bool] = ..., events_from_ms: _Optional[int] = ..., events_problem: _Optional[str] = ...) -> None: ...
+
+class ReadHistoryTopicResult(_message.Message):
+    __slots__ = ("topic_id", "partitions")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partitions: _containers.RepeatedCompositeFieldContainer[ReadHistoryPartitionResult]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[ReadHistoryPartitionResult, _Mapping]]] = ...) -> None: ...
+
+class ReadShareRecordHistoryResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[ReadHistoryTopicResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[ReadHistoryTopicResult, _Mapping]]] = ...) -> None: ...
+
 class CommitGenerationRequest(_message.Message):
     __slots__ = ("shard", "generation_id", "previous_generation_id", "end_offset", "path", "content_hash", "format_version", "history_end_offset")
     SHARD_FIELD_NUMBER: _ClassVar[int]

@@ -5,8 +5,8 @@ import random
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.ports.shard_log import FencedError, LogFailedError
-from sharemesh.share_leader.explain import Reason, why
 from sharemesh.share_leader.partitions import LedPartition
+from sharemesh.share_leader.reasons import Reason, why
 from sharemesh.share_leader.share_partition_shell import Phase, SharePartitionShell
 from tests.simulation.checkers.grants import Grant, GrantChecker
 from tests.simulation.checkers.room import Room
@@ -28,6 +28,7 @@ OF_THE_LOG = {Reason.NOT_PRODUCED, Reason.BELOW_LOG_START}
 NEVER_HERE = {Reason.GROUP_NOT_SEEN, Reason.OPEN_TRANSACTION, Reason.DAMAGED}
 DONE = {
     Reason.ACKNOWLEDGED: DeliveryState.ACKNOWLEDGED,
+    Reason.REJECTED: DeliveryState.ARCHIVED,
     Reason.ARCHIVED: DeliveryState.ARCHIVED,
     Reason.ARCHIVED_BY_LIMIT: DeliveryState.ARCHIVED,
 }
@@ -92,12 +93,17 @@ class ExplainChecker:
         if grant is None:
             held_or_done = {Reason.LOCKED, Reason.BEING_WRITTEN, *DONE}
             return "nobody was given it" if reason in held_or_done else ""
-        return self._problem_of(shell.machine, grant, reason)
+        is_forgotten = reason is Reason.ARCHIVED and shell.telemetry.outcome_of(offset) is None
+        return self._problem_of(shell.machine, grant, reason, is_forgotten=is_forgotten)
 
-    def _problem_of(self, machine: SharePartition, grant: Grant, reason: Reason) -> str:
-        """The same of a record that somebody got."""
+    def _problem_of(
+        self, machine: SharePartition, grant: Grant, reason: Reason, *, is_forgotten: bool
+    ) -> str:
+        """The same of a record that somebody got; of a later leader its cause may be forgotten."""
         if grant.state is not None:
-            is_so = DONE.get(reason) is grant.state
+            is_rejected = grant.state is DeliveryState.ARCHIVED
+            is_so = reason is (Reason.REJECTED if is_rejected else Reason.ACKNOWLEDGED)
+            is_so = is_so or (is_rejected and is_forgotten)
             return "" if is_so else f"{grant.member} made it {grant.state.name}"
         if grant.ended and not grant.left and not grant.decided:
             return "" if reason is Reason.BEING_WRITTEN else f"{grant.member} decides about it"
@@ -110,7 +116,8 @@ class ExplainChecker:
         if reason is Reason.BEING_WRITTEN:
             return "" if grant.left and not grant.decided else "nobody decides about it"
         is_at_limit = grant.count >= DELIVERY_COUNT_LIMIT
-        if (reason is Reason.ARCHIVED_BY_LIMIT) is not is_at_limit:
+        is_called_so = reason is Reason.ARCHIVED_BY_LIMIT or is_forgotten
+        if is_called_so is not is_at_limit:
             return f"it was delivered {grant.count} times"
         return "nobody finished it" if reason in DONE and not is_at_limit else ""
 

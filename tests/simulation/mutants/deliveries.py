@@ -1,7 +1,9 @@
 """Bugs of deliveries: locks, limits, what explain and metrics say of them."""
 
+from dataclasses import replace
+
 from sharemesh.client.consumer_calls import ConsumerCalls
-from sharemesh.domain.delivery_state import AcknowledgeType, DeliveryState
+from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
 from sharemesh.domain.share_partition import acquire, expiry
 from sharemesh.domain.share_partition.acknowledge import _Acknowledger
 from sharemesh.domain.share_partition.cached_batch import CachedBatch
@@ -10,7 +12,9 @@ from sharemesh.domain.share_partition.events import Acquire
 from sharemesh.domain.share_partition.locks import Lock, LockIndex
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.domain.share_partition.record_status import RecordStatus
-from sharemesh.share_leader import explain
+from sharemesh.domain.share_state.records import Snapshot
+from sharemesh.share_coordinator import history_search
+from sharemesh.share_leader import durable_record, reasons
 from sharemesh.share_leader.partition_watch import PartitionWatch
 from tests.simulation.patching import Patches
 
@@ -134,38 +138,73 @@ def commit_sync_overruns(patch: Patches) -> None:
 
 def explain_says_locked_records_are_deliverable(patch: Patches) -> None:
     """Explain does not look at locks."""
-    patch.setattr(explain, "_why_in_flight", lambda led, shell, record: explain.Reason.DELIVERABLE)
+    patch.setattr(reasons, "_why_in_flight", lambda *_: reasons.Reason.DELIVERABLE)
 
 
 def explain_says_waiting_records_are_finished(patch: Patches) -> None:
     """Explain takes whatever nobody holds for acknowledged."""
-    patch.setattr(explain, "_why_available", lambda led, shell, offset: explain.Reason.ACKNOWLEDGED)
+    patch.setattr(reasons, "_why_available", lambda *_: reasons.Reason.ACKNOWLEDGED)
 
 
 def explain_does_not_know_the_start_offset(patch: Patches) -> None:
     """Explain says of what is finished that it waits."""
-    real = explain._why_not_in_flight
+    real = reasons._why_not_in_flight
 
     def why(led, shell, offset):
         if offset < shell.machine.start_offset:
-            return explain._why_available(led, shell, offset)
+            return reasons._why_available(led, shell, offset)
         return real(led, shell, offset)
 
-    patch.setattr(explain, "_why_not_in_flight", why)
+    patch.setattr(reasons, "_why_not_in_flight", why)
 
 
 def explain_says_it_is_initializing(patch: Patches) -> None:
     """Explain always has the same excuse."""
-    patch.setattr(explain, "_why_available", lambda *_: explain.Reason.INITIALIZING)
+    patch.setattr(reasons, "_why_available", lambda *_: reasons.Reason.INITIALIZING)
 
 
 def explain_does_not_see_who_waits(patch: Patches) -> None:
     """Explain says that no member asks while some do."""
-    real = explain._why_available
+    real = reasons._why_available
 
     def why(led, shell, offset):
         reason = real(led, shell, offset)
-        is_next = reason is explain.Reason.DELIVERABLE
-        return explain.Reason.NO_MEMBER_ASKS if is_next else reason
+        is_next = reason is reasons.Reason.DELIVERABLE
+        return reasons.Reason.NO_MEMBER_ASKS if is_next else reason
 
-    patch.setattr(explain, "_why_available", why)
+    patch.setattr(reasons, "_why_available", why)
+
+
+def explain_takes_the_last_delivery_for_the_limit(patch: Patches) -> None:
+    """Explain says of a record that was rejected in its last delivery that the limit ended it."""
+    real = reasons._why_in_flight
+
+    def why(led, shell, record, offset):
+        is_last = record.delivery_count >= shell.config.delivery_count_limit
+        if record.state is DeliveryState.ARCHIVED and not record.in_transition and is_last:
+            return reasons.Reason.ARCHIVED_BY_LIMIT
+        return real(led, shell, record, offset)
+
+    patch.setattr(reasons, "_why_in_flight", why)
+
+
+def explain_says_accepted_of_what_was_archived(patch: Patches) -> None:
+    """What is durable is taken for accepted once the start offset has passed it."""
+    real = durable_record.ending_of
+
+    def ending_of(state, cause):
+        is_passed = cause is not Cause.UNSPECIFIED
+        return reasons.Reason.ACKNOWLEDGED if is_passed else real(state, cause)
+
+    patch.setattr(durable_record, "ending_of", ending_of)
+
+
+def history_does_not_see_changes_of_snapshots(patch: Patches) -> None:
+    """A write that became a snapshot is not told: how its records ended seems to be forgotten."""
+    real = history_search.decode_change
+
+    def decode_change(key, value):
+        record = real(key, value)
+        return replace(record, changed=()) if isinstance(record, Snapshot) else record
+
+    patch.setattr(history_search, "decode_change", decode_change)

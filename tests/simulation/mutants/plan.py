@@ -34,10 +34,13 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
         shipped.a_reset_keeps_the_group_epoch,
         deliveries.explain_says_it_is_initializing,
         deliveries.explain_does_not_see_who_waits,
+        deliveries.explain_says_accepted_of_what_was_archived,
+        deliveries.history_does_not_see_changes_of_snapshots,
     ),
     "crowded": (
         deliveries.timer_is_not_cancelled,
         waits.dead_locks_are_waited_for,
+        deliveries.explain_takes_the_last_delivery_for_the_limit,
         deliveries.locks_last_too_long,
         deliveries.renew_resurrects,
         deliveries.the_in_flight_limit_is_not_kept,

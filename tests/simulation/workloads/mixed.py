@@ -80,7 +80,7 @@ class MixedWorkload:
         """Run it all."""
         world = self.world
         await world.begin()
-        await self._as_admin(self._prepare())
+        await self.as_admin(self._prepare())
         for number in range(2):
             self._new_producer(number)
         for group in self.groups:
@@ -184,7 +184,7 @@ class MixedWorkload:
         end_s = world.now_s + self.finish_s
         lags: dict[str, int | None] = {}
         while world.now_s < end_s:
-            lags = {group: await self._as_admin(self._lag(group)) for group in self.groups}
+            lags = {group: await self.as_admin(self._lag(group)) for group in self.groups}
             if all(lag == 0 for lag in lags.values()) and all(p.done for p in self._living()):
                 break
             await asyncio.sleep(LOOK_S)
@@ -203,7 +203,8 @@ class MixedWorkload:
     def _living(self) -> list[ProducerApplication]:
         return [each for each in self.producers if each.process.alive]
 
-    async def _as_admin(self, work):
+    async def as_admin(self, work):
+        """Return what a task of the administrator's process returns."""
         return await self._admin_process.start(work)
 
     async def _lag(self, group: str) -> int | None:

@@ -266,7 +266,7 @@ class ShareStateMachine:
                 batches=combine(state.batches, request.batches, start_offset=start_offset),
             )
             snapshot = _snapshot(key, merged, now_ms, request.origin)
-            changed = combine(request.batches, (), start_offset=NO_START_OFFSET)
+            changed = combine(request.batches, (), start_offset=NO_START_OFFSET, keep_causes=True)
             return Outcome(Answer(), replace(snapshot, changed=changed))
         record = Update(
             key=key,
@@ -276,7 +276,7 @@ class ShareStateMachine:
             start_offset=start_offset,
             delivery_complete_count=count,
             write_timestamp_ms=now_ms,
-            batches=combine(request.batches, (), start_offset=start_offset),
+            batches=combine(request.batches, (), start_offset=start_offset, keep_causes=True),
             origin=request.origin,
         )
         return Outcome(Answer(), record)

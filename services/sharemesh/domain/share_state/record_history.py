@@ -1,0 +1,130 @@
+"""What became of one record for one group, read out of the records of its share partition."""
+
+from collections import deque
+from dataclasses import dataclass
+
+from sharemesh.domain.delivery_state import Cause, DeliveryState
+from sharemesh.domain.ids import MemberId
+from sharemesh.domain.share_state.records import (
+    NO_START_OFFSET,
+    Origin,
+    Snapshot,
+    Tombstone,
+    Update,
+)
+from sharemesh.domain.state_batch import TERMINAL, StateBatch
+
+EVENTS_MAX = 100
+_BEGINNINGS = frozenset({Cause.INITIALIZE, Cause.IMPORT})
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEvent:
+    """One change; without ``state`` the share partition began, ended, or its start passed by."""
+
+    log_offset: int
+    timestamp_ms: int
+    cause: Cause
+    origin: Origin
+    start_offset: int = NO_START_OFFSET
+    state: DeliveryState | None = None
+    delivery_count: int = 0
+
+    @property
+    def member_id(self) -> MemberId:
+        """Who made the change; empty for what nobody did."""
+        return self.origin.member_id
+
+
+class RecordHistory:
+    """The newest changes of one offset, from the records of its share partition in log order.
+
+    A write that changes nothing, as a repeated one, is no change (CMB-2).
+    """
+
+    def __init__(self, offset: int, events_max: int = EVENTS_MAX) -> None:
+        self._offset = offset
+        self._events: deque[RecordEvent] = deque(maxlen=events_max)
+        self._began = False
+        self._dropped = False
+        self._last: StateBatch | None = None
+        self._start_offset: int | None = None
+
+    @property
+    def events(self) -> tuple[RecordEvent, ...]:
+        """The changes, oldest first."""
+        return tuple(self._events)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is missing since the share partition began."""
+        return self._began and not self._dropped
+
+    def take(self, record: Snapshot | Update | Tombstone, log_offset: int) -> None:
+        """Take note of the next record; of a snapshot only what it changed."""
+        match record:
+            case Tombstone():
+                self._begin_again()
+                self._began = False
+                self._add(record, log_offset, record.origin.cause, NO_START_OFFSET)
+            case Snapshot() if record.origin.cause in _BEGINNINGS:
+                self._begin_again()
+                self._began = True
+                self._add(record, log_offset, record.origin.cause, record.start_offset)
+                self._change(record, record.changed, log_offset)
+            case Snapshot():
+                self._change(record, record.changed, log_offset)
+            case Update():
+                self._change(record, record.batches, log_offset)
+
+    def _begin_again(self) -> None:
+        self._last = None
+        self._start_offset = None
+
+    def _change(
+        self, record: Snapshot | Update, batches: tuple[StateBatch, ...], log_offset: int
+    ) -> None:
+        start_before, start = self._start_offset, record.start_offset
+        if start != NO_START_OFFSET:
+            self._start_offset = start
+        found = next((each for each in batches if _covers(each, self._offset)), None)
+        if found is not None and _wins(found, self._last):
+            self._last = found
+            cause = found.cause or record.origin.cause
+            self._add(record, log_offset, cause, start, found)
+        elif start_before is not None and start_before <= self._offset < start:
+            is_finished = self._last is not None and self._last.delivery_state in TERMINAL
+            if not is_finished:
+                self._add(record, log_offset, record.origin.cause, start)
+
+    def _add(
+        self,
+        record: Snapshot | Update | Tombstone,
+        log_offset: int,
+        cause: Cause,
+        start_offset: int,
+        batch: StateBatch | None = None,
+    ) -> None:
+        self._dropped = self._dropped or len(self._events) == self._events.maxlen
+        self._events.append(
+            RecordEvent(
+                log_offset,
+                record.write_timestamp_ms,
+                cause,
+                record.origin,
+                start_offset,
+                None if batch is None else batch.delivery_state,
+                0 if batch is None else batch.delivery_count,
+            )
+        )
+
+
+def _covers(batch: StateBatch, offset: int) -> bool:
+    return batch.first_offset <= offset <= batch.last_offset
+
+
+def _wins(new: StateBatch, old: StateBatch | None) -> bool:
+    """Whether the state is another one after this write (spec CMB-2)."""
+    if old is None:
+        return True
+    return (new.delivery_count, new.delivery_state) > (old.delivery_count, old.delivery_state)
