@@ -12,19 +12,16 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-func must[T any](value T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return value
-}
-
 func main() {
+	if len(os.Args) != 4 {
+		end(2, "usage: consumer HOST:PORT TOPIC GROUP")
+	}
 	ctx, names, group := context.Background(), os.Args[2:3], os.Args[3]
 	plain := grpc.WithTransportCredentials(insecure.NewCredentials())
 	admin := pb.NewAdminClient(must(grpc.NewClient(os.Args[1], plain)))
 	metadata := must(admin.Metadata(ctx, &pb.MetadataRequest{Topics: &pb.TopicNames{Names: names}}))
 	topic, nodes, fetch := metadata.Topics[0], map[string]*grpc.ClientConn{}, map[string][]*pb.AcknowledgePartition{}
+	check("topic "+names[0], topic.ErrorCode, topic.ErrorMessage)
 	for _, node := range metadata.Nodes {
 		nodes[node.NodeId] = must(grpc.NewClient(fmt.Sprintf("%s:%d", node.Host, node.Port), plain))
 	}
@@ -32,21 +29,24 @@ func main() {
 		fetch[part.LeaderId] = append(fetch[part.LeaderId], &pb.AcknowledgePartition{Partition: part.Partition})
 	}
 	found := must(admin.FindCoordinator(ctx, &pb.FindCoordinatorRequest{Keys: []string{group}})).Coordinators[0]
+	check("coordinator of "+group, found.ErrorCode, found.ErrorMessage)
 	coordinator := pb.NewGroupCoordinatorClient(nodes[found.Node.NodeId])
 	me := &pb.ShareGroupHeartbeatRequest{GroupId: group, MemberId: rand.Text(), MaxWaitMs: 5000,
 		SubscribedTopicNames: &pb.SubscribedTopicNames{Names: names}}
 	for epoch := int32(0); ; epoch++ { // of the share session with each leader: 0 opens it
-		me.MemberEpoch = must(coordinator.ShareGroupHeartbeat(ctx, me)).MemberEpoch
+		beat := must(coordinator.ShareGroupHeartbeat(ctx, me))
+		check("group "+group, beat.ErrorCode, beat.ErrorMessage)
+		me.MemberEpoch = beat.MemberEpoch
 		for leader, partitions := range fetch {
 			answer := must(pb.NewShareLeaderClient(nodes[leader]).ShareFetch(ctx, &pb.ShareFetchRequest{
 				GroupId: group, MemberId: me.MemberId, ShareSessionEpoch: epoch, RecordFormat: pb.RecordFormat_RECORD_FORMAT_DECODED,
 				MaxWaitMs: 200, MaxBytes: 1 << 20, MaxRecords: 500, Topics: []*pb.AcknowledgeTopic{{TopicId: topic.TopicId, Partitions: partitions}}}))
-			print(answer.ErrorMessage) // to stderr; empty if all is well
-			fetch[leader] = nil        // the session knows its partitions
+			check("leader "+leader, answer.ErrorCode, answer.ErrorMessage)
+			fetch[leader] = nil // the session knows its partitions
 			for _, response := range answer.Responses {
 				for _, part := range response.Partitions {
-					print(part.ErrorMessage, part.AcknowledgeErrorMessage)          // what is not accepted comes again
-					accepted := &pb.AcknowledgePartition{Partition: part.Partition} // with the next fetch
+					warn(part.Partition, part.ErrorMessage, part.AcknowledgeErrorMessage) // what is not accepted comes again
+					accepted := &pb.AcknowledgePartition{Partition: part.Partition}       // with the next fetch
 					for _, record := range part.DecodedRecords {
 						fmt.Println(part.Partition, record.Offset, string(record.Value))
 						accepted.AcknowledgementBatches = append(accepted.AcknowledgementBatches, &pb.AcknowledgementBatch{

@@ -17,7 +17,7 @@ PARSERS = {
     "sharemesh-share-groups": share_groups_options.parser,
     "sharemesh-spark": spark_parser,
 }
-NUMBERS = {"OFFSET", "N", "S", "MS", "MILLISECONDS"}
+NUMBERS = {"OFFSET", "N", "S", "MS", "PORT"}
 """Placeholders that stand for a number."""
 
 BEGIN = re.compile(rf"\s*(?:{'|'.join(PARSERS)})\s+[^\s|]")

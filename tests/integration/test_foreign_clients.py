@@ -84,6 +84,26 @@ def test_the_go_consumer_prints_and_accepts_every_record(up) -> None:
     assert sorted(line.split(" ", 2)[2].strip() for line in lines) == sorted(rows.splitlines())
 
 
+def test_the_go_consumer_says_what_is_wrong_and_ends(up) -> None:
+    program = str(go_tools.example_consumer())
+
+    def run(*arguments: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [program, *arguments], capture_output=True, text=True, timeout=60, check=False
+        )
+        return done.returncode, done.stderr
+
+    assert run() == (2, "consumer: usage: consumer HOST:PORT TOPIC GROUP\n")
+    code, said = run(address(up), "nothing-here", "billing")
+    assert code == 1
+    assert said.startswith("consumer: topic nothing-here: ")
+    assert said.endswith(" (error code 3)\n")
+    code, said = run("127.0.0.1:9", "orders", "billing")
+    assert code == 1
+    assert "connection refused" in said
+    assert "panic" not in said
+
+
 def up_lag(up, group: str) -> int:
     """Return how many records of all partitions are not finished."""
     described = up.sharemesh("groups", "describe", group, "--json")
