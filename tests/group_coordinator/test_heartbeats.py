@@ -4,8 +4,10 @@ import asyncio
 
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicPartition
+from sharemesh.group_coordinator import group_shard
 from sharemesh.group_coordinator.settings import ServiceLimits
 from sharemesh.group_coordinator.states import StateAnswer
+from sharemesh.runtime.shard import Shard
 from tests.group_coordinator.world import assigned, heartbeat_request, topic_id, world
 
 FOO = topic_id("foo")
@@ -37,6 +39,44 @@ async def test_a_held_join_is_answered_with_its_partitions():
         answer = await made.hb("m1", 0, ["foo"], max_wait_ms=5_000)
         assert assigned(answer) == {FOO: [0, 1, 2, 3, 4, 5]}
         assert answer.member_epoch == 3
+
+
+async def test_a_group_whose_review_fails_does_not_stop_the_reviews_of_others(monkeypatch, caplog):
+    real = group_shard.review
+
+    def review(group, situation):
+        if group.group_id == "broken":
+            raise ZeroDivisionError
+        return real(group, situation)
+
+    async with world(foo=6) as made:
+        with monkeypatch.context() as broken:
+            broken.setattr(group_shard, "review", review)
+            await made.hb("m1", 0, ["foo"], group="broken")
+            answer = await made.hb("m1", 0, ["foo"], max_wait_ms=5_000)
+            assert assigned(answer) == {FOO: [0, 1, 2, 3, 4, 5]}
+        assert "review of group 'broken' failed, again soon" in caplog.text
+        await made.clock.advance(2_000)  # and its own review comes again
+        await made.until(lambda: made.service.served[0].group("broken").target("m1"))
+
+
+async def test_heartbeats_go_on_after_a_look_at_the_log_failed(monkeypatch):
+    async with world(foo=6) as made:
+        epoch = (await made.joined("m1", ["foo"])).member_epoch
+
+        async def read(*_):
+            raise ZeroDivisionError
+
+        with monkeypatch.context() as broken:
+            broken.setattr(Shard, "read", read)
+            await made.clock.advance(1_000)
+            asked = asyncio.ensure_future(made.hb("m1", epoch))
+            await made.clock.advance(1_000)
+            assert (await asked).error_code == ErrorCode.NOT_COORDINATOR
+        await made.clock.advance(2_000)
+        asked = asyncio.ensure_future(made.hb("m1", epoch))
+        await made.clock.advance(1_000)
+        assert (await asked).error_code == ErrorCode.NONE
 
 
 async def test_a_held_join_ends_when_initialization_takes_too_long():

@@ -13,7 +13,9 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey
 from sharemesh.domain.share_state.records import Update
 from sharemesh.domain.state_batch import StateBatch
+from sharemesh.persister.lanes import Lanes
 from sharemesh.persister.persister import Persister
+from sharemesh.persister.rpcs import READ
 from sharemesh.persister.settings import PersisterSettings
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.ports.share_state import StateWrite
@@ -225,3 +227,30 @@ async def test_a_topic_that_is_gone_here_too_is_not_asked_for_again():
                 answer = await persister.delete_state(key)
                 assert answer.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 assert w.clock.now_ms() - began_ms < 1_000, "Kafka's back-offs add up to 15 s"
+
+
+async def test_what_waits_for_a_lane_is_answered_when_the_persister_stops_before_it_begins():
+    lanes = Lanes(LocalNetwork().caller(), PersisterSettings())
+    asked = asyncio.ensure_future(lanes.ask(READ, "n1:1", KEY, 0))
+    await asyncio.sleep(0)  # the lane's task is there, and has not begun
+    await lanes.close()
+    assert (await asked).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_an_error_that_nobody_thought_of_is_an_answer_and_the_next_one_is_asked(caplog):
+    class Broken:
+        calls = 0
+
+        async def call(self, *_, **__):
+            self.calls += 1
+            raise ZeroDivisionError
+
+    caller = Broken()
+    lanes = Lanes(caller, PersisterSettings())
+    for _ in range(2):
+        answer = await lanes.ask(READ, "n1:1", KEY, 0)
+        assert answer.error is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert "ZeroDivisionError" in answer.message
+    assert caller.calls == 2
+    assert "asking n1:1 failed" in caplog.text
+    await lanes.close()

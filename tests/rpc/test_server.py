@@ -15,7 +15,9 @@ from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.health import LIVENESS, READINESS
 from sharemesh.rpc.limits import ServerLimits
+from sharemesh.rpc.message_parts import MessageParts
 from sharemesh.rpc.server import GrpcServer, ListenError
+from sharemesh.rpc.server_stream import GrpcServerStream
 from sharemesh.v1 import admin_pb2, share_leader_pb2
 
 
@@ -266,3 +268,16 @@ async def test_a_refused_call_lets_its_request_go_without_a_search_for_cycles() 
         gc.enable()
         await caller.close()
         await server.stop(0)
+
+
+async def test_a_stream_that_cannot_be_read_ends_for_its_handler_with_why():
+    class Broken:
+        async def read(self):
+            raise ZeroDivisionError
+
+    stream = GrpcServerStream(Broken(), HOLD_SESSION, MessageParts(HOLD_SESSION.request))
+    await stream.read_ahead()
+    with pytest.raises(CallFailedError) as failed:
+        await anext(stream)
+    assert failed.value.failure is Failure.INTERNAL
+    assert "ZeroDivisionError" in str(failed.value)

@@ -343,6 +343,26 @@ async def test_jobs_of_a_shard_go_on_after_a_failure_and_stop_when_it_moves(capl
         assert runs == [1, 1, 1, 2]
 
 
+async def test_work_that_is_kept_begins_anew_after_a_failure_and_ends_with_the_shard(caplog):
+    async with benched() as bench:
+        runs = []
+
+        async def work():
+            runs.append(1)
+            if len(runs) == 1:
+                raise ValueError("of a bug")
+            await bench.clock.sleep_ms(3_600_000)
+
+        shards = bench.shards(on_loaded=lambda shard: shard.keep("working", work))
+        await shards.start_shard(0, 1)
+        await bench.clock.advance(5_000)
+        assert len(runs) == 2
+        assert "job working failed" in caplog.text
+        await shards.stop_shard(0)
+        await bench.clock.advance(3_600_000)
+        assert len(runs) == 2
+
+
 async def test_a_refused_job_that_comes_again_anyhow_is_no_error(caplog):
     async with benched() as bench:
 

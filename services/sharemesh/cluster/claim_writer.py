@@ -14,7 +14,6 @@ from sharemesh.ports.coordination import (
     Guard,
     Put,
     Session,
-    SessionLostError,
 )
 
 
@@ -99,7 +98,7 @@ class ClaimWriter:
                 [operation for each in part for operation in each.operations],
                 session=session,
             )
-        except (CoordinationError, SessionLostError) as error:
+        except Exception as error:  # whatever it is, those who wait must hear of it
             for each in part:
                 if not each.done.done():
                     each.done.set_exception(error)

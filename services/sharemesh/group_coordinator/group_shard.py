@@ -81,9 +81,9 @@ class ServedGroups:
             for member_id in group.members:
                 self.restart_session(group.group_id, member_id)
             self.want_review(group.group_id)
-        self.shard.start_job("looks", self._looks.run())
-        self.shard.start_job("reviews", self._reviews())
-        self.shard.start_job("timers", self._timers.run(self._handle_due))
+        self.shard.keep("looks", self._looks.run)
+        self.shard.keep("reviews", self._reviews)
+        self.shard.keep("timers", lambda: self._timers.run(self._handle_due))
         self._work.resume(groups)
         limits = self._surroundings.limits
         self.shard.every(limits.compact_interval_ms, "compaction", self._compact)
@@ -193,8 +193,8 @@ class ServedGroups:
 
         try:
             await self.decide(group_id, make)
-        except RefusedError as error:
-            _log.warning("group %r: expiry of members: %s", group_id, error)
+        except Exception as error:  # or nobody would look at them again
+            _said("expiry of members", group_id, error)
             for member_id in member_ids:
                 if not self._timers.running(group_id, member_id):
                     self._timers.start(group_id, member_id, RETRY_MS)
@@ -285,8 +285,8 @@ class ServedGroups:
             await self._decide_quietly(group_id, make)
             self._schedule(group_id)
             await self._announce(group_id)
-        except RefusedError as error:
-            _log.warning("review of group %r: %s", group_id, error)
+        except Exception as error:  # it must not end the reviews of other groups
+            _said("review", group_id, error)
             self._timers.start(group_id, REVIEW, RETRY_MS)
 
     async def _decide_quietly(
@@ -380,6 +380,12 @@ class ServedGroups:
 
     async def _write_again(self, group_id: GroupId) -> None:
         await self.shard.write(lambda machine: Decision(machine.records_of(group_id), None))
+
+
+def _said(what: str, group_id: GroupId, error: Exception) -> None:
+    """Log why something is tried again; an error that nobody thought of comes with its trace."""
+    trace = None if isinstance(error, RefusedError) else error
+    _log.warning("%s of group %r failed, again soon: %s", what, group_id, error, exc_info=trace)
 
 
 def _delivered(

@@ -51,6 +51,7 @@ class Looks:
     async def run(self) -> None:
         """Look while anybody waits, for ever; a job of the shard."""
         waiters: list[asyncio.Future[None]] = []
+        self._closed = False
         try:
             while True:
                 await self._wanted.wait()

@@ -1,8 +1,10 @@
 """Requests on their way: what waits while a call is in flight goes into the next (spec PER-7)."""
 
 import asyncio
+import logging
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from sharemesh.domain.errors import ErrorCode
@@ -11,6 +13,8 @@ from sharemesh.persister.rpcs import MisshapenResponseError, Result, Rpc
 from sharemesh.persister.settings import PersisterSettings
 from sharemesh.ports.network import Caller, CallFailedError, Failure
 from sharemesh.ports.share_state import StateWrite
+
+_log = logging.getLogger(__name__)
 
 _ERRORS = {
     Failure.UNAVAILABLE: ErrorCode.NETWORK_EXCEPTION,
@@ -36,6 +40,7 @@ class _Name(NamedTuple):
 class _Lane:
     rpc: Rpc[Any]
     waiting: deque[_Waiting] = field(default_factory=deque)
+    under_way: list[_Waiting] = field(default_factory=list)
 
 
 class Lanes:
@@ -60,7 +65,7 @@ class Lanes:
             lane = self._lanes[name] = _Lane(rpc)
             task = asyncio.get_running_loop().create_task(self._run(name, lane))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(partial(self._ended, name, lane))
         elif len(lane.waiting) >= self._settings.queued_per_lane:
             return rpc.failed(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -84,18 +89,27 @@ class Lanes:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, name: _Name, lane: _Lane) -> None:
-        part: list[_Waiting] = []
         try:
             while lane.waiting:
-                part = self._next(lane)
-                part = [each for each in part if not each.answered.done()]
-                if part:
-                    await self._call(name, lane.rpc, part)
+                lane.under_way = [each for each in self._next(lane) if not each.answered.done()]
+                if lane.under_way:
+                    await self._call(name, lane.rpc, lane.under_way)
         finally:
+            del self._lanes[name]  # who comes from now on opens another one
+
+    def _ended(self, name: _Name, lane: _Lane, task: "asyncio.Task[None]") -> None:
+        """Answer whoever waits in a lane that has ended, also if it was cancelled unbegun."""
+        self._tasks.discard(task)
+        if self._lanes.get(name) is lane:
             del self._lanes[name]
-            left = lane.rpc.failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the persister stopped")
-            for each in (*part, *lane.waiting):
-                _answer(each, left)
+        failed = lane.rpc.failed
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            left = failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the persister stopped")
+        else:
+            _log.error("asking %s failed", name.address, exc_info=error)
+            left = failed(ErrorCode.UNKNOWN_SERVER_ERROR, f"asking {name.address}: {error!r}")
+        _answer_all([*lane.under_way, *lane.waiting], left)
 
     def _next(self, lane: _Lane) -> list[_Waiting]:
         """Take what fits into the next request: at least one share partition."""

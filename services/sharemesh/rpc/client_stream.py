@@ -130,6 +130,9 @@ class GrpcClientStream(Generic[Request, Response]):
             error = failed(
                 Failure.CANCELLED, self._method, self._address, "the connection was closed here"
             )
+        except Exception as failure:
+            text = f"reading failed: {failure!r}"
+            error = failed(Failure.INTERNAL, self._method, self._address, text)
         finally:
             self._inbox.end(error)
             if self._lingering is not None:

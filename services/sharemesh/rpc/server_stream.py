@@ -1,6 +1,7 @@
 """One bidirectional stream as a handler holds it."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from typing import Any, Generic
 
@@ -12,6 +13,8 @@ from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.rpc.inbox import Inbox
 from sharemesh.rpc.limits import INBOX_MESSAGES, refusal
 from sharemesh.rpc.message_parts import MessageParts
+
+_log = logging.getLogger(__name__)
 
 
 class GrpcServerStream(Generic[Response, Request]):
@@ -77,6 +80,9 @@ class GrpcServerStream(Generic[Response, Request]):
         except asyncio.CancelledError:
             self._inbox.end(self._lost())
             raise
+        except Exception as error:
+            _log.exception("reading a stream of %s failed", self._method)
+            self._inbox.end(CallFailedError(Failure.INTERNAL, f"{self._method}: {error!r}"))
         else:
             self._inbox.end()
 

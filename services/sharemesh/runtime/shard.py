@@ -20,6 +20,7 @@ from sharemesh.runtime.shard_kind import Decision, Machine, Record, ShardKind
 from sharemesh.runtime.shard_telemetry import ShardTelemetry
 
 Response = TypeVar("Response")
+KEEP_PAUSE_MS = 1_000  # before work that failed begins anew
 _BATCH_OVERHEAD_BYTES = 64 * 1024  # headers and lengths around the records of one commit
 
 
@@ -194,6 +195,19 @@ class Shard(Generic[Machine, Record]):
                 await self._guarded(name, job(), put_off=f"by {interval_ms} ms")
 
         self.start_job(name, repeat())
+
+    def keep(self, name: str, job: Callable[[], Awaitable[None]]) -> None:
+        """Run ``job`` while the shard is served; if it fails it is logged, and begins anew.
+
+        For work that others wait for: without it the shard would do half of what it is there for.
+        """
+
+        async def again_and_again() -> None:
+            while True:
+                await self._guarded(name, job(), put_off=f"by {KEEP_PAUSE_MS} ms")
+                await self._clock.sleep_ms(KEEP_PAUSE_MS)
+
+        self.start_job(name, again_and_again())
 
     # ---- what the shard set calls ---------------------------------------------------------------
 

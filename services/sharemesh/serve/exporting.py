@@ -11,7 +11,7 @@ from sharemesh.ports.cluster import Role
 from sharemesh.rpc.server import ListenError
 from sharemesh.serve.settings import ServeSettings
 from sharemesh.telemetry import names
-from sharemesh.telemetry.instruments import Reading, Registry
+from sharemesh.telemetry.instruments import Registry
 from sharemesh.telemetry.metrics_page import MetricsPage
 from sharemesh.telemetry.otlp import OtlpMetrics, OtlpSpans
 from sharemesh.telemetry.span_export import SpanExporter, SpanFile, SpanPump
@@ -130,15 +130,15 @@ class Exporting:
         failing = False
         while True:
             await self._clock.sleep_ms(METRICS_INTERVAL_MS)
-            readings = self.telemetry.registry.collect()
-            taken = await self._export(metrics, readings)
+            taken = await self._export(metrics)
             if not taken and not failing:
                 _log.warning("metrics are dropped: the collector takes none")
             failing = not taken
 
-    async def _export(self, metrics: OtlpMetrics, readings: list[Reading]) -> bool:
+    async def _export(self, metrics: OtlpMetrics) -> bool:
         loop = asyncio.get_running_loop()
         try:
+            readings = self.telemetry.registry.collect()
             return await loop.run_in_executor(None, metrics.export, readings, self._clock.wall_ns())
         except Exception:
             _log.exception("metrics could not be exported")

@@ -64,6 +64,15 @@ class Alarms:
             self._sleep()
         return alarm
 
+    def every(self, interval_ms: int, callback: Callable[[], None]) -> None:
+        """Call back each ``interval_ms`` from now on, also after one call that raised."""
+
+        def due() -> None:
+            self.at(self._clock.now_ms() + interval_ms, due)
+            callback()
+
+        self.at(self._clock.now_ms() + interval_ms, due)
+
     async def close(self) -> None:
         """Forget all alarms."""
         self._closed = True

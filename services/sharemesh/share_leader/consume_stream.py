@@ -18,6 +18,7 @@ from sharemesh.share_leader.acknowledging import (
 from sharemesh.share_leader.acquisition import Acquisition, FetchOrder, Taken
 from sharemesh.share_leader.alarms import Alarm
 from sharemesh.share_leader.environment import Environment
+from sharemesh.share_leader.failures import outcome_of
 from sharemesh.share_leader.fetch_response import FetchResponse, acknowledged_topics
 from sharemesh.share_leader.fetch_sources import FetchSources, Outcome
 from sharemesh.share_leader.fetch_wait import FetchWait
@@ -279,13 +280,11 @@ class ConsumeStream:
             acknowledge.is_renew_ack,
         )
         under_way = self._services.acknowledgements.begin(who, acknowledge.topics)
-        self._acknowledges.spawn(self._answer(acknowledge.acknowledge_id, under_way))
+        work = self._answer(acknowledge.acknowledge_id, under_way)
+        self._acknowledges.spawn_heard(work, self._answered)
 
     async def _answer(self, acknowledge_id: int, under_way: Acknowledging) -> None:
-        try:
-            outcomes = await self._services.acknowledgements.finish(under_way)
-        finally:
-            self._acknowledges_under_way.release()
+        outcomes = await self._services.acknowledgements.finish(under_way)
         if self._paused:
             self._go_on(partition for partition, (error, _) in outcomes.items() if not error)
         redirects = Redirects(self._services.environment.view)
@@ -293,6 +292,13 @@ class ConsumeStream:
             acknowledge_id=acknowledge_id, topics=acknowledged_topics(outcomes, redirects)
         )
         self._outbox.put_acknowledged(result, redirects.endpoints())
+
+    def _answered(self, outcome: BaseException | None) -> None:
+        """An acknowledgement without an answer is waited for: then the stream ends, with why."""
+        self._acknowledges_under_way.release()
+        if isinstance(outcome, Exception):
+            where = f"member {self._session.key.member_id!r}"
+            self._end(*outcome_of("answering an acknowledgement", where, outcome))
 
     # ---- feeder ---------------------------------------------------------------------------------
 

@@ -70,9 +70,10 @@ class LeaderGauges:
         ):
             registry.observe(metric, self._by_share(of_share))
         self.sample()
+        self._environment.alarms.every(AGE_SAMPLE_MS, self.sample)
 
     def sample(self) -> None:
-        """Remember each high watermark with the time; again every ``AGE_SAMPLE_MS``."""
+        """Remember each high watermark with the time."""
         now_ms = self._environment.clock.now_ms()
         kept: dict[TopicPartition, deque[tuple[int, int]]] = {}
         for led in self._partitions:
@@ -86,7 +87,6 @@ class LeaderGauges:
                     ends.extend(thinned)
                 ends.append((end, now_ms))
         self._ends = kept
-        self._environment.alarms.at(now_ms + AGE_SAMPLE_MS, self.sample)
 
     def _oldest_acquired_s(self, _: LedPartition, shell: SharePartitionShell) -> float:
         granted_ms = shell.machine.oldest_lock_ms

@@ -1,8 +1,10 @@
 """Looks for a higher fence, shared by all answers of a moment (DESIGN 5.2)."""
 
 import asyncio
+from functools import partial
 
 from sharemesh.ports.record_log import PartitionLog
+from sharemesh.ports.shard_log import LogFailedError
 from sharemesh.share_leader.owned_tasks import OwnedTasks
 
 
@@ -30,7 +32,7 @@ class Looks:
             return
         if self._planned is None:
             self._planned = asyncio.get_running_loop().create_future()
-            self._tasks.spawn(self._follow(self._running, self._planned))
+            self._tasks.spawn_heard(self._follow(self._running), partial(_settle, self._planned))
         await asyncio.shield(self._planned)
 
     async def _lead(self) -> None:
@@ -42,15 +44,17 @@ class Looks:
             self._running = None
             running.set_result(None)
 
-    async def _follow(self, before: asyncio.Future[None], mine: asyncio.Future[None]) -> None:
+    async def _follow(self, before: asyncio.Future[None]) -> None:
         await asyncio.wait([before])
         self._planned = None
-        try:
-            await self.look()
-        except BaseException as error:
-            mine.set_exception(error)
-            mine.exception()  # everybody who waited may be gone
-            if not isinstance(error, Exception):
-                raise
-        else:
-            mine.set_result(None)
+        await self.look()
+
+
+def _settle(mine: asyncio.Future[None], outcome: BaseException | None) -> None:
+    """Tell those who share a look how it ended; they may all be gone."""
+    if outcome is None:
+        mine.set_result(None)
+        return
+    is_stopped = isinstance(outcome, asyncio.CancelledError)
+    mine.set_exception(LogFailedError("this process stops") if is_stopped else outcome)
+    mine.exception()

@@ -5,12 +5,11 @@ the stop of the process (spec INI-13). So the machine never waits for something 
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_partition.effects import WriteState
 from sharemesh.domain.share_partition.events import (
@@ -20,12 +19,10 @@ from sharemesh.domain.share_partition.events import (
     StateWritten,
 )
 from sharemesh.ports.record_log import PartitionLog
-from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.ports.share_state import StateReadResult, StateWrite
 from sharemesh.share_leader.environment import Environment
+from sharemesh.share_leader.failures import outcome_of
 from sharemesh.share_leader.start_offset import resolve_start_offset
-
-_LOG = logging.getLogger(__name__)
 
 
 class MachineWork:
@@ -79,23 +76,11 @@ class MachineWork:
         def ended(outcome: Event | BaseException) -> None:
             self._running.discard(task)
             if isinstance(outcome, BaseException):
-                outcome = failed(*self._why(what, outcome))
+                outcome = failed(*outcome_of(what, self._key, outcome))
             self._hear(outcome)
 
         task = self._environment.tasks.spawn_heard(work, ended)
         self._running.add(task)
-
-    def _why(self, what: str, error: BaseException) -> tuple[ErrorCode, str]:
-        match error:
-            case RefusedError():
-                return error.error, error.message
-            case FencedError() | LogFailedError():
-                return ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leader epoch has ended ({error})"
-            case asyncio.CancelledError():
-                return ErrorCode.NOT_LEADER_OR_FOLLOWER, "this process stops; refresh metadata"
-            case _:
-                _LOG.error("%s of %s failed", what, self._key, exc_info=error)
-                return ErrorCode.UNKNOWN_SERVER_ERROR, f"{what} failed: {error!r}"
 
     async def _read(self, leader_epoch: int) -> StateRead:
         early, self._early = self._early, None

@@ -9,6 +9,7 @@ from sharemesh.ports.network import CallContext
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.access import Access
 from sharemesh.share_leader.environment import Environment
+from sharemesh.share_leader.failures import outcome_of
 from sharemesh.share_leader.in_slices import check_parts, in_slices
 from sharemesh.share_leader.partitions import LedPartition, LedPartitions
 from sharemesh.share_leader.redirects import not_led
@@ -67,10 +68,8 @@ class Offsets:
                 await led.looks.look()
                 result.offset, result.timestamp = await _offset(led, asked.timestamp)
             result.leader_epoch = led.leader_epoch
-        except RefusedError as refused:
-            result.error_code, result.error_message = int(refused.error), refused.message
-        except (FencedError, LogFailedError) as ended:
-            result.error_code, result.error_message = self._ended(led, ended)
+        except Exception as error:
+            self._told(result, led, "asking the log", error)
         return result
 
     async def _delete(
@@ -85,10 +84,8 @@ class Offsets:
             led = self._led(context.principal, partition, Operation.DELETE)
             async with self._parallel:
                 result.low_watermark = await led.log.delete_records(asked.offset)
-        except RefusedError as refused:
-            result.error_code, result.error_message = int(refused.error), refused.message
-        except (FencedError, LogFailedError) as ended:
-            result.error_code, result.error_message = self._ended(led, ended)
+        except Exception as error:
+            self._told(result, led, "deleting records", error)
         return result
 
     def _led(self, principal: str, partition: TopicPartition, operation: Operation) -> LedPartition:
@@ -98,10 +95,18 @@ class Offsets:
             raise RefusedError(*not_led(self._environment.view, partition))
         return led
 
-    def _ended(self, led: LedPartition | None, ended: Exception) -> tuple[int, str]:
-        if led is not None:
-            self._partitions.epoch_ended(led, ended)
-        return int(ErrorCode.NOT_LEADER_OR_FOLLOWER), "the leader epoch has ended; refresh metadata"
+    def _told(
+        self,
+        result: pb.ListOffsetsResult | pb.DeleteRecordsResult,
+        led: LedPartition | None,
+        what: str,
+        error: Exception,
+    ) -> None:
+        """Put an error of any kind into the result: it concerns this partition only."""
+        if led is not None and isinstance(error, FencedError | LogFailedError):
+            self._partitions.epoch_ended(led, error)
+        code, result.error_message = outcome_of(what, led.partition if led else "", error)
+        result.error_code = int(code)
 
 
 async def _offset(led: LedPartition, timestamp_ms: int) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from sharemesh.ports.record_log import AppendResult
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.access import Access
 from sharemesh.share_leader.environment import Environment
+from sharemesh.share_leader.failures import outcome_of
 from sharemesh.share_leader.in_slices import check_parts, in_slices
 from sharemesh.share_leader.partitions import LedPartition, LedPartitions
 from sharemesh.share_leader.redirects import Redirects, not_led
@@ -249,6 +250,10 @@ async def within(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"leader epoch {led.leader_epoch} has ended; refresh metadata and send it again",
         ) from ended
+    except RefusedError:
+        raise
+    except Exception as error:  # it concerns this partition, not the others of the request
+        raise RefusedError(*outcome_of("appending", led.partition, error)) from error
 
 
 def _refused(

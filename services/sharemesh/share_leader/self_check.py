@@ -26,8 +26,7 @@ class SelfCheck:
 
     def begin(self) -> None:
         """Look at the next share partition ``SELF_CHECK_MS`` from now, and so on for ever."""
-        environment = self._environment
-        environment.alarms.at(environment.clock.now_ms() + SELF_CHECK_MS, self._check_next)
+        self._environment.alarms.every(SELF_CHECK_MS, self._check_next)
 
     def _check_next(self) -> None:
         shell = next(self._turn, None)
@@ -36,7 +35,6 @@ class SelfCheck:
             shell = next(self._turn, None)
         if shell is not None:
             self._check(shell)
-        self.begin()
 
     def _active(self) -> Iterator[SharePartitionShell]:
         """Go through what is led while it changes; who came meanwhile has the next turn."""

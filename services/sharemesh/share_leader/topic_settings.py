@@ -63,21 +63,19 @@ class TopicSettings:
                 await led.log.apply_retention(self._environment.clock.wall_ms())
             except (FencedError, LogFailedError) as ended:
                 self._partitions.epoch_ended(led, ended)
-            except (RefusedError, OSError) as error:
-                _LOG.warning("retention of %s is put off: %s", led.partition, error)
+            except Exception as error:  # it concerns this log only
+                trace = None if isinstance(error, RefusedError | OSError) else error
+                _LOG.warning("retention of %s is put off: %s", led.partition, error, exc_info=trace)
 
     def _plan(self) -> None:
         environment = self._environment
-        environment.alarms.at(
-            environment.clock.now_ms() + environment.settings.retention_check_interval_ms,
-            self._retain_soon,
-        )
+        interval_ms = environment.settings.retention_check_interval_ms
+        environment.alarms.at(environment.clock.now_ms() + interval_ms, self._retain_soon)
 
     def _retain_soon(self) -> None:
-        self._environment.tasks.spawn(self._retain_and_plan())
+        self._environment.tasks.spawn_heard(self.retain(), self._retained)
 
-    async def _retain_and_plan(self) -> None:
-        try:
-            await self.retain()
-        finally:
-            self._plan()
+    def _retained(self, outcome: BaseException | None) -> None:
+        if isinstance(outcome, Exception):
+            _LOG.error("retention failed, and is tried again", exc_info=outcome)
+        self._plan()
