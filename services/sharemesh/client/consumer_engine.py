@@ -294,7 +294,6 @@ class ConsumerEngine:
 
     def pause(self) -> None:
         """Take no more records until the next fetch; give back what nobody has seen."""
-        self._sessions.hold_back()
         self._give_back_all()
 
     def acquire_at_most(self, records: int) -> None:
@@ -425,7 +424,8 @@ class ConsumerEngine:
             self._sessions.acquire(mode)
 
     def _give_back_all(self) -> None:
-        """Give back what waits, and what is still on its way, until the next fetch."""
+        """Consume nothing until the next fetch; give back what waits, or is still on its way."""
+        self._sessions.hold_back()
         self._giving_back = True
         self._give_back(self._buffer.take(self._buffer.records))
 
