@@ -34,7 +34,9 @@ def served(tmp_path):
 
     def run(name, *arguments, stdin=None):
         config = tmp_path / f"{name}.properties"
-        lines = [f"security.protocol=ssl\nssl.ca.location={tmp_path}/ca.crt\n"]
+        lines = []
+        if name is not None:
+            lines.append(f"security.protocol=ssl\nssl.ca.location={tmp_path}/ca.crt\n")
         if name:
             lines.append(f"ssl.certificate.location={tmp_path}/{name}.crt\n")
             lines.append(f"ssl.key.location={tmp_path}/{name}.key\n")
@@ -85,6 +87,11 @@ def test_who_may_do_what_is_who_the_certificate_names(served) -> None:
 
     nobody = run("", "topics", "list")
     assert nobody.returncode != 0, "who shows no certificate does not come in"
+    assert "it may want a certificate of an authority that it trusts" in nobody.stderr
+    in_plain_text = run(None, "topics", "list")
+    assert "it may want TLS (security.protocol=ssl, ssl.ca.location)" in in_plain_text.stderr
+    for refused in (nobody, in_plain_text):
+        assert len(refused.stderr.strip().splitlines()) == 1, "gRPC says nothing of its own"
 
     other = trustme.CA()
     for name in ("server", "jane"):

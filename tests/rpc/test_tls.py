@@ -14,6 +14,7 @@ import trustme
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.methods import API_VERSIONS, CONSUME
 from sharemesh.ports.network import CallFailedError, Failure
+from sharemesh.rpc.advice import ConnectionAdvice
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.server import GrpcServer
 from sharemesh.rpc.server_certificates import HOLD_MS, OFFER_MS, ServerCertificates
@@ -171,6 +172,43 @@ async def test_tls_files_that_are_missing_are_named(tmp_path) -> None:
         await serving(TlsFiles(tmp_path / "gone.crt", tmp_path / "gone.key"))
     with pytest.raises(TlsError, match="certificate and tls key"):
         await serving(TlsFiles())
+
+
+async def refused(tls: TlsFiles | None, address: str) -> str:
+    with pytest.raises(CallFailedError) as caught:
+        await called(tls, address)
+    return str(caught.value)
+
+
+async def test_a_caller_and_a_server_that_do_not_fit_are_told_what_to_do(
+    directory, tmp_path_factory
+) -> None:
+    server, address = await serving(files(directory, "server"))
+    open_server = GrpcServer(reflection=False)
+    open_address = f"127.0.0.1:{await open_server.start('127.0.0.1', 0)}"
+    address = address.replace("localhost", "127.0.0.1")
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    renewed(elsewhere, server="server", client="jane")
+    assert "it may want TLS (security.protocol=ssl" in await refused(None, address)
+    without = TlsFiles(authority=directory / "ca.crt")
+    assert "it may want a certificate of an authority" in await refused(without, address)
+    assert "check ssl.ca.location" in await refused(files(elsewhere, "client"), address)
+    assert "speaks plain text" in await refused(files(directory, "client"), open_address)
+    await server.stop(0)
+    await open_server.stop(0)
+    assert "check that the process runs" in await refused(None, open_address)
+
+
+def test_what_is_known_of_one_address_of_a_name_is_not_forgotten_for_the_other() -> None:
+    advice = ConnectionAdvice(tls=False)
+    failed = "failed to connect to all addresses; last error: UNAVAILABLE: "
+    refusal = failed + "ipv6:[::1]:9: Connection refused"
+    assert advice.of(refusal) == ""
+    assert advice.of("Socket closed") == "", "a connection that there was"
+    assert "TLS" in advice.of(failed + "ipv4:127.0.0.1:9: Socket closed")
+    assert "TLS" in advice.of(refusal)
+    advice.connected()
+    assert advice.of(refusal) == ""
 
 
 @pytest.mark.slow

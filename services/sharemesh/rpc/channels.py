@@ -11,6 +11,7 @@ import grpc
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import CallFailedError, Failure
+from sharemesh.rpc.advice import ConnectionAdvice
 from sharemesh.rpc.client_stream import GrpcClientStream
 from sharemesh.rpc.limits import MAX_MESSAGE_BYTES, channel_arguments
 from sharemesh.rpc.status import failed, failure_of
@@ -25,6 +26,7 @@ class _Peer:
     """One address: its channel and the prepared methods."""
 
     channel: grpc.aio.Channel
+    advice: ConnectionAdvice
     open_calls: int = 0
     retired: bool = False  # closed with its last call: its certificates were renewed
     methods: dict[str, Callable[..., Any]] = field(default_factory=dict)
@@ -84,13 +86,14 @@ class GrpcCaller:
                 request, timeout=deadline_ms / 1_000, metadata=self._headers
             )
         except grpc.aio.AioRpcError as error:
-            raise failure_of(error, method.name, to) from error
+            raise failure_of(error, method.name, to, peer.advice) from error
         except asyncio.CancelledError as error:
             raise _unless_own(error, method.name, to) from error
         except grpc.aio.UsageError as error:
             raise failed(Failure.UNAVAILABLE, method.name, to, "the channel is closed") from error
         finally:
             self._call_ended(peer)
+        peer.advice.connected()
         return response
 
     async def stream(
@@ -113,7 +116,7 @@ class GrpcCaller:
 
         peer.open_calls += 1
         stream = GrpcClientStream[Request, Response](
-            invoke(metadata=self._headers), method.name, to, ended, self._clock
+            invoke(metadata=self._headers), method.name, to, ended, self._clock, peer.advice
         )
         self._streams.add(stream)
         try:
@@ -150,7 +153,7 @@ class GrpcCaller:
             channel = grpc.aio.insecure_channel(to, options=self._arguments)
         else:
             channel = grpc.aio.secure_channel(to, self._credentials.now, options=self._arguments)
-        peer = self._peers[to] = _Peer(channel)
+        peer = self._peers[to] = _Peer(channel, ConnectionAdvice(tls=self._credentials is not None))
         return peer
 
     def _make_room(self) -> None:

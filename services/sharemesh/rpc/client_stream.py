@@ -9,6 +9,7 @@ import grpc
 from sharemesh.methods import Request, Response
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import CallFailedError, Failure
+from sharemesh.rpc.advice import ConnectionAdvice
 from sharemesh.rpc.inbox import Inbox
 from sharemesh.rpc.limits import INBOX_MESSAGES, MAX_CONNECT_MS
 from sharemesh.rpc.status import failed, failure_of
@@ -30,12 +31,14 @@ class GrpcClientStream(Generic[Request, Response]):
         address: str,
         on_end: Callable[["GrpcClientStream[Any, Any]"], None],
         clock: Clock,
+        advice: ConnectionAdvice,
     ) -> None:
         self._call = call
         self._method = method
         self._address = address
         self._on_end = on_end
         self._clock = clock
+        self._advice = advice
         self._lingering: asyncio.Task[None] | None = None
         self._inbox: Inbox[Response] = Inbox(INBOX_MESSAGES)
         self._half_closed = False
@@ -73,7 +76,7 @@ class GrpcClientStream(Generic[Request, Response]):
         try:
             await self._call.write(message)
         except grpc.aio.AioRpcError as error:
-            raise failure_of(error, self._method, self._address) from error
+            raise failure_of(error, self._method, self._address, self._advice) from error
         except (asyncio.InvalidStateError, grpc.aio.UsageError) as error:
             raise await self._status() from error
         except asyncio.CancelledError:
@@ -122,7 +125,7 @@ class GrpcClientStream(Generic[Request, Response]):
             if await self._call.code() != grpc.StatusCode.OK:
                 error = await self._status()
         except grpc.aio.AioRpcError as failure:
-            error = failure_of(failure, self._method, self._address)
+            error = failure_of(failure, self._method, self._address, self._advice)
         except (asyncio.InvalidStateError, grpc.aio.UsageError):
             error = await self._status()
         except asyncio.CancelledError:
@@ -149,4 +152,4 @@ class GrpcClientStream(Generic[Request, Response]):
         status = grpc.aio.AioRpcError(
             code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=await self._call.details()
         )
-        return failure_of(status, self._method, self._address)
+        return failure_of(status, self._method, self._address, self._advice)

@@ -3,6 +3,7 @@
 import grpc
 
 from sharemesh.ports.network import CallFailedError, Failure
+from sharemesh.rpc.advice import ConnectionAdvice
 
 _CODES = {
     Failure.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
@@ -39,14 +40,20 @@ def code_of(failure: Failure) -> grpc.StatusCode:
     return _CODES[failure]
 
 
-def failed(failure: Failure, method: str, address: str, details: str) -> CallFailedError:
+def failed(
+    failure: Failure, method: str, address: str, details: str, advice: str = ""
+) -> CallFailedError:
     """Return the error of a call: which method, to whom, what happened, and what to do."""
+    what_to_do = advice or _ADVICE[failure]
     return CallFailedError(
-        failure, f"{method} to {address}: {details or failure.value} ({_ADVICE[failure]})"
+        failure, f"{method} to {address}: {details or failure.value} ({what_to_do})"
     )
 
 
-def failure_of(error: grpc.aio.AioRpcError, method: str, address: str) -> CallFailedError:
+def failure_of(
+    error: grpc.aio.AioRpcError, method: str, address: str, advice: ConnectionAdvice
+) -> CallFailedError:
     """Return what a status that gRPC raised means to the caller."""
     failure = _FAILURES.get(error.code(), Failure.INTERNAL)
-    return failed(failure, method, address, error.details() or "")
+    details = error.details() or ""
+    return failed(failure, method, address, details, advice.of(details))

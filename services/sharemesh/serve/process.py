@@ -23,8 +23,6 @@ STEADY_MS = 20_000
 """Ready for so long, a process counts as healthy and its back-off starts anew."""
 
 KILL_WAIT_MS = 5_000
-QUIET_GRPC = {"GRPC_VERBOSITY": "ERROR"}
-"""gRPC's own lines are not in the form of ours; errors still are worth having."""
 
 
 class ProcessState(StrEnum):
@@ -181,7 +179,7 @@ class ManagedProcess:
                     stdout=log,
                     stderr=log,
                     pass_fds=(writing,),
-                    env={**QUIET_GRPC, **os.environ, **self._plan.environment},
+                    env={**os.environ, **self._plan.environment},
                     start_new_session=True,  # Ctrl-C is for the supervisor alone
                 )
         except OSError as error:
