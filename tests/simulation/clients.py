@@ -97,6 +97,7 @@ class ConsumerApplication:
         self._sent: dict[tuple[str, int], deque[AcknowledgeType | None]] = defaultdict(deque)
         self._seen: set[tuple[str, int, int, int]] = set()
         self._renewed: set[tuple[str, int, int, int]] = set()
+        self.trouble: SharemeshError | None = None  # the last that a call raised
         self.done = False
 
     def start(self, group: str, topics: list[str]) -> None:
@@ -144,8 +145,9 @@ class ConsumerApplication:
             except (RecordDeserializationError, CorruptRecordError) as error:
                 self.world.story.violation(self.world.now_s, f"{self.name} read {error!r}")
                 await asyncio.sleep(TROUBLE_S)
-            except SharemeshError:
+            except SharemeshError as error:
                 self.world.story.counters["client troubles"] += 1
+                self.trouble = error
                 await asyncio.sleep(TROUBLE_S)
         if runner is not None:
             consumer.stop()

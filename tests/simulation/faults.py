@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 from sharemesh.ports.cluster import Role
+from tests.simulation.access import AccessRules
 from tests.simulation.world import Node, World
 
 GAP_S = (4.0, 45.0)
@@ -29,6 +30,7 @@ class Faults:
         chosen = [name for name in names if self.rng.random() < 0.6]
         self.kinds = list(kinds) or chosen or names
         self.healing = False
+        self.access: AccessRules | None = None
         self.kill_client: Callable[[Random], str] | None = None
 
     async def run(self) -> None:
@@ -62,6 +64,8 @@ class Faults:
                 node.process.thaw()
             if node.process.alive and node.coordination is not None:
                 node.coordination.cut_off = False
+        if self.access is not None:
+            await self.access.give()
         world.tell("all faults are healed")
 
     def node(self) -> Node | None:
@@ -344,8 +348,33 @@ async def reads_fail(faults: Faults) -> None:
     world.volume.unreadable.discard(node.process)
 
 
+async def rights_revoked(faults: Faults) -> None:
+    """A reader may read its group, or some topics, no more; later it may again."""
+    access = faults.access
+    if access is None:
+        return
+    reader = faults.rng.choice(sorted({rule.principal for rule in access.rules}))
+    theirs = [rule for rule in access.rules if rule.principal == reader]
+    taken = [rule for rule in theirs if faults.rng.random() < 0.4] or theirs[:1]
+    words = ", ".join(f"{rule.resource.value} {rule.name}" for rule in taken)
+    faults.world.tell(f"READ of {reader} on {words} is revoked")
+    faults.happens(rights_revoked)
+    await access.take(taken)
+    await faults.pause(0.2, 12)
+    await access.give(taken)
+    faults.world.tell(f"{reader} may read {words} again")
+
+
 SPECIAL: dict[str, Fault] = {
     fault.__name__: fault
-    for fault in (state_cut, state_refused, state_full, store_down, answers_lost, reads_fail)
+    for fault in (
+        state_cut,
+        state_refused,
+        state_full,
+        store_down,
+        answers_lost,
+        reads_fail,
+        rights_revoked,
+    )
 }
 """Faults of special workloads: ``mixed`` does not choose among them."""

@@ -21,6 +21,7 @@ CONNECT_TIMEOUT_S = 5.0
 WINDOW_MESSAGES = 16
 WINDOW_BYTES = 4 * 1024 * 1024
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
+ANONYMOUS = "User:ANONYMOUS"
 FAST_MS = (0.05, 1.5)
 SLOW_MS = (5.0, 300.0)
 
@@ -41,6 +42,7 @@ class SimNetwork:
 
     Attributes:
         slow_permille: Messages of a thousand that are late.
+        principal_of: Who a client's process is for the servers that it calls.
         sent: Called with (time, from, to, method, bytes) of each message.
     """
 
@@ -49,6 +51,7 @@ class SimNetwork:
         self.rng = rng
         self.sent = sent
         self.slow_permille = 0
+        self.principal_of: Callable[[Process], str] = lambda _: ANONYMOUS
         self.messages = 0
         self._blocked: set[tuple[str, str]] = set()
         self._hosts: dict[str, Host] = {}
@@ -169,6 +172,10 @@ class Connection:
         self.at_server: dict[int, Callable[[], None]] = {}
         self.calls = itertools.count(1)
 
+    def context(self) -> CallContext:
+        """Return what a handler knows of its caller."""
+        return CallContext(f"sim:{self.number}", self.network.principal_of(self.client))
+
     def crosses(self, source: str, target: str) -> bool:
         return {source, target} == {self.client.name, self.server.name}
 
@@ -248,7 +255,7 @@ class SimCaller:
         network, loop = self._network, self._network.loop
         outcome: asyncio.Future[bytes] = loop.create_future()
         number = next(connection.calls)
-        context = CallContext(f"sim:{connection.number}")
+        context = connection.context()
         tasks: list[asyncio.Task[Any]] = []
 
         def fail(error: CallFailedError) -> None:
@@ -493,7 +500,7 @@ class _StreamPair:
             self._connection.reset("nobody listens")
             return
         handler = self._host.streams[self._method.name]
-        context = CallContext(f"sim:{self._connection.number}")
+        context = self._connection.context()
         self._task = self._host.process.start(
             handle(handler, self._at_server, context), self._method.name
         )

@@ -54,6 +54,13 @@ RARE: dict[str, tuple[str, ...]] = {
         "initializations that failed",
         "long polls beside a partition in error",
     ),
+    "revoked": (
+        "fault rights_revoked",
+        "streams whose group was revoked",
+        "refused by topic",
+        "heartbeat streams ended by 29",
+        "heartbeat streams ended by 30",
+    ),
     "latest": ("locks expired", "redelivered: its leader changed while it was held"),
 }
 """What a run of many seeds of a workload must have reached."""

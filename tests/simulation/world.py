@@ -18,6 +18,7 @@ from sharemesh.cluster.bootstrap import ensure_cluster
 from sharemesh.cluster.membership import Member
 from sharemesh.cluster.view import WatchedView
 from sharemesh.domain.ids import NodeId, SharePartitionKey
+from sharemesh.ports.authorizer import Authorizer
 from sharemesh.ports.cluster import NodeInfo, Role
 from sharemesh.ports.coordination import CoordinationError
 from sharemesh.serve.hosted_roles import HostedRoles
@@ -175,7 +176,7 @@ class Node:
             view=view,
             disk=disk,
             caller=world.network.caller(process),
-            authorizer=AllowAll(),
+            authorizer=world.authorizer(view),
             telemetry=without_export(lambda: clock.wall_ms() * 1_000_000),
         )
         world.telemetries.append(around.telemetry)
@@ -272,6 +273,7 @@ class World:
                 node = Node(self, role, index)
                 self.nodes[node.name] = node
         self.lock_duration_ms = LOCK_DURATION_MS
+        self.authorizer: Callable[[WatchedView], Authorizer] = lambda _: AllowAll()
         self.topic_names: dict[bytes, str] = {}
         self.telemetries: list[Telemetry] = []
         self.hurried_groups: set[str] = set()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tests.conformance import test_planted_bugs as shipped
 from tests.domain.share_partition import test_mutants as domain
-from tests.simulation.mutants import deliveries, logs, states, waits
+from tests.simulation.mutants import deliveries, logs, rights, states, waits
 from tests.simulation.patching import Patches
 
 Mutant = Callable[[Patches], None]
@@ -85,6 +85,11 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
         states.snapshots_lose_what_waits,
     ),
     "leaderless": (logs.a_claim_of_unknown_outcome_is_left,),
+    "revoked": (
+        rights.rights_are_not_checked_after_a_wait,
+        rights.revoked_streams_stay_open,
+        rights.assignments_are_pushed_whatever_was_revoked,
+    ),
     "latest": (shipped.added_partitions_start_at_the_end,),
     "unreadable": (
         waits.a_failed_read_is_not_heard,

@@ -131,6 +131,9 @@ class MixedWorkload:
         """Return what a consumer in the place of a killed one may be."""
         return MODES
 
+    def _is_named(self, consumer: str) -> None:
+        """A consumer of this name begins; workloads with access rules say who it is."""
+
     def _start_generations(self) -> None:
         GenerationJob(self.world).start()
 
@@ -257,6 +260,7 @@ class MixedWorkload:
     def _new_consumer(self, group: str, mode: str) -> None:
         self._numbers += 1
         name = f"{group}-{mode}.{self._numbers}"
+        self._is_named(name)
         kind = self.consumer_kinds.get(mode, ConsumerApplication)
         consumer = kind(self.world, self.journal, name, mode, self.pace)
         consumer.start(group, [TOPIC, TRIMMED])

@@ -1,6 +1,7 @@
 """The workloads by name."""
 
 from tests.simulation.workloads.mixed import MixedWorkload, ShortWorkload
+from tests.simulation.workloads.revoked import RevokedWorkload
 from tests.simulation.workloads.special import (
     CrashingWorkload,
     CrowdedWorkload,
@@ -27,4 +28,5 @@ WORKLOADS: dict[str, type[MixedWorkload]] = {
     "pruned": PrunedWorkload,
     "latest": LatestWorkload,
     "unreadable": UnreadableWorkload,
+    "revoked": RevokedWorkload,
 }

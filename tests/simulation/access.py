@@ -1,0 +1,55 @@
+"""Access rules of a run: who its clients are, and rules that come and go."""
+
+from collections.abc import Iterable
+
+from sharemesh.backends.local.coordination import LocalCoordination
+from sharemesh.cluster.acl_rules import AclRule, Permission
+from sharemesh.cluster.acl_store import add_rules, remove_rules
+from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable
+from sharemesh.cluster.view import WatchedView
+from sharemesh.ports.authorizer import Authorizer, Operation, ResourceType
+from tests.simulation.loop import Process, SimClock
+from tests.simulation.world import CLUSTER, World
+
+ABOVE = "User:above"
+READERS = ("User:reader-0", "User:reader-1", "User:reader-2")
+
+
+class AccessRules:
+    """Every reader may read the groups and topics; rules are taken away, and given back."""
+
+    def __init__(self, world: World, groups: Iterable[str], topics: Iterable[str]) -> None:
+        self._world = world
+        self._principals: dict[str, str] = {}
+        self._coordination = LocalCoordination(world.store)
+        clock = SimClock(world.loop)
+        self._view = WatchedView(self._coordination, CLUSTER, clock)  # for its name only
+        self.rules = [
+            AclRule(reader, Permission.ALLOW, Operation.READ, resource, name)
+            for reader in READERS
+            for resource, names in ((ResourceType.GROUP, groups), (ResourceType.TOPIC, topics))
+            for name in names
+        ]
+        world.authorizer = self._authorizer
+        world.network.principal_of = self._principal_of
+
+    def _authorizer(self, view: WatchedView) -> Authorizer:
+        return AclTable(view, super_users=[ABOVE])
+
+    def _principal_of(self, process: Process) -> str:
+        if process.name in self._world.nodes:
+            return NODE_PRINCIPAL
+        return self._principals.get(process.name, ABOVE)
+
+    def is_called(self, client: str, principal: str) -> None:
+        """A client of this name is this principal; one that is not named may do everything."""
+        self._principals[client] = principal
+
+    async def give(self, rules: Iterable[AclRule] | None = None) -> None:
+        """Store rules; without an argument all of them. One that is there already stays."""
+        await add_rules(self._coordination, self._view, list(rules or self.rules))
+
+    async def take(self, rules: Iterable[AclRule]) -> None:
+        """Remove rules."""
+        taken = set(rules)
+        await remove_rules(self._coordination, self._view, lambda rule: rule in taken)

@@ -1,0 +1,48 @@
+"""Bugs of access rules: rights that are looked at once, when a call begins, and not again."""
+
+from sharemesh.group_coordinator.member_stream import MemberStream
+from sharemesh.share_leader.acquisition import Acquisition
+from sharemesh.share_leader.consume_stream import ConsumeStream
+from sharemesh.share_leader.share_fetch import ShareFetch
+from sharemesh.share_leader.streams import Streams
+from tests.simulation.patching import Patches
+
+
+class _MayEverything:
+    """In the place of a reader: nothing is ever lost."""
+
+    def lost(self, _partitions):
+        return {}
+
+
+def rights_are_not_checked_after_a_wait(patch: Patches) -> None:
+    """What was allowed when a fetch began is acquired and handed out."""
+    real = Acquisition.take
+    patch.setattr(
+        Acquisition,
+        "take",
+        lambda acquisition, shells, owner, order, _reader: real(
+            acquisition, shells, owner, order, _MayEverything()
+        ),
+    )
+    patch.setattr(ConsumeStream, "_without_lost", lambda _stream, taken: taken)
+    patch.setattr(ShareFetch, "_withhold", lambda *_: None)
+
+
+def revoked_streams_stay_open(patch: Patches) -> None:
+    """A change of rules is seen by the next request only."""
+    patch.setattr(Streams, "rights_changed", lambda _streams: None)
+
+
+def assignments_are_pushed_whatever_was_revoked(patch: Patches) -> None:
+    """A heartbeat stream tells all that is assigned, as when its member joined."""
+    real = MemberStream.__init__
+
+    def begin(member, stream, group_id, member_id, check):
+        def lenient(message):
+            if not message.HasField("assignment"):
+                check(message)
+
+        real(member, stream, group_id, member_id, lenient)
+
+    patch.setattr(MemberStream, "__init__", begin)
