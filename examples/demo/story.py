@@ -24,7 +24,7 @@ from tests.mesh.scene import Load, Scene
 RATE_PER_S = 4_000
 PARTITIONS = 3  # fewer than consumers: every partition is shared by two of them
 FINISH_TIMEOUT_S = 90
-SPARK_TIMEOUT_S = 120
+SPARK_TIMEOUT_S = 300
 HOLD_TIMEOUT_S = 20
 FRESH_MS = 150  # a delivery so new that its acknowledgement cannot have been sent
 CONSUMERS = {

@@ -111,7 +111,7 @@ def _run(args: argparse.Namespace, console: Console) -> dict[str, Any]:
 def _explain(args: argparse.Namespace, console: Console) -> dict[str, Any]:
     from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
     from sharemesh_spark.cluster_calls import cluster_calls
-    from sharemesh_spark.explain import life_of, parse_record, topic_id_of
+    from sharemesh_spark.explain import life_of, not_told_by, parse_record, topic_id_of
 
     topic, partition, offset = parse_record(args.record)
     if args.bootstrap:
@@ -119,12 +119,14 @@ def _explain(args: argparse.Namespace, console: Console) -> dict[str, Any]:
             found = TopicId(calls.topic_id(topic))
     else:
         found = topic_id_of(topic)
-    events = life_of(args.data, SharePartitionKey(GroupId(args.group), found, partition), offset)
-    for event in events:
-        console.print(event.line(), soft_wrap=True)
-    if not events:
+    key = SharePartitionKey(GroupId(args.group), found, partition)
+    events = life_of(args.data, key, offset)
+    beside = not_told_by(args.data, key, offset, events)
+    for each in (*(event.line() for event in events), *beside):
+        console.print(each, soft_wrap=True)
+    if not events and not beside:
         console.print("nothing is recorded: no change of this record's state was ever written")
-    return {"events": [asdict(event) for event in events]}
+    return {"events": [asdict(event) for event in events], "beside": beside}
 
 
 if __name__ == "__main__":

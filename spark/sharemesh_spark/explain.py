@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.ids import SharePartitionKey, TopicId
 from sharemesh.domain.share_state.key_text import (
@@ -21,7 +22,8 @@ from sharemesh.domain.share_state.key_text import (
 from sharemesh.domain.share_state.records import Snapshot, StateRecord, Tombstone, Update
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh_spark.data_directory import cluster_file
-from sharemesh_spark.history import FOLDER, RUNS, watermark
+from sharemesh_spark.history import FOLDER, RUNS, holes, watermark
+from sharemesh_spark.shard_fold import generation_of_shard
 from sharemesh_spark.source import shard_records
 
 _RECORD = re.compile(r"(?P<topic>.+)/(?P<partition>\d+)@(?P<offset>\d+)")
@@ -88,6 +90,47 @@ def life_of(data: Path, key: SharePartitionKey, record: int) -> list[Event]:
         if keyed and offset >= reached:
             events += _events(offset, each, record)
     return events
+
+
+def not_told_by(data: Path, key: SharePartitionKey, record: int, events: list[Event]) -> list[str]:
+    """Return what must be said beside the events: what was pruned, and how it ended (REP-12)."""
+    shard = home_shard(format_key(key), cluster_file(data).state_shards)
+    ended = _ended_in(generation_of_shard(data, shard), key, record)
+    told = {event.what for event in _of_last_life(events)}
+    lines = []
+    if ended and not told & set(_FINAL):
+        lines.append(f"{ended}; when and why is not recorded")
+    for low, high in holes(data).get(shard, ()):
+        lines.append(
+            f"offsets {low:,} to {high - 1:,} of shard {shard} were pruned before they were read: "
+            "what they said of this record is not known"
+        )
+    return lines
+
+
+_FINAL = ("acknowledged", "archived")
+
+
+def _of_last_life(events: list[Event]) -> list[Event]:
+    begins = [n for n, each in enumerate(events) if each.what.startswith(("initialized", "state"))]
+    return events[begins[-1] :] if begins else events
+
+
+def _ended_in(states: pa.Table, key: SharePartitionKey, record: int) -> str:
+    """Return how a record ended according to the newest state; "" if it did not, or has none."""
+    for row in states.to_pylist():
+        own = (row["group_id"], row["topic_id"], row["partition"])
+        if row["kind"] != "state" or own != (key.group_id, key.topic_id, key.partition):
+            continue
+        for batch in row["batches"]:
+            state = DeliveryState(batch["state"]).name.lower()
+            if batch["first"] <= record <= batch["last"] and state in _FINAL:
+                return state
+        if max(row["initial_start_offset"], 0) <= record < row["start_offset"]:
+            return f"finished, or passed over: below the start offset {row['start_offset']:,}"
+        if record < row["start_offset"]:
+            return f"not of this group, which began at {row['initial_start_offset']:,}"
+    return ""
 
 
 def _events(offset: int, each: StateRecord, record: int) -> Iterator[Event]:

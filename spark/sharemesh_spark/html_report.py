@@ -13,17 +13,18 @@ from sharemesh_spark.printed import shown, title_of, told_columns
 WIDTH, HEIGHT, MARGIN = 860, 220, 62
 ROWS_MAX = 200
 DOTS_MAX = 60
-"""A series of no more points than that has a dot for each: a single one would be no line."""
+"""A series of no more points than that has a dot for each: a single one would be no line. Dots of
+later series are smaller, so that none hides another."""
 
 TICKS = 5
 _TOP, _FOOT = 24, 30
 _COLOURS = ("#2563eb", "#16a34a", "#dc2626", "#9333ea", "#d97706", "#0891b2")
 _STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:1040px;margin:2rem auto;padding:0 1rem;"
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:1180px;margin:2rem auto;padding:0 1rem;"
     "color:#1f2937}.wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px}"
     "th,td{text-align:left;padding:.25rem .7rem;border-bottom:1px solid #e5e7eb;"
-    "vertical-align:top}th{background:#f3f4f6}td.n,th.n{text-align:right;white-space:nowrap;"
-    "font-variant-numeric:tabular-nums}h1,h2,h3{line-height:1.2}h2{margin-top:2rem}"
+    "vertical-align:top}th{background:#f3f4f6;vertical-align:bottom}th.n{text-align:right}"
+    "td.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}h1,h2,h3{line-height:1.2}h2{margin-top:2rem}"
     "svg{width:100%;height:auto}.note{color:#4b5563;font-size:13px}"
     ".warn{background:#fef3c7;padding:.5rem .8rem}"
     "dl{display:grid;grid-template-columns:max-content auto;gap:.1rem 1rem}dd{margin:0}"
@@ -96,7 +97,7 @@ def lines(rows: Sequence[Row], x: str, series: Sequence[str]) -> str:
         )
         if len(places) <= DOTS_MAX:
             drawn += [
-                f'<circle cx="{across:.1f}" cy="{up:.1f}" r="3" fill="{colour}"/>'
+                f'<circle cx="{across:.1f}" cy="{up:.1f}" r="{5 - number}" fill="{colour}"/>'
                 for across, up in places
             ]
         drawn.append(

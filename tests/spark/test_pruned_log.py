@@ -10,6 +10,7 @@ from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
 from sharemesh.domain.share_state.key_text import format_topic_id
 from sharemesh.domain.share_state.records import Origin, Snapshot, Tombstone, Update
 from sharemesh.domain.state_batch import StateBatch
+from sharemesh_spark import __main__ as application
 from sharemesh_spark.__main__ import console
 from sharemesh_spark.commands import COMMANDS, Run
 from sharemesh_spark.data_directory import shard_bounds
@@ -142,3 +143,25 @@ async def test_a_history_makes_a_report_whole_over_lives_and_pruning(spark, tmp_
     ]
     [times] = [row for row in told["times"] if row["group_id"] == "again"]
     assert times["processing_p99_ms"] == 0  # nothing goes from one life into the other
+
+
+async def test_explain_says_how_a_record_ended_whose_changes_were_pruned(tmp_path, capsys):
+    await write_records(tmp_path, PRUNED)
+    await write_records(tmp_path, KEPT, epoch=2)
+
+    def explained(group, offset):
+        record = f"{format_topic_id(TOPIC)}/0@{offset}"
+        arguments = ["explain", record, "--group", group, "--data", str(tmp_path)]
+        assert application.main(arguments) == 0
+        return capsys.readouterr().out
+
+    assert "acknowledged, delivery count 1: accept by m" in explained("idle", 5)
+    assert "not recorded" not in explained("idle", 5)
+    await prune(tmp_path, shard_bounds(tmp_path, 0)[1] - len(KEPT))
+    told = explained("idle", 5)
+    assert "below the start offset 10; when and why is not recorded" in told
+    assert "were pruned before they were read" in told
+    assert "acknowledged" in explained("billing", 105)
+    assert "not recorded" not in explained("billing", 105)
+    assert "initialized" in explained("again", 9)
+    assert "not recorded" not in explained("again", 9)
