@@ -238,6 +238,7 @@ def by_cluster(world):
             methods.READ_SHARE_GROUP_STATE_SUMMARY,
             of_state(state.ReadShareGroupStateSummaryRequest),
         ),
+        pair(methods.READ_SHARE_RECORD_HISTORY, of_state(state.ReadShareRecordHistoryRequest)),
         pair(
             methods.COMMIT_GENERATION,
             lambda key: state.CommitGenerationRequest(shard=0 if key == NO_ID else 5),
