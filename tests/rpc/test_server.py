@@ -10,7 +10,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.methods import API_VERSIONS, HOLD_SESSION
+from sharemesh.methods import API_VERSIONS, CONSUME, HOLD_SESSION
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.health import LIVENESS, READINESS
@@ -186,6 +186,44 @@ async def test_stop_lets_open_calls_end_within_the_grace() -> None:
     assert (await call).server_version == "done"
     await asyncio.wait_for(stopping, 5)
     await caller.close()
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 10, 50])
+async def test_a_stop_that_was_interrupted_goes_on_with_the_next_one(turns) -> None:
+    server = GrpcServer()
+    server.offer_stream(CONSUME, lambda _stream, _context: asyncio.Event().wait())
+    address = f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
+    caller = GrpcCaller(SystemClock())
+    stream = await caller.stream(CONSUME, to=address)
+    stopping = asyncio.create_task(server.stop(60_000))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    stopping.cancel()
+    await asyncio.wait([stopping])
+    async with asyncio.timeout(10):
+        await server.stop(0)
+        with pytest.raises(CallFailedError):
+            await anext(stream)
+    await caller.close()
+
+
+def running_servers() -> set[int]:
+    found = [each for each in gc.get_objects() if type(each) is grpc.aio.Server]
+    return {id(each) for each in found if each._server.is_running()}
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5])
+async def test_a_start_that_was_interrupted_leaves_no_server_behind(turns) -> None:
+    before = running_servers()
+    server = GrpcServer()
+    starting = asyncio.create_task(server.start("127.0.0.1", 0))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    starting.cancel()
+    await asyncio.wait([starting])
+    async with asyncio.timeout(10):
+        await server.stop(0)
+    assert running_servers() <= before
 
 
 async def test_half_closed_stream_that_the_server_keeps_is_ended(monkeypatch) -> None:

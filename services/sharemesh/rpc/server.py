@@ -143,8 +143,8 @@ class GrpcServer:
             server.add_generic_rpc_handlers(reflection_handlers(names))
         credentials = self._tls.credentials() if self._tls is not None else None
         bound = _bind(server, host, port, credentials)
+        self._servers.append(server)  # first: a start that is interrupted is stopped too
         await server.start()
-        self._servers.append(server)
         if self._tls is not None:
             self._renewing = asyncio.create_task(self._tls.renew(host, bound))
         return bound
@@ -155,19 +155,22 @@ class GrpcServer:
         server = grpc.aio.server(options=server_arguments(limits, HEALTH_BYTES_MAX))
         self.health.add_to(server)
         bound = _bind(server, host, port, None)
-        await server.start()
         self._servers.append(server)
+        await server.start()
         return bound
 
     async def stop(self, grace_ms: int) -> None:
-        """Refuse new calls, let open ones end for ``grace_ms``, then cancel them."""
+        """Refuse new calls, let open ones end for ``grace_ms``, then cancel them.
+
+        A stop that was interrupted goes on with the next one, and its grace.
+        """
         await self.health.enter_graceful_shutdown()
-        servers, self._servers = self._servers, []
-        await asyncio.gather(*(server.stop(grace_ms / 1_000) for server in servers))
-        renewing, self._renewing = self._renewing, None
-        if renewing is not None:
-            renewing.cancel()
-            await asyncio.wait([renewing])
+        await asyncio.gather(*(server.stop(grace_ms / 1_000) for server in self._servers))
+        self._servers.clear()
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.wait([self._renewing])
+            self._renewing = None
 
     def _add(self, method: Method[Any, Any], handler: "grpc.RpcMethodHandler[Any, Any]") -> None:
         service, _, name = method.name.partition("/")
