@@ -13,7 +13,13 @@ from sharemesh.cluster.records import (
     encode_claim,
 )
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.ids import GroupId, NodeId, SharePartitionKey, TopicPartition
+from sharemesh.domain.ids import (
+    MAX_GROUP_ID_CHARS,
+    GroupId,
+    NodeId,
+    SharePartitionKey,
+    TopicPartition,
+)
 from sharemesh.domain.share_state.key_text import format_key
 from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.ports.cluster import ShardKind
@@ -174,6 +180,17 @@ async def test_shard_between_coordinators_is_retriable_and_empty_groups_are_not(
     between, empty = (await world.call(methods.FIND_COORDINATOR, keys=["g", ""])).coordinators
     assert between.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert empty.error_code == ErrorCode.INVALID_GROUP_ID
+
+
+async def test_a_group_is_found_under_the_longest_id_that_every_service_takes(world) -> None:
+    await world.register("a")
+    longest = "g" * MAX_GROUP_ID_CHARS
+    await world.elect("a", ShardKind.GROUP, world.view.group_shard(longest))
+    keys = [longest, longest + "g"]
+    found, longer = (await world.call(methods.FIND_COORDINATOR, keys=keys)).coordinators
+    assert (found.error_code, found.node.node_id) == (0, "a")
+    assert longer.error_code == ErrorCode.INVALID_GROUP_ID
+    assert str(MAX_GROUP_ID_CHARS) in longer.error_message
 
 
 async def test_describe_cluster_shows_members_shards_and_what_they_lead(world) -> None:

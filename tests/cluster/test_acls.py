@@ -15,6 +15,7 @@ from sharemesh.cluster.acl_rules import (
 from sharemesh.cluster.acl_store import add_rules, find_rules, remove_rules
 from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable
 from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import MAX_GROUP_ID_CHARS
 from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.ports.cluster import Role
 from sharemesh.ports.coordination import Delete, Put
@@ -72,7 +73,8 @@ def test_rules_allow_what_kafka_allows(rules, asked, answer):
         allow(READ, principal="User:"),
         allow(READ, principal="Node:sharemesh"),
         allow(READ, name=""),
-        allow(READ, name="x" * 256),
+        allow(READ, name="x" * 250),
+        allow(READ, GROUP, name="x" * (MAX_GROUP_ID_CHARS + 1)),
         allow(WRITE, resource=GROUP),
         allow(READ, resource=KAFKA, name=CLUSTER_NAME),
         allow(DESCRIBE, resource=KAFKA, name="other"),
@@ -160,12 +162,12 @@ def test_a_question_walks_only_the_rules_that_fit_it_however_many_there_are():
 
 
 async def test_names_that_nothing_can_have_are_refused_and_not_remembered(mesh, view):
-    await add_rules(mesh.parent, view, [allow(READ, name="*")])
+    await add_rules(mesh.parent, view, [allow(READ, GROUP, name="*")])
     await mesh.settle()
     table = AclTable(view, super_users=[])
-    assert table.allows("User:ann", READ, TOPIC, "t" * 255)
+    assert table.allows("User:ann", READ, GROUP, "g" * MAX_GROUP_ID_CHARS)
     remembered = len(table._answers)
-    assert not table.allows("User:ann", READ, TOPIC, "t" * 256)
+    assert not table.allows("User:ann", READ, GROUP, "g" * (MAX_GROUP_ID_CHARS + 1))
     assert len(table._answers) == remembered
 
 

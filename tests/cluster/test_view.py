@@ -8,7 +8,6 @@ from sharemesh.cluster import records
 from sharemesh.cluster.config_store import (
     alter_cluster_configs,
     load_group_configs,
-    next_producer_id_block,
     store_group_configs,
     take_producer_ids,
 )
@@ -229,12 +228,14 @@ async def test_cluster_settings_that_do_not_fit_together_are_refused(mesh, view)
 
 
 async def test_producer_id_blocks_never_overlap_and_resume_above_what_was_seen(mesh, view):
-    blocks = await asyncio.gather(*(next_producer_id_block(mesh.parent, view) for _ in range(5)))
+    blocks = await asyncio.gather(
+        *(take_producer_ids(mesh.parent, view, at_least=0) for _ in range(5))
+    )
     ids = [number for block in blocks for number in block]
     assert len(ids) == len(set(ids)) == 5_000
     above = await take_producer_ids(mesh.parent, view, at_least=1_000_000)
     assert above == range(1_000_000, 1_001_000)
-    assert (await next_producer_id_block(mesh.parent, view)).start == 1_001_000
+    assert (await take_producer_ids(mesh.parent, view, at_least=0)).start == 1_001_000
 
 
 async def test_leaders_of_deleted_topics_and_of_unknown_partitions_are_nobody(mesh, view):

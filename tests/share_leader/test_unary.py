@@ -4,7 +4,11 @@ import asyncio
 
 from sharemesh.backends.embedded.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
+from sharemesh.cluster import records
 from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import NodeId
+from sharemesh.ports.cluster import NodeInfo, Role
+from sharemesh.ports.coordination import Put
 from tests.share_leader.world import (
     FOO,
     TopicPartition,
@@ -148,6 +152,19 @@ async def test_a_partition_led_elsewhere_is_answered_with_its_leader():
             9,
         )
         assert [(n.node_id, n.port) for n in response.node_endpoints] == [("leader-2", 9000)]
+
+
+async def test_a_node_is_told_with_all_its_roles_wherever_a_client_is_sent_to_it():
+    async with world() as w:
+        await w.claim("leader-2", P1, 9)
+        both = (Role.SHARE_LEADER, Role.GROUP_COORDINATOR)
+        node = NodeInfo(NodeId("leader-2"), "leader-2", 9000, both)
+        await w.put(
+            Put(w.view.keys.member(node.node_id), records.encode_member(node)),
+            until=lambda: w.view.leader(P1).node.roles == both,
+        )
+        [told] = (await w.client().fetch(P1)).node_endpoints
+        assert told.role == "share-leader,group-coordinator"
 
 
 async def test_losing_the_log_to_another_owner_ends_the_epoch_and_nothing_is_granted():

@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterable
 
 from sharemesh.admin.access import AdminAccess
-from sharemesh.admin.nodes import node_message, partition_messages
+from sharemesh.admin.nodes import partition_messages
+from sharemesh.cluster.node_message import node_message
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.ids import GroupId, NodeId, TopicId, TopicPartition
+from sharemesh.domain.ids import MAX_GROUP_ID_CHARS, GroupId, NodeId, TopicId, TopicPartition
 from sharemesh.domain.share_state.key_text import parse_key
 from sharemesh.ports.authorizer import Operation
 from sharemesh.ports.cluster import (
@@ -23,7 +24,6 @@ from sharemesh.v1 import admin_pb2 as pb
 MAX_NAMES = 10_000
 """Topics or coordinator keys that one request may name."""
 
-MAX_GROUP_ID_CHARS = 255
 _ROLE = {ShardKind.GROUP: Role.GROUP_COORDINATOR, ShardKind.STATE: Role.SHARE_COORDINATOR}
 
 MAX_WAIT_MS = 2_000

@@ -1,20 +1,9 @@
-"""Nodes and partitions of the view as messages."""
+"""Partitions of the view as messages."""
 
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicPartition
-from sharemesh.ports.cluster import ClusterView, NodeInfo, TopicInfo
-from sharemesh.v1 import admin_pb2, common_pb2
-
-
-def node_message(node: NodeInfo) -> common_pb2.Node:
-    """Return a node and where clients reach it; several roles are separated by commas."""
-    return common_pb2.Node(
-        node_id=node.node_id,
-        host=node.host,
-        port=node.port,
-        rack=node.rack,
-        role=",".join(str(role) for role in node.roles),
-    )
+from sharemesh.ports.cluster import ClusterView, TopicInfo
+from sharemesh.v1 import admin_pb2
 
 
 def partition_messages(view: ClusterView, topic: TopicInfo) -> list[admin_pb2.PartitionMetadata]:

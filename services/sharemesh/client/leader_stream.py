@@ -127,11 +127,6 @@ class LeaderStream:
         """The partitions consumed here."""
         return tuple(self._partitions.values())
 
-    @property
-    def has_unanswered(self) -> bool:
-        """Whether acknowledgements wait for their result."""
-        return bool(self._waiting)
-
     def add(self, sources: Iterable[TopicIdPartition]) -> None:
         """Consume these partitions too, from now on."""
         for source in sources:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sharemesh.cluster.records import RecordFormatError, decode, encode, text
+from sharemesh.domain import topics
 from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import MAX_GROUP_ID_CHARS
 from sharemesh.ports.authorizer import Operation, ResourceType
 
 ANY_NAME = "*"
@@ -14,7 +16,13 @@ ANY_NAME = "*"
 
 ANY_USER = "User:*"
 CLUSTER_NAME = "kafka-cluster"
-NAME_CHARS_MAX = 255
+NAME_CHARS_MAX: Mapping[ResourceType, int] = {
+    ResourceType.TOPIC: topics.NAME_CHARS_MAX,
+    ResourceType.GROUP: MAX_GROUP_ID_CHARS,
+    ResourceType.CLUSTER: len(CLUSTER_NAME),
+}
+"""The longest name that a resource of each type can have."""
+
 PRINCIPAL_CHARS_MAX = 1_000
 ALL = "all"
 
@@ -94,15 +102,16 @@ def check_rule(rule: AclRule) -> AclRule:
         raise _invalid(
             f"principal {rule.principal[:100]!r}: write User:<name>, or {ANY_USER} for everybody"
         )
-    if not 0 < len(rule.name) <= NAME_CHARS_MAX:
-        raise _invalid(
-            f"resource name of {len(rule.name)} characters; give 1 to {NAME_CHARS_MAX}, or "
-            f"{ANY_NAME} for all"
-        )
     if rule.resource is ResourceType.CLUSTER and (
         rule.name != CLUSTER_NAME or rule.pattern is not Pattern.LITERAL
     ):
         raise _invalid(f"cluster {rule.name[:100]!r}: its only name is {CLUSTER_NAME}, literal")
+    longest = NAME_CHARS_MAX[rule.resource]
+    if not 0 < len(rule.name) <= longest:
+        raise _invalid(
+            f"{rule.resource.value} name of {len(rule.name)} characters; give 1 to {longest}, or "
+            f"{ANY_NAME} for all"
+        )
     allowed = OPERATIONS[rule.resource]
     if rule.operation is not None and rule.operation not in allowed:
         names = ", ".join(each.value for each in allowed)

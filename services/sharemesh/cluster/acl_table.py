@@ -41,7 +41,7 @@ class AclTable:
         """Return whether the principal may do this (see the port)."""
         if principal in self._above:
             return True
-        if len(name) > NAME_CHARS_MAX:
+        if len(name) > NAME_CHARS_MAX[resource]:
             return False  # nothing has such a name, so nothing of it is remembered either
         asked = (principal, operation, resource, name)
         answer = self._answers.get(asked)

@@ -74,20 +74,17 @@ async def store_group_configs(
     return await _store(coordination, key, entries, expected_mod_revision)
 
 
-async def next_producer_id_block(coordination: Coordination, view: ClusterView) -> range:
-    """Return ``PRODUCER_ID_BLOCK`` producer ids that nobody else gets.
+async def take_producer_ids(
+    coordination: Coordination, view: ClusterView, *, at_least: int
+) -> range:
+    """Return ``PRODUCER_ID_BLOCK`` producer ids that nobody else gets, at or above ``at_least``.
+
+    That is above what a log has seen already (DESIGN 5).
 
     Raises:
         CoordinationError: The store does not answer; a block may then be lost, which is fine.
         RefusedError: REQUEST_TIMED_OUT if others keep taking blocks.
     """
-    return await take_producer_ids(coordination, view, at_least=0)
-
-
-async def take_producer_ids(
-    coordination: Coordination, view: ClusterView, *, at_least: int
-) -> range:
-    """Return a block at or above ``at_least``: above what a log has seen already (DESIGN 5)."""
     key = Keys(view.cluster_id).producer_ids
     for _ in range(ATTEMPTS * 4):
         stored = await coordination.get(key)

@@ -21,7 +21,6 @@ BATCH_BYTES_MAX = 128 * 1024 * 1024  # more is not a length but a broken header
 _PLACE = struct.Struct(">q4si")
 
 COMPRESSION_MASK = 0x07
-LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 

@@ -14,7 +14,6 @@ class Exit(IntEnum):
     OTHER_CLUSTER = 5
     DIRECTORY_UNUSABLE = 6
     DIRECTORY_IN_USE = 7
-    SESSION_LOST = 8
 
     @property
     def permanent(self) -> bool:

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
+from sharemesh.cluster.node_message import node_message
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, TopicPartition
 from sharemesh.domain.share_session import ShareSession, rotated
@@ -25,7 +26,7 @@ from sharemesh.share_leader.fetch_wait import FetchWait
 from sharemesh.share_leader.outbox import Outbox
 from sharemesh.share_leader.owned_tasks import OwnedTasks
 from sharemesh.share_leader.reader import Reader
-from sharemesh.share_leader.redirects import Redirects, node_message
+from sharemesh.share_leader.redirects import Redirects
 from sharemesh.share_leader.request_checks import (
     NEWEST_VERSION,
     acquire_mode,

@@ -1,17 +1,12 @@
 """Where a topic-partition is led, and the answers that send a client there (spec REQ-11)."""
 
+from sharemesh.cluster.node_message import node_message
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.cluster import ClusterView, NodeInfo
 from sharemesh.v1.common_pb2 import CurrentLeader, Node
 
 REDIRECTING = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-
-
-def node_message(node: NodeInfo) -> Node:
-    """Return the node as clients read it."""
-    role = node.roles[0].value if node.roles else ""
-    return Node(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack, role=role)
 
 
 class Redirects:

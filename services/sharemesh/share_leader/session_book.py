@@ -119,20 +119,6 @@ class SessionBook:
 
     # ---- ending ---------------------------------------------------------------------------------
 
-    async def release_session(self, key: SessionKey) -> dict[TopicPartition, Outcome]:
-        """End the session of a member in good order (spec SES-16, SES-17).
-
-        Raises:
-            RefusedError: SHARE_SESSION_NOT_FOUND.
-        """
-        session = self.sessions.get(key)
-        if session is None:
-            raise RefusedError(
-                ErrorCode.SHARE_SESSION_NOT_FOUND,
-                f"member {key.member_id!r} of group {key.group_id!r} has no share session here",
-            )
-        return await self.close(session)
-
     async def close(self, session: ShareSession) -> dict[TopicPartition, Outcome]:
         """End a session in good order and release what the member holds (REQ-10, SES-16)."""
         if not self._remove(session):
