@@ -20,12 +20,18 @@ from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.tls import TlsFiles
 from sharemesh.v1.admin_pb2 import ApiVersionsRequest
 from tests.faults.node import Node, Place
+from tests.faults.records import until
 from tests.faults.trials import Outcome
 from tests.rpc.bursts import FIRST_BYTES, allow_many_files, burst
 from tests.rpc.certificates import files, issue, replace
 
 SIZES = (30, 300, 1_000, 3_000, 5_000)
 HONEST = 500
+FILES = 400
+"""What a process may have open in the trial of that limit."""
+
+REFUSED, TAKEN_AGAIN = "others are refused", "connections are taken again"
+
 ANSWER_TIMEOUT_S = 30.0
 USE_TIMEOUT_S = 60.0
 PAUSE_S = 0.1
@@ -41,6 +47,43 @@ async def crowds_in_plain_text(number: int, seed: int) -> Outcome:
 async def crowds_with_tls(number: int, seed: int) -> Outcome:
     """All crowds to processes with mutual TLS, whose certificates are renewed meanwhile."""
     return await crowds(seed, with_tls=True)
+
+
+async def more_than_files(number: int, seed: int) -> Outcome:
+    """A crowd larger than the limit of open files: it is said once, and over with the crowd."""
+    rng = random.Random(seed)
+    async with Place() as place:
+        node = await place.node("all", prefix=("prlimit", f"--nofile={FILES}:{FILES}"))
+        wrong: list[str] = []
+        for _ in range(2):
+            took_s, why = await _crowd_beyond(place, node, rng)
+            wrong += why
+        said = node.log.read_text()
+        for words in (REFUSED, TAKEN_AGAIN):
+            if said.count(words) != 2:
+                wrong.append(f"two crowds, and {said.count(words)} times: {words}")
+        if "File descriptor limit reached" in said or "Too many open files" in said:
+            wrong.append("connections took what files need")
+        if not node.alive:
+            wrong.append("the process ended")
+        else:
+            wrong += await _used(place, None)
+    return Outcome(tuple(wrong), (), f"answered {took_s:.2f} s after the crowd")
+
+
+async def _crowd_beyond(place: Place, node: Node, rng: random.Random) -> tuple[float, list[str]]:
+    """Send a crowd and let it go; return how long a caller waited then, and what was wrong."""
+
+    def times_said(words: str) -> int:
+        return node.log.read_text().count(words)
+
+    refused, taken = times_said(REFUSED), times_said(TAKEN_AGAIN)
+    with contextlib.ExitStack() as crowd:
+        await asyncio.to_thread(crowd.enter_context, burst(node.address, 4 * FILES, "silent", rng))
+        await until(lambda: times_said(REFUSED) > refused, "nothing was said")
+    answer = await _answer(place, node, None)
+    await until(lambda: times_said(TAKEN_AGAIN) > taken, "the end of the crowd was not said")
+    return (0.0, [answer]) if isinstance(answer, str) else (answer, [])
 
 
 async def crowds(

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 
 from sharemesh.methods import METHODS, Kind, Method
 from sharemesh.ports.cluster import Role
-from tests.faults.crowds import crowds_in_plain_text, crowds_with_tls
+from tests.faults.crowds import crowds_in_plain_text, crowds_with_tls, more_than_files
 from tests.faults.hostile_bytes import Enemy
 from tests.faults.node import Node, Place
 from tests.faults.records import RawProducer, consume
@@ -272,4 +272,5 @@ FAULTS = (
     Fault("hostile", 1, hostile),
     Fault("crowds", 1, crowds_in_plain_text),
     Fault("crowds_with_tls", 1, crowds_with_tls),
+    Fault("more_than_files", 1, more_than_files),
 )
