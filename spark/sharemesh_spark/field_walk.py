@@ -36,7 +36,9 @@ def _short(by_name: Mapping[str, Any]) -> frozenset[str]:
 
 FIELDS = _fields_of(ShareStateRecord.DESCRIPTOR.fields_by_number)
 REPEATED = frozenset({"state_batches", "changed_batches"})
-TEXTS = frozenset({"group_id", "topic_id", "member_id", "trace_id", "span_id", "generation"})
+TEXTS = frozenset(
+    {"group_id", "topic_id", "member_id", "trace_id", "span_id", "generation", "archived"}
+)
 BATCH_FIELDS = _fields_of(StateBatch.DESCRIPTOR.fields_by_number)
 SHORT = _short(ShareStateRecord.DESCRIPTOR.fields_by_name) | _short(
     StateBatch.DESCRIPTOR.fields_by_name

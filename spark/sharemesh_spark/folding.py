@@ -71,5 +71,5 @@ def state_at(rows: Rows, row: int) -> ShareState:
         )
         for index in range(low, high)
     )
-    numbers = {name: int(rows.numbers[name][row]) for name in NUMBERS}
+    numbers: dict[str, Any] = {name: int(rows.numbers[name][row]) for name in NUMBERS}
     return ShareState(batches=batches, **numbers)

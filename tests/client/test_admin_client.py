@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from sharemesh.client import connect
+from sharemesh.client import AcknowledgeType, connect
 from sharemesh.client.admin_results import (
     GroupDescription,
     GroupOffset,
@@ -191,6 +191,18 @@ def test_records_are_found_by_time_explained_and_deleted(admin, cluster):
         )
         nothing = admin.explain("ge", "e", 0, 99)
         assert (nothing.reason, nothing.delivery_count) == ("NOT_PRODUCED", None)
+    until(lambda: admin.list_share_group_offsets("ge")[where].archived == {})
+    with cluster.share_consumer("ge", ["e"], share_acknowledgement_mode="explicit") as consumer:
+        second = consumer.poll(10_000)[0]
+        consumer.acknowledge(second, AcknowledgeType.REJECT)
+        consumer.commit_sync()
+        stands = admin.list_share_group_offsets("ge")[where]
+        assert stands.archived == {"REJECT": 1}
+        assert (
+            0
+            < stands.archived_since_ms
+            <= admin.explain("ge", "e", 0, second.offset).events[-1].timestamp_ms
+        )
     with pytest.raises(GroupIdNotFoundError, match="nosuch"):
         admin.explain("nosuch", "e", 0, first.offset)
     assert admin.delete_records({where: 2}) == {where: 2}

@@ -12,6 +12,7 @@ from sharemesh.codec.state_record import (
 )
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
+from sharemesh.domain.share_state.archived import ArchivedCounts
 from sharemesh.domain.share_state.records import (
     UNKNOWN_START_OFFSET,
     EpochFloor,
@@ -45,6 +46,12 @@ origins = st.builds(
     st.just(b"t" * 16),
     st.just(b"s" * 8),
 )
+counted = st.dictionaries(st.sampled_from(Cause), st.integers(1, 2**40))
+archived = st.none() | st.builds(
+    lambda since_ms, counts: ArchivedCounts(since_ms, tuple(sorted(counts.items()))),
+    int64,
+    counted,
+)
 records = st.one_of(
     st.builds(
         Snapshot,
@@ -61,8 +68,9 @@ records = st.one_of(
         origins,
         batches,
         st.one_of(st.just(UNKNOWN_START_OFFSET), int64),
+        archived,
     ),
-    st.builds(Update, keys, int32, int32, int32, int64, int32, int64, batches, origins),
+    st.builds(Update, keys, int32, int32, int32, int64, int32, int64, batches, origins, archived),
     st.builds(Tombstone, keys, int32, int32, int64, origins),
     st.builds(EpochFloor, int32, int32, int64),
     st.builds(

@@ -11,7 +11,7 @@ from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.v1 import share_coordinator_pb2 as pb
 from tests.share_coordinator.world import CONTEXT, T1, Client, world
 
-AVAILABLE, ACKNOWLEDGED = 0, 2
+AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
 
 
 async def test_exp_2_the_durable_state_and_its_events_are_told_and_nothing_changes():
@@ -38,6 +38,18 @@ async def test_exp_2_of_a_share_partition_without_state_nothing_is_told():
     async with world() as w, w.coordinator() as service:
         told = await Client(service, group="nosuch").H(0)
         assert (told.error_code, told.HasField("state_epoch"), list(told.events)) == (0, False, [])
+
+
+async def test_arc_6_a_summary_tells_what_was_archived_and_a_load_knows_it():
+    async with world() as w:
+        async with w.coordinator() as service:
+            await Client(service).I(1, 0)
+            await Client(service).W(1, 1, 0, 5, [(0, 4, ARCHIVED, 5)])
+        async with w.coordinator() as service:
+            told = await Client(service).S()
+            assert [(each.cause, each.count) for each in told.archived.counts] == [(0, 5)]
+            assert told.archived.since_ms == w.clock.wall_ms()
+            assert not (await Client(service, partition=1).S()).HasField("archived")
 
 
 async def test_exp_4_a_deleted_life_is_told_and_does_not_count():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sharemesh.v1.common_pb2 import StateBatch
+from sharemesh.v1.common_pb2 import ArchivedCounts, StateBatch
 from sharemesh.v1.state_record_pb2 import ShareStateRecord
 from sharemesh_spark.field_walk import BATCH_FIELDS, FIELDS, REPEATED, TEXTS, UNKNOWN_NUMBERS
 from sharemesh_spark.record_places import RecordPlaces
@@ -50,6 +50,7 @@ messages = st.builds(
     leader_epoch_max=int32,
     changed_batches=batches,
     initial_start_offset=st.none() | int64,
+    archived=st.none() | st.builds(ArchivedCounts, since_ms=int64),
 )
 
 

@@ -2,12 +2,12 @@
 
 import argparse
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 from sharemesh.cli.failures import CommandError
 from sharemesh.cli.nearest import nearest
 from sharemesh.cli.session import Session, connection_flags, session_of
+from sharemesh.cli.times import utc
 from sharemesh.cli.topics import where_of
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import Explanation, RecordEvent
@@ -85,9 +85,8 @@ def _show_facts(session: Session, found: Explanation) -> None:
 
 
 def _row(event: RecordEvent) -> dict[str, Any]:
-    time = datetime.fromtimestamp(event.timestamp_ms / 1_000, UTC)
     return {
-        "time": time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "time": utc(event.timestamp_ms),
         "cause": event.cause,
         "member": event.member_id or "-",
         "state": event.delivery_state or "-",

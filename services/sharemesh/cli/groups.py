@@ -7,6 +7,7 @@ from typing import Any
 from sharemesh.cli.failures import CommandError
 from sharemesh.cli.nearest import nearest
 from sharemesh.cli.offset_plan import Scenario, plan, scope_of, timestamp_ms
+from sharemesh.cli.offset_table import offset_rows, show_offsets
 from sharemesh.cli.session import Session, connection_before, connection_flags, session_of
 from sharemesh.cli.watch import watch
 from sharemesh.cli.words import counted
@@ -161,7 +162,7 @@ def _as_json(found: GroupDescription, offsets: Mapping[Any, Any]) -> dict[str, A
         "assignor": found.assignor,
         "coordinator": found.coordinator_id,
         "members": [_member_row(each) for each in found.members],
-        "offsets": _offset_rows(offsets),
+        "offsets": offset_rows(offsets),
     }
 
 
@@ -179,7 +180,7 @@ def _print_group(session: Session, found: GroupDescription, offsets: Mapping[Any
         "assignment": "ASSIGNMENT",
     }
     session.show([_member_row(each) for each in found.members], columns, empty="no members")
-    _show_offsets(session, offsets)
+    show_offsets(session, offsets)
 
 
 def assignment_text(member: MemberDescription) -> str:
@@ -200,31 +201,6 @@ def _member_row(member: MemberDescription) -> dict[str, Any]:
     }
 
 
-def _offset_rows(offsets: Mapping[Any, Any]) -> list[dict[str, Any]]:
-    return [
-        {
-            "topic": where.topic,
-            "partition": where.partition,
-            "start_offset": found.start_offset if isinstance(found, GroupOffset) else None,
-            "lag": found.lag if isinstance(found, GroupOffset) and found.lag >= 0 else None,
-            "leader_epoch": found.leader_epoch if isinstance(found, GroupOffset) else None,
-            "error": str(found) if isinstance(found, SharemeshError) else None,
-        }
-        for where, found in sorted(offsets.items())
-    ]
-
-
-def _show_offsets(session: Session, offsets: Mapping[Any, Any]) -> None:
-    columns = {
-        "topic": "TOPIC",
-        "partition": "PARTITION",
-        "start_offset": "START-OFFSET",
-        "lag": "LAG",
-        "leader_epoch": "LEADER-EPOCH",
-    }
-    session.show(_offset_rows(offsets), columns, empty="no offsets yet")
-
-
 def _offsets(args: argparse.Namespace) -> int:
     session = session_of(args)
     (group_id,) = args.groups
@@ -235,7 +211,7 @@ def _offsets(args: argparse.Namespace) -> int:
             if missing is not None:
                 _complain(session, admin, group_id, missing)
                 return 1
-        _show_offsets(session, offsets)
+        show_offsets(session, offsets)
     return 0
 
 

@@ -8,6 +8,7 @@ from sharemesh.client.admin_results import (
     ConfigValue,
     Explanation,
     GroupDescription,
+    GroupOffset,
     MemberDescription,
     MemberNode,
     PartitionDescription,
@@ -24,6 +25,7 @@ from sharemesh.client.errors import (
     SharemeshError,
     optional_error,
 )
+from sharemesh.codec.state_record import decode_archived
 from sharemesh.v1 import admin_pb2, common_pb2, group_coordinator_pb2
 from sharemesh.v1.common_pb2 import RecordEvent as RecordEventMessage
 from sharemesh.v1.share_leader_pb2 import ExplainResponse
@@ -199,6 +201,15 @@ def offset_partitions(
 ) -> Iterable[tuple[_G.OffsetTopicResult, _G.OffsetPartition]]:
     """Return each partition with its topic."""
     return [(topic, each) for topic in topics for each in topic.partitions]
+
+
+def group_offset_of(found: group_coordinator_pb2.OffsetPartition) -> GroupOffset:
+    """Return where a group stands in a partition, and what it gave up there if that is known."""
+    if not found.HasField("archived"):
+        return GroupOffset(found.start_offset, found.leader_epoch, found.lag)
+    archived = decode_archived(found.archived)
+    counts = {cause.name: count for cause, count in archived.counts}
+    return GroupOffset(found.start_offset, found.leader_epoch, found.lag, counts, archived.since_ms)
 
 
 def explanation_of(found: ExplainResponse) -> Explanation:

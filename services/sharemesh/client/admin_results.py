@@ -81,11 +81,17 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """Where a group stands in a partition; ``lag`` counts records not finished, -1 unknown."""
+    """Where a group stands in a partition; ``lag`` counts records not finished, -1 unknown.
+
+    ``archived`` counts the records that the group gave up since ``archived_since_ms``, by cause
+    (DELIVERY_LIMIT, REJECT, GAP, ...); both are None if that is not known.
+    """
 
     start_offset: int
     leader_epoch: int
     lag: int
+    archived: Mapping[str, int] | None = None
+    archived_since_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from sharemesh.client.admin_answers import (
     configs_of,
     explanation_of,
     group_of,
+    group_offset_of,
     group_states,
     offset_partitions,
     raise_problem,
@@ -281,7 +282,7 @@ class AsyncAdminClient(AsyncAcls, AsyncNodes, AsyncStates):
                     text = each.error_message or topic.error_message
                     found[where] = error_for(code, text, about=str(where))
                 elif each.start_offset >= 0:
-                    found[where] = GroupOffset(each.start_offset, each.leader_epoch, each.lag)
+                    found[where] = group_offset_of(each)
         return found
 
     async def alter_share_group_offsets(

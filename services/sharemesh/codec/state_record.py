@@ -5,11 +5,13 @@ itself; the value is a ``sharemesh.v1.ShareStateRecord``, for tombstones too, so
 when and why. An absent value counts as a tombstone that says nothing.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
+from sharemesh.domain.share_state.archived import ArchivedCounts
 from sharemesh.domain.share_state.key_text import format_key, parse_key
 from sharemesh.domain.share_state.records import (
     UNKNOWN_START_OFFSET,
@@ -22,6 +24,8 @@ from sharemesh.domain.share_state.records import (
     Update,
 )
 from sharemesh.domain.state_batch import StateBatch
+from sharemesh.v1.common_pb2 import ArchivedCount
+from sharemesh.v1.common_pb2 import ArchivedCounts as ArchivedMessage
 from sharemesh.v1.common_pb2 import StateBatch as StateBatchMessage
 from sharemesh.v1.state_record_pb2 import GenerationPointer, ShareStateRecord
 
@@ -171,6 +175,20 @@ def decode_batches(messages: Iterable[StateBatchMessage]) -> tuple[StateBatch, .
     )
 
 
+def encode_archived(archived: ArchivedCounts) -> ArchivedMessage:
+    """Return the message of archived counts."""
+    counts = [ArchivedCount(cause=cause, count=count) for cause, count in archived.counts]
+    return ArchivedMessage(since_ms=archived.since_ms, counts=counts)
+
+
+def decode_archived(message: ArchivedMessage) -> ArchivedCounts:
+    """Return archived counts; those of causes that are not known here count together."""
+    counts: Counter[Cause] = Counter()
+    for each in message.counts:
+        counts[decode_cause(each.cause)] += each.count
+    return ArchivedCounts(message.since_ms).plus(counts)
+
+
 def decode_cause(number: int) -> Cause:
     """Return the cause, UNSPECIFIED for a number that is not known here."""
     return _CAUSES.get(number, Cause.UNSPECIFIED)
@@ -194,6 +212,7 @@ def _update(record: Update) -> ShareStateRecord:
     put_batches(message.state_batches, record.batches)
     _set_key(message, record.key)
     _set_origin(message, record.origin)
+    _set_archived(message, record.archived)
     return message
 
 
@@ -215,6 +234,7 @@ def _snapshot(record: Snapshot) -> ShareStateRecord:
         message.initial_start_offset = record.initial_start_offset
     _set_key(message, record.key)
     _set_origin(message, record.origin)
+    _set_archived(message, record.archived)
     return message
 
 
@@ -245,6 +265,7 @@ def _decoded_update(message: ShareStateRecord) -> Update:
         write_timestamp_ms=message.write_timestamp_ms,
         batches=decode_batches(message.state_batches),
         origin=_origin(message),
+        archived=_archived(message),
     )
 
 
@@ -267,6 +288,7 @@ def _decoded_snapshot(message: ShareStateRecord) -> Snapshot:
             if message.HasField("initial_start_offset")
             else UNKNOWN_START_OFFSET
         ),
+        archived=_archived(message),
     )
 
 
@@ -314,6 +336,15 @@ def _parsed_key(key: bytes) -> SharePartitionKey:
         return parse_key(key.decode())
     except Exception as error:
         raise UnreadableRecordError(f"key {key!r} is no share partition: {error}") from error
+
+
+def _set_archived(message: ShareStateRecord, archived: ArchivedCounts | None) -> None:
+    if archived is not None:
+        message.archived.CopyFrom(encode_archived(archived))
+
+
+def _archived(message: ShareStateRecord) -> ArchivedCounts | None:
+    return decode_archived(message.archived) if message.HasField("archived") else None
 
 
 def _set_origin(message: ShareStateRecord, origin: Origin) -> None:

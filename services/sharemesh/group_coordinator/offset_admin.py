@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from sharemesh.codec.state_record import decode_batches
+from sharemesh.codec.state_record import decode_batches, encode_archived
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, TopicId, TopicPartition
 from sharemesh.domain.share_group.group import ShareGroup
@@ -367,4 +367,5 @@ def _row(number: int, summary: StateSummary | None, log_end: int | None) -> pb.O
         start_offset=summary.start_offset,
         leader_epoch=summary.leader_epoch,
         lag=lag,
+        archived=None if summary.archived is None else encode_archived(summary.archived),
     )

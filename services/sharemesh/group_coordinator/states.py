@@ -7,6 +7,7 @@ from typing import Protocol
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, TopicPartition
 from sharemesh.domain.share_group.records import InitializingPartition
+from sharemesh.domain.share_state.archived import ArchivedCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class StateSummary:
     start_offset: int = -1
     leader_epoch: int = 0
     delivery_complete_count: int = -1
+    archived: ArchivedCounts | None = None
 
 
 class ShareStates(Protocol):

@@ -8,7 +8,13 @@ from google.protobuf.message import Message
 
 from sharemesh import methods
 from sharemesh.codec.record_event import decode_event
-from sharemesh.codec.state_record import decode_batches, decode_cause, decode_state, put_batches
+from sharemesh.codec.state_record import (
+    decode_archived,
+    decode_batches,
+    decode_cause,
+    decode_state,
+    put_batches,
+)
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import SharePartitionKey, TopicId
 from sharemesh.domain.state_batch import StateBatch
@@ -147,6 +153,7 @@ def _summarized(each: pb.ReadSummaryPartitionResult) -> StateSummaryResult:
         each.leader_epoch,
         each.start_offset,
         each.delivery_complete_count,
+        decode_archived(each.archived) if each.HasField("archived") else None,
     )
 
 

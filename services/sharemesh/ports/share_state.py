@@ -6,6 +6,7 @@ from typing import Protocol
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import MemberId, SharePartitionKey
+from sharemesh.domain.share_state.archived import ArchivedCounts
 from sharemesh.domain.share_state.record_history import RecordEvent
 from sharemesh.domain.state_batch import StateBatch
 
@@ -52,7 +53,10 @@ class StateWriteResult:
 
 @dataclass(frozen=True, slots=True)
 class StateSummaryResult:
-    """Answer to a summary; start offset and count -1: nothing is stored (spec SC-20)."""
+    """Answer to a summary; start offset and count -1: nothing is stored (spec SC-20).
+
+    ``archived`` is None if it is not known.
+    """
 
     error: ErrorCode
     message: str = ""
@@ -60,6 +64,7 @@ class StateSummaryResult:
     leader_epoch: int = 0
     start_offset: int = -1
     delivery_complete_count: int = -1
+    archived: ArchivedCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)

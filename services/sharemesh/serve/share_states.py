@@ -61,6 +61,7 @@ class PersistedShareStates:
                 start_offset=result.start_offset,
                 leader_epoch=result.leader_epoch,
                 delivery_complete_count=result.delivery_complete_count,
+                archived=result.archived,
             )
             for partition, result in zip(asked, results, strict=True)
         }

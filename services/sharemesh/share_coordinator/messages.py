@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from sharemesh.codec.record_event import encode_event
-from sharemesh.codec.state_record import decode_batches, decode_cause, put_batches
+from sharemesh.codec.state_record import decode_batches, decode_cause, encode_archived, put_batches
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import MemberId
 from sharemesh.domain.share_state.answers import Answer, Outcome, WriteRequest
@@ -147,6 +147,7 @@ def _summary_result(partition: int, answer: Answer) -> pb.ReadSummaryPartitionRe
         leader_epoch=state.leader_epoch,
         start_offset=state.start_offset,
         delivery_complete_count=state.delivery_complete_count,
+        archived=None if state.archived is None else encode_archived(state.archived),
     )
 
 

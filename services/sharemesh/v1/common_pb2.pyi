@@ -42,6 +42,22 @@ class RecordEvent(_message.Message):
     span_id: bytes
     def __init__(self, timestamp_ms: _Optional[int] = ..., cause: _Optional[str] = ..., member_id: _Optional[str] = ..., delivery_state: _Optional[str] = ..., delivery_count: _Optional[int] = ..., start_offset: _Optional[int] = ..., log_offset: _Optional[int] = ..., trace_id: _Optional[bytes] = ..., span_id: _Optional[bytes] = ...) -> None: ...
 
+class ArchivedCounts(_message.Message):
+    __slots__ = ("since_ms", "counts")
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    since_ms: int
+    counts: _containers.RepeatedCompositeFieldContainer[ArchivedCount]
+    def __init__(self, since_ms: _Optional[int] = ..., counts: _Optional[_Iterable[_Union[ArchivedCount, _Mapping]]] = ...) -> None: ...
+
+class ArchivedCount(_message.Message):
+    __slots__ = ("cause", "count")
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    cause: int
+    count: int
+    def __init__(self, cause: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
 class TopicPartitions(_message.Message):
     __slots__ = ("topic_id", "partitions", "topic_name")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]

@@ -192,20 +192,22 @@ class DescribeShareGroupOffsetsRequest(_message.Message):
     def __init__(self, groups: _Optional[_Iterable[_Union[DescribeShareGroupOffsetsGroup, _Mapping]]] = ...) -> None: ...
 
 class OffsetPartition(_message.Message):
-    __slots__ = ("partition", "start_offset", "leader_epoch", "lag", "error_code", "error_message")
+    __slots__ = ("partition", "start_offset", "leader_epoch", "lag", "error_code", "error_message", "archived")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     LAG_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVED_FIELD_NUMBER: _ClassVar[int]
     partition: int
     start_offset: int
     leader_epoch: int
     lag: int
     error_code: int
     error_message: str
-    def __init__(self, partition: _Optional[int] = ..., start_offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., lag: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
+    archived: _common_pb2.ArchivedCounts
+    def __init__(self, partition: _Optional[int] = ..., start_offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., lag: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., archived: _Optional[_Union[_common_pb2.ArchivedCounts, _Mapping]] = ...) -> None: ...
 
 class OffsetTopicResult(_message.Message):
     __slots__ = ("topic_name", "topic_id", "partitions", "error_code", "error_message")

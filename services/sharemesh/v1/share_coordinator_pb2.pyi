@@ -216,7 +216,7 @@ class ReadShareGroupStateSummaryRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[ReadSummaryTopic, _Mapping]]] = ...) -> None: ...
 
 class ReadSummaryPartitionResult(_message.Message):
-    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "leader_epoch", "start_offset", "delivery_complete_count")
+    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "leader_epoch", "start_offset", "delivery_complete_count", "archived")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
@@ -224,6 +224,7 @@ class ReadSummaryPartitionResult(_message.Message):
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     DELIVERY_COMPLETE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVED_FIELD_NUMBER: _ClassVar[int]
     partition: int
     error_code: int
     error_message: str
@@ -231,7 +232,8 @@ class ReadSummaryPartitionResult(_message.Message):
     leader_epoch: int
     start_offset: int
     delivery_complete_count: int
-    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., state_epoch: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., delivery_complete_count: _Optional[int] = ...) -> None: ...
+    archived: _common_pb2.ArchivedCounts
+    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., state_epoch: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., delivery_complete_count: _Optional[int] = ..., archived: _Optional[_Union[_common_pb2.ArchivedCounts, _Mapping]] = ...) -> None: ...
 
 class ReadSummaryTopicResult(_message.Message):
     __slots__ = ("topic_id", "partitions")

@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ShareStateRecord(_message.Message):
-    __slots__ = ("kind", "group_id", "topic_id", "partition", "snapshot_epoch", "state_epoch", "leader_epoch", "start_offset", "delivery_complete_count", "create_timestamp_ms", "write_timestamp_ms", "state_batches", "cause", "member_id", "trace_id", "span_id", "format_version", "generation", "state_epoch_floor", "leader_epoch_floor", "leader_epoch_max", "changed_batches", "initial_start_offset")
+    __slots__ = ("kind", "group_id", "topic_id", "partition", "snapshot_epoch", "state_epoch", "leader_epoch", "start_offset", "delivery_complete_count", "create_timestamp_ms", "write_timestamp_ms", "state_batches", "cause", "member_id", "trace_id", "span_id", "format_version", "generation", "state_epoch_floor", "leader_epoch_floor", "leader_epoch_max", "changed_batches", "initial_start_offset", "archived")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         KIND_UNSPECIFIED: _ClassVar[ShareStateRecord.Kind]
@@ -47,6 +47,7 @@ class ShareStateRecord(_message.Message):
     LEADER_EPOCH_MAX_FIELD_NUMBER: _ClassVar[int]
     CHANGED_BATCHES_FIELD_NUMBER: _ClassVar[int]
     INITIAL_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVED_FIELD_NUMBER: _ClassVar[int]
     kind: ShareStateRecord.Kind
     group_id: str
     topic_id: bytes
@@ -70,7 +71,8 @@ class ShareStateRecord(_message.Message):
     leader_epoch_max: int
     changed_batches: _containers.RepeatedCompositeFieldContainer[_common_pb2.StateBatch]
     initial_start_offset: int
-    def __init__(self, kind: _Optional[_Union[ShareStateRecord.Kind, str]] = ..., group_id: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., snapshot_epoch: _Optional[int] = ..., state_epoch: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., delivery_complete_count: _Optional[int] = ..., create_timestamp_ms: _Optional[int] = ..., write_timestamp_ms: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ..., cause: _Optional[int] = ..., member_id: _Optional[str] = ..., trace_id: _Optional[bytes] = ..., span_id: _Optional[bytes] = ..., format_version: _Optional[int] = ..., generation: _Optional[_Union[GenerationPointer, _Mapping]] = ..., state_epoch_floor: _Optional[int] = ..., leader_epoch_floor: _Optional[int] = ..., leader_epoch_max: _Optional[int] = ..., changed_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ..., initial_start_offset: _Optional[int] = ...) -> None: ...
+    archived: _common_pb2.ArchivedCounts
+    def __init__(self, kind: _Optional[_Union[ShareStateRecord.Kind, str]] = ..., group_id: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., snapshot_epoch: _Optional[int] = ..., state_epoch: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., delivery_complete_count: _Optional[int] = ..., create_timestamp_ms: _Optional[int] = ..., write_timestamp_ms: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ..., cause: _Optional[int] = ..., member_id: _Optional[str] = ..., trace_id: _Optional[bytes] = ..., span_id: _Optional[bytes] = ..., format_version: _Optional[int] = ..., generation: _Optional[_Union[GenerationPointer, _Mapping]] = ..., state_epoch_floor: _Optional[int] = ..., leader_epoch_floor: _Optional[int] = ..., leader_epoch_max: _Optional[int] = ..., changed_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ..., initial_start_offset: _Optional[int] = ..., archived: _Optional[_Union[_common_pb2.ArchivedCounts, _Mapping]] = ...) -> None: ...
 
 class GenerationPointer(_message.Message):
     __slots__ = ("generation_id", "previous_generation_id", "end_offset", "path", "content_hash", "format_version", "history_end_offset")

@@ -150,11 +150,33 @@ class StateHistory:
                 self._say(NEVER_BACK, f"{where}: {word} went back from {old} to {new}")
         if after.state_epoch != before.state_epoch:
             return
+        self._compare_archived(record, before, after)
         if after.start_offset < before.start_offset:
             text = f"start offset went back from {before.start_offset} to {after.start_offset}"
             self._say(NEVER_BACK, f"{where}: {text}")
         if record.batches or after.batches is not before.batches:
             self._compare_offsets(record, before, after)
+
+    def _compare_archived(
+        self, record: Snapshot | Update, before: ShareState, after: ShareState
+    ) -> None:
+        """What is newly archived is counted once; what the start offset passes is not seen here."""
+        old, new = before.archived, after.archived
+        if old is None or new is None or old.since_ms != new.since_ms:
+            return
+        told = sum(count for _, count in new.counts) - sum(count for _, count in old.counts)
+        known = {offset: batch.delivery_state for offset, batch in _offsets(before)}
+        seen = sum(
+            batch.delivery_state is DeliveryState.ARCHIVED and known.get(offset) not in FINISHED
+            for offset, batch in _offsets(after)
+        )
+        self._counters["archived counts judged"] += 1
+        self._counters["archived and counted"] += told
+        has_moved = after.start_offset != before.start_offset
+        if told != seen and not (has_moved and told > seen):
+            where = self._world.place(record.key)
+            text = f"{where}: {seen} offsets were archived, and {told} counted (ARC-2)"
+            self._world.story.violation(self._world.now_s, text)
 
     def _compare_offsets(
         self, record: Snapshot | Update, before: ShareState, after: ShareState

@@ -1,7 +1,5 @@
 """Bugs of deliveries: locks, limits, what explain and metrics say of them."""
 
-from dataclasses import replace
-
 from sharemesh.client.consumer_calls import ConsumerCalls
 from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
 from sharemesh.domain.share_partition import acquire, expiry
@@ -12,8 +10,6 @@ from sharemesh.domain.share_partition.events import Acquire
 from sharemesh.domain.share_partition.locks import Lock, LockIndex
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.domain.share_partition.record_status import RecordStatus
-from sharemesh.domain.share_state.records import Snapshot
-from sharemesh.share_coordinator import history_search
 from sharemesh.share_leader import durable_record, reasons
 from sharemesh.share_leader.partition_watch import PartitionWatch
 from tests.simulation.patching import Patches
@@ -197,14 +193,3 @@ def explain_says_accepted_of_what_was_archived(patch: Patches) -> None:
         return reasons.Reason.ACKNOWLEDGED if is_passed else real(state, cause)
 
     patch.setattr(durable_record, "ending_of", ending_of)
-
-
-def history_does_not_see_changes_of_snapshots(patch: Patches) -> None:
-    """A write that became a snapshot is not told: how its records ended seems to be forgotten."""
-    real = history_search.decode_change
-
-    def decode_change(key, value):
-        record = real(key, value)
-        return replace(record, changed=()) if isinstance(record, Snapshot) else record
-
-    patch.setattr(history_search, "decode_change", decode_change)

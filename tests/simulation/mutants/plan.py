@@ -20,6 +20,8 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
         deliveries.start_offset_passes_a_hole,
         states.tail_after_a_generation_is_skipped,
         states.the_last_assignment_is_forgotten,
+        states.archived_records_count_again,
+        deliveries.explain_takes_the_last_delivery_for_the_limit,
     ),
     "short": (
         deliveries.explain_says_locked_records_are_deliverable,
@@ -35,12 +37,10 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
         deliveries.explain_says_it_is_initializing,
         deliveries.explain_does_not_see_who_waits,
         deliveries.explain_says_accepted_of_what_was_archived,
-        deliveries.history_does_not_see_changes_of_snapshots,
     ),
     "crowded": (
         deliveries.timer_is_not_cancelled,
         waits.dead_locks_are_waited_for,
-        deliveries.explain_takes_the_last_delivery_for_the_limit,
         deliveries.locks_last_too_long,
         deliveries.renew_resurrects,
         deliveries.the_in_flight_limit_is_not_kept,
@@ -83,6 +83,7 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
         logs.readers_pass_the_committed_end,
         states.pruning_does_not_wait_for_generations,
         states.snapshots_lose_what_waits,
+        states.snapshots_forget_what_was_archived,
     ),
     "leaderless": (logs.a_claim_of_unknown_outcome_is_left,),
     "revoked": (

@@ -133,3 +133,24 @@ def the_last_assignment_is_forgotten(patch: Patches) -> None:
         return replace(record, assigned_at_ms=NEVER_MS) if is_assignment else record
 
     patch.setattr(group_shard_kind, "read_record", read_record)
+
+
+def archived_records_count_again(patch: Patches) -> None:
+    """What a write archives is counted whether or not it was finished before."""
+    real = share_state_machine.newly_archived
+
+    def newly_archived(_, new, cause, *, start_offset):
+        return real((), new, cause, start_offset=start_offset)
+
+    patch.setattr(share_state_machine, "newly_archived", newly_archived)
+
+
+def snapshots_forget_what_was_archived(patch: Patches) -> None:
+    """A snapshot begins the counts anew, and says that it counted all the while."""
+    real = share_state_machine._snapshot
+
+    def snapshot(key, state, now_ms, origin):
+        made = real(key, state, now_ms, origin)
+        return replace(made, archived=replace(made.archived, counts=()))
+
+    patch.setattr(share_state_machine, "_snapshot", snapshot)

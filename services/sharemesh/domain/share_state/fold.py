@@ -1,8 +1,9 @@
 """What records of the share state log add up to: one definition for coordinators and Spark."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from sharemesh.domain.share_state.archived import ArchivedCounts, has_archived
 from sharemesh.domain.share_state.records import (
     NO_COUNT,
     NO_START_OFFSET,
@@ -19,7 +20,11 @@ from sharemesh.domain.state_batch import StateBatch, combine
 
 @dataclass(frozen=True, slots=True)
 class ShareState:
-    """The durable state of one share partition (spec SC-6); batches are sorted and disjoint."""
+    """The durable state of one share partition (spec SC-6); batches are sorted and disjoint.
+
+    ``archived`` is a note for people, None if it is not known: it takes no part in equality, and
+    generations do not carry it (ARC-5).
+    """
 
     snapshot_epoch: int
     state_epoch: int
@@ -31,6 +36,7 @@ class ShareState:
     write_timestamp_ms: int
     batches: tuple[StateBatch, ...] = ()
     initial_start_offset: int = UNKNOWN_START_OFFSET
+    archived: ArchivedCounts | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,7 @@ def _snapshotted(state: ShareState | None, record: Snapshot) -> ShareState:
         write_timestamp_ms=record.write_timestamp_ms,
         batches=record.batches,
         initial_start_offset=record.initial_start_offset,
+        archived=record.archived,
     )
 
 
@@ -147,4 +154,12 @@ def _updated(state: ShareState | None, record: Update, *, combining: bool = True
         write_timestamp_ms=state.write_timestamp_ms,
         batches=batches,
         initial_start_offset=state.initial_start_offset,
+        archived=_archived(state, record),
     )
+
+
+def _archived(state: ShareState, record: Update) -> ArchivedCounts | None:
+    """Return the counts after an update; one that does not count what it archives ends them."""
+    if record.archived is None and has_archived(record.batches):
+        return None
+    return record.archived or state.archived

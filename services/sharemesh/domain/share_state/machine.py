@@ -8,6 +8,11 @@ from sharemesh.domain.delivery_state import Cause
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import SharePartitionKey, TopicId
 from sharemesh.domain.share_state.answers import Answer, Outcome, WriteRequest
+from sharemesh.domain.share_state.archived import (
+    ArchivedCounts,
+    has_archived,
+    newly_archived,
+)
 from sharemesh.domain.share_state.backlog import Backlog, DecodeUpdates
 from sharemesh.domain.share_state.checks import (
     check_batches,
@@ -197,6 +202,7 @@ class ShareStateMachine:
             origin=Origin(Cause.IMPORT if imported else Cause.INITIALIZE),
             changed=imported,
             initial_start_offset=start_offset,
+            archived=ArchivedCounts(now_ms),
         )
         return Outcome(Answer(), record)
 
@@ -258,12 +264,14 @@ class ShareStateMachine:
             return stop
         start_offset = max(request.start_offset, state.start_offset)
         count = _delivery_complete_count(state, request)
+        archived = _archived(state, request, now_ms)
         if self._snapshot_is_due(key):
             merged = replace(
                 state,
                 start_offset=start_offset,
                 delivery_complete_count=count,
                 batches=combine(state.batches, request.batches, start_offset=start_offset),
+                archived=archived or state.archived,
             )
             snapshot = _snapshot(key, merged, now_ms, request.origin)
             changed = combine(request.batches, (), start_offset=NO_START_OFFSET, keep_causes=True)
@@ -278,6 +286,7 @@ class ShareStateMachine:
             write_timestamp_ms=now_ms,
             batches=combine(request.batches, (), start_offset=start_offset, keep_causes=True),
             origin=request.origin,
+            archived=archived,
         )
         return Outcome(Answer(), record)
 
@@ -451,6 +460,15 @@ def _delivery_complete_count(state: ShareState, request: WriteRequest) -> int:
     return state.delivery_complete_count
 
 
+def _archived(state: ShareState, request: WriteRequest, now_ms: int) -> ArchivedCounts | None:
+    """Return the counts after a write, None if it archives nothing."""
+    if not has_archived(request.batches):
+        return None
+    new = combine(request.batches, (), start_offset=NO_START_OFFSET, keep_causes=True)
+    more = newly_archived(state.batches, new, request.origin.cause, start_offset=state.start_offset)
+    return (state.archived or ArchivedCounts(now_ms)).plus(more)
+
+
 def _covers(state: ShareState, batches: tuple[StateBatch, ...]) -> bool:
     """Whether these delivery states would add nothing to the state."""
     return not batches or state.batches == combine(
@@ -472,6 +490,7 @@ def _snapshot(key: SharePartitionKey, state: ShareState, now_ms: int, origin: Or
         batches=state.batches,
         origin=origin,
         initial_start_offset=state.initial_start_offset,
+        archived=state.archived or ArchivedCounts(now_ms),
     )
 
 

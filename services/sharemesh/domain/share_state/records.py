@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sharemesh.domain.delivery_state import Cause
 from sharemesh.domain.ids import MemberId, SharePartitionKey
+from sharemesh.domain.share_state.archived import ArchivedCounts
 from sharemesh.domain.state_batch import StateBatch
 
 NO_START_OFFSET = -1
@@ -39,6 +40,7 @@ class Snapshot:
     ``changed`` is what the write that became this snapshot said, as an update would have carried
     it; it is for readers of the log and no part of the state. ``initial_start_offset`` is what the
     state epoch was initialized with, ``UNKNOWN_START_OFFSET`` in records of older versions.
+    ``archived`` is None in these too.
     """
 
     key: SharePartitionKey
@@ -54,6 +56,7 @@ class Snapshot:
     origin: Origin = NO_ORIGIN
     changed: tuple[StateBatch, ...] = ()
     initial_start_offset: int = UNKNOWN_START_OFFSET
+    archived: ArchivedCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class Update:
     """What changed since the last record of the share partition (ShareUpdate).
 
     ``state_epoch`` is that of the state at the time, for readers of the log; it changes nothing.
+    ``archived`` is said by those that archive.
     """
 
     key: SharePartitionKey
@@ -72,6 +76,7 @@ class Update:
     write_timestamp_ms: int
     batches: tuple[StateBatch, ...]
     origin: Origin = NO_ORIGIN
+    archived: ArchivedCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)
