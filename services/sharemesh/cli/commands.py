@@ -22,8 +22,8 @@ from sharemesh.cli import (
 from sharemesh.cli.command_parser import CommandParser
 from sharemesh.cli.entry import INTERRUPTED
 from sharemesh.cli.failures import CommandError
-from sharemesh.cli.session import connection_before
-from sharemesh.client.errors import SharemeshError
+from sharemesh.cli.session import connection_before, origin_of_address
+from sharemesh.client.errors import ConnectionFailedError, SharemeshError
 
 _PROCESS_COMMANDS = {
     "up": ("sharemesh.cli.up", "run a whole cluster on this machine", "local"),
@@ -47,6 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CommandError as error:
         print(f"sharemesh: {error}", file=sys.stderr)
         return error.code
+    except ConnectionFailedError as error:
+        print(f"sharemesh: {error}{origin_of_address(args)}", file=sys.stderr)
+        return 1
     except SharemeshError as error:
         print(f"sharemesh: {error}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1

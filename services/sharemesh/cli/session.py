@@ -58,14 +58,45 @@ def connection_before(parser: CommandParser) -> None:
 
 def bootstrap_of(given: str | None) -> str:
     """Return the addresses to connect to: given, running local cluster, default."""
-    if given:
-        return given
-    directory = Path(os.environ.get(DATA_VARIABLE, DEFAULT_DATA_DIRECTORY))
+    return given or _of_local_cluster() or DEFAULT_ADDRESS
+
+
+def _run_file() -> Path:
+    return Path(os.environ.get(DATA_VARIABLE, DEFAULT_DATA_DIRECTORY)) / RUN_FILE
+
+
+def _of_local_cluster() -> str:
     try:
-        found = json.loads((directory / RUN_FILE).read_text(encoding="utf-8"))["bootstrap"]
+        found = json.loads(_run_file().read_text(encoding="utf-8"))["bootstrap"]
     except (OSError, ValueError, KeyError, TypeError):
         found = []
-    return ",".join(found) if found else DEFAULT_ADDRESS
+    return ",".join(found)
+
+
+def origin_of_address(args: argparse.Namespace) -> str:
+    """Return where the address comes from that nobody answers at, if the command did not name it.
+
+    The words begin with a blank; they are empty where the address was given.
+    """
+    if getattr(args, "bootstrap", None):
+        return ""
+    if "bootstrap.servers" in _given(args):
+        return f" (the address is that of ${BOOTSTRAP_VARIABLE}, or of a configuration file)"
+    if _of_local_cluster():
+        return f" (the address is that of {_run_file()}, which 'sharemesh up' wrote)"
+    return (
+        " (the address is the default: 'sharemesh up' starts a cluster there, "
+        "--bootstrap HOST:PORT names another one)"
+    )
+
+
+def _given(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings of variables and files, the more special ones over the others."""
+    settings: dict[str, Any] = those_of(ADMIN_SETTINGS, from_environment())
+    settings.pop("default.api.timeout.ms", None)  # --timeout says it
+    if args.command_config:
+        settings.update(from_file(Path(args.command_config)))
+    return settings
 
 
 @dataclass(slots=True)
@@ -123,10 +154,7 @@ def session_of(args: argparse.Namespace) -> Session:
     """
     if args.timeout < 1:
         raise CommandError(f"--timeout {args.timeout}: must be at least 1 ms", code=2)
-    settings: dict[str, Any] = those_of(ADMIN_SETTINGS, from_environment())
-    settings.pop("default.api.timeout.ms", None)  # --timeout says it
-    if args.command_config:
-        settings.update(from_file(Path(args.command_config)))
+    settings = _given(args)
     if args.bootstrap or "bootstrap.servers" not in settings:
         settings["bootstrap.servers"] = bootstrap_of(args.bootstrap)
     return Session(settings, args.json, args.timeout, Console(), Console(stderr=True))
