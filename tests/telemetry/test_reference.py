@@ -9,7 +9,9 @@ from sharemesh.telemetry import names
 from tests.telemetry.expressions import CHART, expressions, faults, rules
 from tests.telemetry.scrape import parse
 
-DOCS = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+PAGES = Path(__file__).parents[2] / "docs"
+DOCS = (PAGES / "metrics.md").read_text()
+SITE = "https://sharemesh.io/docs/"
 
 
 @pytest.mark.parametrize("metric", names.metrics(), ids=lambda metric: metric.name)
@@ -24,9 +26,27 @@ def test_every_metric_is_in_the_reference(metric) -> None:
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
 def test_every_alert_says_what_to_do(rule) -> None:
-    assert f"| {rule['alert']} |" in DOCS
+    assert f"| [{rule['alert']}](runbooks/{rule['alert']}.md) |" in DOCS
     assert rule["labels"]["severity"] in {"critical", "warning", "info"}
     assert rule["annotations"]["summary"]
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
+def test_every_alert_names_the_runbook_that_it_has(rule) -> None:
+    name = rule["alert"]
+    page = (PAGES / "runbooks" / f"{name}.md").read_text()
+    assert rule["annotations"]["runbook_url"] == f"{SITE}runbooks/{name}/"
+    assert [line for line in page.splitlines() if line.startswith("#")] == [
+        f"# {name}",
+        "## Impact",
+        "## Diagnosis",
+        "## What to do",
+    ]
+
+
+def test_every_runbook_belongs_to_an_alert() -> None:
+    pages = {page.stem for page in (PAGES / "runbooks").glob("*.md")}
+    assert pages == {rule["alert"] for rule in rules()} | {"README"}
 
 
 def test_panels_of_a_dashboard_do_not_overlap() -> None:
