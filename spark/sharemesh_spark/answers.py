@@ -19,12 +19,13 @@ BUCKET_MS = 60_000
 def groups(known: Known) -> DataFrame:
     """Return every group that is known, also if all its changes were pruned (REP-4).
 
-    Columns: group_id, topic_id, partitions, lives (of share partitions), finished, not_recorded
-    (finished without a known cause), not_counted (at most so many before that), counts_from_ms
-    (null: from the beginning; else the time from which on figures do, REP-3).
+    Columns: group_id, topic_id, partitions, lives (of share partitions), finished, archived (of
+    these), not_recorded (finished without a known cause), not_counted (at most so many before
+    that), counts_from_ms (null: from the beginning; else the time from which on figures do, REP-3).
     """
     unknown = f.when(f.col("cause") == NOT_RECORDED_NAME, f.col("records")).otherwise(0)
     finished = f.when(f.col("ended_ms").isNotNull(), f.col("records")).otherwise(0)
+    given_up = f.when(_is_given_up(), f.col("records")).otherwise(0)
     is_life = f.col("what") == "life"
     return (
         known.partitions.groupBy("group_id", "topic_id")
@@ -32,6 +33,7 @@ def groups(known: Known) -> DataFrame:
             f.count_distinct("partition").alias("partitions"),
             f.sum(is_life.cast("bigint")).alias("lives"),
             f.sum(finished).alias("finished"),
+            f.sum(given_up).alias("archived"),
             f.sum(unknown).alias("not_recorded"),
             f.sum(f.when(is_life, f.col("not_counted")).otherwise(0)).alias("not_counted"),
             f.max("counts_from_ms").alias("counts_from_ms"),
@@ -105,7 +107,7 @@ def archived(known: Known) -> DataFrame:
         "member_id",
         "at_ms",
     )
-    told = known.changes.where("delivery_state = 'archived'").select(*columns)
+    told = known.changes.where("delivery_state = 'archived' and cause <> 'gap'").select(*columns)
     of_state = (
         known.partitions.where(
             (f.col("cause") == NOT_RECORDED_NAME) & (f.col("became") == "archived")
@@ -189,6 +191,11 @@ def labelled(
             group = row["group_id"]
             since[group] = max(since.get(group, 0), row["counts_from_ms"])
     return [{**row, "counts_from_ms": since.get(row["group_id"])} for row in rows]
+
+
+def _is_given_up() -> Column:
+    """Return whether a span was archived; a gap holds no record that could be (REP-11)."""
+    return (f.col("became") == "archived") & (f.col("cause") != "gap")
 
 
 def size() -> Column:

@@ -72,12 +72,10 @@ def summary_of(tables: Mapping[str, Rows]) -> list[dict[str, Any]]:
         )
         sums["topics"].append(row["topic"])
         sums["share_partitions"] += row["partitions"]
-        for name in ("finished", "not_recorded", "not_counted"):
+        for name in ("finished", "archived", "not_recorded", "not_counted"):
             sums[name] += row[name]
         times = [each for each in (sums["counts_from_ms"], row["counts_from_ms"]) if each]
         sums["counts_from_ms"] = max(times, default=None)
-    for row in tables["archived"]:
-        found[row["group_id"]]["archived"] += row["last_offset"] - row["first_offset"] + 1
     for row in tables["redeliveries"]:
         found[row["group_id"]]["redelivered"] += row["records"]
     for row in tables["throughput"]:

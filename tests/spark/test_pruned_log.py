@@ -39,6 +39,11 @@ def accepts(group, at_ms, first, last, epoch=1, *, count=1):
     return Update(key(group), 0, epoch, 1, first, 0, at_ms, made, origin)
 
 
+def passes(group, at_ms, first, last, cause):
+    made = (StateBatch(first, last, DeliveryState.ARCHIVED, 1, cause),)
+    return Update(key(group), 0, 1, 1, 0, 0, at_ms, made, Origin(cause, MemberId("m")))
+
+
 def cold(group, at_ms, start):
     origin = Origin(Cause.SNAPSHOT)
     return Snapshot(key(group), 1, 1, 1, 1, start, 0, 1_000, at_ms, (), origin, (), 0)
@@ -53,6 +58,11 @@ PRUNED = [
     accepts("billing", 2_000, 0, 99),
     begins("idle", 1_000),
     accepts("idle", 2_000, 0, 9),
+    begins("gaps", 1_000),
+    passes("gaps", 2_000, 0, 1, Cause.GAP),
+    passes("gaps", 2_100, 2, 4, Cause.REJECT),
+    passes("gaps", 2_200, 2, 4, Cause.REJECT),  # written again: the answer was lost
+    deletes("gaps", 2_300),
     begins("again", 1_000),
     accepts("again", 2_000, 0, 2),
     deletes("again", 3_000),
@@ -129,13 +139,17 @@ async def test_a_history_makes_a_report_whole_over_lives_and_pruning(spark, tmp_
     assert [(row["group_id"], row["finished"], row["lives"]) for row in told["groups"]] == [
         ("again", 6, 2),
         ("billing", 111, 1),
+        ("gaps", 5, 1),
         ("idle", 10, 1),
     ]
+    archived = {row["group_id"]: row["archived"] for row in told["groups"]}
+    assert archived == {"again": 0, "billing": 0, "gaps": 3, "idle": 0}
     assert all(row["not_recorded"] == 0 for row in told["groups"])
     assert all(row["counts_from_ms"] is None for row in told["groups"])
     assert told["pruned_unread"] == {}
 
     told = figures_of(spark, "answers", data)
+    assert {row["cause"] for row in told["archived"]} == {"reject"}
     again = [row for row in told["throughput"] if row["group_id"] == "again"]
     assert [(row["appended"], row["finished"], row["backlog"]) for row in again] == [
         (3, 3, 0),  # the topic's records are gone: what was finished had come

@@ -20,8 +20,8 @@ def tables(groups):
         return [{"group_id": group, "topic": "orders", **row} for group in groups]
 
     return {
-        "groups": each(partitions=3, lives=3, finished=20_000, not_recorded=2_002, not_counted=7,
-                       counts_from_ms=T0),
+        "groups": each(partitions=3, lives=3, finished=20_000, archived=5,
+                       not_recorded=2_002, not_counted=7, counts_from_ms=T0),
         "archived": each(partition=0, first_offset=5, last_offset=9, cause="reject",
                          delivery_count=2, member_id=EVIL, at_ms=T0),
         "redeliveries": each(cause="release", members=1, records=11, highest_delivery_count=2,
