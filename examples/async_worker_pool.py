@@ -36,7 +36,7 @@ async def main(bootstrap: str, topic: str, group: str, records: int) -> None:
                 consumer.stop()
             return AcknowledgeType.ACCEPT
 
-        options = RunOptions(complain=print)
+        options = RunOptions(on_failure=print)
         await consumer.run(handler, concurrency=100, options=options)
     print(done, "handled")
 

@@ -1,4 +1,4 @@
-"""The simplest consumer: what one poll returned is accepted by the next.
+"""The simplest loop: the next poll accepts what this one returned, if their locks last so long.
 
 python examples/implicit_loop.py 127.0.0.1:9400 orders billing [RECORDS]
 """

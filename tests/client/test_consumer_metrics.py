@@ -28,6 +28,7 @@ async def test_polls_records_acknowledgements_heartbeats_and_assignments_are_cou
         "records-consumed-total": 3,
         "acknowledgements-send-total": 3,
         "acknowledgements-error-total": 1,
+        "acknowledgements-lost-lock-total": 1,
         "records-handed-back-total": 0,
         "records-expired-unseen-total": 0,
         "rebalance-total": 1,

@@ -41,6 +41,10 @@ def test_implicit_loop(up):
     assert len(run(up, "implicit_loop.py", "orders", "implicit", "21").splitlines()) == 21
 
 
+def test_worker(up):
+    assert len(run(up, "worker.py", "orders", "worker", "21").splitlines()) >= 21
+
+
 def test_explicit_with_retry(up):
     out = run(up, "explicit_with_retry.py", "orders", "explicit", "21")
     assert out.count("failed: no id") == 3

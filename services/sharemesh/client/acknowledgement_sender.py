@@ -36,6 +36,7 @@ class AcknowledgementSender:
         unanswered: Offsets whose result is not known.
         sent: Offsets sent, repetitions included.
         failed: Offsets refused for good.
+        lost_locks: Those of them that the application spoke of, and held no more.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class AcknowledgementSender:
         self.unanswered = 0
         self.sent = 0
         self.failed = 0
+        self.lost_locks = 0
 
     def send(self, acknowledgements: Sequence[PartitionAcknowledgements]) -> None:
         """Send; never blocks."""
@@ -69,6 +71,9 @@ class AcknowledgementSender:
                 task.add_done_callback(self._retries.discard)
             else:
                 self.failed += len(outcome.acknowledgements.types)
+                if isinstance(outcome.error, InvalidRecordStateError):
+                    told = not outcome.acknowledgements.untold
+                    self.lost_locks += told * len(outcome.acknowledgements.types)
                 final.append(outcome)
         self.unanswered -= sum(len(each.acknowledgements.types) for each in final)
         self._on_outcomes([each for each in final if not each.acknowledgements.untold])

@@ -42,7 +42,7 @@ class AdminCalls:
         self._clock = environment.clock
         self._caller = environment.open_caller()
         self._timeout_ms = config.number("default.api.timeout.ms")
-        self.leaders = Leaders(environment, config, self._caller)
+        self.leaders = Leaders(environment, config, self._caller, patient=False)
 
     async def close(self) -> None:
         """Close the connections."""

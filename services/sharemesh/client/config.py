@@ -292,8 +292,13 @@ def check_timeout_ms(timeout_ms: int) -> int:
     """Return ``timeout_ms``.
 
     Raises:
-        IllegalArgumentError: It is negative.
+        IllegalArgumentError: It is negative, or no whole number.
     """
+    if not isinstance(timeout_ms, int):
+        raise IllegalArgumentError(
+            f"timeout_ms is {timeout_ms!r}: it is a whole number of milliseconds; poll(1000) waits "
+            "for up to a second"
+        )
     if timeout_ms < 0:
         raise IllegalArgumentError(f"the time-out must not be negative, but is {timeout_ms} ms")
     return timeout_ms

@@ -288,6 +288,7 @@ class ConsumerCalls:
                 "fetch-latency-max": engine.fetches.max_ms,
                 "acknowledgements-send-total": engine.acknowledgements.sent,
                 "acknowledgements-error-total": engine.acknowledgements.failed,
+                "acknowledgements-lost-lock-total": engine.acknowledgements.lost_locks,
                 "records-handed-back-total": engine.unseen.handed_back,
                 "records-expired-unseen-total": engine.unseen.expired,
                 "heartbeat-total": engine.heartbeats.heartbeats,

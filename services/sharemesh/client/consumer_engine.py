@@ -22,6 +22,7 @@ from sharemesh.client.heartbeats import Heartbeats, Member
 from sharemesh.client.leader_sessions import LeaderSessions
 from sharemesh.client.leader_stream import LeaderStream
 from sharemesh.client.leaders import Leaders
+from sharemesh.client.missing_topics import MissingTopics
 from sharemesh.client.records import TopicIdPartition
 from sharemesh.client.share_versions import ShareVersions
 from sharemesh.client.tasks import cancelled
@@ -128,6 +129,7 @@ class ConsumerEngine:
             acquire=self._acquire,
         )
         self._buffer = self.unseen.buffer
+        self._missing = MissingTopics(self.leaders, environment.clock, self._unassigned)
         self.acknowledgements = AcknowledgementSender(
             environment.clock, lambda: self._buffer, self._tell
         )
@@ -152,6 +154,7 @@ class ConsumerEngine:
             self._tasks = [
                 asyncio.ensure_future(self.heartbeats.run()),
                 asyncio.ensure_future(self._consume()),
+                asyncio.ensure_future(self._missing.run()),
             ]
             for task in self._tasks:
                 task.add_done_callback(self._broke_down)
@@ -400,6 +403,11 @@ class ConsumerEngine:
         self._error = error
         self._something.set()
         self._answered.set()
+
+    def _unassigned(self) -> set[str]:
+        """Return the subscribed topics of which nothing is assigned."""
+        assigned = {source.topic for source in self._sessions.assignment.values()}
+        return set(self.heartbeats.names) - assigned
 
     # ---- assignment to sessions -----------------------------------------------------------------
 

@@ -302,9 +302,13 @@ class ConsumerState:
         Raises:
             Exception: Whatever the callback raises (spec CL-17).
         """
+        refused: dict[tuple[TopicIdPartition, str], int] = {}
         while self._outcomes:
             outcome = self._outcomes.popleft()
             self._settle_renewals(outcome)
+            if outcome.error is not None and self._is_told_to_nobody(outcome):
+                place = (outcome.acknowledgements.source, str(outcome.error))
+                refused[place] = refused.get(place, 0) + len(outcome.acknowledgements.types)
             if self._callback is not None:
                 told = outcome.acknowledgements
                 self._in_callback = True
@@ -312,6 +316,19 @@ class ConsumerState:
                     self._callback({told.source: set(told.types)}, outcome.error)
                 finally:
                     self._in_callback = False
+        for (source, why), count in refused.items():
+            _log.warning(
+                "%d acknowledgements of %s were refused (%s): these records are delivered again. "
+                "If their locks ended first: poll fewer at a time (max.poll.records), lengthen "
+                "share.record.lock.duration.ms of the group, or let run() renew the locks",
+                count,
+                source,
+                why,
+            )
+
+    def _is_told_to_nobody(self, outcome: Outcome) -> bool:
+        """Whether neither a callback nor the result of a commit tells of a refusal."""
+        return self._callback is None and not outcome.acknowledgements.ticket
 
     def _settle_renewals(self, outcome: Outcome) -> None:
         told = outcome.acknowledgements

@@ -78,7 +78,16 @@ class CorruptRecordError(SharemeshError):
 
 
 class ConnectionFailedError(SharemeshError):
-    """No process of the cluster answered; the message names the addresses and the reason."""
+    """No process of the cluster answered; the message names the addresses and the reason.
+
+    Attributes:
+        retriable: Whether the same may succeed later without a change; false if the cluster does
+            not let this client in, or does not speak its protocol.
+    """
+
+    def __init__(self, message: str, *, retriable: bool = True) -> None:
+        super().__init__(message)
+        self.retriable = retriable
 
 
 class BufferExhaustedError(SharemeshError):

@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sharemesh.client.backoff import Backoff
 from sharemesh.client.errors import SharemeshError, error_for
 from sharemesh.client.leaders import Leaders
+from sharemesh.client.seldom import Seldom
 from sharemesh.client.tasks import cancelled
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.methods import SHARE_GROUP_HEARTBEAT, SHARE_GROUP_HEARTBEAT_STREAM
@@ -19,6 +21,8 @@ from sharemesh.v1.group_coordinator_pb2 import (
     ShareGroupHeartbeatResponse,
     SubscribedTopicNames,
 )
+
+_log = logging.getLogger(__name__)
 
 LEAVE_EPOCH = -1
 JOIN_EPOCH = 0
@@ -90,6 +94,7 @@ class Heartbeats:
         self._left = asyncio.Event()
         self._streaming = True
         self._backoff: Backoff = leaders.backoff()
+        self._seldom = Seldom(clock)
         self.heartbeats = 0
         self.rejoins = 0
         self.assignments = 0
@@ -98,6 +103,11 @@ class Heartbeats:
     def epoch(self) -> int:
         """The member epoch; 0 before the first join and after being fenced."""
         return self._epoch
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The subscribed topics."""
+        return self._names
 
     def subscribe(self, names: Sequence[str]) -> None:
         """Take over a subscription, not empty; told to the coordinator at once."""
@@ -126,10 +136,15 @@ class Heartbeats:
                 if not getattr(error, "retriable", True):
                     self._on_fatal(error)
                     return
+                self._tell(error)
             self._leaders.forget_coordinator(self._member.group_id)
             self._names_sent = False
             self._drop_when_silent()
             await self._clock.sleep_ms(self._backoff.next_ms())
+
+    def _tell(self, error: SharemeshError) -> None:
+        if self._seldom.is_due(type(error).__name__):
+            _log.warning("group %s cannot be joined now: %s", self._member.group_id, error)
 
     def _drop_when_silent(self) -> None:
         silent_ms = self._clock.now_ms() - self._answered_ms

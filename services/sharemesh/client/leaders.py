@@ -1,5 +1,6 @@
 """Who answers for what: nodes, topics, leaders and coordinators, cached and refreshed."""
 
+import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -12,6 +13,8 @@ from sharemesh.client.errors import (
     ConnectionFailedError,
     error_for,
 )
+from sharemesh.client.seldom import Seldom
+from sharemesh.client.unreachable import Attempt, nobody_answered
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.methods import (
     FIND_COORDINATOR,
@@ -23,6 +26,8 @@ from sharemesh.methods import (
 from sharemesh.ports.network import REFUSALS, Caller, CallFailedError, Failure
 from sharemesh.v1 import admin_pb2
 from sharemesh.v1.common_pb2 import CurrentLeader, Node
+
+_log = logging.getLogger(__name__)
 
 AWAITED_MAX = 1_000
 """Partitions whose new leader one metadata request awaits."""
@@ -61,9 +66,25 @@ class Topic:
 
 
 class Leaders:
-    """Metadata of the cluster; any process of it can be asked."""
+    """Metadata of the cluster; any process of it can be asked.
 
-    def __init__(self, environment: Environment, config: ClientConfig, caller: Caller) -> None:
+    Attributes:
+        cluster_id: The cluster's id; empty before the first answer.
+        controller_id: The node that is the controller.
+        trouble: Why nobody answered the last time; empty if somebody did.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        config: ClientConfig,
+        caller: Caller,
+        *,
+        patient: bool = True,
+    ) -> None:
+        """If not ``patient``, a cluster that refuses the first connection is told at once."""
+        self._patient = patient
+        self._seldom = Seldom(environment.clock)
         self._clock = environment.clock
         self._chance = environment.chance
         self._caller = caller
@@ -78,6 +99,8 @@ class Leaders:
         self._epochs: dict[tuple[bytes, int], int] = {}
         self._coordinators: dict[str, str] = {}
         self._good_address = ""
+        self._answered = False
+        self.trouble = ""
         self.cluster_id = ""
         self.controller_id = ""
 
@@ -201,7 +224,7 @@ class Leaders:
     async def call_any(
         self, method: Method[Request, Response], request: Request, *, timeout_ms: int
     ) -> Response:
-        """Ask one process after the other until one answers.
+        """Ask one process after the other until one answers; a patient client says what it awaits.
 
         Raises:
             ClusterAuthorizationFailedError: No access rule allows it.
@@ -210,29 +233,57 @@ class Leaders:
         deadline_ms = self._clock.now_ms() + timeout_ms
         backoff = self.backoff()
         while True:
-            reasons: list[str] = []
-            for address in self.addresses():
-                left_ms = deadline_ms - self._clock.now_ms()
-                if left_ms <= 0:
-                    break
-                try:
-                    response = await self._caller.call(
-                        method, request, to=address, timeout_ms=min(left_ms, ATTEMPT_TIMEOUT_MS)
-                    )
-                except CallFailedError as error:
-                    if error.failure is Failure.PERMISSION_DENIED:
-                        raise ClusterAuthorizationFailedError(error.message) from error
-                    if error.failure in _NOT_ELSEWHERE:
-                        raise ConnectionFailedError(f"{address}: {error}") from error
-                    reasons.append(f"{address}: {error}")
-                    continue
-                self._good_address = address
+            attempts: list[Attempt] = []
+            response = await self._ask_each(method, request, deadline_ms, attempts)
+            if response is not None:
+                self._answered = True
+                self.trouble = ""
                 return response
             self._good_address = ""
+            self.trouble = nobody_answered(attempts, self.addresses())
+            if self._is_nowhere(attempts):
+                raise ConnectionFailedError(self.trouble)
             wait_ms = backoff.next_ms()
             if self._clock.now_ms() + wait_ms >= deadline_ms:
-                raise ConnectionFailedError(_nobody(self.addresses(), timeout_ms, reasons))
+                within = f" within {timeout_ms} ms"
+                raise ConnectionFailedError(nobody_answered(attempts, self.addresses(), within))
+            if self._patient and self._seldom.is_due("nobody"):
+                _log.warning("%s Trying again", self.trouble)
             await self._clock.sleep_ms(wait_ms)
+
+    async def _ask_each(
+        self,
+        method: Method[Request, Response],
+        request: Request,
+        deadline_ms: int,
+        attempts: list[Attempt],
+    ) -> Response | None:
+        """Return the first answer, or None; ``attempts`` gets what failed."""
+        for address in self.addresses():
+            left_ms = deadline_ms - self._clock.now_ms()
+            if left_ms <= 0:
+                break
+            try:
+                response = await self._caller.call(
+                    method, request, to=address, timeout_ms=min(left_ms, ATTEMPT_TIMEOUT_MS)
+                )
+            except CallFailedError as error:
+                if error.failure is Failure.PERMISSION_DENIED:
+                    raise ClusterAuthorizationFailedError(error.message) from error
+                if error.failure in _NOT_ELSEWHERE:
+                    raise ConnectionFailedError(
+                        f"{address}: {error}", retriable=error.failure is Failure.UNIMPLEMENTED
+                    ) from error
+                attempts.append((address, error))
+                continue
+            self._good_address = address
+            return response
+        return None
+
+    def _is_nowhere(self, attempts: Sequence[Attempt]) -> bool:
+        """Whether nothing ever answered, and waiting is of no use to who asks."""
+        unreachable = bool(attempts) and all(error.unreachable for _, error in attempts)
+        return unreachable and not self._patient and not self._answered
 
     async def coordinator(self, group_id: str, *, timeout_ms: int) -> str:
         """Return the address of a group's coordinator.
@@ -267,11 +318,3 @@ class Leaders:
     def forget_coordinator(self, group_id: str) -> None:
         """Look the coordinator up anew next time: it moved or does not answer."""
         self._coordinators.pop(group_id, None)
-
-
-def _nobody(addresses: Sequence[str], timeout_ms: int, reasons: Sequence[str]) -> str:
-    why = f" ({reasons[-1]})" if reasons else ""
-    return (
-        f"no process of the cluster answered within {timeout_ms} ms at {', '.join(addresses)}{why};"
-        " is the cluster running, and is the port right?"
-    )

@@ -13,6 +13,7 @@ from sharemesh.client.config import check_timeout_ms, producer_config
 from sharemesh.client.environment import Environment
 from sharemesh.client.errors import BufferExhaustedError, IllegalStateError
 from sharemesh.client.produce_batches import OutgoingRecord, RecordMetadata
+from sharemesh.client.produce_future import ProduceFuture
 from sharemesh.client.producer_engine import ProducerEngine
 from sharemesh.client.real_environment import real_environment
 from sharemesh.client.serializing import HeadersLike, Serializing
@@ -65,7 +66,7 @@ class Producer:
         """
         if self._closed:
             raise IllegalStateError("this producer is closed")
-        future: Future[RecordMetadata] = Future()
+        future = ProduceFuture(lambda: self._awaited(topic, partition))
         future.set_running_or_notify_cancel()  # a queued record cannot be called back
         size = 0
 
@@ -101,6 +102,8 @@ class Producer:
         Raises:
             TimeoutError: It took longer than ``timeout_ms``.
         """
+        if timeout_ms is not None:
+            check_timeout_ms(timeout_ms)
         self._loop.run(self._flush(), timeout_ms=timeout_ms)
 
     def partitions_for(self, topic: str) -> int:
@@ -140,6 +143,12 @@ class Producer:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _awaited(self, topic: str, partition: int | None) -> str:
+        """Return what a record waits for, from any thread."""
+        if self._engine is None:
+            return f"topic {topic}: nothing is sent yet"
+        return self._engine.awaited(topic, partition)
 
     @property
     def _buffered(self) -> int:

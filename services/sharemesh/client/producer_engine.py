@@ -19,10 +19,14 @@ from sharemesh.client.leaders import Leaders, Topic
 from sharemesh.client.partitioner import StickyPartition, partition_of_key
 from sharemesh.client.produce_batches import Batch, OutgoingRecord, PartitionQueue
 from sharemesh.client.tasks import cancelled
+from sharemesh.client.unreachable import nobody_answered
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.methods import INIT_PRODUCER_ID, PRODUCE
 from sharemesh.ports.network import CallFailedError
 from sharemesh.v1 import record_log_pb2
+
+AWAITED_TOLD_MAX = 3
+"""Partitions that a time-out of a result names."""
 
 _IDLE_WAIT_MS = 1_000
 _REFRESH_TIMEOUT_MS = 10_000
@@ -150,6 +154,26 @@ class ProducerEngine:
             raise UnknownTopicOrPartitionError("does not exist", about=f"topic {topic}")
         return found.partitions
 
+    def awaited(self, topic: str, partition: int | None) -> str:
+        """Return in words what records of a topic wait for; from any thread."""
+        if self.leaders.topic(topic) is None:
+            return f"metadata of topic {topic}; {self.leaders.trouble or 'it may not exist'}"
+        queues = [
+            each
+            for each in list(self._queues.values())
+            if each.topic == topic and each.batches and partition in (None, each.partition)
+        ]
+        found = [self._awaited(queue) for queue in queues[:AWAITED_TOLD_MAX]]
+        return "; ".join(found) or f"topic {topic}: the answer is on its way"
+
+    def _awaited(self, queue: PartitionQueue) -> str:
+        leader = queue.asked
+        if leader is None:
+            return f"{queue.topic}/{queue.partition}: it has no leader"
+        address = self.leaders.address(leader.node_id) or "an unknown address"
+        refusal = f"; its last answer was: {queue.last_refusal}" if queue.last_refusal else ""
+        return f"{queue.topic}/{queue.partition}: leader {leader.node_id} at {address}{refusal}"
+
     # ---- queues ---------------------------------------------------------------------------------
 
     def _place(self, record: OutgoingRecord, topic: Topic) -> None:
@@ -194,13 +218,18 @@ class ProducerEngine:
             self._empty.set()
 
     def _fail_all(self, error: Exception) -> None:
-        for waiting in self._homeless.values():
-            for record, _ in waiting:
-                self._done(record, error)
-        self._homeless.clear()
+        self._fail_homeless(error)
         for queue in self._queues.values():
             while queue.batches:
                 self._fail(queue, error)
+
+    def _fail_homeless(self, error: Exception) -> None:
+        """Fail what waits for metadata: without a change it will not come."""
+        waiting = [record for each in self._homeless.values() for record, _ in each]
+        self._stale.difference_update(self._homeless)
+        self._homeless.clear()
+        for record in waiting:
+            self._done(record, error)
 
     # ---- sending --------------------------------------------------------------------------------
 
@@ -260,7 +289,9 @@ class ProducerEngine:
     async def _refresh(self, names: Sequence[str]) -> None:
         try:
             await self.leaders.refresh(names, timeout_ms=_REFRESH_TIMEOUT_MS)
-        except SharemeshError:
+        except SharemeshError as error:
+            if not getattr(error, "retriable", True):
+                self._fail_homeless(error)
             return
         finally:
             self._work.set()
@@ -474,8 +505,7 @@ class ProducerEngine:
     def _no_topic(self, name: str) -> Exception:
         if not self.leaders.cluster_id:
             return ConnectionFailedError(
-                f"no process of the cluster answered at {', '.join(self.leaders.addresses())}; is "
-                "the cluster running, and is the port right?"
+                self.leaders.trouble or nobody_answered((), self.leaders.addresses())
             )
         return UnknownTopicOrPartitionError(
             "does not exist; create it first (sharemesh topics create)", about=f"topic {name}"

@@ -32,12 +32,16 @@ REFUSALS = frozenset({Failure.UNAUTHENTICATED, Failure.PERMISSION_DENIED})
 
 
 class CallFailedError(Exception):
-    """The transport failed; the message names method, address and what to do."""
+    """The transport failed; the message names method, address and what to do.
 
-    def __init__(self, failure: Failure, message: str) -> None:
+    ``unreachable`` says in few words why there was not even a connection; else it is empty.
+    """
+
+    def __init__(self, failure: Failure, message: str, *, unreachable: str = "") -> None:
         super().__init__(f"{failure.value}: {message}")
         self.failure = failure
         self.message = message
+        self.unreachable = unreachable
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,13 +40,26 @@ def code_of(failure: Failure) -> grpc.StatusCode:
     return _CODES[failure]
 
 
+_UNREACHABLE = {
+    "connection refused": "connection refused",
+    "dns resolution failed": "the name cannot be resolved",
+    "no route to host": "no route to the host",
+    "network is unreachable": "the network is unreachable",
+}
+"""gRPC has one status code for these: words of its details, and ours."""
+
+
 def failed(
     failure: Failure, method: str, address: str, details: str, advice: str = ""
 ) -> CallFailedError:
     """Return the error of a call: which method, to whom, what happened, and what to do."""
     what_to_do = advice or _ADVICE[failure]
+    lower = details.lower() if failure is Failure.UNAVAILABLE else ""
+    unreachable = next((ours for words, ours in _UNREACHABLE.items() if words in lower), "")
     return CallFailedError(
-        failure, f"{method} to {address}: {details or failure.value} ({what_to_do})"
+        failure,
+        f"{method} to {address}: {details or failure.value} ({what_to_do})",
+        unreachable=unreachable,
     )
 
 

@@ -77,7 +77,11 @@ class LocalNetwork:
         """Return who listens at an address."""
         host = self._hosts.get(to)
         if host is None or not host.listening:
-            raise _failed(Failure.UNAVAILABLE, method, to, "nobody listens at this address")
+            raise CallFailedError(
+                Failure.UNAVAILABLE,
+                f"{method or 'call'} to {to}: nobody listens at this address",
+                unreachable="connection refused",
+            )
         return host
 
     def hosts(self) -> list[_Host]:
