@@ -71,7 +71,7 @@ def test_a_command_config_and_a_timeout_are_used(tmp_path, capsys):
     assert main([*SERVER, "--list", "--command-config", str(config)]) == 1
     assert "did you mean 'client.id'" in capsys.readouterr().err
     assert main([*SERVER, "--list", "--timeout", "100"]) == 1
-    assert "100 ms" in capsys.readouterr().err
+    assert "connection refused; is the cluster running" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--help", "--version"])

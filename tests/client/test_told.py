@@ -33,7 +33,7 @@ async def test_a_consumer_says_that_no_process_of_its_cluster_answers(caplog):
     settings = {**NOBODY, "group.id": "g", "retry.backoff.ms": 10}
     async with AsyncShareConsumer(settings, environment=MiniCluster().environment()) as consumer:
         await consumer.subscribe(["t"])
-        assert await consumer.poll(500) == []
+        assert await consumer.poll(1_500) == []
     (said,) = set(lines(caplog, "no process of the cluster answered"))
     assert "connection refused; is the cluster running, and is the port right?" in said
     assert [said.count(address) for address in ("c:1", "d:1")] == [1, 1]

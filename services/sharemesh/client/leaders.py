@@ -29,6 +29,9 @@ from sharemesh.v1.common_pb2 import CurrentLeader, Node
 
 _log = logging.getLogger(__name__)
 
+PATIENCE_MS = 1_000
+"""For so long it is no news that no process answers."""
+
 AWAITED_MAX = 1_000
 """Partitions whose new leader one metadata request awaits."""
 
@@ -247,7 +250,8 @@ class Leaders:
             if self._clock.now_ms() + wait_ms >= deadline_ms:
                 within = f" within {timeout_ms} ms"
                 raise ConnectionFailedError(nobody_answered(attempts, self.addresses(), within))
-            if self._patient and self._seldom.is_due("nobody"):
+            overdue = self._clock.now_ms() >= deadline_ms - timeout_ms + PATIENCE_MS
+            if overdue and self._patient and self._seldom.is_due("nobody"):
                 _log.warning("%s Trying again", self.trouble)
             await self._clock.sleep_ms(wait_ms)
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
+from sharemesh.client.awaited import awaited
 from sharemesh.client.config import ClientConfig
 from sharemesh.client.environment import Environment
 from sharemesh.client.errors import (
@@ -24,9 +25,6 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.methods import INIT_PRODUCER_ID, PRODUCE
 from sharemesh.ports.network import CallFailedError
 from sharemesh.v1 import record_log_pb2
-
-AWAITED_TOLD_MAX = 3
-"""Partitions that a time-out of a result names."""
 
 _IDLE_WAIT_MS = 1_000
 _REFRESH_TIMEOUT_MS = 10_000
@@ -156,23 +154,7 @@ class ProducerEngine:
 
     def awaited(self, topic: str, partition: int | None) -> str:
         """Return in words what records of a topic wait for; from any thread."""
-        if self.leaders.topic(topic) is None:
-            return f"metadata of topic {topic}; {self.leaders.trouble or 'it may not exist'}"
-        queues = [
-            each
-            for each in list(self._queues.values())
-            if each.topic == topic and each.batches and partition in (None, each.partition)
-        ]
-        found = [self._awaited(queue) for queue in queues[:AWAITED_TOLD_MAX]]
-        return "; ".join(found) or f"topic {topic}: the answer is on its way"
-
-    def _awaited(self, queue: PartitionQueue) -> str:
-        leader = queue.asked
-        if leader is None:
-            return f"{queue.topic}/{queue.partition}: it has no leader"
-        address = self.leaders.address(leader.node_id) or "an unknown address"
-        refusal = f"; its last answer was: {queue.last_refusal}" if queue.last_refusal else ""
-        return f"{queue.topic}/{queue.partition}: leader {leader.node_id} at {address}{refusal}"
+        return awaited(self.leaders, list(self._queues.values()), topic, partition)
 
     # ---- queues ---------------------------------------------------------------------------------
 
