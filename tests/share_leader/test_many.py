@@ -104,14 +104,14 @@ async def test_a_million_alarms_cost_one_task_and_little_time():
     clock = ManualClock()
     alarms, fired = Alarms(clock), []
     before = len(asyncio.all_tasks())
-    started = time.perf_counter()
+    started = time.thread_time()
     set_alarms = [
         alarms.at(clock.now_ms() + 30_000 + n // 100, fired.clear) for n in range(200_000)
     ]
     for alarm in set_alarms:
         alarm.cancel()
     alarms.at(clock.now_ms() + 10, lambda: fired.append(clock.now_ms()))
-    assert time.perf_counter() - started < 10
+    assert time.thread_time() - started < 10, "of its own work, whatever else the machine does"
     await clock.advance(9)
     assert len(asyncio.all_tasks()) <= before + 1
     assert fired == []
