@@ -171,19 +171,6 @@ def explain_does_not_see_who_waits(patch: Patches) -> None:
     patch.setattr(reasons, "_why_available", why)
 
 
-def explain_takes_the_last_delivery_for_the_limit(patch: Patches) -> None:
-    """Explain says of a record that was rejected in its last delivery that the limit ended it."""
-    real = reasons._why_in_flight
-
-    def why(led, shell, record, offset):
-        is_last = record.delivery_count >= shell.config.delivery_count_limit
-        if record.state is DeliveryState.ARCHIVED and not record.in_transition and is_last:
-            return reasons.Reason.ARCHIVED_BY_LIMIT
-        return real(led, shell, record, offset)
-
-    patch.setattr(reasons, "_why_in_flight", why)
-
-
 def explain_says_accepted_of_what_was_archived(patch: Patches) -> None:
     """What is durable is taken for accepted once the start offset has passed it."""
     real = durable_record.ending_of

@@ -20,8 +20,6 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
         deliveries.start_offset_passes_a_hole,
         states.tail_after_a_generation_is_skipped,
         states.the_last_assignment_is_forgotten,
-        states.archived_records_count_again,
-        deliveries.explain_takes_the_last_delivery_for_the_limit,
     ),
     "short": (
         deliveries.explain_says_locked_records_are_deliverable,
@@ -76,6 +74,7 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
         states.state_writer_is_not_checked,
         states.epochs_begin_again,
         states.a_late_delete_ends_the_next_life,
+        states.archived_records_count_again,
         shipped.a_lower_start_offset_wins,
         logs.a_stream_ends_unheard,
     ),
