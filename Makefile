@@ -36,9 +36,10 @@ test: setup ## lint, types, layers, unit, property, conformance, integration, Sp
 test-fast: setup ## the part of `test` that takes about a minute
 	@$(PY) -m tests.suite --fast
 
-lint: setup ## style, types, layers, generated code
+lint: setup ## style, types, layers, generated code, the wire against the last release
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports && $(BIN)/mypy
 	$(PY) -m pytest -q tests/house/test_gencode.py
+	@$(PY) -m deploy.wire_changes
 
 format: setup ## let the tools write
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
