@@ -85,6 +85,7 @@ charts: setup ## the Helm charts, linted and packaged in build/charts
 
 docs: setup ## pages that are made from the code
 	@$(PY) -m deploy.crd_reference
+	@$(PY) -m deploy.grpc_reference
 	@$(PY) -m tests.house.configuration_page
 	@$(PY) -m tests.house.api_page
 
