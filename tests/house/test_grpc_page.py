@@ -24,6 +24,35 @@ def test_everything_in_the_protos_has_a_comment(elements):
     assert [f"{each.kind} {each.name}" for each in elements if not each.comment] == []
 
 
+def test_each_kind_of_thing_without_a_comment_is_found(tmp_path):
+    (tmp_path / "bare.proto").write_text(
+        """
+        syntax = "proto3";
+        service Bare { rpc Ask(Words) returns (Words); }
+        message Words {
+          message Inner { optional int32 size = 1; }
+          enum Kind { KIND_NONE = 0; }
+          oneof one { string said = 1; }
+          // Not bare.
+          map<string, string> more = 2;
+        }
+        """
+    )
+    [file] = compiled(tmp_path, comments=True).file
+    assert [(each.kind, each.name) for each in elements_of(file) if not each.comment] == [
+        ("file", "bare.proto"),
+        ("service", "Bare"),
+        ("method", "Bare.Ask"),
+        ("message", "Words"),
+        ("field", "Words.said"),
+        ("oneof", "Words.one"),
+        ("message", "Words.Inner"),
+        ("field", "Words.Inner.size"),
+        ("enum", "Words.Kind"),
+        ("enum value", "Words.Kind.KIND_NONE"),
+    ]
+
+
 def test_a_comment_is_sentences(elements):
     unfinished = [
         f"{each.kind} {each.name}"
