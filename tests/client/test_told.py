@@ -13,6 +13,7 @@ from sharemesh.client.errors import (
     ConnectionFailedError,
     IllegalArgumentError,
     RequestTimedOutError,
+    UnknownTopicOrPartitionError,
 )
 from sharemesh.client.producer import Producer
 from sharemesh.client.seldom import Seldom
@@ -162,3 +163,46 @@ def test_each_address_is_named_once_with_its_reason():
     late = CallFailedError(Failure.DEADLINE_EXCEEDED, "Metadata to c:1: overdue")
     said = nobody_answered([("a:1", refused), ("b:1", refused), ("c:1", late)], ["a:1"])
     assert "at a:1, b:1: connection refused; c:1: no answer in time; is the cluster" in said
+
+
+def test_a_producer_says_which_topic_does_not_exist_and_what_nobody_looked_at(caplog):
+    loop = BackgroundLoop("cluster")
+    try:
+        cluster = loop.run(_made())
+        with Producer(cluster.config, environment=cluster.environment()) as producer:
+            producer.send("t", b"x", partition=99)
+        (said,) = lines(caplog, "not confirmed")
+        assert said.startswith("topic t: a record was not confirmed, and nobody looked at")
+        assert "partition 99: the topic has" in said
+        caplog.clear()
+        settings = {**cluster.config, "max.block.ms": 1_500, "retry.backoff.ms": 50}
+        with Producer(settings, environment=cluster.environment()) as producer:
+            for _ in range(3):
+                producer.send("typo", b"x")
+        (waits,) = lines(caplog, "is produced to (3 records wait)")
+        assert "sharemesh topics create typo" in waits
+        assert [each.split(" not confirmed")[0] for each in lines(caplog, "not confirmed")] == [
+            "topic typo: a record was",
+            "topic typo: 2 records were",
+        ]
+    finally:
+        loop.stop()
+
+
+def test_a_failed_record_is_not_told_to_those_who_look_at_it(caplog):
+    loop = BackgroundLoop("cluster")
+    try:
+        cluster = loop.run(_made())
+        told: list[Exception | None] = []
+        with Producer(cluster.config, environment=cluster.environment()) as producer:
+            producer.send("t", b"x", partition=99, callback=lambda _, error: told.append(error))
+            with pytest.raises(UnknownTopicOrPartitionError):
+                producer.send("t", b"x", partition=99).result(5)
+            assert producer.send("t", b"x", partition=99).exception(5)
+            producer.send("t", b"x", partition=99).add_done_callback(
+                lambda done: told.append(done.exception())
+            )
+        assert len(told) == 2
+    finally:
+        loop.stop()
+    assert lines(caplog, "not confirmed") == []

@@ -1,10 +1,11 @@
-"""Tells of subscribed topics that do not exist: a member waits for them, in silence otherwise."""
+"""Tells of topics that do not exist: clients wait for them, in silence otherwise."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from sharemesh.client.errors import SharemeshError
 from sharemesh.client.leaders import Leaders
+from sharemesh.client.seldom import Seldom
 from sharemesh.ports.clock import Clock
 
 FIRST_LOOK_MS = 1_000
@@ -13,6 +14,28 @@ MOST_MS = 30_000
 
 _REFRESH_TIMEOUT_MS = 10_000
 _log = logging.getLogger(__name__)
+
+
+def missing(name: str, wanted: str) -> str:
+    """Return the words for a topic that is ``wanted`` for something, and is not there."""
+    return (
+        f"topic {name} {wanted} and does not exist, or may not be described: "
+        f"create it (sharemesh topics create {name}) or correct the name; waiting"
+    )
+
+
+class ProducedMissing:
+    """Tells of a missing topic that records wait for, ever more seldom."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seldom = Seldom(clock)
+
+    def wanted(self, name: str, since_ms: Sequence[int]) -> None:
+        """Say it once records wait long: a topic that was just created is seen a little later."""
+        long = self._clock.now_ms() - since_ms[0] >= FIRST_LOOK_MS
+        if long and self._seldom.is_due(name):
+            _log.warning(missing(name, f"is produced to ({len(since_ms)} records wait)"))
 
 
 class MissingTopics:
@@ -40,9 +63,4 @@ class MissingTopics:
                 continue
             for name in names:
                 if self._leaders.topic(name) is None:
-                    _log.warning(
-                        "topic %s is subscribed to and does not exist, or may not be described: "
-                        "create it (sharemesh topics create %s) or correct the name; waiting",
-                        name,
-                        name,
-                    )
+                    _log.warning(missing(name, "is subscribed to"))

@@ -13,7 +13,7 @@ from sharemesh.client.config import check_timeout_ms, producer_config
 from sharemesh.client.environment import Environment
 from sharemesh.client.errors import BufferExhaustedError, IllegalStateError
 from sharemesh.client.produce_batches import OutgoingRecord, RecordMetadata
-from sharemesh.client.produce_future import ProduceFuture
+from sharemesh.client.produce_future import Forgotten, ProduceFuture
 from sharemesh.client.producer_engine import ProducerEngine
 from sharemesh.client.real_environment import real_environment
 from sharemesh.client.serializing import HeadersLike, Serializing
@@ -42,6 +42,7 @@ class Producer:
         self._loop = BackgroundLoop("sharemesh-producer")
         self._engine: ProducerEngine | None = None
         self._closed = False
+        self._forgotten = Forgotten(environment.clock)
         self._queue: deque[OutgoingRecord] = deque()
         self._lock = threading.Lock()
         self._queued_bytes = 0  # changed by senders, with the lock
@@ -62,11 +63,14 @@ class Producer:
     ) -> "Future[RecordMetadata]":
         """Queue a record; blocks only while ``buffer.memory`` is full.
 
+        A failure is in the result, and told to ``callback``; if neither is used, it is logged.
+
         ``callback`` is called with metadata or error on the background thread: it must be quick.
         """
         if self._closed:
             raise IllegalStateError("this producer is closed")
-        future = ProduceFuture(lambda: self._awaited(topic, partition))
+        future = ProduceFuture(topic, lambda: self._awaited(topic, partition), self._forgotten)
+        future.is_looked_at = callback is not None
         future.set_running_or_notify_cancel()  # a queued record cannot be called back
         size = 0
 
@@ -132,6 +136,7 @@ class Producer:
             self._loop.run(self._close(timeout_ms))
         finally:
             self._loop.stop()
+            self._forgotten.close()
 
     def __enter__(self) -> Self:
         return self

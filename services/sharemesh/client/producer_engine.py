@@ -17,6 +17,7 @@ from sharemesh.client.errors import (
 )
 from sharemesh.client.leader_news import LeaderNews
 from sharemesh.client.leaders import Leaders, Topic
+from sharemesh.client.missing_topics import ProducedMissing
 from sharemesh.client.partitioner import StickyPartition, partition_of_key
 from sharemesh.client.produce_batches import Batch, OutgoingRecord, PartitionQueue
 from sharemesh.client.tasks import cancelled
@@ -74,6 +75,7 @@ class ProducerEngine:
         self._queues: dict[tuple[str, int], PartitionQueue] = {}
         self._homeless: dict[str, list[tuple[OutgoingRecord, int]]] = {}
         self._stale: set[str] = set()
+        self._missing = ProducedMissing(self._clock)
         self._refresh_at_ms = 0
         self._refreshing: asyncio.Task[None] | None = None
         self._identity: tuple[int, int] | None = None
@@ -283,6 +285,7 @@ class ProducerEngine:
             if topic is None:
                 if name in self._homeless:
                     self._stale.add(name)
+                    self._missing.wanted(name, [since_ms for _, since_ms in self._homeless[name]])
                 continue
             for record, _ in self._homeless.pop(name, ()):
                 self._place(record, topic)
