@@ -39,6 +39,9 @@ class Outbox:
         lost: dict[TopicPartition, list[pb.ShareFetchPartition]] = {}
         waiting, self._messages = self._messages, deque()
         for message in waiting:
+            if not message.responses:  # the last word of the stream
+                self._messages.append(message)
+                continue
             for topic in message.responses:
                 for each in tuple(topic.partitions):
                     partition = TopicPartition(TopicId(topic.topic_id), each.partition)
