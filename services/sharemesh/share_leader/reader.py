@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.ids import GroupId, TopicPartition
+from sharemesh.domain.ids import GroupId, TopicId, TopicPartition
 from sharemesh.share_leader.access import Access
 
 Outcome = tuple[ErrorCode, str]
@@ -28,15 +28,28 @@ class Reader:
         self.access.topic(self.principal, partition)
 
     def lost(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Outcome]:
-        """Return those of the partitions whose right is gone, with the refusal."""
+        """Return those of the partitions whose right is gone, with the refusal.
+
+        A right is looked up once for each topic: a stream may have thousands of its partitions.
+        """
         found: dict[TopicPartition, Outcome] = {}
+        refusals: dict[TopicId, Outcome | None] = {}
         for partition in partitions:
-            try:
-                self.check(partition)
-            except RefusedError as refused:
-                if refused.error in _RIGHTS:
-                    found[partition] = (refused.error, refused.message)
+            topic_id = partition.topic_id
+            if topic_id not in refusals:
+                refusals[topic_id] = self._refusal(partition)
+            refusal = refusals[topic_id]
+            if refusal is not None:
+                found[partition] = refusal
         return found
+
+    def _refusal(self, partition: TopicPartition) -> Outcome | None:
+        try:
+            self.check(partition)
+        except RefusedError as refused:
+            if refused.error in _RIGHTS:
+                return refused.error, refused.message
+        return None
 
 
 _RIGHTS = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
