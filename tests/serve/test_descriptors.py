@@ -4,6 +4,7 @@ import asyncio
 import os
 import resource
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -25,7 +26,7 @@ def test_half_of_what_may_be_open_is_kept_for_files(descriptors, connections) ->
 def test_refused_connections_are_said_once_and_so_is_their_end(caplog) -> None:
     caplog.set_level("INFO")
     found = iter([10, 96, 120, 90, None, 84, 84, None])
-    watch = ConnectionWatch(ManualClock(), 100, lambda: next(found))
+    watch = ConnectionWatch(ManualClock(), 100, lambda _: next(found))
     said = []
     for _ in range(8):
         watch.look()
@@ -48,6 +49,19 @@ def test_sockets_are_counted_and_memory_is_read_when_no_file_can_be_opened_any_m
             assert resident_bytes() > 0
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_files_are_not_asked_what_they_are_while_there_are_fewer_than_connections_may_be(
+    monkeypatch,
+) -> None:
+    asked = []
+    readlink = Path.readlink
+    monkeypatch.setattr(Path, "readlink", lambda path: asked.append(path) or readlink(path))
+    sockets = open_sockets()
+    assert asked
+    asked.clear()
+    assert open_sockets(1_000_000) >= sockets
+    assert asked == []
 
 
 async def test_connections_beyond_the_bound_are_closed_and_taken_again_when_others_end() -> None:
