@@ -5,6 +5,7 @@ itself; the value is a ``sharemesh.v1.ShareStateRecord``, for tombstones too, so
 when and why. An absent value counts as a tombstone that says nothing.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -100,8 +101,8 @@ def decode_updates(values: Sequence[bytes]) -> list[Update]:
     return [record for record in records if isinstance(record, Update)]
 
 
-def decode_change(key: bytes, value: bytes | None) -> StateRecord | None:
-    """Return a record for the sake of what it changed: a snapshot comes without its batches.
+def decode_for(offset: int, key: bytes, value: bytes | None) -> StateRecord | None:
+    """Return a record for the sake of one offset: a snapshot holds no other batch than its own.
 
     Raises:
         UnreadableRecordError: As ``decode_record``.
@@ -110,7 +111,10 @@ def decode_change(key: bytes, value: bytes | None) -> StateRecord | None:
         return decode_record(key, value)
     message = _parsed(key, value)
     if message.kind == ShareStateRecord.KIND_SNAPSHOT:
-        message.ClearField("state_batches")
+        batches = message.state_batches  # sorted, and thousands of them
+        at = bisect_right(batches, offset, key=lambda each: each.first_offset)
+        del batches[at:]
+        del batches[: max(0, at - 1)]
     return decode_message(message)
 
 

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sharemesh.codec.state_record import UnreadableRecordError, decode_change
+from sharemesh.codec.state_record import UnreadableRecordError, decode_for
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_state.key_text import format_key
 from sharemesh.domain.share_state.record_history import RecordEvent, RecordHistory
@@ -69,7 +69,7 @@ class HistorySearch:
         history = RecordHistory(offset)
         size = 0
         for stored in matches.kept:
-            record = decode_change(stored.key, stored.value)
+            record = decode_for(offset, stored.key, stored.value)
             if isinstance(record, Snapshot | Update | Tombstone):
                 history.take(record, stored.offset)
             size += len(stored.value or b"")

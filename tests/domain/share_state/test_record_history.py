@@ -73,12 +73,16 @@ def test_exp_3_a_snapshot_tells_what_it_changed_and_not_what_it_holds():
     cold = snapshot(Cause.SNAPSHOT, batches=whole)
     written = snapshot(Cause.REJECT, batches=whole, changed=[(5, 5, ARCHIVED, 5)])
     assert shown(told(5, cold)) == []
-    assert shown(told(5, cold, written)) == [(Cause.REJECT, ARCHIVED, 5)]
+    assert shown(told(5, written)) == [(Cause.REJECT, ARCHIVED, 5)]
+    assert shown(told(5, cold, written)) == [], "what stood there was written again"
 
 
 def test_exp_4_a_start_offset_that_passes_an_unfinished_record_is_told():
     moved = update([], start=9, cause=Cause.LOG_START)
-    assert shown(told(5, update([], start=2), moved)) == [(Cause.LOG_START, None, 0)]
+    held = snapshot(Cause.SNAPSHOT, start=2)
+    assert shown(told(5, held, moved)) == [(Cause.LOG_START, None, 0)]
+    released = update([(5, 5, AVAILABLE, 1)], start=2, cause=Cause.RELEASE)
+    assert shown(told(5, released, moved))[1:] == [(Cause.LOG_START, None, 0)]
     done = update([(5, 5, ACKNOWLEDGED, 1)], start=2, cause=Cause.ACCEPT)
     assert shown(told(5, done, moved)) == [(Cause.ACCEPT, ACKNOWLEDGED, 1)]
 
@@ -98,3 +102,21 @@ def test_exp_5_the_newest_events_are_kept_and_what_is_missing_is_known():
     assert [each.delivery_count for each in history.events] == [6, 7, 8]
     assert not history.is_whole
     assert not told(5, *released).is_whole, "its beginning is not there"
+
+
+def test_exp_3_what_a_snapshot_holds_stood_there_before_what_comes_after_it():
+    held = snapshot(Cause.SNAPSHOT, batches=[(0, 9, ACKNOWLEDGED, 1)])
+    late = update([(0, 9, AVAILABLE, 1)], cause=Cause.RELEASE)
+    assert shown(told(5, held, late)) == []
+
+
+def test_exp_4_a_start_offset_that_passes_what_a_snapshot_says_is_finished_is_no_change():
+    held = snapshot(Cause.SNAPSHOT, batches=[(0, 9, ACKNOWLEDGED, 1)])
+    moved = update([(20, 20, ACKNOWLEDGED, 1)], start=10, cause=Cause.ACCEPT, member="m2")
+    assert shown(told(5, held, moved)) == []
+
+
+def test_exp_4_nothing_is_said_of_a_pass_where_what_stood_there_was_pruned():
+    later = update([(15, 15, ACKNOWLEDGED, 1)], start=2, cause=Cause.ACCEPT)
+    moved = update([(20, 20, ACKNOWLEDGED, 1)], start=10, cause=Cause.ACCEPT, member="m2")
+    assert shown(told(5, later, moved)) == []

@@ -49,6 +49,7 @@ class RecordHistory:
         self._dropped = False
         self._last: StateBatch | None = None
         self._start_offset: int | None = None
+        self._is_known = False  # what stood there before the next record: a snapshot has said it
 
     @property
     def events(self) -> tuple[RecordEvent, ...]:
@@ -61,19 +62,21 @@ class RecordHistory:
         return self._began and not self._dropped
 
     def take(self, record: Snapshot | Update | Tombstone, log_offset: int) -> None:
-        """Take note of the next record; of a snapshot only what it changed."""
+        """Take note of the next record; what a snapshot only holds is no change (EXP-3)."""
         match record:
             case Tombstone():
                 self._begin_again()
-                self._began = False
+                self._began = self._is_known = False
                 self._add(record, log_offset, record.origin.cause, NO_START_OFFSET)
             case Snapshot() if record.origin.cause in _BEGINNINGS:
                 self._begin_again()
                 self._began = True
                 self._add(record, log_offset, record.origin.cause, record.start_offset)
                 self._change(record, record.changed, log_offset)
+                self._is_known = True
             case Snapshot():
                 self._change(record, record.changed, log_offset)
+                self._hold(record.batches)
             case Update():
                 self._change(record, record.batches, log_offset)
 
@@ -87,15 +90,29 @@ class RecordHistory:
         start_before, start = self._start_offset, record.start_offset
         if start != NO_START_OFFSET:
             self._start_offset = start
-        found = next((each for each in batches if _covers(each, self._offset)), None)
+        found = self._found(batches)
         if found is not None and _wins(found, self._last):
             self._last = found
             cause = found.cause or record.origin.cause
             self._add(record, log_offset, cause, start, found)
         elif start_before is not None and start_before <= self._offset < start:
-            is_finished = self._last is not None and self._last.delivery_state in TERMINAL
-            if not is_finished:
-                self._add(record, log_offset, record.origin.cause, start)
+            self._passed(record, log_offset)
+
+    def _passed(self, record: Snapshot | Update, log_offset: int) -> None:
+        """Tell that the start offset passed it, unless it was finished, or may have been."""
+        last = self._last
+        if self._is_known if last is None else last.delivery_state not in TERMINAL:
+            self._add(record, log_offset, record.origin.cause, record.start_offset)
+
+    def _hold(self, batches: tuple[StateBatch, ...]) -> None:
+        """Note what stands there; its change may be in a record that is gone."""
+        self._is_known = True
+        found = self._found(batches)
+        if found is not None and _wins(found, self._last):
+            self._last = found
+
+    def _found(self, batches: tuple[StateBatch, ...]) -> StateBatch | None:
+        return next((each for each in batches if _covers(each, self._offset)), None)
 
     def _add(
         self,
