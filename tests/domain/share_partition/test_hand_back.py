@@ -298,6 +298,25 @@ def test_what_an_expired_lock_left_unwritten_is_written_though_the_record_was_ac
     assert driven.at(0) == (AVAILABLE, 1, ""), "as it is stored"
 
 
+def test_what_an_expired_lock_left_unwritten_is_written_while_the_record_is_being_handed_back():
+    driven = Driven()
+    driven.acquire()
+    driven.now_ms = LOCK_MS
+    driven.step(Tick())
+    driven.written(AWAY)
+    driven.acquire()
+    driven.say(
+        AcknowledgementBatch(0, 4, (ACCEPT,)),
+        AcknowledgementBatch(5, 9, (RELEASE,), uncounted=True),
+    )
+    (beside,) = driven.writes
+    driven.step(WriteAgain())
+    assert driven.writes[0].batches == (StateBatch(5, 9, AVAILABLE, 1),)
+    driven.written()
+    driven.step(StateWritten(beside.write_id))
+    assert driven.at(5) == (AVAILABLE, 1, ""), "as it is stored"
+
+
 def test_the_end_of_a_lock_says_whose_it_was_and_since_when():
     driven = Driven()
     driven.now_ms = 500

@@ -76,7 +76,12 @@ def test_what_the_limit_archived_is_told_to_the_store_with_the_start_offset_behi
         driven.step(StateWritten(write.write_id, AWAY))
     assert driven.machine.start_offset == 10
     (again,) = driven.writes(WriteAgain())
-    assert (again.start_offset, again.delivery_complete_count, again.batches) == (10, 0, ())
+    assert (again.start_offset, again.delivery_complete_count) == (10, 0)
+    assert again.batches == (StateBatch(0, 9, DeliveryState.ARCHIVED, LIMIT),)
+    assert [batch.cause for batch in again.batches] == [Cause.DELIVERY_LIMIT]
+    driven.step(StateWritten(again.write_id, AWAY))
+    (third,) = driven.writes(WriteAgain())
+    assert third.batches == again.batches
 
 
 def test_a_write_that_fails_again_is_still_due():

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from sharemesh.domain.delivery_state import Cause, DeliveryState
+from sharemesh.domain.delivery_state import Cause
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import MemberId, SharePartitionKey
@@ -44,10 +44,11 @@ from sharemesh.domain.share_partition.lifecycle import Lifecycle
 from sharemesh.domain.share_partition.log_start import move_log_start
 from sharemesh.domain.share_partition.next_offset import can_acquire, next_fetch_offset
 from sharemesh.domain.share_partition.persister_errors import drops_partition, seen_by_client
-from sharemesh.domain.share_partition.record_status import NO_MEMBER, RecordStatus
+from sharemesh.domain.share_partition.record_status import NO_MEMBER
 from sharemesh.domain.share_partition.recovery import fault_in, load
 from sharemesh.domain.share_partition.release import release_member
 from sharemesh.domain.share_partition.start_offset import move_start_offset
+from sharemesh.domain.share_partition.unwritten import note_again
 from sharemesh.domain.share_partition.view import BatchView, RecordView, batch_views, record_views
 from sharemesh.domain.state_batch import NO_START_OFFSET
 
@@ -354,22 +355,12 @@ class SharePartition:
         return effects
 
     def _write_again(self, _: WriteAgain, __: int) -> list[Effect]:
-        """Write what expired locks left and nobody has moved since: whoever does writes himself.
-
-        Who has acquired a record may hand it back, and writes nothing then (HBK-6). Even without
-        such records the start offset may have passed what was archived.
-        """
+        """Write what ended locks left; even where nothing is, the start offset may have moved."""
         if self._state is not Lifecycle.ACTIVE or self._unwritten is None:
             return []
         unwritten, self._unwritten = self._unwritten, None
         changes = self._changes()
-        for first, last, state, count, cause in sorted(unwritten):
-            for batch in self._flight.overlapping(first, last):
-                low, high = max(first, batch.first_offset), min(last, batch.last_offset)
-                for begin, end, status in batch.runs_between(low, high):
-                    if status.write_id is None and _is_left(status, state, count):
-                        left = self._flight.settled.get(state, count)
-                        changes.note(begin, end, left, cause)
+        note_again(self._flight, unwritten, changes)
         self._pending[changes.write_id] = (changes, None)
         return [self._write(changes, NO_MEMBER, Cause.LOCK_EXPIRY)]
 
@@ -455,10 +446,3 @@ class SharePartition:
 
     def _is(self) -> str:
         return f"is {self._state.value}: fetch again from the current leader"
-
-
-def _is_left(status: RecordStatus, state: DeliveryState, count: int) -> bool:
-    """Whether a record is as an expired lock left it, or was acquired since, and no more (LK-6)."""
-    if status.state is DeliveryState.ACQUIRED:
-        return state is DeliveryState.AVAILABLE and status.delivery_count == count + 1
-    return status.state is state and status.delivery_count == count
