@@ -227,3 +227,42 @@ async def test_an_acquire_mode_that_does_not_exist_ends_the_stream():
         message = await anext(stream)
         assert message.error_code == ErrorCode.INVALID_REQUEST
         assert "share_acquire_mode 9" in message.error_message
+
+
+async def test_what_nobody_saw_goes_back_uncounted_beside_records_whose_locks_have_ended():
+    async with world() as w:
+        await w.lead(P0)
+        stream = await w.client().consume(P0, max_records=1)
+        await w.produce(P0, *[1] * 40)
+        shell = w.shell(P0)
+        await w.clock.settle()
+        early = shell.machine.next_fetch_offset()
+        await w.clock.advance(LOCK_MS // 2)
+        await deliveries(stream, 1)
+        await w.clock.settle()
+        late = shell.machine.next_fetch_offset() - 1
+        assert late == early, "granted half of a lock later, and waiting to be sent"
+        await w.clock.advance(LOCK_MS // 2)
+        assert state(w, P0, early - 1) == (AVAILABLE, 1)
+        w.rules.denied.add(("read", "topic", "foo"))
+        for listener in tuple(w.rules.listeners):
+            listener()
+        await w.clock.settle()
+        assert state(w, P0, late) == (AVAILABLE, 0)
+
+
+async def test_explain_tells_nothing_when_the_right_went_while_it_waited():
+    async with world() as w:
+        await w.lead(P0)
+        await w.produce(P0, 5)
+        real = w.keeper.read_history
+
+        async def read_history(key, offset):
+            w.rules.denied.add(("describe", "group", "g"))
+            return await real(key, offset)
+
+        w.keeper.read_history = read_history
+        request = pb.ExplainRequest(group_id="g", topic_name="foo", partition=0, offset=0)
+        answer = await w.caller().call(methods.EXPLAIN, request, to=w.address)
+        assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        assert not answer.reason

@@ -5,6 +5,7 @@ from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicPartition
 from sharemesh.domain.share_partition.view import RecordView
 from sharemesh.ports.authorizer import Operation
+from sharemesh.ports.cluster import TopicInfo
 from sharemesh.ports.network import CallContext
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.ports.share_state import RecordHistoryResult
@@ -46,6 +47,7 @@ class Explain:
             led = self._led(request, context.principal)
             durable = await self._durable(led, request)
             await led.looks.look()
+            self._check_rights(request, context.principal)  # they may be gone since (AUT-4)
         except RefusedError as refused:
             return pb.ExplainResponse(error_code=int(refused.error), error_message=refused.message)
         except (FencedError, LogFailedError) as ended:
@@ -75,8 +77,7 @@ class Explain:
         return response
 
     def _led(self, request: pb.ExplainRequest, principal: str) -> LedPartition:
-        self._access.group(principal, request.group_id, Operation.DESCRIBE)
-        topic = self._access.topic_named(principal, request.topic_name, Operation.DESCRIBE)
+        topic = self._check_rights(request, principal)
         partition = TopicPartition(topic.topic_id, request.partition)
         led = self._partitions.get(partition)
         if led is None:
@@ -86,6 +87,10 @@ class Explain:
                 ErrorCode.INVALID_REQUEST, f"offset {request.offset} is below 0; name a record"
             )
         return led
+
+    def _check_rights(self, request: pb.ExplainRequest, principal: str) -> TopicInfo:
+        self._access.group(principal, request.group_id, Operation.DESCRIBE)
+        return self._access.topic_named(principal, request.topic_name, Operation.DESCRIBE)
 
     async def _durable(
         self, led: LedPartition, request: pb.ExplainRequest

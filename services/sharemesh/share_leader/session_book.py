@@ -201,13 +201,10 @@ class SessionBook:
             if shell.key.topic_partition in withheld or shell.key.topic_partition in lost
         ]
         for shell in shells:
-            unseen = withheld.get(shell.key.topic_partition, ())
-            if unseen:
-                batches = tuple(
-                    AcknowledgementBatch(first, last, _RELEASE, uncounted=True)
-                    for first, last in unseen
-                )
-                shell.acknowledge(session.key.member_id, batches)
+            # One by one: a request is all or nothing, and the locks of some may have ended.
+            for first, last in withheld.get(shell.key.topic_partition, ()):
+                unseen = AcknowledgementBatch(first, last, _RELEASE, uncounted=True)
+                shell.acknowledge(session.key.member_id, (unseen,))
         held = [shell for shell in shells if shell.key.topic_partition in lost]
         self._environment.tasks.spawn(self._release_held(session, held))
 
