@@ -7,6 +7,7 @@ import pytest
 from sharemesh import methods
 from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.v1 import admin_pb2 as admin
+from sharemesh.v1 import group_coordinator_pb2 as groups
 from sharemesh.v1 import share_leader_pb2 as leader
 from tests.authorization.world import ADDRESS, ROOT, WAIT_S, heartbeat, running_world
 
@@ -307,3 +308,46 @@ async def test_an_answer_to_a_unary_heartbeat_tells_no_topic_that_may_not_be_des
         ).error_code:
             assert not answer.assignment.topic_partitions
     assert (answer.error_code, answer.HasField("assignment")) == (29, False)
+
+
+async def describing(world, *names):
+    """Return the task of a look at offsets that waits for the share coordinator."""
+    await world.produce(world.jobs, 0, b"one")
+    assert values(await world.call(ANN, methods.SHARE_FETCH, fetch(world))) == [b"one"]
+    request = groups.DescribeShareGroupOffsetsRequest()
+    asked = request.groups.add(group_id=GROUP)
+    for name in names:
+        asked.topics.topics.add(topic_name=name, partitions=[0])
+    world.states_wait.clear()
+    world.states_asked.clear()
+    task = asyncio.create_task(world.call(ANN, methods.DESCRIBE_SHARE_GROUP_OFFSETS, request))
+    await asyncio.wait_for(world.states_asked.wait(), WAIT_S)
+    return task
+
+
+async def test_offsets_are_not_told_of_a_group_whose_right_went_while_they_were_asked_for(world):
+    waiting = await describing(world)
+    await world.forbid(ANN, ON_GROUP)
+    world.states_wait.set()
+    [told] = (await waiting).groups
+    assert (told.error_code, list(told.topics)) == (30, [])
+
+
+async def test_offsets_are_not_told_of_a_topic_whose_right_went_while_they_were_asked_for(world):
+    waiting = await describing(world, TOPIC)
+    await world.forbid(ANN, ON_TOPIC, READ)
+    world.states_wait.set()
+    [told] = (await waiting).groups
+    [topic] = told.topics
+    assert (topic.topic_name, topic.topic_id) == (TOPIC, bytes(16))
+    assert [(row.error_code, row.start_offset, row.lag) for row in topic.partitions] == [
+        (29, -1, -1)
+    ]
+
+
+async def test_a_topic_whose_right_went_is_left_out_of_all_offsets_of_a_group(world):
+    waiting = await describing(world)
+    await world.forbid(ANN, ON_TOPIC, READ)
+    world.states_wait.set()
+    [told] = (await waiting).groups
+    assert (told.error_code, [topic.topic_name for topic in told.topics]) == (0, [OTHER])

@@ -36,13 +36,14 @@ STILL_MS = 200
 
 
 class NodeCaller:
-    """The calls of the process to itself; its writes of share states wait for ``states_wait``."""
+    """The calls of the process to itself; those about share states wait for ``states_wait``."""
 
     def __init__(self, world, caller) -> None:
         self.world, self.caller = world, caller
 
     async def call(self, method, request, **options):
-        if method is methods.WRITE_SHARE_GROUP_STATE:
+        if method in (methods.WRITE_SHARE_GROUP_STATE, methods.READ_SHARE_GROUP_STATE_SUMMARY):
+            self.world.states_asked.set()
             await self.world.states_wait.wait()
         return await self.caller.call(method, request, **options)
 
@@ -64,6 +65,7 @@ class World:
         self.callers = {}
         self.states_wait = asyncio.Event()
         self.states_wait.set()
+        self.states_asked = asyncio.Event()
 
     async def start(self) -> None:
         shards = {"group_shards": 1, "state_shards": 1}

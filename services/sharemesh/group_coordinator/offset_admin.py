@@ -99,7 +99,15 @@ class OffsetAdmin:
                 self._sort_named(topic, principal, initialized, wanted, results)
         else:
             wanted = self._all_topics(principal, initialized)
-        results.extend(await self._described(group_id, wanted))
+        described = await self._described(group_id, wanted)
+        # Rights may be gone since (AUT-4).
+        self._surroundings.check_group(principal, Operation.DESCRIBE, group_id)
+        for each, result in zip(wanted, described, strict=True):
+            refusal = self._describable(principal, each.name)
+            if refusal is None:
+                results.append(result)
+            elif asked.HasField("topics"):
+                results.append(_absent(each.name, each.numbers, refusal))
         return results
 
     def _all_topics(
@@ -124,12 +132,7 @@ class OffsetAdmin:
         refusal = self._describable(principal, asked.topic_name)
         topic = self._surroundings.catalog.named(asked.topic_name)
         if refusal is not None or topic is None:
-            absent = pb.OffsetTopicResult(topic_name=asked.topic_name, topic_id=NO_TOPIC_ID)
-            for number in asked.partitions:
-                row = absent.partitions.add(partition=number, start_offset=-1, lag=-1)
-                if refusal is not None:
-                    row.error_code, row.error_message = refusal.error, refusal.message
-            results.append(absent)
+            results.append(_absent(asked.topic_name, asked.partitions, refusal))
             return
         have = initialized.get(topic.topic_id, frozenset())
         wanted.append(_Asked(topic.name, topic.topic_id, tuple(asked.partitions), have))
@@ -325,6 +328,18 @@ class OffsetAdmin:
         if topic is not None:
             result.topic_id = topic.topic_id
         return result
+
+
+def _absent(
+    name: str, numbers: Iterable[int], refusal: RefusedError | None
+) -> pb.OffsetTopicResult:
+    """Return what is told of a topic that is not there, or may not be seen (AUT-1)."""
+    absent = pb.OffsetTopicResult(topic_name=name, topic_id=NO_TOPIC_ID)
+    for number in numbers:
+        row = absent.partitions.add(partition=number, start_offset=-1, lag=-1)
+        if refusal is not None:
+            row.error_code, row.error_message = refusal.error, refusal.message
+    return absent
 
 
 def _sort_altered(
