@@ -44,9 +44,9 @@ class ShareAcknowledge:
         key = self._checks.member(context.principal, request.group_id, request.member_id)
         version = version_of(request.version)
         epoch = request.share_session_epoch
-        session = self._book.sessions.for_acknowledge(key, epoch)
         check_size(request.topics, self._environment)
         listed(request.topics)  # topic ids are well-formed
+        session = self._book.sessions.for_acknowledge(key, epoch)  # advances: last (spec SES-10)
         who = Acknowledger(
             context.principal, key.group_id, key.member_id, version, request.is_renew_ack
         )
