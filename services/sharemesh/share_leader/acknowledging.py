@@ -84,12 +84,8 @@ class Acknowledgements:
         Partitions without acknowledgement batches are left out (spec REQ-8 is the caller's).
         """
         under_way = Acknowledging()
-        for topic in topics:
-            topic_id = TopicId(topic.topic_id)
-            for listed in topic.partitions:
-                if listed.acknowledgement_batches:
-                    partition = TopicPartition(topic_id, listed.partition)
-                    self._begin_one(who, partition, listed, under_way)
+        for partition, entries in _by_partition(topics).items():
+            self._begin_one(who, partition, entries, under_way)
         return under_way
 
     async def finish(self, under_way: Acknowledging) -> dict[TopicPartition, Outcome]:
@@ -107,18 +103,13 @@ class Acknowledgements:
         self,
         who: Acknowledger,
         partition: TopicPartition,
-        listed: pb.AcknowledgePartition,
+        entries: Sequence[pb.AcknowledgePartition],
         under_way: Acknowledging,
     ) -> None:
-        if partition in under_way.awaited or partition in under_way.refused:
-            under_way.refused[partition] = (
-                ErrorCode.INVALID_REQUEST,
-                f"partition {partition.partition} is listed twice; list it once",
-            )
-            return
         try:
             self._access.group(who.principal, who.group_id)
             self._access.topic(who.principal, partition)
+            listed = _only(entries)
             batches = _checked(listed.acknowledgement_batches, who)
             led = self._partitions.get(partition)
             if led is None:
@@ -144,6 +135,33 @@ class Acknowledgements:
         failed = {p.topic_id for p, (error, _) in outcomes.items() if error}
         counters.acknowledge_requests.update(each for each in asked if topic(each))
         counters.failed_acknowledge_requests.update(each for each in failed if topic(each))
+
+
+def _by_partition(
+    topics: Iterable[pb.AcknowledgeTopic],
+) -> dict[TopicPartition, list[pb.AcknowledgePartition]]:
+    """Return the entries that hold acknowledgements; nothing starts before all are known."""
+    entries: dict[TopicPartition, list[pb.AcknowledgePartition]] = {}
+    for topic in topics:
+        topic_id = TopicId(topic.topic_id)
+        for listed in topic.partitions:
+            if listed.acknowledgement_batches:
+                entries.setdefault(TopicPartition(topic_id, listed.partition), []).append(listed)
+    return entries
+
+
+def _only(entries: Sequence[pb.AcknowledgePartition]) -> pb.AcknowledgePartition:
+    """Return the one entry of a partition (spec REQ-23).
+
+    Raises:
+        RefusedError: INVALID_REQUEST if there are more; nothing of any is applied.
+    """
+    if len(entries) > 1:
+        raise _invalid(
+            f"partition {entries[0].partition} is listed twice with acknowledgements, of which "
+            "none took effect; list it once, with all batches in order"
+        )
+    return entries[0]
 
 
 def _check_epoch(sent: int, current: int) -> None:
