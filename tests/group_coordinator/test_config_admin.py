@@ -2,6 +2,7 @@
 
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import MAX_GROUP_ID_CHARS
 from sharemesh.v1 import group_coordinator_pb2 as pb
 from tests.group_coordinator.world import world
 
@@ -86,3 +87,28 @@ async def test_settings_change_interval_and_session_of_a_running_group():
         assert "m1" in made.service.served[0].group("g").members
         await made.clock.advance(2)
         await made.until(lambda: "m1" not in made.service.served[0].group("g").members)
+
+
+async def test_only_the_coordinator_of_the_group_answers():
+    async with world() as made:
+        await made.service.stop_shard(0)
+        answer = await alter(made, share_session_timeout_ms="50000")
+        assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await made.elect("gc-2")
+        for validate_only in (True, False):
+            answer = await alter(
+                made, validate_only=validate_only, share_session_timeout_ms="50000"
+            )
+            assert answer.error_code == ErrorCode.NOT_COORDINATOR
+            assert "gc-2" in answer.error_message
+        assert await made.coordination.get(made.view.keys.group_config("g")) is None
+
+
+async def test_a_group_id_longer_than_any_group_has_is_refused_and_not_stored():
+    async with world() as made:
+        longest, longer = "x" * MAX_GROUP_ID_CHARS, "x" * (MAX_GROUP_ID_CHARS + 1)
+        assert (await alter(made, longest, share_session_timeout_ms="50000")).error_code == 0
+        for group in ("", longer):
+            answer = await alter(made, group, share_session_timeout_ms="50000")
+            assert answer.error_code == ErrorCode.INVALID_GROUP_ID
+            assert await made.coordination.get(made.view.keys.group_config(group)) is None

@@ -80,6 +80,7 @@ class ConfigAdmin:
             self._surroundings.check_group(context.principal, Operation.ALTER_CONFIGS, group_id)
             if not group_id:
                 raise RefusedError(ErrorCode.INVALID_GROUP_ID, "group id is empty")
+            self._groups_of(group_id)
             changes = {
                 each.name: each.value if each.HasField("value") else None
                 for each in request.configs
