@@ -3,6 +3,7 @@
 python examples/worker.py 127.0.0.1:9400 orders billing [RECORDS]
 """
 
+import itertools
 import sys
 
 from sharemesh.client import ConsumerRecord, RunOptions, connect
@@ -13,15 +14,13 @@ def main(bootstrap: str, topic: str, group: str, records: int | None) -> None:
     cluster = connect(bootstrap)
     with cluster.admin() as admin:  # a new group starts at the oldest record
         admin.alter_group_configs(group, {"share.auto.offset.reset": "earliest"})
-    done = 0
+    done = itertools.count(1)  # handlers work in several threads
     with cluster.share_consumer(group, [topic]) as consumer:
 
         def handle(record: ConsumerRecord) -> None:
             """Return: accepted. Raise: logged, tried again later. Locks are renewed meanwhile."""
-            nonlocal done
-            print(record.partition, record.offset, record.value)
-            done += 1
-            if done == records:
+            sys.stdout.write(f"{record.partition} {record.offset} {record.value!r}\n")
+            if next(done) == records:
                 consumer.stop()
 
         consumer.run(handle, concurrency=4, options=RunOptions(retry_backoff_max_ms=60_000))

@@ -81,6 +81,7 @@ def test_a_malformed_row_stops_with_those_before_it_confirmed(up, tmp_path):
         (("groups", "offsets", "nobody"), 1, "not found"),
         (("explain", "orders/0@0", "--group", "nobody"), 1, "not found"),
         (("explain", "orders", "--group", "g"), 2, "expected TOPIC/PARTITION@OFFSET"),
+        (("explain", "orders@7", "--group", "g"), 2, "expected TOPIC/PARTITION@OFFSET"),
         (("produce", "orders", "/no/such/file"), 1, "No such file"),
         (("state-log", "verify", "/no/such/directory"), 1, "no data directory"),
         (("nonsense",), 2, "invalid choice"),
@@ -116,7 +117,8 @@ def test_cluster_explain_configs_and_state_log(up):
     assert found["reason"] == "ACKNOWLEDGED"
     assert [each["cause"] for each in found["events"]][-1] == "ACCEPT"
     shown = up.sharemesh("explain", "--group", "l", "looks/0@0").stdout
-    for word in ("ACKNOWLEDGED", "ACCEPT at ", "CAUSE", "MEMBER"):
+    assert shown.splitlines()[0] == "looks/0@0 for group l: ACKNOWLEDGED"
+    for word in ("ACCEPT at ", "CAUSE", "MEMBER"):
         assert word in shown
     reset = ("groups", "reset-offsets", "typo", "--topic", "looks", "--to-earliest")
     planned, made = up.sharemesh(*reset), up.sharemesh(*reset, "--execute")

@@ -233,6 +233,31 @@ async def test_a_slow_record_holds_nothing_back_and_keeps_its_lock():
     await consumer.close()
 
 
+async def test_a_handler_that_may_hang_is_told_once_and_not_that_it_should_poll(
+    caplog, monkeypatch
+):
+    monkeypatch.setattr("sharemesh.client.handler_runner.LONG_LOCKS", 1)
+    cluster = MiniCluster(lock_ms=1_000)
+    cluster.append(b"x", b"y", batched=False)
+    go = asyncio.Event()
+
+    async def handler(record):
+        await go.wait()
+
+    consumer = await consumer_of(cluster, prefetch_records=10)
+    running = asyncio.ensure_future(consumer.run(handler, concurrency=1))
+    await until(lambda: "the handler has had t/0@0 for" in caplog.text)
+    assert consumer.metrics()["records-handed-back-total"] == 1
+    await asyncio.sleep(1.2)  # the lock is renewed several times
+    assert caplog.text.count("the handler has had") == 1
+    assert "renew_max_ms" in caplog.text
+    assert "has not polled" not in caplog.text
+    go.set()
+    consumer.stop()
+    await running
+    await consumer.close()
+
+
 async def test_renewal_has_a_cap():
     cluster = MiniCluster(lock_ms=150)
     cluster.append(b"x")

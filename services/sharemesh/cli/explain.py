@@ -48,7 +48,7 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
 def _explain(args: argparse.Namespace) -> int:
     session = session_of(args)
     place, mark, offset = args.where.rpartition("@")
-    if not mark or not offset.isdigit():
+    if not mark or not offset.isdigit() or "/" not in place:
         raise CommandError(
             f"{args.where!r}: expected TOPIC/PARTITION@OFFSET, for example orders/0@42", code=2
         )
@@ -63,8 +63,8 @@ def _explain(args: argparse.Namespace) -> int:
         facts = asdict(found)
         session.show_json({"topic": where.topic, "partition": where.partition, **facts})
         return 0
-    state = f"{found.delivery_state} " if found.delivery_state else ""
-    session.say(f"{args.where} for group {args.group}: {state}({found.reason})")
+    known = dict.fromkeys(each for each in (found.delivery_state, found.reason) if each)
+    session.say(f"{args.where} for group {args.group}: {', '.join(known)}")
     session.say(found.explanation)
     _show_facts(session, found)
     if found.events:

@@ -42,6 +42,16 @@ class HandlerFailures:
             exc_info=error if self._is_new(record, error) else None,
         )
 
+    def works_long(self, record: ConsumerRecord, long_ms: int) -> None:
+        """Tell of a handler that may hang."""
+        _log.warning(
+            "the handler has had %s@%d for %.0f s: its lock is renewed, so nobody else gets the "
+            "record, until the handler ends; RunOptions(renew_max_ms=…) bounds that",
+            record.topic_id_partition,
+            record.offset,
+            long_ms / 1_000,
+        )
+
     def unreadable(self, error: SharemeshError) -> None:
         """Tell that a record or batch could not be read."""
         if not self._is_told(None, error):

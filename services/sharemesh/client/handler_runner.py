@@ -33,6 +33,9 @@ FETCH_WAIT_MS = 1_000
 RENEWALS_PER_LOCK = 3
 """A lock is renewed when less than two thirds of its duration are left."""
 
+LONG_LOCKS = 10
+"""A handler that works for so many lock durations is told: it may hang."""
+
 _LEAST_RENEW_WAIT_MS = 50
 
 
@@ -48,6 +51,7 @@ class _Active:
     renewed_ms: int
     since_ms: int
     kept: bool = False
+    is_told_long: bool = False
 
 
 class HandlerRunner:
@@ -100,6 +104,7 @@ class HandlerRunner:
             raise IllegalStateError("the consumer is not subscribed to any topic")
         if "share.acquire.mode" not in self._calls.config.given:
             engine.acquire_at_most(self._concurrency)
+        engine.unseen.by_handlers = True
         helpers = [
             asyncio.ensure_future(self._renew_locks(engine)),
             asyncio.ensure_future(self._retries.run()),
@@ -117,6 +122,7 @@ class HandlerRunner:
             try:
                 await self._finish(engine)
             finally:
+                engine.unseen.by_handlers = False
                 await cancelled(helpers)
 
     async def _fetch(self, engine: ConsumerEngine) -> None:
@@ -319,11 +325,21 @@ class HandlerRunner:
             if fresh or capped or not active.route.is_open:
                 continue
             active.renewed_ms = now_ms
+            self._tell_long(active, now_ms)
             key = (active.source, active.route, active.leader_epoch)
             due.setdefault(key, {})[active.record.offset] = AcknowledgeType.RENEW
         return [
             PartitionAcknowledgements(*where, types, untold=True) for where, types in due.items()
         ]
+
+    def _tell_long(self, active: _Active, now_ms: int) -> None:
+        """Tell once of a handler that may hang: its renewals keep the record from all others."""
+        long_ms = now_ms - active.since_ms
+        if active.is_told_long or long_ms < LONG_LOCKS * active.lock_timeout_ms:
+            return
+        if active in self._running.values():
+            active.is_told_long = True
+            self._failures.works_long(active.record, long_ms)
 
     def _give_back_waiting(self, engine: ConsumerEngine) -> None:
         """Release what was not started: no handler saw it (spec HBK-20)."""

@@ -33,6 +33,7 @@ class UnseenRecords:
         buffer: The records that wait.
         handed_back: Records that were given back, not counted as delivered.
         expired: Records that were dropped: their locks had ended unseen.
+        by_handlers: Whether ``run`` works, and not a loop of polls.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class UnseenRecords:
         self.buffer = RecordBuffer()
         self.handed_back = 0
         self.expired = 0
+        self.by_handlers = False
 
     # ---- what the application does --------------------------------------------------------------
 
@@ -157,14 +159,25 @@ class UnseenRecords:
         quiet_ms = self._clock.now_ms() - self._quiet_since_ms
         if self._returned and not self._told and quiet_ms >= self._lock_ms // KEEP_PART:
             self._told = True
-            _log.warning(
-                "the application has not polled for %.1f s: %d records that it has not seen were "
-                "given back to the group; locks of records that it has end after %.0f s. Poll more "
-                "often, take fewer at a time (max.poll.records), or let run() renew locks",
+            self._tell_stall(quiet_ms)
+
+    def _tell_stall(self, quiet_ms: int) -> None:
+        if self.by_handlers:  # it goes on with nothing lost, and its locks are its own matter
+            _log.info(
+                "all handlers have been busy for %.1f s: what none of them has seen was given back "
+                "to the group (%d)",
                 quiet_ms / 1_000,
                 self._returned,
-                self._lock_ms / 1_000,
             )
+            return
+        _log.warning(
+            "the application has not polled for %.1f s: what it has not seen was given back to the "
+            "group (%d); locks of records that it has end after %.0f s. Poll more "
+            "often, take fewer at a time (max.poll.records), or let run() renew locks",
+            quiet_ms / 1_000,
+            self._returned,
+            self._lock_ms / 1_000,
+        )
 
     def _give_back_old(self) -> None:
         now_ms = self._clock.now_ms()
