@@ -205,6 +205,8 @@ def test_records_are_found_by_time_explained_and_deleted(admin, cluster):
         )
     with pytest.raises(GroupIdNotFoundError, match="nosuch"):
         admin.explain("nosuch", "e", 0, first.offset)
+    with pytest.raises(GroupIdNotFoundError):
+        admin.explain("nosuch", "e", 0, 99)  # an offset that no record has
     assert admin.delete_records({where: 2}) == {where: 2}
     assert admin.list_offsets({where: EARLIEST})[where].offset == 2
     assert isinstance(admin.delete_records({where: 99})[where], OffsetOutOfRangeError)

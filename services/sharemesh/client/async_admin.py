@@ -480,7 +480,7 @@ class AsyncAdminClient(AsyncAcls, AsyncNodes, AsyncStates):
             lambda answer: answer.error_code,
         )
         check(found.error_code, found.error_message, f"{topic}/{partition}@{offset}")
-        if found.reason == "GROUP_NOT_SEEN":
+        if not found.HasField("start_offset"):  # the answer is about the log alone
             described = (await self.describe_groups([group_id]))[group_id]
             if isinstance(described, GroupIdNotFoundError):
                 raise described
