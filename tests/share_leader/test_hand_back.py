@@ -10,6 +10,7 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.share_partition.events import AcquireMode
 from sharemesh.share_leader.acquisition import Acquisition, FetchOrder
 from sharemesh.share_leader.reader import Reader
+from sharemesh.share_leader.reasons import Reason, why
 from sharemesh.v1 import share_leader_pb2 as pb
 from tests.share_leader.test_consume import acknowledge, deliveries, results, state
 from tests.share_leader.world import FOO, TopicPartition, ack, acquired, parts, until, world
@@ -180,6 +181,27 @@ async def test_explain_and_a_metric_tell_of_a_stalled_member():
         await deliveries(other, 1)
         await stream.send(pb.ConsumeRequest())
         await until(lambda: metric(w, "share.members.stalled") == 0)
+
+
+async def test_explain_knows_what_the_limit_archived_before_that_is_written():
+    async with world() as w:
+        await w.configure("g", auto_offset_reset="earliest", delivery_count_limit=2)
+        await w.lead(P0)
+        m1 = w.client()
+        await w.produce(P0, 1)
+        await m1.join(P0)
+        await m1.fetch()
+        await m1.acknowledge(ack(P0, 0, 0, RELEASE))
+        await m1.fetch()
+        w.keeper.open.clear()
+        held = await m1.hold()
+        await w.clock.advance(LOCK_MS)
+        record = w.shell(P0).machine.state_at(0)
+        assert record.state is DeliveryState.ARCHIVED
+        led = w.service.partitions.get(P0)
+        assert why(led, w.shell(P0), record, 0) is Reason.ARCHIVED_BY_LIMIT
+        w.keeper.open.set()
+        await held.close()
 
 
 async def test_a_spell_is_said_once(caplog):

@@ -192,6 +192,7 @@ async def test_acquisitions_acknowledgements_and_expiries_agree_to_the_record(tm
         assert settled[names.ACK_COUNTS[kind]] == metric == books.settled[kind], kind
         if kind in logged:
             assert causes[logged[kind]] == metric, kind
+    assert settled[names.RETURNED_COUNT] == total(scraped, "share_records_returned_total")
     assert expired[names.EXPIRED_COUNT] == total(scraped, "share_locks_expired_total")
     assert expired[names.EXPIRED_COUNT] == causes[Cause.LOCK_EXPIRY] + causes[Cause.DELIVERY_LIMIT]
     assert expired[names.EXPIRED_COUNT] >= len(held)

@@ -231,8 +231,10 @@ def _invalid(message: str) -> RefusedError:
 
 
 def _count(totals: "Counter[AcknowledgeType]", batches: Iterable[AcknowledgementBatch]) -> None:
-    """Count offsets by type (spec MET-1): GAP is no acknowledgement of a record."""
+    """Count offsets by type (spec MET-1): neither a GAP nor what nobody saw is acknowledged."""
     for batch in batches:
+        if batch.uncounted:
+            continue
         if len(batch.types) == 1:
             totals[AcknowledgeType(batch.types[0])] += batch.last_offset - batch.first_offset + 1
         else:

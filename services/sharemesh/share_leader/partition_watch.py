@@ -264,6 +264,7 @@ class PartitionWatch:
             )
         for write in writes:
             self._write(write, context, now_ns)
+            self._note_outcomes(write, context, now_ns)  # in force before it is written (LK-6)
 
     def _write_again(self, _: WriteAgain, effects: tuple[Effect, ...], now_ns: int) -> None:
         for effect in effects:
@@ -282,6 +283,7 @@ class PartitionWatch:
             self._series.released.add(answering.released)
         else:
             counts = counted(answering.batches)
+            self._series.returned.add(_returned(answering.batches))
             for kind, count in counts.items():
                 self._series.acknowledged[kind].add(count)
             self._log.renewed(answering.member_id, counts, answering.context)
@@ -297,6 +299,9 @@ class PartitionWatch:
         attributes[names.CLIENT_ID] = answering.member_id
         for kind, count in counts.items():
             attributes[names.ACK_COUNTS[kind]] = count
+        returned = _returned(answering.batches)
+        if returned:
+            attributes[names.RETURNED_COUNT] = 0 if answer.error else returned
         if answering.operation is names.RELEASE:
             attributes[names.RELEASED_COUNT] = 0 if answer.error else answering.released
         self._traces.add_records(answering.ranges, attributes)
@@ -318,6 +323,11 @@ class PartitionWatch:
         self._writing[effect.write_id] = _Writing(effect, now_ns, parent)
         self._series.write_batches.record(len(effect.batches))
 
+    def _note_outcomes(self, effect: WriteState, parent: TraceContext | None, now_ns: int) -> None:
+        for batch in effect.batches:
+            cause = batch.cause or effect.cause
+            self._outcomes.add(Grant(batch.first_offset, batch.last_offset, now_ns, parent, cause))
+
     def _state_written(self, event: StateWritten, effects: tuple[Effect, ...], now_ns: int) -> None:
         writing = self._writing.pop(event.write_id, None)
         if writing is None:
@@ -331,11 +341,7 @@ class PartitionWatch:
             self._log.not_written(event.error, event.message, writing.parent)
         else:
             self._count_archived(writing)
-            for batch in writing.effect.batches:
-                cause = batch.cause or writing.effect.cause
-                self._outcomes.add(
-                    Grant(batch.first_offset, batch.last_offset, now_ns, writing.parent, cause)
-                )
+            self._note_outcomes(writing.effect, writing.parent, now_ns)
         if writing.parent is not None:
             times = (writing.start_ns, now_ns)
             self._traces.written(writing.effect, writing.parent, times, event.error)
@@ -360,10 +366,15 @@ class PartitionWatch:
 
 
 def counted(batches: Sequence[AcknowledgementBatch]) -> dict[int, int]:
-    """Return offsets by acknowledge type; gaps are no acknowledgement of a record (MET-1)."""
+    """Return offsets by acknowledge type; gaps are no acknowledgement of a record (MET-1).
+
+    Nor is the return of what nobody has seen.
+    """
     counts: dict[int, int] = {}
     for batch in batches:
         types = batch.types
+        if batch.uncounted:
+            continue
         if len(types) == 1:
             offsets = batch.last_offset - batch.first_offset + 1
             counts[int(types[0])] = counts.get(int(types[0]), 0) + offsets
@@ -374,6 +385,10 @@ def counted(batches: Sequence[AcknowledgementBatch]) -> dict[int, int]:
                     counts[int(kind)] = counts.get(int(kind), 0) + found
     counts.pop(AcknowledgeType.GAP, None)
     return counts
+
+
+def _returned(batches: Sequence[AcknowledgementBatch]) -> int:
+    return sum(each.last_offset - each.first_offset + 1 for each in batches if each.uncounted)
 
 
 def _offsets(ranges: Ranges) -> int:

@@ -24,6 +24,7 @@ class ShareSeries:
         self.failed = registry.counter(names.ACKNOWLEDGEMENTS_FAILED, *labels)
         self.expired = registry.counter(names.LOCKS_EXPIRED, *labels)
         self.released = registry.counter(names.RECORDS_RELEASED, *labels)
+        self.returned = registry.counter(names.RECORDS_RETURNED, *labels)
         self.acknowledged: dict[int, Counter] = {
             int(kind): registry.counter(names.RECORDS_ACKNOWLEDGED, *labels, kind.name.lower())
             for kind in AcknowledgeType

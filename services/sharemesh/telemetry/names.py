@@ -36,6 +36,7 @@ ACK_COUNTS = {1: "share.ack.accepted", 2: "share.ack.released", 3: "share.ack.re
 EXPIRED_COUNT = "share.expired.count"
 ARCHIVED_COUNT = "share.archived.count"
 RELEASED_COUNT = "share.released.count"
+RETURNED_COUNT = "share.returned.count"
 STATE_EPOCH = "share.state.epoch"
 STATE_BATCHES = "share.state.batches"
 DELIVERY_COUNT = "share.delivery.count"
@@ -119,6 +120,13 @@ RECORDS_RELEASED = _counter(
     "share.records.released",
     "{record}",
     "records given back because their member's session ended",
+    *_GROUP_TOPIC,
+)
+RECORDS_RETURNED = _counter(
+    "share.records.returned",
+    "{record}",
+    "records given back that no application had seen, so that their delivery does not count "
+    "(HBK-2); not among the acknowledged ones",
     *_GROUP_TOPIC,
 )
 RECORDS_ARCHIVED = _counter(

@@ -60,6 +60,9 @@ class MetricsChecker:
     def _answered(self, asked: Acknowledge) -> None:
         for batch in asked.batches:
             length = batch.last_offset - batch.first_offset + 1
+            if batch.uncounted:
+                self.counted["returned"] += length
+                continue
             types = batch.types if len(batch.types) > 1 else batch.types * length
             for kind in types:
                 if kind != AcknowledgeType.GAP:
@@ -87,4 +90,6 @@ def _counted_as(metric: Metric, labels: tuple[str, ...]) -> str:
         return "acquired"
     if metric is names.LOCKS_EXPIRED:
         return "expired"
+    if metric is names.RECORDS_RETURNED:
+        return "returned"
     return labels[-1] if metric is names.RECORDS_ACKNOWLEDGED else ""

@@ -6,7 +6,7 @@ from sharemesh.domain.share_partition.locks import Lock
 
 NO_MEMBER = MemberId("")  # spec RS-15
 
-HAND_BACKS_MAX = 100
+HAND_BACKS_MAX = 1_000
 """Uncounted releases of a record in a row; the next one counts (HBK-5)."""
 
 _AVAILABLE = DeliveryState.AVAILABLE
