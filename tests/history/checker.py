@@ -109,8 +109,10 @@ class History:
         partition, epoch = entry.fields["p"], entry.fields["le"]
         for first, last, count in entry.fields["r"]:
             for offset in range(first, last + 1):
+                # An application may look at a record long after its leader has granted it.
+                time_ms = entry.fields.get("granted_ms", entry.time_ms)
                 self._deliveries[partition, offset].append(
-                    Delivery(entry.who, epoch, count, entry.time_ms)
+                    Delivery(entry.who, epoch, count, time_ms)
                 )
 
     def _acknowledged(self, entry: Entry) -> None:
@@ -132,7 +134,7 @@ class History:
         start_offsets: dict[str, int],
         terminal: dict[str, set[int]],
         start_offset_at: StartOffsetAt | None = None,
-        spent: Mapping[str, set[int]] = MappingProxyType({}),
+        excused: Mapping[str, set[int]] = MappingProxyType({}),
     ) -> Report:
         """Return the report.
 
@@ -141,9 +143,9 @@ class History:
             terminal: Offsets at or above it that are acknowledged or archived.
             start_offset_at: SPSO of a partition at a time of the journals (ms), as its leader had
                 it; without it the SPSO at the end is the bound, which excuses more.
-            spent: Offsets that were granted as often as the delivery limit allows. Their members
-                may have kept them in their buffers until the locks ended, and never looked at
-                them: they are archived then (rule T10), delivered to nobody.
+            excused: Offsets that were archived by the delivery limit although nobody has seen them:
+                each member that was to get them died, or was cut off, before it could hand them
+                out or hand them back (docs/spec HBK).
         """
         report = Report(refused_acknowledgements=self._refused)
         at = start_offset_at or (lambda partition, _: start_offsets.get(partition, 0))
@@ -158,7 +160,7 @@ class History:
                 others = f"; {len(open_offsets)} records of {partition} in all"
                 report.breaks(Promise.AT_LEAST_ONCE, text + others)
             unseen = [o for o in offsets if (partition, o) not in self._deliveries]
-            never = [o for o in unseen if o not in spent.get(partition, ())]
+            never = [o for o in unseen if o not in excused.get(partition, ())]
             report.archived_unseen += len(unseen) - len(never)
             if never:
                 text = f"{partition}@{min(never)} was confirmed and never delivered"

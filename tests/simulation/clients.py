@@ -1,6 +1,7 @@
 """Applications: producers and consumers of each mode, on the production client."""
 
 import asyncio
+import math
 from collections import defaultdict, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from sharemesh.client.records import ConsumerRecord, TopicIdPartition
 from sharemesh.client.run_options import RunOptions
 from sharemesh.domain.delivery_state import AcknowledgeType
 from tests.simulation.invariants import LIMITS, PROGRESS
-from tests.simulation.journal import SimJournal
+from tests.simulation.journal import Client, Handed, SimJournal
 from tests.simulation.world import World
 
 KINDS = {
@@ -98,6 +99,8 @@ class ConsumerApplication:
         self._seen: set[tuple[str, int, int, int]] = set()
         self._renewed: set[tuple[str, int, int, int]] = set()
         self.trouble: SharemeshError | None = None  # the last that a call raised
+        self._member_id = ""
+        self._stalled_until_s = 0.0
         self.done = False
 
     def start(self, group: str, topics: list[str]) -> None:
@@ -108,6 +111,24 @@ class ConsumerApplication:
         """kill -9."""
         self.world.kill_client(self.process)
 
+    def stall(self, duration_s: float) -> None:
+        """Come back from what it is given next only after so long; infinite: never."""
+        self._stalled_until_s = self.world.now_s + duration_s
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether it does not poll."""
+        return self._stalled_until_s > self.world.now_s
+
+    @property
+    def hangs(self) -> bool:
+        """Whether it will never poll again."""
+        return self._stalled_until_s == math.inf
+
+    async def _while_stalled(self) -> None:
+        while (left_s := self._stalled_until_s - self.world.now_s) > 0:
+            await asyncio.sleep(min(left_s, 1.0))
+
     async def _run(self, group: str, topics: list[str]) -> None:
         implicit = self.mode == "implicit"
         config = {
@@ -115,10 +136,13 @@ class ConsumerApplication:
             "group.id": group,
             "share.acknowledgement.mode": "implicit" if implicit else "explicit",
             "max.poll.records": self._rng.choice((1, 10, 50, 500)),
+            "prefetch.records": self._rng.choice((-1, 0, 20, 100)),
         }
         if self.mode == "record_limit":
             config["share.acquire.mode"] = "record_limit"
         consumer = AsyncShareConsumer(config, environment=self._environment)
+        self._member_id = consumer.member_id
+        self.journal.members[consumer.member_id] = Client(self.process, hands_back=True)
         consumer.set_acknowledgement_commit_callback(self._committed)
         await consumer.subscribe(topics)
         limit = config["max.poll.records"] if self.mode == "record_limit" else None
@@ -156,7 +180,7 @@ class ConsumerApplication:
         timeout_ms = self._rng.choice((0, 500, 5_000, 20_000))
         await consumer.close(timeout_ms)
         PROGRESS.judged(self.world.story.counters)
-        if self.world.now_s - before_s > timeout_ms / 1_000 + 0.1:
+        if self._is_overdue(before_s, timeout_ms):
             text = f"close({timeout_ms}) of {self.name} took {self.world.now_s - before_s:.3f} s"
             self.world.story.violation(self.world.now_s, PROGRESS.broken(text))
         self.done = True
@@ -171,6 +195,7 @@ class ConsumerApplication:
             self.world.story.violation(self.world.now_s, LIMITS.broken(text))
         for record in records:
             self._note(record)
+        await self._while_stalled()
         if implicit:
             for record in records:
                 self._sent[_name(record), record.offset].append(AcknowledgeType.ACCEPT)
@@ -202,13 +227,22 @@ class ConsumerApplication:
         before_s = self.world.now_s
         await consumer.commit_sync(timeout_ms)
         PROGRESS.judged(self.world.story.counters)
-        if self.world.now_s - before_s > timeout_ms / 1_000 + 0.1:  # KAFKA-21485
+        if self._is_overdue(before_s, timeout_ms):  # KAFKA-21485
             text = f"commit_sync({timeout_ms}) took {self.world.now_s - before_s:.3f} s"
             self.world.story.violation(self.world.now_s, PROGRESS.broken(text))
 
+    def _is_overdue(self, before_s: float, timeout_ms: int) -> bool:
+        """Return whether a call took longer than it may; while frozen nobody can keep time."""
+        took_s = self.world.now_s - before_s
+        return took_s > timeout_ms / 1_000 + 0.1 and self.process.thawed_s < before_s
+
     async def _handle(self, record: ConsumerRecord) -> AcknowledgeType | None:
         self._note(record)
+        in_hand = (self._member_id, _name(record), record.offset)
+        self.journal.in_hand.add(in_hand)
+        await self._while_stalled()
         await asyncio.sleep(self._rng.choice((0.0, 0.01, 0.1, 1.0)))
+        self.journal.in_hand.discard(in_hand)
         kind = self._decide(record)
         self._sent[_name(record), record.offset].append(kind)
         return kind
@@ -216,13 +250,13 @@ class ConsumerApplication:
     def _note(self, record: ConsumerRecord) -> None:
         name = _name(record)
         grant = (name, record.offset, record.leader_epoch, record.delivery_count)
+        handed = Handed(self._member_id, name, record.leader_epoch, record.offset, grant[3])
+        self.journal.handed_out(handed)
         self.journal.delivered_values[name, record.offset].add(record.value)
         if grant in self._renewed and grant in self._seen:
             return
         self._seen.add(grant)
-        self.journal.delivered(
-            self.name, name, record.leader_epoch, record.offset, record.delivery_count
-        )
+        self.journal.delivered(self.name, handed)
 
     def _decide(self, record: ConsumerRecord) -> AcknowledgeType:
         grant = (_name(record), record.offset, record.leader_epoch, record.delivery_count)

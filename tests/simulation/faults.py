@@ -6,6 +6,7 @@ from random import Random
 
 from sharemesh.ports.cluster import Role
 from tests.simulation.access import AccessRules
+from tests.simulation.loop import Process
 from tests.simulation.world import Node, World
 
 GAP_S = (4.0, 45.0)
@@ -32,6 +33,8 @@ class Faults:
         self.healing = False
         self.access: AccessRules | None = None
         self.kill_client: Callable[[Random], str] | None = None
+        self.stall_client: Callable[[Random], str] | None = None
+        self.client: Callable[[Random], Process | None] = lambda _: None
 
     async def run(self) -> None:
         """Go on until ``heal``."""
@@ -59,9 +62,10 @@ class Faults:
         world.store_slow_permille = 0
         world.store_is_down = False
         world.lost_answers_permille = 0
+        for process in world.processes():
+            if process.alive and process.frozen:
+                process.thaw()
         for node in world.nodes.values():
-            if node.process.alive and node.process.frozen:
-                node.process.thaw()
             if node.process.alive and node.coordination is not None:
                 node.coordination.cut_off = False
         if self.access is not None:
@@ -252,6 +256,27 @@ async def client_killed(faults: Faults) -> None:
         faults.world.tell(f"client {faults.kill_client(faults.rng)} is killed")
 
 
+async def application_stalls(faults: Faults) -> None:
+    """An application does not come back from a record for some time, or ever."""
+    if faults.stall_client is not None and (what := faults.stall_client(faults.rng)):
+        faults.happens(application_stalls)
+        faults.world.tell(what)
+
+
+async def client_frozen(faults: Faults) -> None:
+    """SIGSTOP of a consumer, longer than locks and sessions too, then SIGCONT."""
+    process = faults.client(faults.rng)
+    if process is None or process.frozen:
+        return
+    process.freeze()
+    faults.happens(client_frozen)
+    faults.world.tell(f"client {process} is frozen")
+    await asyncio.sleep(faults.rng.choice((0.5, 4.0, 12.0, 20.0, 60.0)))
+    if process.alive and process.frozen:
+        process.thaw()
+        faults.world.tell(f"client {process} is thawed")
+
+
 FAULTS: dict[str, Fault] = {
     fault.__name__: fault
     for fault in (
@@ -272,6 +297,8 @@ FAULTS: dict[str, Fault] = {
         power_cut,
         drain,
         client_killed,
+        application_stalls,
+        client_frozen,
     )
 }
 

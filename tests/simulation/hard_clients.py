@@ -25,6 +25,7 @@ class HardConsumer(ConsumerApplication, ABC):
         records = await consumer.poll(1_000)
         for record in records:
             self._note(record)
+        await self._while_stalled()
         await self._settle(consumer, records)
 
     @abstractmethod

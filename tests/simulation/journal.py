@@ -1,10 +1,31 @@
 """What the clients of one run saw, in the words of tests/history."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from tests.history.journal import Entry
+from tests.simulation.loop import Process
 from tests.simulation.world import World
+
+
+class Handed(NamedTuple):
+    """One record that a call of an application returned, and the grant that it came by."""
+
+    member: str
+    partition: str
+    epoch: int
+    offset: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Where a member lives, and whether it hands back what its application has not seen."""
+
+    process: Process
+    hands_back: bool
 
 
 class SimJournal:
@@ -17,6 +38,16 @@ class SimJournal:
         self.delivered_values: dict[tuple[str, int], set[bytes]] = defaultdict(set)
         self.sent_s: dict[bytes, float] = {}
         self.trimmed_to: dict[str, int] = {}
+        self.members: dict[str, Client] = {}
+        self.handed: set[Handed] = set()
+        self.granted_s: dict[Handed, float] = {}
+        """When leaders granted what may be handed out later."""
+        self.seen: set[tuple[str, str, int]] = set()
+        """Member, partition and offset of all that was ever handed out."""
+        self.in_hand: set[tuple[str, str, int]] = set()
+        """Member, partition and offset of what handlers are at work on."""
+        self._came_again: set[Handed] = set()
+        self.on_handed_out: Callable[[Handed], None] = lambda _: None
 
     def write(self, who: str, event: str, **fields: object) -> None:
         """Append an entry."""
@@ -37,12 +68,35 @@ class SimJournal:
         self.produced_values[partition, offset] = value
         self.write(who, "produced", p=partition, r=[[offset, offset]])
 
-    def delivered(self, who: str, partition: str, epoch: int, offset: int, count: int) -> None:
-        """Say that a record came."""
+    def handed_out(self, handed: Handed) -> None:
+        """Say that an application got a record."""
+        self.handed.add(handed)
+        self.seen.add((handed.member, handed.partition, handed.offset))
+        self.on_handed_out(handed)
+
+    def came_again(self, handed: Handed) -> None:
+        """Say that a member got a record again, and has spoken for it by the one that it had."""
+        self.handed.add(handed)
+        self._came_again.add(handed)
+        ranges = [[handed.offset, handed.offset, handed.count]]
+        fields = {"p": handed.partition, "le": handed.epoch, "r": ranges}
+        fields["granted_ms"] = self.granted_s[handed] * 1_000
+        who = self.members[handed.member].process.name
+        self.entries.append(Entry(self._world.now_s * 1_000, who, "delivered", fields))
+
+    def delivered(self, who: str, handed: Handed) -> None:
+        """Say that a record came, for the first time by its grant."""
+        offset, count = handed.offset, handed.count
         self._world.story.counters["delivered"] += 1
         if count > 1:
             self._world.story.counters["redelivered"] += 1
-        self.write(who, "delivered", p=partition, le=epoch, r=[[offset, offset, count]])
+        self.write(
+            who, "delivered", p=handed.partition, le=handed.epoch, r=[[offset, offset, count]]
+        )
+        if handed in self._came_again:
+            del self.entries[-1]  # known already
+        elif (granted_s := self.granted_s.get(handed)) is not None:
+            self.entries[-1].fields["granted_ms"] = granted_s * 1_000
 
     def acknowledged(
         self, who: str, partition: str, kind: str, offsets: Iterable[int], error: str | None

@@ -38,7 +38,7 @@ class Process:
         self.name = name
         self.alive = True
         self.frozen = False
-        self.thawed_s = float("-inf")
+        self.frozen_s = self.thawed_s = float("-inf")
         self.queue: deque[SimHandle] = deque()
         self._context = contextvars.copy_context()
         self._context.run(PROCESS.set, self)
@@ -80,6 +80,7 @@ class Process:
     def freeze(self) -> None:
         """As SIGSTOP."""
         self.frozen = True
+        self.frozen_s = self.loop.time()
         self.loop.forget(self, keep=True)
 
     def thaw(self) -> None:

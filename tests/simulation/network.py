@@ -54,6 +54,7 @@ class SimNetwork:
         self.principal_of: Callable[[Process], str] = lambda _: ANONYMOUS
         self.messages = 0
         self._blocked: set[tuple[str, str]] = set()
+        self._cut_s: dict[frozenset[str], float] = {}
         self._hosts: dict[str, Host] = {}
         self._connections: dict[int, Connection] = {}
         self._numbers = itertools.count(1)
@@ -74,6 +75,7 @@ class SimNetwork:
     def block(self, source: str, target: str) -> None:
         """Let nothing through from one process to another."""
         self._blocked.add((source, target))
+        self.lost(source, target)
         for connection in list(self._connections.values()):
             if connection.crosses(source, target):
                 limit_s = self.rng.uniform(*KEEP_ALIVE_S)
@@ -81,6 +83,8 @@ class SimNetwork:
 
     def heal(self) -> None:
         """Let everything through again."""
+        for source, target in self._blocked:
+            self.lost(source, target)
         self._blocked.clear()
         for connection in list(self._connections.values()):
             connection.flush()
@@ -88,6 +92,16 @@ class SimNetwork:
     def blocked(self, source: str, target: str) -> bool:
         """Return whether nothing comes through."""
         return (source, target) in self._blocked
+
+    def was_cut(self, one: str, other: str, since_s: float) -> bool:
+        """Return whether what one sent to the other since then may have been held up or lost."""
+        if self.blocked(one, other) or self.blocked(other, one):
+            return True
+        return self._cut_s.get(frozenset((one, other)), float("-inf")) >= since_s
+
+    def lost(self, one: str, other: str) -> None:
+        """Note that what was under way between two processes may be lost."""
+        self._cut_s[frozenset((one, other))] = self.loop.time()
 
     def killed(self, process: Process) -> None:
         """The kernel of a killed process resets its connections."""
@@ -194,6 +208,7 @@ class Connection:
             return
         self.open = False
         self.network.closed(self.number)
+        self.network.lost(self.client.name, self.server.name)
         self.request_way.drop()
         self.response_way.drop()
         now_s = self.network.loop.time()

@@ -10,6 +10,7 @@ from tests.simulation.checkers.explaining import ExplainChecker
 from tests.simulation.checkers.fencing import FencingChecker
 from tests.simulation.checkers.grants import GrantChecker
 from tests.simulation.checkers.metering import MetricsChecker
+from tests.simulation.checkers.unseen import UnseenChecker
 from tests.simulation.disk import UnreadableError
 from tests.simulation.observers import observe
 from tests.simulation.patching import Patches
@@ -90,6 +91,8 @@ def run_seed(
     metrics.install(patches)
     ExplainChecker(world, grants).install(patches)
     FencingChecker(world).install(patches)
+    unseen = UnseenChecker(world, workload.journal)
+    unseen.install(patches)
     workload.install(patches)
     observe(world, patches)
     if stop_early:
@@ -98,7 +101,7 @@ def run_seed(
     logging.getLogger("sharemesh").addHandler(handler)
     try:
         world.loop.run_until_complete(
-            world.loop.world.start(_all(world, workload, grants, metrics))
+            world.loop.world.start(_all(world, workload, (grants, unseen), metrics))
         )
     except _EnoughError:
         pass
@@ -125,9 +128,12 @@ def run_seed(
 
 
 async def _all(
-    world: World, workload: MixedWorkload, grants: GrantChecker, metrics: MetricsChecker
+    world: World,
+    workload: MixedWorkload,
+    watched: tuple[GrantChecker, UnseenChecker],
+    metrics: MetricsChecker,
 ) -> None:
     await workload.run()
     await judge_endings(world, workload)
-    await judge(world, workload, grants)
+    await judge(world, workload, *watched)
     world.story.violations_of(world.now_s, metrics.judge(world.telemetries))

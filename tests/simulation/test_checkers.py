@@ -9,7 +9,20 @@ import pytest
 
 from sharemesh.codec.log_layout import record_log_path
 from sharemesh.domain.delivery_state import DeliveryState
-from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.group_config import GroupConfig
+from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
+from sharemesh.domain.share_partition.events import (
+    Acknowledge,
+    AcknowledgementBatch,
+    Acquire,
+    AcquireMode,
+    Initialize,
+    LogBatch,
+    StateRead,
+    Tick,
+)
+from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.domain.share_state.fold import fold
 from sharemesh.domain.share_state.records import Snapshot, Update
 from sharemesh.domain.state_batch import StateBatch
@@ -17,7 +30,8 @@ from tests.simulation.checkers import state_log
 from tests.simulation.checkers.fencing import FencingChecker
 from tests.simulation.checkers.log_starts import LogStartChecker
 from tests.simulation.checkers.state_log import StateHistory
-from tests.simulation.journal import SimJournal
+from tests.simulation.checkers.unseen import UnseenChecker
+from tests.simulation.journal import Client, Handed, SimJournal
 from tests.simulation.loop import KEPT_MAX, WALL_MS, Process
 from tests.simulation.story import Story
 from tests.simulation.world import Options, World
@@ -147,3 +161,72 @@ def test_a_failed_task_that_was_asked_is_no_complaint(world):
 
     world.loop.run_until_complete(process.start(run()))
     assert process.unheard() == []
+
+
+class Watched:
+    """A share partition whose one record a member gets, at a leader that is watched."""
+
+    MEMBER = MemberId("m1")
+
+    def __init__(self, world: World, *, hands_back: bool = True) -> None:
+        self.world, self.journal = world, SimJournal(world)
+        self.client, self.leader = Process(world.loop, "client"), Process(world.loop, "leader")
+        self.journal.members[self.MEMBER] = Client(self.client, hands_back)
+        self.checker = UnseenChecker(world, self.journal)
+        self.machine = SharePartition(KEY, 1, GroupConfig())
+        for event in (Initialize(), StateRead(ErrorCode.NONE, 1, 0)):
+            self.machine.step(event, now_ms=0)
+        batch = LogBatch(0, 0)
+        mode = AcquireMode.BATCH_OPTIMIZED
+        self.step(Acquire(1, self.MEMBER, mode, 1, 1, 0, (batch,)), 0)
+
+    def step(self, event, now_ms: int) -> None:
+        effects = self.machine.step(event, now_ms=now_ms)
+        self.leader.context().run(self.checker.seen, self.machine, event, effects)
+
+    def hands_out(self) -> None:
+        self.client.context().run(self.journal.handed_out, Handed(self.MEMBER, "/0", 1, 0, 1))
+
+    def let_the_lock_end(self) -> list[str]:
+        self.step(Tick(), 30_000)
+        return self.world.story.violations
+
+
+def test_a_delivery_that_counts_must_have_been_handed_out(world):
+    [text] = Watched(world).let_the_lock_end()
+    assert "delivery 1 to client counts, though it was never handed out: its lock ended" in text
+
+
+def test_a_delivery_that_was_handed_out_counts(world):
+    watched = Watched(world)
+    watched.hands_out()
+    assert watched.let_the_lock_end() == []
+
+
+def test_a_delivery_may_count_unseen_if_its_member_could_not_speak(world):
+    watched = Watched(world)
+    world.network.block("client", "leader")
+    world.network.heal()
+    assert watched.let_the_lock_end() == []
+
+
+def test_a_client_of_another_make_may_keep_what_it_gets(world):
+    assert Watched(world, hands_back=False).let_the_lock_end() == []
+
+
+@pytest.mark.parametrize(("uncounted", "complaints"), [(True, 0), (False, 1)])
+def test_what_nobody_saw_is_given_back_uncounted(world, uncounted, complaints):
+    watched = Watched(world)
+    batch = AcknowledgementBatch(0, 0, (2,), uncounted)
+    watched.step(Acknowledge(2, watched.MEMBER, (batch,)), 10)
+    assert len(world.story.violations) == complaints
+
+
+def test_what_was_given_back_is_not_handed_out_any_more(world):
+    watched = Watched(world)
+    batch = AcknowledgementBatch(0, 0, (2,), uncounted=True)
+    watched.step(Acknowledge(2, watched.MEMBER, (batch,)), 10)
+    world.loop.run_until_complete(watched.leader.start(asyncio.sleep(2)))
+    watched.hands_out()
+    [text] = world.story.violations
+    assert "was handed out to m1 2.0 s after it was handed back" in text

@@ -36,6 +36,12 @@ RARE: dict[str, tuple[str, ...]] = {
         "late acknowledgements",
         "grants that the in-flight limit decides",
     ),
+    "stalled": (
+        "fault application_stalls",
+        "fault client_frozen",
+        "members that let a lock end unheard",
+        "deliveries that do not count",
+    ),
     "crashing": ("predecessor cut, tail appended again", "fault kill_in_job", "fault power_cut"),
     "usurped": ("fenced commit", "commits that a successor had taken over"),
     "trimmed": ("trims", "fault state_cut", "fault state_refused", "late acknowledgements"),

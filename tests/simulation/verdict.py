@@ -8,6 +8,7 @@ from tests.history.checker import History, Promise
 from tests.history.journal import Entry
 from tests.simulation.checkers.durable import Audit, Auditor, terminal_of
 from tests.simulation.checkers.grants import GrantChecker
+from tests.simulation.checkers.unseen import UnseenChecker
 from tests.simulation.invariants import (
     AT_LEAST_ONCE,
     DELIVERY_COUNT,
@@ -26,19 +27,26 @@ PROMISED: dict[Promise, Invariant] = {
 }
 
 
-async def judge(world: World, workload: MixedWorkload, grants: GrantChecker) -> None:
+async def judge(
+    world: World, workload: MixedWorkload, grants: GrantChecker, unseen: UnseenChecker
+) -> None:
     """Cut the power for good, read the logs as a new owner would, and compare."""
     world.lose_power()
     audit = await Auditor(world, workload.state_history).audit()
     for group in workload.groups:
-        _judge_history(world, workload, audit, group, grants)
+        _judge_history(world, workload, audit, group, (grants, unseen))
     _judge_records(world, workload, audit)
     _judge_tasks(world)
 
 
 def _judge_history(
-    world: World, workload: MixedWorkload, audit: Audit, group: str, grants: GrantChecker
+    world: World,
+    workload: MixedWorkload,
+    audit: Audit,
+    group: str,
+    watched: tuple[GrantChecker, UnseenChecker],
 ) -> None:
+    grants, unseen = watched
     keys = {
         f"{name}/{number}": SharePartitionKey(GroupId(group), TopicId(topic_id), number)
         for topic_id, name in workload.topic_ids.items()
@@ -69,7 +77,7 @@ def _judge_history(
         starts,
         terminal,
         lambda name, time_ms: grants.start_offset_at(keys[name], time_ms / 1_000),
-        {name: grants.spent(key) for name, key in keys.items()},
+        {name: unseen.excused(key) for name, key in keys.items()},
     )
     world.story.counters["archived by the limit, and never seen"] += report.archived_unseen
     world.story.counters["late acknowledgements"] += report.late_acknowledgements

@@ -370,6 +370,10 @@ class World:
         clients = [name for name, process in self._living_clients.items() if process.alive]
         return [*self.nodes, *clients]
 
+    def processes(self) -> list[Process]:
+        """Return the last process of each node and client."""
+        return [node.process for node in self.nodes.values()] + [*self._living_clients.values()]
+
     def kill_client(self, process: Process) -> None:
         """kill -9 of a client."""
         process.kill()

@@ -36,18 +36,43 @@ async def judge_endings(world: World, workload: MixedWorkload) -> None:
 
 
 def _decided(workload: MixedWorkload) -> dict[tuple[str, str, int], str]:
-    """Return how records ended: those of which all confirmed decisions say the same."""
+    """Return how records ended: those of which all confirmed decisions say the same.
+
+    Who was not the last to get a record, or held it longer than its lock, may have come late: below
+    the start offset any word is answered with success, whatever became of the record (ACK-4).
+    """
     group_of = {consumer.name: group for consumer, group in workload.consumers}
+    last = _last_holders(workload, group_of)
     kinds: dict[tuple[str, str, int], set[str]] = defaultdict(set)
     for entry in workload.journal.entries:
         if entry.event != "acknowledged" or entry.fields["error"] is not None:
             continue
         group = group_of.get(entry.who)
         if group in workload.groups and entry.fields["k"] in ENDS:
-            for first, last in entry.fields["r"]:
-                for offset in range(first, last + 1):
-                    kinds[group, entry.fields["p"], offset].add(entry.fields["k"])
+            for first, final in entry.fields["r"]:
+                for offset in range(first, final + 1):
+                    where = (group, entry.fields["p"], offset)
+                    who, granted_ms = last.get(where, ("", 0.0))
+                    lock_ms = workload.world.lock_duration_ms
+                    if who == entry.who and entry.time_ms - granted_ms < lock_ms:
+                        kinds[where].add(entry.fields["k"])
     return {where: found.pop() for where, found in kinds.items() if len(found) == 1}
+
+
+def _last_holders(
+    workload: MixedWorkload, group_of: dict[str, str]
+) -> dict[tuple[str, str, int], tuple[str, float]]:
+    """Return which client got a record of a partition last, and when (ms), by group."""
+    journal, newest = workload.journal, dict[tuple[str, str, int], tuple[int, int]]()
+    holders: dict[tuple[str, str, int], tuple[str, float]] = {}
+    for each, granted_s in journal.granted_s.items():
+        client = journal.members.get(each.member)
+        group = "" if client is None else group_of.get(client.process.name, "")
+        where = (group, each.partition, each.offset)
+        if client is not None and newest.get(where, (0, 0)) <= (each.epoch, each.count):
+            newest[where] = (each.epoch, each.count)
+            holders[where] = (client.process.name, granted_s * 1_000)
+    return holders
 
 
 def _problem(found: Explanation, kind: str) -> str:

@@ -117,7 +117,6 @@ class GrantChecker:
         self._starts: dict[SharePartitionKey, list[tuple[float, int]]] = defaultdict(list)
         self._first_starts: dict[SharePartitionKey, int] = {}
         self._stored: set[SharePartitionKey] = set()
-        self._spent: dict[SharePartitionKey, set[int]] = defaultdict(set)
         self._now_ms: dict[int, int] = {}
         self._counters = world.story.counters
 
@@ -143,10 +142,6 @@ class GrantChecker:
     def first_start_offset(self, key: SharePartitionKey) -> int:
         """Return the start offset of its first leader, or of the last to resolve it unwritten."""
         return self._first_starts.get(key, 0)
-
-    def spent(self, key: SharePartitionKey) -> set[int]:
-        """Return the offsets that were granted as often as the delivery limit allows."""
-        return self._spent[key]
 
     def grant_of(self, machine: SharePartition, offset: int) -> Grant | None:
         """Return the last grant of an offset by this machine."""
@@ -236,8 +231,6 @@ class GrantChecker:
                 grants[offset] = Grant(
                     event.member_id, each.delivery_count, end_ms, end_ms, hand_backs=hand_backs
                 )
-                if each.delivery_count >= DELIVERY_COUNT_LIMIT:
-                    self._spent[machine.key].add(offset)
         self._counters["grants"] += total
         EXCLUSIVE_LOCK.judged(self._counters, total)
         DELIVERY_COUNT.judged(self._counters, total)
@@ -346,7 +339,7 @@ class GrantChecker:
             for offset in range(max(batch.first_offset, asked.start_offset), batch.last_offset + 1):
                 grant = grants.get(offset)
                 invariant = EXCLUSIVE_LOCK
-                if _kind(batch, offset) == AcknowledgeType.RENEW:
+                if kind_of(batch, offset) == AcknowledgeType.RENEW:
                     invariant = RENEW
                 invariant.judged(self._counters)
                 if grant is None:
@@ -385,7 +378,7 @@ class GrantChecker:
             for offset in range(batch.first_offset, batch.last_offset + 1):
                 grant = grants.get(offset)
                 if grant is not None:
-                    found.append((grant, _kind(batch, offset), batch.uncounted))
+                    found.append((grant, kind_of(batch, offset), batch.uncounted))
         return found
 
     def _say(
@@ -405,6 +398,7 @@ def _holds(machine: SharePartition, member_id: str, offset: int) -> bool:
     )
 
 
-def _kind(batch: AcknowledgementBatch, offset: int) -> AcknowledgeType | int:
+def kind_of(batch: AcknowledgementBatch, offset: int) -> AcknowledgeType | int:
+    """Return what a batch says of one offset."""
     position = offset - batch.first_offset
     return batch.types[position] if len(batch.types) > 1 else batch.types[0]

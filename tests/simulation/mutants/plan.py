@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tests.conformance import test_planted_bugs as shipped
 from tests.domain.share_partition import test_mutants as domain
-from tests.simulation.mutants import deliveries, logs, rights, states, waits
+from tests.simulation.mutants import deliveries, logs, rights, states, unseen, waits
 from tests.simulation.patching import Patches
 
 Mutant = Callable[[Patches], None]
@@ -49,6 +49,12 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
         shipped.waiters_are_told_under_the_lock,
         shipped.a_cancelled_fetch_keeps_the_lock,
         shipped.a_lost_session_is_never_replaced,
+    ),
+    "stalled": (
+        domain.an_uncounted_release_counts,
+        unseen.clients_never_hand_back,
+        unseen.stalled_members_are_served,
+        unseen.clients_hand_out_what_they_have_lost,
     ),
     "crashing": (
         logs.acknowledged_before_durable,

@@ -1,6 +1,7 @@
 """Producers, consumers of every mode in two groups, administration, and faults all the while."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 from random import Random
 from typing import ClassVar
@@ -16,6 +17,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.generations import GenerationJob
 from tests.simulation.invariants import PROGRESS
 from tests.simulation.journal import SimJournal
+from tests.simulation.loop import Process
 from tests.simulation.patching import Patches
 from tests.simulation.workloads.administration import Administration
 from tests.simulation.world import DELIVERY_COUNT_LIMIT, LOCK_DURATION_MS, World
@@ -37,6 +39,7 @@ EXTRA_S = 300.0
 STEER_S, STEER_AHEAD_S = 5.0, 20.0
 STRETCH = (0.3, 4.0)
 RETENTION_S = 60.0
+STALLS_S = (3.0, 10.0, 20.0, 40.0, 70.0, math.inf)  # locks last for 15 s, sessions for 45 s
 RETENTION = {"segment.ms": "20000", "retention.ms": str(int(RETENTION_S * 1_000))}
 
 
@@ -64,6 +67,8 @@ class MixedWorkload:
         self.pace = Pace()
         self.faults = Faults(world, kinds=self.fault_kinds, gap_s=self.fault_gap_s)
         self.faults.kill_client = self._kill_client
+        self.faults.stall_client = self._stall_client
+        self.faults.client = self._any_consumer
         self.producers: list[ProducerApplication] = []
         self.consumers: list[tuple[ConsumerApplication, str]] = []
         self.topic_ids = world.topic_names
@@ -93,6 +98,7 @@ class MixedWorkload:
         await self._steer(begun_s)
         self.pace.finishing = True
         await self.faults.heal()
+        self._end_what_hangs()
         await asyncio.wait([faults, admin], timeout=120)
         if not await world.until(lambda: all(n.ready for n in world.nodes.values()), 90):
             names = [n.name for n in world.nodes.values() if not n.ready]
@@ -265,6 +271,29 @@ class MixedWorkload:
         consumer = kind(self.world, self.journal, name, mode, self.pace)
         consumer.start(group, [TOPIC, TRIMMED])
         self.consumers.append((consumer, group))
+
+    def _stall_client(self, rng: Random) -> str:
+        """Let an application hang; another one begins beside one that never comes back."""
+        found = [pair for pair in self.consumers if pair[0].process.alive]
+        awake = [pair for pair in found if not pair[0].is_stalled]
+        if not awake:
+            return ""
+        consumer, group = rng.choice(awake)
+        duration_s = rng.choice(STALLS_S)
+        consumer.stall(duration_s)
+        if consumer.hangs:
+            self._new_consumer(group, rng.choice(self._modes_of_successors()))
+        return f"the application of {consumer.name} stalls for {duration_s} s"
+
+    def _end_what_hangs(self) -> None:
+        """Kill members whose applications never come back: their partitions go to others."""
+        for each, _ in self.consumers:
+            if each.process.alive and each.hangs:
+                each.kill()
+
+    def _any_consumer(self, rng: Random) -> Process | None:
+        living = [each.process for each, _ in self.consumers if each.process.alive]
+        return rng.choice(living) if living else None
 
     def _kill_client(self, rng: Random) -> str:
         """Kill a client; another one begins in its place."""

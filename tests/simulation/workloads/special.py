@@ -11,6 +11,7 @@ from sharemesh.share_leader.fetch_wait import FetchWait
 from tests.simulation.checkers.committed_reads import CommittedReadChecker
 from tests.simulation.checkers.stalls import StallChecker
 from tests.simulation.clients import ConsumerApplication, Pace
+from tests.simulation.foreign_clients import ForeignConsumer
 from tests.simulation.generations import GenerationJob
 from tests.simulation.hard_clients import HARD
 from tests.simulation.journal import SimJournal
@@ -101,6 +102,23 @@ class CrowdedWorkload(SpecialWorkload):
                 if connection.server is process and self.rng.random() < 0.5:
                     connection.reset("the connection was reset")
                     connection._lost_at_server()  # it learns of it at once
+
+
+class StalledWorkload(SpecialWorkload):
+    """Applications that hang for longer than locks and sessions, or for ever; foreign clients."""
+
+    fault_kinds = (
+        "application_stalls",
+        "application_stalls",
+        "client_frozen",
+        "client_frozen",
+        "network_slow",
+    )
+    fault_gap_s = (1.0, 6.0)
+    active_s = 90.0
+    finish_s = 150.0
+    modes = ("explicit", "implicit", "runner", "foreign")
+    consumer_kinds: ClassVar[dict[str, type[ConsumerApplication]]] = {"foreign": ForeignConsumer}
 
 
 class CrashingWorkload(SpecialWorkload):

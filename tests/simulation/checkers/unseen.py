@@ -1,0 +1,264 @@
+"""Invariants 2, 4 and 5 of what no application has seen: it burns no delivery (docs/spec HBK).
+
+Each delivery that counts was handed out to an application, unless its member could not be heard:
+it was killed, cut off, or its leader stood still. Nothing is handed out whose lock is long gone,
+and who let a lock end without a word gets nothing on its stream.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sharemesh.domain.delivery_state import AcknowledgeType, Cause
+from sharemesh.domain.ids import SharePartitionKey
+from sharemesh.domain.share_partition.effects import Acquired, Answered, WriteState
+from sharemesh.domain.share_partition.events import (
+    Acknowledge,
+    Acquire,
+    Event,
+    ReleaseMember,
+    Tick,
+)
+from sharemesh.domain.share_partition.machine import SharePartition
+from sharemesh.share_leader.consume_stream import ConsumeStream
+from tests.simulation.checkers.grants import kind_of
+from tests.simulation.invariants import (
+    DELIVERY_COUNT,
+    NO_EARLY_REDELIVERY,
+    Invariant,
+)
+from tests.simulation.journal import Handed, SimJournal
+from tests.simulation.loop import PROCESS, Process
+from tests.simulation.patching import Patches
+from tests.simulation.world import DELIVERY_COUNT_LIMIT, World
+
+LATE_S = 1.0  # so long after the end of a lock its holder may not know of it yet
+ON_ITS_WAY_S = 0.3  # so long a grant travels over a slow network
+TIE_S = 0.002  # leaders compare whole milliseconds of their own clocks
+COUNTED = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT, AcknowledgeType.RELEASE)
+ENDED_BY_TIME = (Cause.LOCK_EXPIRY, Cause.DELIVERY_LIMIT)
+
+
+@dataclass(slots=True)
+class Held:
+    """A grant that has not ended: to whom, by whom, and since when its lock runs."""
+
+    member: str
+    count: int
+    leader: Process
+    granted_s: float
+    locked_s: float
+    is_in_hand: bool = False  # a handler was at work on it, from an earlier grant
+
+
+class UnseenChecker:
+    """Watches every grant of a run to its end, and what becomes of it at the applications."""
+
+    def __init__(self, world: World, journal: SimJournal) -> None:
+        self._world = world
+        self._journal = journal
+        self._counters = world.story.counters
+        self._held: dict[SharePartition, dict[int, Held]] = defaultdict(dict)
+        self._ended: dict[Handed, tuple[float, Held, str]] = {}
+        self._excused: dict[SharePartitionKey, dict[int, set[int]]] = defaultdict(
+            lambda: defaultdict(set)
+        )
+        self._heard_s: dict[tuple[Process, str], float] = {}
+        self._lapsed: set[tuple[Process, str]] = set()
+        journal.on_handed_out = self._handed_out
+
+    def install(self, patches: Patches) -> None:
+        """Look at each step, and at each message of a stream, from now on."""
+        real_step, real_handle = SharePartition.step, ConsumeStream._handle
+        checker = self
+
+        def step(machine, event, *, now_ms):
+            effects = real_step(machine, event, now_ms=now_ms)
+            checker.seen(machine, event, effects)
+            return effects
+
+        async def handle(stream, request):
+            who = (PROCESS.get(), stream._session.key.member_id)
+            checker._heard_s[who] = checker._world.now_s
+            checker._lapsed.discard(who)
+            await real_handle(stream, request)
+
+        patches.setattr(SharePartition, "step", step)
+        patches.setattr(ConsumeStream, "_handle", handle)
+
+    def excused(self, key: SharePartitionKey) -> set[int]:
+        """Return the offsets of which each delivery may have ended with nobody to see it."""
+        counts = set(range(1, DELIVERY_COUNT_LIMIT + 1))
+        return {offset for offset, known in self._excused[key].items() if counts <= known}
+
+    def seen(self, machine: SharePartition, event: Event, effects: tuple) -> None:
+        """Judge one step."""
+        match event:
+            case Acquire():
+                self._granted(machine, event, effects)
+            case Acknowledge():
+                if not any(isinstance(each, Answered) and each.error for each in effects):
+                    self._acknowledged(machine, event)
+            case ReleaseMember():
+                for offset, held, _ in self._written(machine, effects):
+                    self._end(machine, offset, held, "its session ended", is_excused=True)
+            case Tick():
+                for offset, held, cause in self._written(machine, effects):
+                    self._expired(machine, offset, held, cause)
+
+    # ---- grants and their ends ------------------------------------------------------------------
+
+    def _granted(self, machine: SharePartition, event: Acquire, effects: tuple) -> None:
+        ranges = [one for each in effects if isinstance(each, Acquired) for one in each.ranges]
+        leader, now_s = PROCESS.get(), self._world.now_s
+        held = self._held[machine]
+        for one in ranges:
+            for offset in range(one.first_offset, one.last_offset + 1):
+                grant = Held(event.member_id, one.delivery_count, leader, now_s, now_s)
+                held[offset] = grant
+                handed = self._handed(machine, offset, grant)
+                self._ended.pop(handed, None)
+                self._journal.granted_s[handed] = now_s
+                in_hand = (grant.member, handed.partition, offset)
+                grant.is_in_hand = in_hand in self._journal.in_hand
+        if ranges and (leader, event.member_id) in self._lapsed:
+            text = f"granted to {event.member_id}, which let a lock end unheard"
+            self._say(machine, ranges[0].first_offset, text, DELIVERY_COUNT)
+
+    def _written(
+        self, machine: SharePartition, effects: tuple
+    ) -> Iterator[tuple[int, Held, Cause]]:
+        """Yield what a step took from its holders, and why."""
+        held = self._held[machine]
+        for write in effects:
+            for batch in write.batches if isinstance(write, WriteState) else ():
+                for offset in range(batch.first_offset, batch.last_offset + 1):
+                    if offset in held:
+                        yield offset, held.pop(offset), batch.cause or write.cause
+
+    def _expired(self, machine: SharePartition, offset: int, held: Held, cause: Cause) -> None:
+        if cause not in ENDED_BY_TIME:
+            return  # below the start offset: it is finished
+        who = (held.leader, held.member)
+        is_unheard = held.locked_s > self._heard_s.get(who, 0.0) + TIE_S
+        if is_unheard and who not in self._lapsed:
+            self._lapsed.add(who)
+            self._counters["members that let a lock end unheard"] += 1
+        self._end(machine, offset, held, "its lock ended", is_excused=None)
+
+    def _acknowledged(self, machine: SharePartition, event: Acknowledge) -> None:
+        held = self._held[machine]
+        for batch in event.batches:
+            for offset in range(batch.first_offset, batch.last_offset + 1):
+                grant = held.get(offset)
+                if grant is None or grant.member != event.member_id:
+                    continue
+                kind = kind_of(batch, offset)
+                if kind == AcknowledgeType.RENEW:
+                    grant.locked_s = self._world.now_s
+                elif offset >= machine.start_offset:
+                    del held[offset]
+                    self._said(machine, offset, grant, kind, is_uncounted=batch.uncounted)
+
+    def _said(
+        self,
+        machine: SharePartition,
+        offset: int,
+        grant: Held,
+        kind: AcknowledgeType | int,
+        *,
+        is_uncounted: bool,
+    ) -> None:
+        """A member decided about what it held."""
+        if is_uncounted:
+            record = machine.state_at(offset)
+            if record is not None and record.delivery_count < grant.count:
+                self._ended[self._handed(machine, offset, grant)] = (
+                    self._world.now_s,
+                    grant,
+                    "it was handed back",
+                )
+            else:  # it counts nevertheless (HBK-4, HBK-5)
+                self._end(machine, offset, grant, "it was handed back", is_excused=True)
+        elif kind in COUNTED:
+            # Its word on an earlier grant may be taken for this one, which it has not seen yet.
+            handed = self._handed(machine, offset, grant)
+            grant.is_in_hand |= (handed.member, handed.partition, offset) in self._journal.seen
+            self._end(machine, offset, grant, f"{grant.member} acknowledged it", is_excused=False)
+
+    def _end(
+        self,
+        machine: SharePartition,
+        offset: int,
+        held: Held,
+        why: str,
+        *,
+        is_excused: bool | None,
+    ) -> None:
+        """A delivery ends that counts: somebody has seen the record, or nobody could.
+
+        ``is_excused`` None: it is if the member could not speak to its leader.
+        """
+        client = self._journal.members.get(held.member)
+        if client is None:
+            return
+        self._ended[self._handed(machine, offset, held)] = (self._world.now_s, held, why)
+        DELIVERY_COUNT.judged(self._counters)
+        handed = self._handed(machine, offset, held)
+        if held.is_in_hand and handed not in self._journal.handed:
+            self._journal.came_again(handed)
+        if handed in self._journal.handed:
+            return
+        if is_excused is None:
+            is_excused = self._could_not_speak(held)
+        if is_excused or not client.hands_back:
+            self._excused[machine.key][offset].add(held.count)
+            self._counters["deliveries that nobody saw, excused"] += 1
+            return
+        age_s = self._world.now_s - held.granted_s
+        text = f"delivery {held.count} to {client.process} counts, though it was never handed out"
+        text += f": {why} {age_s:.1f} s after the grant"
+        self._say(machine, offset, text, DELIVERY_COUNT)
+
+    # ---- applications ---------------------------------------------------------------------------
+
+    def _handed_out(self, handed: Handed) -> None:
+        """An application got a record: its lock must be there, as far as its client can know."""
+        NO_EARLY_REDELIVERY.judged(self._counters)
+        ended = self._ended.get(handed)
+        if ended is None or not self._journal.members[handed.member].hands_back:
+            return
+        ended_s, held, why = ended
+        late_s = self._world.now_s - ended_s
+        if late_s > LATE_S and not self._was_cut(held) and not self._came_late(held):
+            text = f"{handed.partition}@{handed.offset} was handed out to {handed.member}"
+            text += f" {late_s:.1f} s after {why}"
+            self._world.story.violation(self._world.now_s, NO_EARLY_REDELIVERY.broken(text))
+
+    def _could_not_speak(self, held: Held) -> bool:
+        """Whether since the grant a word of the member may not have come to its leader in time."""
+        client = self._journal.members[held.member].process
+        stood_still = client.frozen or client.thawed_s >= held.granted_s
+        return not client.alive or stood_still or self._was_cut(held)
+
+    def _came_late(self, held: Held) -> bool:
+        """Whether a grant came while its member was frozen, which cannot know for how long."""
+        client = self._journal.members[held.member].process
+        return client.frozen_s - ON_ITS_WAY_S < held.granted_s <= client.thawed_s
+
+    def _was_cut(self, held: Held) -> bool:
+        """Whether since the grant its leader stood still, or was cut off from the member."""
+        client = self._journal.members[held.member]
+        leader = held.leader
+        if leader.frozen or leader.thawed_s >= held.granted_s:
+            return True
+        return self._world.network.was_cut(client.process.name, leader.name, held.granted_s)
+
+    def _handed(self, machine: SharePartition, offset: int, held: Held) -> Handed:
+        key = machine.key
+        name = f"{self._world.topic_names.get(key.topic_id, '')}/{key.partition}"
+        return Handed(held.member, name, machine.leader_epoch, offset, held.count)
+
+    def _say(self, machine: SharePartition, offset: int, text: str, invariant: Invariant) -> None:
+        told = f"{self._world.place(machine.key, offset)} epoch {machine.leader_epoch}: {text}"
+        self._world.story.violation(self._world.now_s, invariant.broken(told))
