@@ -100,14 +100,19 @@ class AcknowledgementSender:
     def _without_redelivered(
         self, asked: PartitionAcknowledgements, lost: list[Outcome]
     ) -> PartitionAcknowledgements:
-        """Leave out offsets that a buffered delivery holds anew: the old lock is gone."""
+        """Leave out offsets that a buffered delivery holds anew: the old lock is gone.
+
+        One of an earlier leader is older than what is spoken of.
+        """
         if not asked.types:
             return asked
         first, last = min(asked.types), max(asked.types)
         again = [
             held
             for held in self._buffered()
-            if held.source == asked.source and held.overlaps(first, last)
+            if held.source == asked.source
+            and held.leader_epoch >= asked.leader_epoch
+            and held.overlaps(first, last)
         ]
         gone = {
             offset: kind
