@@ -69,7 +69,9 @@ class SimJournal:
         self.write(who, "produced", p=partition, r=[[offset, offset]])
 
     def handed_out(self, handed: Handed) -> None:
-        """Say that an application got a record."""
+        """Say that an application got a record; one that it renewed comes again."""
+        if handed in self.handed:
+            return
         self.handed.add(handed)
         self.seen.add((handed.member, handed.partition, handed.offset))
         self.on_handed_out(handed)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from sharemesh.client.deliveries import Delivery
 from sharemesh.client.pace import Pace
 from sharemesh.client.record_buffer import RecordBuffer
+from sharemesh.client.records import TopicIdPartition
 from sharemesh.client.tasks import cancelled
 from sharemesh.domain.share_partition.events import AcquireMode
 from sharemesh.ports.clock import Clock
@@ -66,6 +67,7 @@ class UnseenRecords:
         self._lock_ms = 0
         self._returned = 0  # since the last fetch
         self._told = False
+        self._epochs: dict[TopicIdPartition, int] = {}  # of what came last
         self.buffer = RecordBuffer()
         self.handed_back = 0
         self.expired = 0
@@ -114,6 +116,9 @@ class UnseenRecords:
 
     def arrived(self, delivery: Delivery) -> None:
         """Let records wait; the end of them goes back at once if the application is known busy."""
+        if not self._is_of_latest(delivery):
+            self.expired += delivery.record_count
+            return
         self.buffer.append(delivery)
         self._lock_ms = delivery.lock_timeout_ms
         since_ms = self._pace.busy_since_ms
@@ -122,6 +127,19 @@ class UnseenRecords:
         if since_ms is not None and self._clock.now_ms() - since_ms >= WATCH_MS:
             self._look()
         self._watch()
+
+    def _is_of_latest(self, delivery: Delivery) -> bool:
+        """Whether no later leader has sent; what earlier ones sent goes: its locks have ended.
+
+        Else a record would wait twice, and be handed out twice by one poll.
+        """
+        source, epoch = delivery.source, delivery.leader_epoch
+        latest = self._epochs.get(source, epoch)
+        if epoch > latest:
+            old = self.buffer.remove(lambda held: held.source == source)
+            self.expired += sum(held.record_count for held in old)
+        self._epochs[source] = max(epoch, latest)
+        return epoch >= latest
 
     async def close(self) -> None:
         """Watch no more; whoever has sessions left gave the records back before."""

@@ -1,0 +1,67 @@
+"""What an earlier leader sent is dropped as soon as a later one has sent: its locks are gone."""
+
+import pytest
+
+from sharemesh.client.deliveries import Delivery
+from sharemesh.client.payload import Payload
+from sharemesh.client.records import Acquired, TopicIdPartition
+from sharemesh.client.unseen_records import UnseenRecords
+from tests.clocks import ManualClock
+
+ORDERS, NOTES = (TopicIdPartition(name, 0, name[:1].encode() * 16) for name in ("orders", "notes"))
+LOCK_MS = 30_000
+
+
+def sent(clock, source, epoch, first, last):
+    acquired = (Acquired(first, last, 1),)
+    expires_ms = clock.now_ms() + LOCK_MS
+    return Delivery(source, None, Payload(b""), acquired, epoch, LOCK_MS, expires_ms)
+
+
+class Records:
+    """Records that wait for an application, which waits for them too."""
+
+    def __init__(self):
+        self.clock, self.given_back = ManualClock(), []
+        self.unseen = UnseenRecords(
+            self.clock,
+            at_once=500,
+            kept=500,
+            give_back=self.given_back.extend,
+            hold_back=lambda: None,
+            acquire=lambda _: None,
+        )
+        self.unseen.fetch_begins()
+
+    def arrive(self, *deliveries):
+        for source, epoch, first, last in deliveries:
+            self.unseen.arrived(sent(self.clock, source, epoch, first, last))
+
+    def taken(self):
+        return [
+            (each.source.topic, each.leader_epoch, each.acquired[0].first_offset)
+            for each in self.unseen.take(500)
+        ]
+
+
+@pytest.mark.parametrize(
+    "arriving",
+    [
+        [(ORDERS, 4, 49, 51), (ORDERS, 5, 48, 51)],
+        [(ORDERS, 5, 48, 51), (ORDERS, 4, 49, 51)],
+        [(ORDERS, 4, 40, 42), (ORDERS, 5, 48, 51)],
+    ],
+    ids=["the later one comes last", "the earlier one is late", "of other records"],
+)
+async def test_only_what_the_latest_leader_sent_is_handed_out(arriving):
+    records = Records()
+    records.arrive(*arriving)
+    assert records.taken() == [("orders", 5, 48)]
+    assert records.given_back == [], "there is nobody to give it back to"
+    assert records.unseen.expired > 0
+
+
+async def test_partitions_have_epochs_of_their_own():
+    records = Records()
+    records.arrive((ORDERS, 4, 0, 9), (NOTES, 7, 0, 9), (ORDERS, 4, 10, 19))
+    assert records.taken() == [("orders", 4, 0), ("notes", 7, 0), ("orders", 4, 10)]
