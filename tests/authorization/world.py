@@ -17,6 +17,7 @@ from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable
 from sharemesh.cluster.bootstrap import ensure_cluster
 from sharemesh.cluster.membership import Member
 from sharemesh.cluster.view import WatchedView
+from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
 from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.ports.cluster import NodeInfo, Role
@@ -31,6 +32,11 @@ from tests.clocks import LoopClock
 ADDRESS = "all:1"
 ROOT = "User:root"
 CLUSTER = "c"
+COORDINATOR_NOT_HERE_YET = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
 WAIT_S = 10
 STILL_MS = 200
 
@@ -214,7 +220,11 @@ class World:
     async def begin_at_earliest(self, group) -> None:
         request = group_coordinator_pb2.AlterGroupConfigsRequest(group_id=group)
         request.configs.add(name="share.auto.offset.reset", value="earliest")
-        answer = await self.call(ROOT, methods.ALTER_GROUP_CONFIGS, request)
+        async with asyncio.timeout(WAIT_S):
+            while True:  # until this process coordinates the group
+                answer = await self.call(ROOT, methods.ALTER_GROUP_CONFIGS, request)
+                if answer.error_code not in COORDINATOR_NOT_HERE_YET:
+                    break
         assert answer.error_code == 0, answer
 
     async def join(self, principal, group, member, *topics):

@@ -112,6 +112,7 @@ class Interrupt(importlib.abc.MetaPathFinder):
         if name == '{module}':
             os.kill(os.getpid(), signal.SIGINT)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, if so in a background job
 sys.meta_path.insert(0, Interrupt())
 sys.argv = ['{program}', '--version']
 runpy.run_module('{program}', run_name='__main__')
