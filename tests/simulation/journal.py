@@ -38,6 +38,7 @@ class SimJournal:
         self.delivered_values: dict[tuple[str, int], set[bytes]] = defaultdict(set)
         self.sent_s: dict[bytes, float] = {}
         self.trimmed_to: dict[str, int] = {}
+        self._trims: dict[str, list[tuple[float, int]]] = defaultdict(list)
         self.members: dict[str, Client] = {}
         self.handed: set[Handed] = set()
         self.granted_s: dict[Handed, float] = {}
@@ -61,6 +62,12 @@ class SimJournal:
     def trims(self, partition: str, offset: int) -> None:
         """Say that all below an offset may be deleted, from now on."""
         self.trimmed_to[partition] = max(offset, self.trimmed_to.get(partition, 0))
+        self._trims[partition].append((self._world.now_s * 1_000, offset))
+
+    def was_trimmed(self, partition: str, offset: int, time_ms: float) -> bool:
+        """Return whether an offset may have been below the log start at a time."""
+        trims = self._trims.get(partition, ())
+        return any(at_ms <= time_ms and offset < log_start for at_ms, log_start in trims)
 
     def produced(self, who: str, partition: str, offset: int, value: bytes) -> None:
         """Say that an offset was confirmed."""

@@ -38,8 +38,9 @@ async def judge_endings(world: World, workload: MixedWorkload) -> None:
 def _decided(workload: MixedWorkload) -> dict[tuple[str, str, int], str]:
     """Return how records ended: those of which all confirmed decisions say the same.
 
-    Who was not the last to get a record, or held it longer than its lock, may have come late: below
-    the start offset any word is answered with success, whatever became of the record (ACK-4).
+    Who was not the last to get a record, or held it longer than its lock, or had it trimmed, may
+    have come late: below the start offset any word is answered with success, whatever became of
+    the record (ACK-4).
     """
     group_of = {consumer.name: group for consumer, group in workload.consumers}
     last = _last_holders(workload, group_of)
@@ -54,7 +55,8 @@ def _decided(workload: MixedWorkload) -> dict[tuple[str, str, int], str]:
                     where = (group, entry.fields["p"], offset)
                     who, granted_ms = last.get(where, ("", 0.0))
                     lock_ms = workload.world.lock_duration_ms
-                    if who == entry.who and entry.time_ms - granted_ms < lock_ms:
+                    in_time = who == entry.who and entry.time_ms - granted_ms < lock_ms
+                    if in_time and not workload.journal.was_trimmed(*where[1:], entry.time_ms):
                         kinds[where].add(entry.fields["k"])
     return {where: found.pop() for where, found in kinds.items() if len(found) == 1}
 
@@ -76,9 +78,9 @@ def _last_holders(
 
 
 def _problem(found: Explanation, kind: str) -> str:
-    """Return what is wrong; an ending that is pruned may be unknown, and is then called so."""
+    """Return what is wrong; an ending that is pruned, or was not found in time, is called so."""
     reason, state = ENDS[kind]
-    is_pruned = found.events_from_ms is not None
+    is_pruned = found.events_from_ms is not None or bool(found.events_note)
     if found.delivery_state not in {state, *([""] if is_pruned else [])}:
         return f"a client got {kind} confirmed, and it is {found.delivery_state or 'not told'}"
     if found.reason in {reason, "BELOW_LOG_START"}:
