@@ -182,7 +182,7 @@ def test_a_disk_that_fills_up_refuses_produces_and_loses_nothing(etcd, tmp_path)
         fill_up(filler)
         refused = up.sharemesh("produce", "t", "--format=text", "--timeout=3000", stdin="99\n")
         assert refused.returncode == 1
-        assert "1 records were not confirmed" in refused.stderr
+        assert "1 record not confirmed" in refused.stderr
         assert "free space on the volume" in refused.stderr
         filler.unlink()
         produce(up, "t", ROWS, 1)

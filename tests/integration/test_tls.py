@@ -48,7 +48,7 @@ def served(tmp_path):
             text=True,
             timeout=60,
             check=False,
-            env={**os.environ, "SHAREMESH_BOOTSTRAP": f"localhost:{ready['port']}"},
+            env={**os.environ, "SHAREMESH_BOOTSTRAP": f"127.0.0.1:{ready['port']}"},
         )
 
     try:
