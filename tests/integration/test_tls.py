@@ -85,10 +85,10 @@ def test_who_may_do_what_is_who_the_certificate_names(served) -> None:
     consumed = run("jane", *consume)
     assert json.loads(consumed.stdout)["value"] == {"n": 1}, consumed.stderr
 
-    nobody = run("", "topics", "list")
+    nobody = run("", "topics", "list", "--timeout", "10000")
     assert nobody.returncode != 0, "who shows no certificate does not come in"
     assert "it may want a certificate of an authority that it trusts" in nobody.stderr
-    in_plain_text = run(None, "topics", "list")
+    in_plain_text = run(None, "topics", "list", "--timeout", "10000")
     assert "it may want TLS (security.protocol=ssl, ssl.ca.location)" in in_plain_text.stderr
     for refused in (nobody, in_plain_text):
         assert len(refused.stderr.strip().splitlines()) == 1, "gRPC says nothing of its own"
