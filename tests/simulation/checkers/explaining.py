@@ -2,7 +2,7 @@
 
 import random
 
-from sharemesh.domain.delivery_state import DeliveryState
+from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.partitions import LedPartition
@@ -32,6 +32,7 @@ DONE = {
     Reason.ARCHIVED: DeliveryState.ARCHIVED,
     Reason.ARCHIVED_BY_LIMIT: DeliveryState.ARCHIVED,
 }
+ENDINGS = {Cause.REJECT: Reason.REJECTED, Cause.DELIVERY_LIMIT: Reason.ARCHIVED_BY_LIMIT}
 
 
 class ExplainChecker:
@@ -101,10 +102,7 @@ class ExplainChecker:
     ) -> str:
         """The same of a record that somebody got; of a later leader its cause may be forgotten."""
         if grant.state is not None:
-            is_rejected = grant.state is DeliveryState.ARCHIVED
-            is_so = reason is (Reason.REJECTED if is_rejected else Reason.ACKNOWLEDGED)
-            is_so = is_so or (is_rejected and is_forgotten)
-            return "" if is_so else f"{grant.member} made it {grant.state.name}"
+            return _problem_of_finished(grant, reason, is_forgotten=is_forgotten)
         if grant.ended and not grant.left and not grant.decided:
             return "" if reason is Reason.BEING_WRITTEN else f"{grant.member} decides about it"
         if not grant.ended and self._grants.held_now(grant, machine):
@@ -120,6 +118,26 @@ class ExplainChecker:
         if is_called_so is not is_at_limit:
             return f"it was delivered {grant.count} times"
         return "nobody finished it" if reason in DONE and not is_at_limit else ""
+
+
+def _problem_of_finished(grant: Grant, reason: Reason, *, is_forgotten: bool) -> str:
+    """What a member finished ended as its acknowledgement says."""
+    if not grant.member:
+        return _problem_of_loaded(grant, reason)
+    is_rejected = grant.state is DeliveryState.ARCHIVED
+    is_so = reason is (Reason.REJECTED if is_rejected else Reason.ACKNOWLEDGED)
+    is_so = is_so or (is_rejected and is_forgotten)
+    return "" if is_so else f"{grant.member} made it {grant.state.name}"
+
+
+def _problem_of_loaded(grant: Grant, reason: Reason) -> str:
+    """What was finished before this leader ended as the stored state says (EXP-6)."""
+    if grant.cause is Cause.DELIVERY_LIMIT and grant.count < DELIVERY_COUNT_LIMIT:
+        return f"the limit archived it after {grant.count} deliveries"
+    expected = ENDINGS.get(grant.cause, Reason.ARCHIVED)
+    if grant.state is DeliveryState.ACKNOWLEDGED:
+        expected = Reason.ACKNOWLEDGED
+    return "" if reason is expected else f"the stored state says {expected.value}"
 
 
 def _problem_of_log(shell: SharePartitionShell, offset: int, reason: Reason) -> str:

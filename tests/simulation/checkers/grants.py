@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
 
-from sharemesh.domain.delivery_state import AcknowledgeType, DeliveryState
+from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_partition.effects import Acquired, Answered
 from sharemesh.domain.share_partition.events import (
@@ -65,6 +65,7 @@ class Grant:
         unsure: A write of its count was begun, and may be stored though it failed.
         hand_backs: Uncounted releases of the offset in a row, before this grant.
         state: What it is for good, if that is known.
+        cause: What ended it before this leader, as the stored state says.
     """
 
     member: str
@@ -78,6 +79,7 @@ class Grant:
     unsure: bool = False
     hand_backs: int = 0
     state: DeliveryState | None = None
+    cause: Cause = Cause.UNSPECIFIED
 
     def may_be_uncounted(self) -> bool:
         """Whether an uncounted release of it does not count (HBK-4, HBK-5)."""
@@ -203,7 +205,14 @@ class GrantChecker:
             state = batch.delivery_state if batch.delivery_state in FINISHED else None
             for offset in range(batch.first_offset, batch.last_offset + 1):
                 grants[offset] = Grant(
-                    "", batch.delivery_count, 0, 0, ended=True, decided=True, state=state
+                    "",
+                    batch.delivery_count,
+                    0,
+                    0,
+                    ended=True,
+                    decided=True,
+                    state=state,
+                    cause=batch.cause,
                 )
         self._kept[id(machine)] = machine  # so that its id is not used again
 
