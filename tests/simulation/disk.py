@@ -101,6 +101,16 @@ class SharedVolume:
         result: Result = job.outcome()
         return result
 
+    def hold_up(self) -> None:
+        """Hold the running job up until what other processes wait for now is done."""
+        process = self._running
+        if process is None or self._nested:
+            return
+        self._nested = True
+        for _ in range(len(self._waiting)):
+            self._let_others_pass(process)
+        self._nested = False
+
     def _do(self, job: _Job) -> None:
         running, self._running = self._running, job.process
         try:

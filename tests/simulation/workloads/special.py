@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from typing import ClassVar
 
+from sharemesh.backends.embedded.owned_log import OwnedLog
 from sharemesh.client.admin_results import TopicPartition
 from sharemesh.client.errors import SharemeshError
 from sharemesh.ports.cluster import Role
@@ -134,6 +135,17 @@ class UsurpedWorkload(SpecialWorkload):
     fault_kinds = ("usurp", "usurp", "freeze", "disk_slow")
     fault_gap_s = (1.0, 5.0)
     producer_gap_s = (0.05, 0.4)
+
+    def install(self, patches: Patches) -> None:
+        """Hold commits up behind their last look at the fences, where a successor comes unseen."""
+        super().install(patches)
+        real, volume = OwnedLog._publish, self.world.volume
+
+        def publish(log):
+            volume.hold_up()
+            real(log)
+
+        patches.setattr(OwnedLog, "_publish", publish)
 
 
 class TrimmedWorkload(SpecialWorkload):
