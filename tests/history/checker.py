@@ -135,6 +135,7 @@ class History:
         terminal: dict[str, set[int]],
         start_offset_at: StartOffsetAt | None = None,
         excused: Mapping[str, set[int]] = MappingProxyType({}),
+        unstored: Mapping[str, Mapping[int, int]] = MappingProxyType({}),
     ) -> Report:
         """Return the report.
 
@@ -146,6 +147,8 @@ class History:
             excused: Offsets that were archived by the delivery limit although nobody has seen them:
                 each member that was to get them died, or was cut off, before it could hand them
                 out or hand them back (docs/spec HBK).
+            unstored: How many deliveries of an offset beyond one for each change of leader are not
+                counted, because the end of their locks could not be stored (docs/spec LK-6, INV-5).
         """
         report = Report(refused_acknowledgements=self._refused)
         at = start_offset_at or (lambda partition, _: start_offsets.get(partition, 0))
@@ -166,10 +169,12 @@ class History:
                 text = f"{partition}@{min(never)} was confirmed and never delivered"
                 others = f"; {len(never)} records of {partition} in all"
                 report.breaks(Promise.AT_LEAST_ONCE, text + others)
-        self._judge_deliveries(report, at)
+        self._judge_deliveries(report, at, unstored)
         return report
 
-    def _judge_deliveries(self, report: Report, at: StartOffsetAt) -> None:
+    def _judge_deliveries(
+        self, report: Report, at: StartOffsetAt, unstored: Mapping[str, Mapping[int, int]]
+    ) -> None:
         for (partition, offset), deliveries in self._deliveries.items():
             report.delivered += 1
             report.redelivered += len(deliveries) - 1
@@ -183,7 +188,8 @@ class History:
                     f"{twice[0][1]}",
                 )
             epochs = {d.epoch for d in deliveries}
-            if len(deliveries) > self._limit + len(epochs) - 1:
+            lost = len(epochs) - 1 + unstored.get(partition, {}).get(offset, 0)
+            if len(deliveries) > self._limit + lost:
                 report.breaks(
                     Promise.DELIVERY_COUNT,
                     f"{where} was delivered {len(deliveries)} times in {len(epochs)} leader "

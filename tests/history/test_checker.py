@@ -226,6 +226,15 @@ def test_a_record_that_the_limit_archived_unseen_is_lost_unless_none_of_its_memb
     assert report.archived_unseen == 1
 
 
+def test_deliveries_whose_end_could_not_be_stored_are_counted_anew_by_the_next_leader():
+    early = [delivered("a", 0, 9, n, epoch=1) for n in (1, 2)]
+    events = early + [delivered("a", 0, 9, n, epoch=2) for n in range(1, 6)]
+    report = history(PRODUCED, *events).judge({"t/0": 10}, {})
+    assert any("delivered 7 times in 2 leader epochs" in each for each in report.violations)
+    unstored = {"t/0": dict.fromkeys(range(10), 1)}
+    assert history(PRODUCED, *events).judge({"t/0": 10}, {}, unstored=unstored).violations == []
+
+
 def test_what_was_acknowledged_must_have_been_delivered_even_at_the_limit():
     words = [delivered("a", 0, 8, 1), acknowledged("a", "accept", 0, 9)]
     report = history(PRODUCED, *words).judge({"t/0": 10}, {}, excused={"t/0": {9}})

@@ -78,6 +78,7 @@ def _judge_history(
         terminal,
         lambda name, time_ms: grants.start_offset_at(keys[name], time_ms / 1_000),
         {name: unseen.excused(key) for name, key in keys.items()},
+        {name: grants.unstored(key) for name, key in keys.items()},
     )
     world.story.counters["archived by the limit, and never seen"] += report.archived_unseen
     world.story.counters["late acknowledgements"] += report.late_acknowledgements

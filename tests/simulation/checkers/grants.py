@@ -2,12 +2,13 @@
 
 import random
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
+from itertools import chain
 
 from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
 from sharemesh.domain.ids import SharePartitionKey
-from sharemesh.domain.share_partition.effects import Acquired, Answered
+from sharemesh.domain.share_partition.effects import Acquired, Answered, WriteState
 from sharemesh.domain.share_partition.events import (
     Acknowledge,
     AcknowledgementBatch,
@@ -17,6 +18,7 @@ from sharemesh.domain.share_partition.events import (
     StartOffsetResolved,
     StateRead,
     StateWritten,
+    Tick,
 )
 from sharemesh.domain.share_partition.lifecycle import Lifecycle
 from sharemesh.domain.share_partition.machine import SharePartition
@@ -120,6 +122,8 @@ class GrantChecker:
         self._first_starts: dict[SharePartitionKey, int] = {}
         self._stored: set[SharePartitionKey] = set()
         self._now_ms: dict[int, int] = {}
+        self._writing: dict[tuple[int, int], tuple[range, ...]] = {}
+        self._unstored: dict[int, Counter[int]] = defaultdict(Counter)
         self._counters = world.story.counters
 
     def install(self, patches: Patches) -> None:
@@ -184,8 +188,7 @@ class GrantChecker:
             case StateRead():
                 self._loaded(machine, event)
             case StateWritten():
-                if not event.error:
-                    self._stored.add(machine.key)
+                self._written(machine, event)
             case Acknowledge():
                 self._acknowledging(machine, event, effects, now_ms)
             case ReleaseMember():
@@ -195,6 +198,32 @@ class GrantChecker:
                 self._acquired(machine, event, effect, now_ms, room)
             elif isinstance(effect, Answered):
                 self._answered(machine, effect)
+            elif isinstance(effect, WriteState):
+                offsets = [
+                    range(each.first_offset, each.last_offset + 1) for each in effect.batches
+                ]
+                self._writing[id(machine), effect.write_id] = tuple(offsets)
+                if isinstance(event, Tick | ReleaseMember):  # in force before it is stored (LK-6)
+                    self._unstored[id(machine)].update(chain(*offsets))
+
+    def unstored(self, key: SharePartitionKey) -> Counter[int]:
+        """Return for each offset how many ends of its locks a leader took along unstored."""
+        mine = [number for number, machine in self._kept.items() if machine.key == key]
+        return sum((self._unstored[number] for number in mine), Counter())
+
+    def _writes(self, machine: SharePartition, event: Event, effect: WriteState) -> None:
+        ranges = [range(each.first_offset, each.last_offset + 1) for each in effect.batches]
+        self._writing[id(machine), effect.write_id] = tuple(ranges)
+        if isinstance(event, Tick | ReleaseMember):  # in force before it is stored (LK-6)
+            self._unstored[id(machine)].update(chain(*ranges))
+
+    def _written(self, machine: SharePartition, event: StateWritten) -> None:
+        offsets = self._writing.pop((id(machine), event.write_id), ())
+        if event.error:
+            return
+        self._stored.add(machine.key)
+        for offset in chain(*offsets):
+            self._unstored[id(machine)].pop(offset, None)
 
     def _loaded(self, machine: SharePartition, event: StateRead) -> None:
         """What the stored state says was delivered before this leader, and given back or not."""
