@@ -13,16 +13,19 @@ help: ## say what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
 
 # Set-up speaks on stderr, so that programs behind `make -s` own stdout.
-$(VENV)/.ready: pyproject.toml
+# Everything comes by the lock files; what is only there as source is built with what build.lock brought.
+PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
+$(VENV)/.ready: pyproject.toml $(wildcard requirements/*.lock)
 	@$(BASE_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "sharemesh needs Python 3.11 or newer; set BASE_PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "setting up $(VENV) (once, a minute or two)" >&2
 	@$(BASE_PYTHON) -m venv $(VENV) || \
 	  { echo "python3 has no venv module: install your system's python3-venv package" >&2; exit 1; }
-	@$(PY) -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1' >&2
-	@$(PY) -m pip install --quiet --disable-pip-version-check -e '.[demo,operator]' --group dev >&2
+	@$(PIP_INSTALL) --require-hashes -r requirements/build.lock >&2
+	@$(PIP_INSTALL) --require-hashes --no-build-isolation -r requirements/setup.lock >&2
+	@$(PIP_INSTALL) --no-deps --no-build-isolation -e . >&2
 	@$(PY) -m sharemesh_spark.java >/dev/null 2>&1 || \
-	  $(PY) -m pip install --quiet --disable-pip-version-check -e '.[jre]' >&2
+	  $(PIP_INSTALL) --require-hashes -r requirements/jre.lock >&2
 	@touch $@
 
 setup: $(VENV)/.ready ## virtual environment with everything that the other targets need
@@ -43,6 +46,9 @@ lint: setup ## style, types, layers, generated code, the wire against the last r
 
 format: setup ## let the tools write
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+lock: setup ## requirements/*.lock from pyproject.toml: what still fits stays (UPGRADE=1: the newest of everything)
+	@$(PY) -m deploy.lock $(if $(UPGRADE),--upgrade)
 
 protos: setup ## protos/ -> services/sharemesh/v1 (committed; drift fails `make lint`)
 	$(PY) -m grpc_tools.protoc -Iprotos --python_out=services --pyi_out=services protos/sharemesh/v1/*.proto
@@ -95,4 +101,4 @@ e2e: setup ## the suite on a real Kubernetes: on $KUBECONFIG's, else on one buil
 clean: ## remove what was built here (not the virtual environment)
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup demo test test-fast lint format protos conformance conformance-driver bench faults simulate mutants gate nightly images charts docs e2e clean
+.PHONY: help setup demo test test-fast lint format lock protos conformance conformance-driver bench faults simulate mutants gate nightly images charts docs e2e clean

@@ -17,9 +17,9 @@ import tempfile
 from pathlib import Path
 
 from images.oci_archive import ImageConfig, Layer, write_image, write_layer
-from images.requirements import requirements
 
 ROOT = Path(__file__).parents[1]
+REQUIREMENTS = ROOT / "requirements"
 CACHE = Path(os.environ.get("SHAREMESH_CACHE") or Path.home() / ".cache" / "sharemesh")
 LAYERS = CACHE / "layers"
 SUITE = "bookworm"
@@ -88,16 +88,19 @@ def compile_tree(tree: Path, place: str) -> None:
     )
 
 
-def wheels_layer(place: str, requirements: list[str]) -> Layer:
-    """Return a layer with what pip resolves today for the requirements."""
-    tar = LAYERS / f"wheels-{key(place, *sorted(requirements))}.tar"
+def packages_layer(place: str, lock: str) -> Layer:
+    """Return a layer with the Python packages of a lock file."""
+    requirements = REQUIREMENTS / f"{lock}.lock"
+    tar = LAYERS / f"wheels-{key(place, requirements.read_text())}.tar"
     if not tar.exists():
         with tempfile.TemporaryDirectory(dir=LAYERS, prefix="wheels.") as scratch:
             site = Path(scratch, "site")
             pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile"]
             quiet = ["--disable-pip-version-check", "--root-user-action=ignore"]
+            # Source-only packages are built with what `make setup` installed by build.lock.
+            locked = ["--require-hashes", "--no-build-isolation", "-r", str(requirements)]
             subprocess.run(
-                [*pip, *quiet, "--no-warn-conflicts", "--target", str(site), *requirements],
+                [*pip, *quiet, "--no-warn-conflicts", "--target", str(site), *locked],
                 check=True,
             )
             for tests in [*site.glob("**/tests"), *site.glob("pyarrow/include")]:
@@ -137,7 +140,7 @@ def sharemesh(out: Path, name: str, scratch: Path, *, thin: bool) -> str:
     """Services, command line and operator."""
     layers = [
         debian_layer(PYTHON_PACKAGES),
-        wheels_layer("/opt/site", requirements("server", "operator")),
+        packages_layer("/opt/site", "sharemesh"),
         source_layer(
             scratch,
             {"services": "/app/services", "operator": "/app/operator"},
@@ -171,7 +174,7 @@ def spark(out: Path, name: str, scratch: Path, *, thin: bool) -> str:
     entrypoint = (ROOT / "images" / "spark" / "entrypoint.sh").read_text()
     layers = [
         debian_layer(SPARK_PACKAGES),
-        wheels_layer("/opt/site", requirements("server", "spark")),
+        packages_layer("/opt/site", "sharemesh-spark"),
         source_layer(
             scratch,
             {"services": "/app/services", "spark": "/app/spark"},

@@ -8,11 +8,10 @@ RUN mkdir -p /usr/share/man/man1 \
     && echo "sharemesh:x:10001:" >> /etc/group
 
 FROM base AS build
-RUN apt-get update && apt-get install -y --no-install-recommends python3-pip
-WORKDIR /build
-COPY pyproject.toml images/requirements.py ./
-RUN python3 requirements.py server spark > requirements.txt \
-    && python3 -m pip install --break-system-packages --no-cache-dir --target /opt/site -r requirements.txt
+RUN apt-get update && apt-get install -y --no-install-recommends python3-venv && python3 -m venv /build
+COPY requirements/build.lock requirements/sharemesh-spark.lock /build/
+RUN /build/bin/pip install --no-cache-dir --require-hashes -r /build/build.lock \
+    && /build/bin/pip install --no-cache-dir --require-hashes --no-build-isolation --target /opt/site -r /build/sharemesh-spark.lock
 COPY services /app/services
 COPY spark /app/spark
 RUN python3 -m compileall -q --invalidation-mode unchecked-hash /app /opt/site
