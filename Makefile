@@ -89,11 +89,15 @@ images: setup ## the images as archives in build/images, without Docker (TAG=t; 
 charts: setup ## the Helm charts, linted and packaged in build/charts
 	@$(PY) -m deploy.charts
 
-docs: setup ## pages that are made from the code
+docs: setup ## pages that are made from the code, and the site of all pages -> build/site
 	@$(PY) -m deploy.crd_reference
 	@$(PY) -m deploy.grpc_reference
 	@$(PY) -m tests.house.configuration_page
 	@$(PY) -m tests.house.api_page
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict
+
+docs-serve: setup ## the site on http://127.0.0.1:8000, built anew when a page changes
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs serve --strict
 
 e2e: setup ## the suite on a real Kubernetes: on $KUBECONFIG's, else on one built and started here (ONLY=name)
 	@$(PY) -m tests.e2e $(if $(ONLY),--only '$(ONLY)')
@@ -101,4 +105,4 @@ e2e: setup ## the suite on a real Kubernetes: on $KUBECONFIG's, else on one buil
 clean: ## remove what was built here (not the virtual environment)
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup demo test test-fast lint format lock protos conformance conformance-driver bench faults simulate mutants gate nightly images charts docs e2e clean
+.PHONY: help setup demo test test-fast lint format lock protos conformance conformance-driver bench faults simulate mutants gate nightly images charts docs docs-serve e2e clean

@@ -1,4 +1,4 @@
-"""`python -m deploy.crd_reference`: writes docs/crd-reference.md from the definitions."""
+"""`python -m deploy.crd_reference`: writes docs/reference/crds.md from the definitions."""
 
 import sys
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "crd-reference.md"
+PAGE = ROOT / "docs" / "reference" / "crds.md"
 DEFINITIONS = ROOT / "charts" / "sharemesh-crds" / "templates"
 ORDER = ("ShareCluster", "ShareTopic", "ShareGroup", "ShareGroupOperation")
 Schema = dict[str, Any]

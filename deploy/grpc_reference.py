@@ -46,8 +46,8 @@ HEAD = """# gRPC reference
 
 This page is made from the comments in `protos/sharemesh/v1`: `make docs` writes it, and a test
 fails when it does not fit. The package is `sharemesh.v1`; every process answers server reflection.
-[grpcurl.md](../grpcurl.md) is a session by hand, [wire.md](../spec/wire.md) has the error codes,
-[operations.md](../operations.md#limits) the limits.
+[A session with grpcurl](../guides/grpcurl.md) shows it by hand; see also
+[requests and errors](../spec/wire.md) and [limits](limits.md).
 
 The deadline of a method is the one that the Python client sets. A request that is larger than its
 method takes, or that has more messages inside each other, is refused with RESOURCE_EXHAUSTED

@@ -33,7 +33,7 @@ class Lock:
         return FOLDER / f"{self.name}.lock"
 
 
-ALL = Lock("setup", extras=("demo", "operator"), groups=("dev",))
+ALL = Lock("setup", extras=("demo", "operator", "docs"), groups=("dev",))
 LOCKS = (
     ALL,
     Lock("build", groups=("build",), base=False),

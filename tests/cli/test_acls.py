@@ -1,4 +1,4 @@
-"""`sharemesh acls add|list|remove` against a cluster that asks its table; see operations.md."""
+"""`sharemesh acls add|list|remove` against a cluster that asks its table, as the page says."""
 
 import ast
 import re
@@ -34,7 +34,7 @@ def run(tmp_path_factory):
         yield as_user
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "security.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("## Access rules")[2].partition("\n## ")[0]
 BLOCKS = re.findall(r"^```\n(sharemesh .*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
 

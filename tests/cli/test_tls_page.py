@@ -11,7 +11,7 @@ from tests.cli.local_up import local_up
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "security.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("## TLS")[2].partition("\n## ")[0]
 BLOCKS = re.findall(r"^```\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
 

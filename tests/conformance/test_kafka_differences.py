@@ -1,4 +1,4 @@
-"""Where this machine differs from Kafka's by the rules, as docs/compatibility.md says."""
+"""Where this machine differs from Kafka's by the rules, as docs/reference/compatibility.md says."""
 
 from sharemesh.domain.group_config import IsolationLevel
 from sharemesh.domain.share_partition.events import AbortedTransaction, LogBatch

@@ -1,6 +1,6 @@
 """`make e2e`: the suite on a real Kubernetes.
 
-With KUBECONFIG set, on that cluster: its nodes must have the images (docs/kubernetes.md), or
+With KUBECONFIG set, on that cluster: its nodes must have the images (docs/guides/kubernetes.md), or
 SHAREMESH_E2E_LOAD names a command that takes an archive and loads it. Without KUBECONFIG it builds
 and starts a control plane, a kubelet and a container runtime on this machine, loads the images,
 and in the end takes all of it away again; what was built stays in the cache.

@@ -1,4 +1,4 @@
-"""Backup and restore as docs/kubernetes.md tells it."""
+"""Backup and restore as docs/guides/backup-and-restore.md tells it."""
 
 import shlex
 import time

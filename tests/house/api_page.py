@@ -1,4 +1,4 @@
-"""docs/api.md from docstrings and signatures; `python -m tests.house.api_page` writes it."""
+"""`python -m tests.house.api_page`: writes docs/reference/python.md from docstrings."""
 
 import inspect
 import re
@@ -13,15 +13,15 @@ from sharemesh.client import acls, admin_results, errors, producer, tracing
 from sharemesh.client.config_sources import from_environment, from_file
 from sharemesh.client.connect import Cluster
 
-PAGE = Path(__file__).parents[2] / "docs" / "api.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
 
 HEAD = """# Python API
 
 This page is made from the docstrings: `make docs` writes it, and a test fails when it does not
 fit. Everything without another module named comes from `sharemesh.client`. Settings are in
-[configuration.md](configuration.md), Kafka's names for all of it in
-[compatibility.md](compatibility.md). Five programs to begin with are under
-[examples](../examples).
+[Configuration](configuration.md), Kafka's names for all of it in
+[Compatibility with Apache Kafka](compatibility.md). Five programs to begin with are under
+[examples](../../examples).
 """
 
 

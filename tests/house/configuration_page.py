@@ -1,4 +1,4 @@
-"""docs/configuration.md from the code; `python -m tests.house.configuration_page` writes it."""
+"""`python -m tests.house.configuration_page`: writes docs/reference/configuration.md."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ from sharemesh.domain.topics import INT64_MAX, TOPIC_CONFIGS
 from sharemesh.serve.setting_fields import ENVIRONMENT_PREFIX, names_of
 from sharemesh.serve.settings import ServeSettings, UpSettings
 
-PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 
 RESTART = frozenset(
     {

@@ -1,4 +1,4 @@
-"""docs/compatibility.md names what the code has, and proofs that exist."""
+"""docs/reference/compatibility.md names what the code has, and proofs that exist."""
 
 import ast
 import inspect
@@ -28,7 +28,7 @@ from sharemesh.domain.group_config.group_definitions import GROUP_CONFIGS
 from sharemesh.domain.topics import TOPIC_CONFIGS
 
 TESTS = Path(__file__).parents[1]
-PAGE = (TESTS.parent / "docs" / "compatibility.md").read_text(encoding="utf-8")
+PAGE = (TESTS.parent / "docs" / "reference" / "compatibility.md").read_text(encoding="utf-8")
 CLIENTS = PAGE[PAGE.index("\n## Clients") :]
 PROOF = re.compile(r"`([\w/]+\.py)::(\w+)`")
 

@@ -1,4 +1,4 @@
-"""Clients that are not ours, against real processes: grpcurl as docs/grpcurl.md says, and Go."""
+"""Clients that are not ours, against real processes: grpcurl as its guide says, and Go."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ from tests.cli.local_up import local_up
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(1_200)]
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "grpcurl.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "guides" / "grpcurl.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 MARK = "--- next block ---"
 

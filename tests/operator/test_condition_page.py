@@ -1,11 +1,11 @@
-"""docs/conditions.md knows every reason that the operator gives, and no other."""
+"""docs/reference/conditions.md knows every reason that the operator gives, and no other."""
 
 import ast
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "conditions.md"
+PAGE = ROOT / "docs" / "reference" / "conditions.md"
 CAMEL = re.compile(r"[A-Z][A-Za-z]+")
 PLACES = {"true": 1, "false": 1, "unknown": 1, "Problem": 0, "OperationError": 0, "tell": 1}
 

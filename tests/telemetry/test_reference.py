@@ -1,4 +1,4 @@
-"""docs/metrics.md names every metric and every alert; a checker that misses nothing."""
+"""docs/reference/metrics.md names every metric and every alert; a checker that misses nothing."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.telemetry.expressions import CHART, expressions, faults, rules
 from tests.telemetry.scrape import parse
 
 PAGES = Path(__file__).parents[2] / "docs"
-DOCS = (PAGES / "metrics.md").read_text()
+DOCS = (PAGES / "reference" / "metrics.md").read_text()
 SITE = "https://sharemesh.io/docs/"
 
 
@@ -26,7 +26,7 @@ def test_every_metric_is_in_the_reference(metric) -> None:
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
 def test_every_alert_says_what_to_do(rule) -> None:
-    assert f"| [{rule['alert']}](runbooks/{rule['alert']}.md) |" in DOCS
+    assert f"| [{rule['alert']}](../runbooks/{rule['alert']}.md) |" in DOCS
     assert rule["labels"]["severity"] in {"critical", "warning", "info"}
     assert rule["annotations"]["summary"]
 

@@ -1,4 +1,4 @@
-"""The operator's page names what exists, with the values of the code."""
+"""The pages of limits and exit codes name what exists, with the values of the code."""
 
 import dataclasses
 import re
@@ -14,7 +14,9 @@ from sharemesh.serve.exits import Exit
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_leader.settings import LeaderSettings
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+LIMITS = (REFERENCE / "limits.md").read_text(encoding="utf-8")
+EXITS = (REFERENCE / "exit-codes.md").read_text(encoding="utf-8")
 RECORDS = {
     kind.__name__: kind
     for kind in (
@@ -29,7 +31,7 @@ RECORDS = {
 
 
 def limits():
-    table = PAGE.partition("<!-- limits -->")[2].partition("<!-- end of limits -->")[0]
+    table = LIMITS.partition("<!-- limits -->")[2].partition("<!-- end of limits -->")[0]
     return re.findall(r"^\| `(\w+)\.(\w+)` \| (\d+) \|", table, re.MULTILINE)
 
 
@@ -46,10 +48,10 @@ def test_every_limit_that_a_user_can_meet_at_a_leader_is_told():
 
 
 def test_every_exit_code_is_told_and_permanent_ones_say_so():
-    rows = dict(re.findall(r"^\| (\d) \| ([^|]+) \|.*$", PAGE, re.MULTILINE))
+    rows = dict(re.findall(r"^\| (\d) \| ([^|]+) \|.*$", EXITS, re.MULTILINE))
     assert {int(code): name.replace(" ", "_").upper() for code, name in rows.items()} == {
         code.value: code.name for code in Exit
     }
-    lines = re.findall(r"^\| \d \| .*$", PAGE, re.MULTILINE)
+    lines = re.findall(r"^\| \d \| .*$", EXITS, re.MULTILINE)
     permanent = {int(line[2]) for line in lines if "permanent" in line}
     assert permanent == {code.value for code in Exit if code.permanent}

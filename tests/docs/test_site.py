@@ -1,0 +1,52 @@
+"""The site builds without a dead link or anchor, and publishes what pages link to."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deploy.site import path_of, uri_of
+
+ROOT = Path(__file__).parents[2]
+
+
+def built(site: Path) -> subprocess.CompletedProcess[str]:
+    """Build the site as `make docs` does."""
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(site)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
+
+
+@pytest.mark.slow
+def test_the_site_builds_and_fetches_nothing_from_elsewhere(tmp_path):
+    done = built(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "runbooks" / "SharemeshArchived" / "index.html").is_file()
+    assert (tmp_path / "source" / "examples" / "worker.py").is_file()
+    home = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert 'src="http' not in home
+    assert "fonts.googleapis" not in home
+
+
+@pytest.mark.parametrize(
+    ("path", "uri"),
+    [
+        ("README.md", "index.md"),
+        ("docs/concepts/model.md", "concepts/model.md"),
+        ("docs/spec", "spec/README.md"),
+        ("docs/decisions", "decisions/index.md"),
+        ("examples/worker.py", "source/examples/worker.py"),
+        ("docs/no-such-page.md", ""),
+    ],
+)
+def test_a_file_of_the_repository_has_one_place_on_the_site(path, uri):
+    assert uri_of(path) == uri
+    if (ROOT / path).is_file():
+        assert path_of(uri) == path
