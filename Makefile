@@ -83,8 +83,8 @@ nightly: setup ## what takes hours: the whole gate, 1,000 seeds, all fault trial
 	@$(PY) -m tests.faults
 	@$(PY) -m tests.bench
 
-images: setup ## the images as archives in build/images, without Docker (TAG=t; needs mmdebstrap)
-	@$(PY) -m images $(if $(TAG),--tag $(TAG))
+images: setup ## the images as archives in build/images (TAG=t REGISTRY=r BUILDER=docker; without Docker it needs mmdebstrap)
+	@$(PY) -m images $(if $(TAG),--tag $(TAG)) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(BUILDER),--builder $(BUILDER))
 
 charts: setup ## the Helm charts, linted and packaged in build/charts
 	@$(PY) -m deploy.charts
@@ -102,7 +102,10 @@ docs-serve: setup ## the site on http://127.0.0.1:8000, built anew when a page c
 e2e: setup ## the suite on a real Kubernetes: on $KUBECONFIG's, else on one built and started here (ONLY=name)
 	@$(PY) -m tests.e2e $(if $(ONLY),--only '$(ONLY)')
 
+e2e-kind: ## the same suite on kind, with images built by Docker (ONLY=name; needs docker, kind, kubectl and helm)
+	@deploy/kind/e2e.sh $(if $(ONLY),--only '$(ONLY)')
+
 clean: ## remove what was built here (not the virtual environment)
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup demo test test-fast lint format lock protos conformance conformance-driver bench faults simulate mutants gate nightly images charts docs docs-serve e2e clean
+.PHONY: help setup demo test test-fast lint format lock protos conformance conformance-driver bench faults simulate mutants gate nightly images charts docs docs-serve e2e e2e-kind clean

@@ -1,7 +1,8 @@
-"""`python -m images`: the project's images as OCI archives, without Docker and without a registry.
+"""`python -m images`: the project's images as archives, without a registry.
 
-Base layers come from Debian's archive (mmdebstrap) and the Python package index (pip), and are
-kept in the cache under a name made of what is in them. For Docker there are the Dockerfiles here.
+Without Docker, base layers come from Debian's archive (mmdebstrap) and the Python package index
+(pip), and are kept in the cache under a name made of what is in them. `--builder docker` builds the
+Dockerfiles here; SHAREMESH_IMAGE_BUILDER=docker chooses it, too.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from images import docker_builder
 from images.oci_archive import ImageConfig, Layer, write_image, write_layer
 
 ROOT = Path(__file__).parents[1]
@@ -236,29 +238,54 @@ def pause(out: Path, name: str, scratch: Path, *, thin: bool) -> str:
 
 IMAGES = {"sharemesh": sharemesh, "sharemesh-spark": spark, "etcd": etcd, "pause": pause}
 PRODUCTS = ("sharemesh", "sharemesh-spark", "etcd")
+BUILDERS = ("mmdebstrap", "docker")
 
 
-def main() -> int:
-    """Build what is asked for; print each image's name, file and digest."""
+def build(image: str, out: Path, name: str, *, thin: bool) -> str:
+    """Build an image without Docker; return its digest."""
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".build.") as scratch:
+        return IMAGES[image](out, name, Path(scratch), thin=thin)
+
+
+def options() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m images", description=__doc__)
     parser.add_argument("image", nargs="*", metavar="IMAGE", help=f"{', '.join(IMAGES)}")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "images")
     parser.add_argument("--registry", default="localhost", help="what stands before the names")
     parser.add_argument("--tag", default="dev")
     parser.add_argument("--thin", action="store_true", help="leave out layers the node has already")
+    parser.add_argument(
+        "--builder",
+        choices=BUILDERS,
+        default=os.environ.get("SHAREMESH_IMAGE_BUILDER") or BUILDERS[0],
+        help="what makes the images (default: %(default)s)",
+    )
+    return parser
+
+
+def main() -> int:
+    """Build what is asked for; print each image's name, file and digest."""
+    parser = options()
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # scratch folders go in any case
     wanted = args.image or list(PRODUCTS)
     if unknown := set(wanted) - IMAGES.keys():
         parser.error(f"no image is called {min(unknown)!r}; there are: {', '.join(IMAGES)}")
-    check_machine()
-    LAYERS.mkdir(parents=True, exist_ok=True)
+    docker = args.builder == "docker"
+    if docker:
+        docker_builder.check_docker()
+    else:
+        check_machine()
+        LAYERS.mkdir(parents=True, exist_ok=True)
     args.out.mkdir(parents=True, exist_ok=True)
     for image in wanted:
         name = f"{args.registry}/{image}:{args.tag}"
         out = args.out / f"{image}-{args.tag}.tar"
-        with tempfile.TemporaryDirectory(dir=args.out, prefix=".build.") as scratch:
-            found = IMAGES[image](out, name, Path(scratch), thin=args.thin)
+        if docker:
+            found = docker_builder.build(image, out, name)
+        else:
+            found = build(image, out, name, thin=args.thin)
         print(f"{name}  {out}  {out.stat().st_size / 1e6:.1f} MB  sha256:{found}")
     return 0
 
