@@ -86,8 +86,17 @@ nightly: setup ## what takes hours: the whole gate, 1,000 seeds, all fault trial
 images: setup ## the images as archives in build/images (TAG=t REGISTRY=r BUILDER=docker; without Docker it needs mmdebstrap)
 	@$(PY) -m images $(if $(TAG),--tag $(TAG)) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(BUILDER),--builder $(BUILDER))
 
-charts: setup ## the Helm charts, linted and packaged in build/charts
-	@$(PY) -m deploy.charts
+charts: setup ## the Helm charts, linted and packaged in build/charts (REGISTRY=r of their images)
+	@$(PY) -m deploy.charts $(if $(REGISTRY),--registry $(REGISTRY))
+
+wheel: setup ## the Python package in build/wheel
+	@$(PY) -m hatchling build --target wheel --directory build/wheel
+
+release-check: setup ## whether package, charts, CHANGELOG and descriptors agree on the version (TAG=v0.2.0: and with it)
+	@$(PY) -m deploy.release check $(if $(TAG),--tag $(TAG))
+
+publish: setup ## push what images (BUILDER=docker), charts and wheel built (REGISTRY=r; needs docker, helm and their logins)
+	@$(PY) -m deploy.release publish --registry '$(REGISTRY)'
 
 docs: setup ## pages that are made from the code, and the site of all pages -> build/site
 	@$(PY) -m deploy.crd_reference
@@ -108,4 +117,4 @@ e2e-kind: ## the same suite on kind, with images built by Docker (ONLY=name; nee
 clean: ## remove what was built here (not the virtual environment)
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup demo test test-fast lint format lock protos conformance conformance-driver bench faults simulate mutants gate nightly images charts docs docs-serve e2e e2e-kind clean
+.PHONY: help setup demo test test-fast lint format lock protos conformance conformance-driver bench faults simulate mutants gate nightly images charts wheel release-check publish docs docs-serve e2e e2e-kind clean

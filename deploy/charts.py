@@ -1,7 +1,9 @@
 """`python -m deploy.charts`: lints and packages the charts into build/charts."""
 
 import argparse
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import helm_python as helm
@@ -9,6 +11,7 @@ import helm_python as helm
 ROOT = Path(__file__).parents[1]
 CHARTS = ("sharemesh-crds", "sharemesh", "sharemesh-cluster")
 WARNING = 2
+LOCAL = "localhost"  # the registry of images that are loaded onto nodes
 # What the charts cannot guess: without it they refuse to render, and say so.
 LEAST_VALUES: dict[str, dict[str, object]] = {
     "sharemesh-crds": {},
@@ -32,11 +35,21 @@ def lint(chart: str) -> list[str]:
     ]
 
 
+def copy_for(registry: str, chart: str, folder: Path) -> Path:
+    """Copy a chart, with the images of a registry in place of those that nodes hold."""
+    copy = folder / chart
+    shutil.copytree(ROOT / "charts" / chart, copy)
+    for path in (*copy.glob("values.yaml"), *copy.glob("templates/**/*.tpl")):
+        path.write_text(path.read_text().replace(f"{LOCAL}/", f"{registry}/"))
+    return copy
+
+
 def main() -> int:
     """Lint all, then package all."""
     parser = argparse.ArgumentParser(prog="python -m deploy.charts", description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "charts")
     parser.add_argument("--version", default=None, help="in place of what stands in Chart.yaml")
+    parser.add_argument("--registry", default=LOCAL, help="what stands before names of images")
     args = parser.parse_args()
     findings = [finding for chart in CHARTS for finding in lint(chart)]
     for finding in findings:
@@ -45,12 +58,13 @@ def main() -> int:
         return 1
     args.out.mkdir(parents=True, exist_ok=True)
     for chart in CHARTS:
-        archive = helm.package(
-            ROOT / "charts" / chart,
-            destination=args.out,
-            version=args.version,
-            app_version=args.version,
-        )
+        with tempfile.TemporaryDirectory() as scratch:
+            archive = helm.package(
+                copy_for(args.registry, chart, Path(scratch)),
+                destination=args.out,
+                version=args.version,
+                app_version=args.version,
+            )
         print(archive)
     return 0
 
