@@ -11,7 +11,11 @@ from sharemesh.cli.commands import command_line
 from sharemesh_spark.options import parser as spark_parser
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MADE_FROM_THE_PARSERS = ROOT / "docs" / "reference" / "cli.md"
+PAGES = [
+    *(ROOT / "README.md", ROOT / "ARCHITECTURE.md"),
+    *sorted(page for page in (ROOT / "docs").rglob("*.md") if page != MADE_FROM_THE_PARSERS),
+]
 PARSERS = {
     "sharemesh": command_line,
     "sharemesh-share-groups": share_groups_options.parser,
