@@ -12,6 +12,7 @@ from tests.simulation.loop import Process, SimClock
 from tests.simulation.world import CLUSTER, World
 
 ABOVE = "User:above"
+SEEN_S = 2.0  # so long after a change the last process has seen it
 READERS = ("User:reader-0", "User:reader-1", "User:reader-2")
 
 
@@ -21,6 +22,7 @@ class AccessRules:
     def __init__(self, world: World, groups: Iterable[str], topics: Iterable[str]) -> None:
         self._world = world
         self._principals: dict[str, str] = {}
+        self._missing: dict[AclRule, list[tuple[float, float]]] = {}
         self._coordination = LocalCoordination(world.store)
         clock = SimClock(world.loop)
         self._view = WatchedView(self._coordination, CLUSTER, clock)  # for its name only
@@ -31,6 +33,7 @@ class AccessRules:
             for name in names
         ]
         world.authorizer = self._authorizer
+        world.was_refused = self._was_refused
         world.network.principal_of = self._principal_of
 
     def _authorizer(self, view: WatchedView) -> Authorizer:
@@ -47,9 +50,26 @@ class AccessRules:
 
     async def give(self, rules: Iterable[AclRule] | None = None) -> None:
         """Store rules; without an argument all of them. One that is there already stays."""
-        await add_rules(self._coordination, self._view, list(rules or self.rules))
+        given = list(rules or self.rules)
+        await add_rules(self._coordination, self._view, given)
+        for rule in given:
+            times = self._missing.get(rule, [])
+            self._missing[rule] = [(begun, min(end, self._world.now_s)) for begun, end in times]
 
     async def take(self, rules: Iterable[AclRule]) -> None:
         """Remove rules."""
         taken = set(rules)
+        for rule in taken:
+            self._missing.setdefault(rule, []).append((self._world.now_s, float("inf")))
         await remove_rules(self._coordination, self._view, lambda rule: rule in taken)
+
+    def _was_refused(self, client: str, topic: str, since_s: float) -> bool:
+        """Whether a client may have had no right on a topic or group for a moment since a time."""
+        principal = self._principals.get(client, ABOVE)
+        return any(
+            end_s + SEEN_S >= since_s
+            for rule, times in self._missing.items()
+            for _, end_s in times
+            if rule.principal == principal
+            and (rule.resource is ResourceType.GROUP or rule.name == topic)
+        )

@@ -274,6 +274,7 @@ class World:
                 self.nodes[node.name] = node
         self.lock_duration_ms = LOCK_DURATION_MS
         self.authorizer: Callable[[WatchedView], Authorizer] = lambda _: AllowAll()
+        self.was_refused: Callable[[str, str, float], bool] = lambda *_: False
         self.topic_names: dict[bytes, str] = {}
         self.telemetries: list[Telemetry] = []
         self.hurried_groups: set[str] = set()

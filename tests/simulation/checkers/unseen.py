@@ -1,8 +1,8 @@
 """Invariants 2, 4 and 5 of what no application has seen: it burns no delivery (docs/spec HBK).
 
 Each delivery that counts was handed out to an application, unless its member could not be heard:
-it was killed, cut off, or its leader stood still. Nothing is handed out whose lock is long gone,
-and who let a lock end without a word gets nothing on its stream.
+it was killed, cut off, had lost its rights (AUT-6), or its leader stood still. Nothing is handed
+out whose lock is long gone, and who let a lock end without a word gets nothing on its stream.
 """
 
 from collections import defaultdict
@@ -210,7 +210,10 @@ class UnseenChecker:
         if handed in self._journal.handed:
             return
         if is_excused is None:
-            is_excused = self._could_not_speak(held)
+            topic = handed.partition.rpartition("/")[0]
+            is_excused = self._could_not_speak(held) or self._world.was_refused(
+                client.process.name, topic, held.granted_s
+            )
         if is_excused or not client.hands_back:
             self._excused[machine.key][offset].add(held.count)
             self._counters["deliveries that nobody saw, excused"] += 1
