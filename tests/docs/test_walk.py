@@ -13,7 +13,10 @@ from tests.docs.pages import Step, fits, pages, steps
 
 ROOT = Path(__file__).parents[2]
 PAGES = pages(ROOT)
-WALKED = ("README.md", "docs/tutorial/first-queue.md", "docs/guides/consuming.md")
+TUTORIALS = ("README.md", "docs/tutorial/first-queue.md")
+"""They start a cluster of their own."""
+GUIDES = tuple(f"docs/guides/{name}.md" for name in ("consuming", "from-kafka", "from-celery"))
+"""Their readers have a cluster."""
 START = "sharemesh up"
 ADDRESS = "127.0.0.1:9400"
 """What the pages say that a process of the cluster has."""
@@ -67,20 +70,38 @@ class Reader:
         return done.stdout
 
 
+@pytest.fixture(scope="module")
+def user(tmp_path_factory):
+    """Return somebody who has a running cluster."""
+    with contextlib.ExitStack() as stack:
+        reader = Reader(tmp_path_factory.mktemp("user"), stack)
+        reader.starts_a_cluster()
+        yield reader
+
+
+def walk(reader: Reader, page: str) -> None:
+    """Take each step of a page, and compare what it prints."""
+    taken = [step for step in steps((ROOT / page).read_text()) if not step.skipped]
+    assert any(step.output for step in taken)
+    for step in taken:
+        said = reader.takes(step)
+        if step.output:
+            assert fits(step.output, said), f"{page}:{step.line}\n{step.code}\n{said}"
+
+
 @pytest.mark.integration
 @pytest.mark.slow
-@pytest.mark.parametrize("page", WALKED)
+@pytest.mark.parametrize("page", TUTORIALS)
 def test_a_new_user_gets_what_the_page_shows(page, tmp_path):
     with contextlib.ExitStack() as stack:
-        reader = Reader(tmp_path, stack)
-        taken = [step for step in steps((ROOT / page).read_text()) if not step.skipped]
-        if not any(step.code.endswith(f"{START}\n") for step in taken):
-            reader.starts_a_cluster()  # a guide: its reader has one
-        assert sum(bool(step.output) for step in taken) >= 2
-        for step in taken:
-            said = reader.takes(step)
-            if step.output:
-                assert fits(step.output, said), f"{page}:{step.line}\n{step.code}\n{said}"
+        walk(Reader(tmp_path, stack), page)
+
+
+@pytest.mark.integration
+@pytest.mark.slow
+@pytest.mark.parametrize("page", GUIDES)
+def test_a_user_gets_what_a_guide_shows(page, user):
+    walk(user, page)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -96,7 +117,7 @@ def test_code_of_a_page_can_be_parsed(page):
 
 
 def test_a_step_is_skipped_only_with_a_reason_of_the_list():
-    reasons = {step.skipped for page in WALKED for step in steps((ROOT / page).read_text())}
+    reasons = {step.skipped for page in TUTORIALS for step in steps((ROOT / page).read_text())}
     reasons |= {
         step.skipped for step in steps((ROOT / "docs/tutorial/on-kubernetes.md").read_text())
     }
