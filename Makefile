@@ -102,6 +102,7 @@ docs: setup ## pages that are made from the code, and the site of all pages -> b
 	@$(PY) -m deploy.crd_reference
 	@$(PY) -m deploy.grpc_reference
 	@$(PY) -m tests.house.configuration_page
+	@$(PY) -m deploy.architecture_picture
 	@$(PY) -m tests.house.api_page
 	@$(PY) -m tests.house.cli_page
 	@$(PY) -m tests.house.error_codes_page
