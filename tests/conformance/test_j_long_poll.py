@@ -23,8 +23,8 @@ from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.ports.record_log import ReadResult
 from sharemesh.ports.shard_log import FencedError
-from sharemesh.share_leader.acquisition import overlapping
-from sharemesh.share_leader.share_partition_shell import Phase
+from sharemesh.share_leader.partition.share_partition_runner import Phase
+from sharemesh.share_leader.requests.acquisition import overlapping
 from tests.conformance.scenario import scenario
 from tests.share_leader.world import BAR, FOO, ack, acquired, parts, until, world
 

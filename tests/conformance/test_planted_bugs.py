@@ -14,8 +14,8 @@ from sharemesh.domain.share_group.draft import Draft
 from sharemesh.domain.share_group.records import GroupMetadata
 from sharemesh.domain.share_state import key_text, machine
 from sharemesh.runtime.shard import Shard
-from sharemesh.share_leader.fetch_wait import FetchWait
-from sharemesh.share_leader.share_partition_shell import SharePartitionShell
+from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
+from sharemesh.share_leader.requests.delayed_share_fetch import DelayedShareFetch
 from tests.client import test_async_consumer
 from tests.conformance import test_o_share_coordinator as share_coordinator
 from tests.domain.share_group import test_heartbeat
@@ -41,12 +41,12 @@ def waiters_are_told_under_the_lock(patch):
                 self._wake()
             self._fetch_lock = None
 
-    patch.setattr(SharePartitionShell, "unlock", unlock)
+    patch.setattr(SharePartitionRunner, "unlock", unlock)
 
 
 def a_cancelled_fetch_keeps_the_lock(patch):
     """KAFKA-20505, the other way to stand still: a lock whose holder is gone."""
-    patch.setattr(FetchWait, "_give_back", lambda self: None)
+    patch.setattr(DelayedShareFetch, "_give_back", lambda self: None)
 
 
 def a_key_is_cut_at_its_first_colon(patch):

@@ -16,7 +16,7 @@ from sharemesh.domain.share_partition.events import (
     Tick,
 )
 from sharemesh.domain.share_partition.machine import SharePartition
-from sharemesh.share_leader.partition_watch import PartitionWatch
+from sharemesh.share_leader.telemetry.partition_telemetry import PartitionTelemetry
 from sharemesh.telemetry import names
 from sharemesh.telemetry.telemetry import without_export
 from tests.conformance.scenario import scenario
@@ -30,7 +30,7 @@ class Watched:
 
     def __init__(self):
         self.telemetry = without_export(lambda: 0)
-        self.watch = PartitionWatch(self.telemetry, KEY, "foo", 1)
+        self.watch = PartitionTelemetry(self.telemetry, KEY, "foo", 1)
         self.machine = SharePartition(KEY, 1, GroupConfig())
         self.step(Initialize())
         self.step(StateRead(ErrorCode.NONE, state_epoch=1, start_offset=0))

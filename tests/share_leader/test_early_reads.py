@@ -6,26 +6,26 @@ import pytest
 
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, NodeId
-from sharemesh.share_leader.alarms import Alarms
 from sharemesh.share_leader.counters import LeaderCounters
-from sharemesh.share_leader.early_reads import EarlyReads
-from sharemesh.share_leader.environment import Environment
+from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.owned_tasks import OwnedTasks
+from sharemesh.share_leader.partition.state_prefetch import StatePrefetch
 from sharemesh.share_leader.settings import LeaderSettings
+from sharemesh.share_leader.timers import Timers
 from tests.share_leader.world import FOO, TopicPartition, world
 
 G, H = GroupId("g"), GroupId("h")
 
 
 def environment(w):
-    return Environment(
+    return LeaderEnvironment(
         node_id=NodeId("leader-1"),
         clock=w.clock,
         view=w.view,
         persister=w.keeper,
         settings=LeaderSettings(),
         counters=LeaderCounters(),
-        alarms=Alarms(w.clock),
+        alarms=Timers(w.clock),
         tasks=OwnedTasks("a test"),
         telemetry=w.service.telemetry,
     )
@@ -33,7 +33,7 @@ def environment(w):
 
 async def test_an_answer_is_used_once_and_others_ask_for_themselves():
     async with world() as w:
-        reads = EarlyReads(environment(w), TopicPartition(FOO, 0), 8, {G})
+        reads = StatePrefetch(environment(w), TopicPartition(FOO, 0), 8, {G})
         assert reads.take(H) is None
         answer = reads.take(G)
         assert answer is not None
@@ -43,7 +43,7 @@ async def test_an_answer_is_used_once_and_others_ask_for_themselves():
 
 async def test_an_answer_that_was_not_used_soon_is_dropped():
     async with world() as w:
-        reads = EarlyReads(environment(w), TopicPartition(FOO, 0), 8, {G, H})
+        reads = StatePrefetch(environment(w), TopicPartition(FOO, 0), 8, {G, H})
         await w.clock.advance(4_999)
         assert reads.take(G) is not None
         await w.clock.advance(1)
@@ -53,7 +53,7 @@ async def test_an_answer_that_was_not_used_soon_is_dropped():
 async def test_who_waits_for_an_early_read_hears_that_it_was_cancelled():
     async with world() as w:
         around = environment(w)
-        read = EarlyReads(around, TopicPartition(FOO, 0), 8, {G}).take(G)
+        read = StatePrefetch(around, TopicPartition(FOO, 0), 8, {G}).take(G)
         assert read is not None
         await around.tasks.close()
         with pytest.raises(asyncio.CancelledError):

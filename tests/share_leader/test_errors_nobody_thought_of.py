@@ -6,9 +6,9 @@ import errno
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.ports.shard_log import LogFailedError
-from sharemesh.share_leader.alarms import Alarms
-from sharemesh.share_leader.looks import Looks
 from sharemesh.share_leader.owned_tasks import OwnedTasks
+from sharemesh.share_leader.partition.read_barrier import ReadBarrier
+from sharemesh.share_leader.timers import Timers
 from sharemesh.v1 import record_log_pb2 as pb
 from sharemesh.v1 import share_leader_pb2
 from tests.clocks import ManualClock
@@ -62,7 +62,7 @@ async def test_a_stream_that_cannot_answer_an_acknowledgement_ends_with_why(monk
         await w.lead(P0)
         stream = await w.client().consume(P0)
         monkeypatch.setattr(
-            "sharemesh.share_leader.consume_stream.acknowledged_topics", lambda *_: 1 // 0
+            "sharemesh.share_leader.streaming.consume_stream.acknowledged_topics", lambda *_: 1 // 0
         )
         acknowledge = share_leader_pb2.ConsumeAcknowledge(
             acknowledge_id=1, topics=topics((), [ack(P0, 0, 0, 1)])
@@ -79,7 +79,7 @@ async def test_whoever_shares_a_look_hears_when_it_is_stopped():
             await asyncio.sleep(3_600)
 
     tasks = OwnedTasks("a test")
-    looks = Looks(Log(), tasks)
+    looks = ReadBarrier(Log(), tasks)
     first = asyncio.ensure_future(looks.look())
     await asyncio.sleep(0)
     shared = asyncio.ensure_future(looks.look())
@@ -93,7 +93,7 @@ async def test_whoever_shares_a_look_hears_when_it_is_stopped():
 
 async def test_what_comes_again_and_again_goes_on_after_it_failed():
     clock = ManualClock()
-    alarms = Alarms(clock)
+    alarms = Timers(clock)
     calls = []
 
     def fails_first():

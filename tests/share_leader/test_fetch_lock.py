@@ -2,8 +2,8 @@
 
 import asyncio
 
-from sharemesh.share_leader.alarms import Alarms
-from sharemesh.share_leader.fetch_wait import FetchWait
+from sharemesh.share_leader.requests.delayed_share_fetch import DelayedShareFetch
+from sharemesh.share_leader.timers import Timers
 from tests.share_leader.world import FOO, TopicPartition, acquired, until, world
 
 P0 = TopicPartition(FOO, 0)
@@ -34,8 +34,8 @@ async def test_a_fetch_that_is_cancelled_when_it_gets_the_lock_gives_it_back():
         await w.produce(P0, 5)
         other = object()
         assert shell.try_lock(other)
-        wait = FetchWait([shell], min_bytes=1, max_bytes=1_000_000)
-        task = asyncio.create_task(wait.until(None, Alarms(w.clock)))
+        wait = DelayedShareFetch([shell], min_bytes=1, max_bytes=1_000_000)
+        task = asyncio.create_task(wait.until(None, Timers(w.clock)))
         await until(lambda: shell.has_waiters)
         shell.unlock(other, wake=False)
         wait.poke()  # it has the lock from now on

@@ -8,9 +8,9 @@ from sharemesh import methods
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.share_partition.events import AcquireMode
-from sharemesh.share_leader.acquisition import Acquisition, FetchOrder
-from sharemesh.share_leader.reader import Reader
-from sharemesh.share_leader.reasons import Reason, why
+from sharemesh.share_leader.requests.acquisition import FetchAcquisition, FetchOrder
+from sharemesh.share_leader.requests.reader import Reader
+from sharemesh.share_leader.requests.reasons import Reason, why
 from sharemesh.v1 import share_leader_pb2 as pb
 from tests.share_leader.test_consume import acknowledge, deliveries, results, state
 from tests.share_leader.world import FOO, TopicPartition, ack, acquired, parts, until, world
@@ -151,7 +151,7 @@ async def test_locks_that_end_while_a_fetch_reads_hold_its_records_back():
         order = FetchOrder("m1", AcquireMode.BATCH_OPTIMIZED, 500, 500, 1 << 20, session)
         shell, wait = w.shell(P0), object()
         assert shell.try_lock(wait)
-        acquisition = Acquisition(w.service._environment, w.service.partitions)
+        acquisition = FetchAcquisition(w.service._environment, w.service.partitions)
         reader = Reader(w.service._access, "User:ANONYMOUS", "g")
         assert await acquisition.take([shell], wait, order, reader) == []
         assert state(w, P0, 0) == (AVAILABLE, 1)
@@ -205,7 +205,7 @@ async def test_explain_knows_what_the_limit_archived_before_that_is_written():
 
 
 async def test_a_spell_is_said_once(caplog):
-    caplog.set_level(logging.INFO, logger="sharemesh.share_leader.consume_stream")
+    caplog.set_level(logging.INFO, logger="sharemesh.share_leader.streaming.consume_stream")
     async with world() as w:
         stream = await stalled(w)
         await w.clock.advance(3 * LOCK_MS)

@@ -8,9 +8,9 @@ import pytest
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.ports.shard_log import FencedError
-from sharemesh.share_leader.alarms import Alarms
 from sharemesh.share_leader.owned_tasks import OwnedTasks
-from sharemesh.share_leader.share_partition_shell import Phase
+from sharemesh.share_leader.partition.share_partition_runner import Phase
+from sharemesh.share_leader.timers import Timers
 from tests.clocks import ManualClock
 from tests.share_leader.world import FOO, TopicPartition, ack, acquired, parts, world
 
@@ -125,7 +125,7 @@ async def test_a_task_is_heard_however_it_ends_even_if_it_never_began():
 
 async def test_an_alarm_that_fails_does_not_stop_those_after_it():
     clock = ManualClock()
-    alarms = Alarms(clock)
+    alarms = Timers(clock)
     heard = []
     now_ms = clock.now_ms()
     alarms.at(now_ms + 10, lambda: 1 // 0)

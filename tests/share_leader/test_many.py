@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from sharemesh.share_leader.alarms import Alarms
+from sharemesh.share_leader.timers import Timers
 from sharemesh.v1 import share_leader_pb2 as pb
 from tests.clocks import ManualClock
 from tests.share_leader.world import (
@@ -102,7 +102,7 @@ async def delivered(stream):
 
 async def test_a_million_alarms_cost_one_task_and_little_time():
     clock = ManualClock()
-    alarms, fired = Alarms(clock), []
+    alarms, fired = Timers(clock), []
     before = len(asyncio.all_tasks())
     started = time.thread_time()
     set_alarms = [
@@ -122,7 +122,7 @@ async def test_a_million_alarms_cost_one_task_and_little_time():
 
 async def test_alarms_fire_in_order_and_earlier_ones_replace_the_sleep():
     clock = ManualClock()
-    alarms, fired = Alarms(clock), []
+    alarms, fired = Timers(clock), []
     for deadline in (50, 20, 80, 20):
         alarms.at(clock.now_ms() + deadline, lambda d=deadline: fired.append(d))
     cancelled = alarms.at(clock.now_ms() + 30, lambda: fired.append(30))

@@ -1,6 +1,6 @@
 """What waits to be sent on a Consume stream when rights change."""
 
-from sharemesh.share_leader.outbox import Outbox
+from sharemesh.share_leader.streaming.outbox import Outbox
 from sharemesh.v1 import share_leader_pb2 as pb
 
 

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, TopicId, TopicPartition
-from sharemesh.share_leader.access import Access
-from sharemesh.share_leader.reader import Reader
+from sharemesh.share_leader.requests.access import LeaderAccess
+from sharemesh.share_leader.requests.reader import Reader
 
 FOO, BAR = TopicId(b"f" * 16), TopicId(b"b" * 16)
 NAMES = {FOO: "foo", BAR: "bar"}
@@ -31,7 +31,7 @@ def view():
 
 def test_a_right_is_looked_up_once_for_all_partitions_of_a_topic():
     rules = Rules()
-    reader = Reader(Access(rules, view()), "User:a", GroupId("g"))
+    reader = Reader(LeaderAccess(rules, view()), "User:a", GroupId("g"))
     foo = [TopicPartition(FOO, number) for number in range(10_000)]
     bar = [TopicPartition(BAR, number) for number in range(10_000)]
     lost = reader.lost([*bar, *foo])

@@ -4,7 +4,7 @@ import asyncio
 
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicId
-from sharemesh.share_leader.share_partition_shell import Phase
+from sharemesh.share_leader.partition.share_partition_runner import Phase
 from tests.share_leader.world import FOO, TopicPartition, acquired, parts, until, world
 
 P0, P1 = TopicPartition(FOO, 0), TopicPartition(FOO, 1)

@@ -2,11 +2,11 @@
 
 import logging
 
-from sharemesh.share_leader.self_check import IN_FLIGHT_MAX, SELF_CHECK_MS
+from sharemesh.share_leader.partition.invariant_monitor import IN_FLIGHT_MAX, SELF_CHECK_MS
 from tests.share_leader.world import FOO, TopicPartition, acquired, world
 
 P0, P1 = TopicPartition(FOO, 0), TopicPartition(FOO, 1)
-LOGGER = "sharemesh.share_leader.self_check"
+LOGGER = "sharemesh.share_leader.partition.invariant_monitor"
 
 
 async def holding(w, *partitions):

@@ -20,9 +20,9 @@ from sharemesh.ports.cluster import NodeInfo, Role, TopicInfo
 from sharemesh.ports.coordination import Put
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.server import GrpcServer
+from sharemesh.share_leader.partition.share_partition_runner import Phase
 from sharemesh.share_leader.service import ShareLeaderService
 from sharemesh.share_leader.settings import LeaderSettings
-from sharemesh.share_leader.share_partition_shell import Phase
 from sharemesh.v1 import record_log_pb2, share_leader_pb2
 from sharemesh.v1.common_pb2 import DecodedRecord, TopicPartitions
 from tests.clocks import LoopClock, ManualClock

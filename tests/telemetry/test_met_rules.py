@@ -32,7 +32,7 @@ from sharemesh.domain.share_partition.events import (
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.group_coordinator.group_gauges import GroupGauges
 from sharemesh.serve.process_probe import idle_percent
-from sharemesh.share_leader.partition_watch import PartitionWatch, counted
+from sharemesh.share_leader.telemetry.partition_telemetry import PartitionTelemetry, counted
 from sharemesh.telemetry import names
 from sharemesh.telemetry.exposition import expose
 from sharemesh.telemetry.instruments import Registry
@@ -106,7 +106,7 @@ class World:
         ticks = iter(range(10**9, 10**12, 10**6))  # a millisecond each time somebody asks
         self.registry = Registry()
         spans = Spans(enabled=False, rng=random.Random(1), now_ns=lambda: next(ticks))
-        self.watch = PartitionWatch(Telemetry(self.registry, spans), KEY, "orders", 5)
+        self.watch = PartitionTelemetry(Telemetry(self.registry, spans), KEY, "orders", 5)
         self._write_id = 0
 
     def page(self):

@@ -29,7 +29,7 @@ from sharemesh.domain.share_partition.events import (
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.ports.network import CallContext, CallFailedError, Failure
 from sharemesh.serve.measured_listener import MeasuredListener
-from sharemesh.share_leader.partition_watch import PartitionWatch
+from sharemesh.share_leader.telemetry.partition_telemetry import PartitionTelemetry
 from sharemesh.telemetry.instruments import Registry
 from sharemesh.telemetry.logs import set_up_logs
 from sharemesh.telemetry.spans import SpanKind, Spans
@@ -57,7 +57,7 @@ def world(*, enabled=True):
     spans = Spans(enabled=enabled, rng=random.Random(1), now_ns=lambda: next(ticks))
     telemetry = Telemetry(Registry(), spans)
     offered = Offered()
-    watch = PartitionWatch(telemetry, KEY, "orders", 5)
+    watch = PartitionTelemetry(telemetry, KEY, "orders", 5)
     return MeasuredListener(offered, telemetry), offered.handlers, spans, watch
 
 

@@ -21,7 +21,7 @@ class PlacementLimits:
     moves_per_round: int = 10
     round_ms: int = 10_000
     trouble_ms: int = 300_000  # none for so long after a node could not lead something
-    shape: placement.Shape = placement.SHIPPED
+    shape: placement.PartitionShape = placement.SHIPPED
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class DesiredPlacement:
         nodes: list[PlacementNode],
         current: dict[TopicPartition, Placement],
         max_moves: int,
-    ) -> placement.Plan[TopicPartition]:
+    ) -> placement.PlacementPlan[TopicPartition]:
         steps = placement.plan_in_steps(
             partitions,
             nodes,
@@ -125,7 +125,7 @@ class DesiredPlacement:
             try:
                 next(steps)
             except StopIteration as finished:
-                result: placement.Plan[TopicPartition] = finished.value
+                result: placement.PlacementPlan[TopicPartition] = finished.value
                 return result
             await self._clock.sleep_ms(0)
 

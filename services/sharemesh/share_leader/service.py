@@ -12,30 +12,30 @@ from sharemesh.ports.network import Listener
 from sharemesh.ports.producer_ids import ProducerIds
 from sharemesh.ports.record_log import RecordLogs
 from sharemesh.ports.share_state import PersisterPort
-from sharemesh.share_leader.access import Access
-from sharemesh.share_leader.acknowledging import Acknowledgements
-from sharemesh.share_leader.acquisition import Acquisition
-from sharemesh.share_leader.alarms import Alarms
-from sharemesh.share_leader.consume import Consume, HoldSession
-from sharemesh.share_leader.consume_stream import StreamServices
 from sharemesh.share_leader.counters import LeaderCounters
-from sharemesh.share_leader.environment import Environment
-from sharemesh.share_leader.explain import Explain
-from sharemesh.share_leader.fetch_sources import FetchSources
-from sharemesh.share_leader.leader_gauges import LeaderGauges
-from sharemesh.share_leader.leadership import Leadership
-from sharemesh.share_leader.offsets import Offsets
+from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.owned_tasks import OwnedTasks
-from sharemesh.share_leader.partitions import LedPartitions
-from sharemesh.share_leader.produce import InitProducerId, Produce, WriteTxnMarkers
-from sharemesh.share_leader.request_checks import RequestChecks
-from sharemesh.share_leader.self_check import SelfCheck
-from sharemesh.share_leader.session_book import SessionBook
+from sharemesh.share_leader.partition.invariant_monitor import InvariantMonitor
+from sharemesh.share_leader.partition.leader_gauges import LeaderGauges
+from sharemesh.share_leader.partition.leadership import PartitionLeadership
+from sharemesh.share_leader.partition.led_partitions import LedPartitions
+from sharemesh.share_leader.partition.open_streams import OpenStreams
+from sharemesh.share_leader.partition.topic_settings import TopicSettings
+from sharemesh.share_leader.record_log.offsets import Offsets
+from sharemesh.share_leader.record_log.produce import InitProducerId, Produce, WriteTxnMarkers
+from sharemesh.share_leader.requests.access import LeaderAccess
+from sharemesh.share_leader.requests.acknowledgements import Acknowledgements
+from sharemesh.share_leader.requests.acquisition import FetchAcquisition
+from sharemesh.share_leader.requests.explain import Explain
+from sharemesh.share_leader.requests.partition_lookup import PartitionLookup
+from sharemesh.share_leader.requests.request_checks import RequestChecks
+from sharemesh.share_leader.requests.share_acknowledge import ShareAcknowledge
+from sharemesh.share_leader.requests.share_fetch import ShareFetch
+from sharemesh.share_leader.requests.share_session_cache import ShareSessionCache
 from sharemesh.share_leader.settings import LeaderSettings
-from sharemesh.share_leader.share_acknowledge import ShareAcknowledge
-from sharemesh.share_leader.share_fetch import ShareFetch
-from sharemesh.share_leader.streams import Streams
-from sharemesh.share_leader.topic_settings import TopicSettings
+from sharemesh.share_leader.streaming.consume import Consume, HoldSession
+from sharemesh.share_leader.streaming.consume_stream import StreamServices
+from sharemesh.share_leader.timers import Timers
 from sharemesh.telemetry.telemetry import Telemetry, without_export
 
 
@@ -58,9 +58,9 @@ class ShareLeaderService:
         """Without ``telemetry`` it counts for itself and makes no spans."""
         self.counters = LeaderCounters()
         self.telemetry = telemetry or without_export(lambda: clock.wall_ms() * 1_000_000)
-        self._alarms = Alarms(clock)
+        self._alarms = Timers(clock)
         self._tasks = OwnedTasks("the share leader")
-        environment = Environment(
+        environment = LeaderEnvironment(
             node_id=node_id,
             clock=clock,
             view=view,
@@ -74,14 +74,16 @@ class ShareLeaderService:
         self._view = view
         self._environment = environment
         self._producer_ids = producer_ids
-        self._access = Access(authorizer, view)
+        self._access = LeaderAccess(authorizer, view)
         self._checks = RequestChecks(view, self._access, settings.max_member_id_chars)
         self.partitions = LedPartitions(environment)
-        self.book = SessionBook(environment, self.partitions)
-        self._streams = Streams()
+        self.book = ShareSessionCache(environment, self.partitions)
+        self._streams = OpenStreams()
         self._gauges = LeaderGauges(environment, self.partitions)
-        self._self_check = SelfCheck(environment, self.partitions)
-        self._leadership = Leadership(environment, self.partitions, record_logs, self._streams)
+        self._self_check = InvariantMonitor(environment, self.partitions)
+        self._leadership = PartitionLeadership(
+            environment, self.partitions, record_logs, self._streams
+        )
         self._topic_settings = TopicSettings(environment, self.partitions)
         self._share_version = view.share_version()
         self._next_apply_ms = 0
@@ -94,8 +96,8 @@ class ShareLeaderService:
         environment, partitions = self._environment, self.partitions
         self._gauges.register(self.book.sessions, self._streams)
         self._self_check.begin()
-        sources = FetchSources(self._view, partitions)
-        acquisition = Acquisition(environment, partitions)
+        sources = PartitionLookup(self._view, partitions)
+        acquisition = FetchAcquisition(environment, partitions)
         acknowledgements = Acknowledgements(environment, partitions, self._access)
         fetch = ShareFetch(
             environment,

@@ -5,9 +5,9 @@ import random
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.ports.shard_log import FencedError, LogFailedError
-from sharemesh.share_leader.partitions import LedPartition
-from sharemesh.share_leader.reasons import Reason, why
-from sharemesh.share_leader.share_partition_shell import Phase, SharePartitionShell
+from sharemesh.share_leader.partition.led_partitions import LedPartition
+from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
+from sharemesh.share_leader.requests.reasons import Reason, why
 from tests.simulation.checkers.grants import Grant, GrantChecker
 from tests.simulation.checkers.room import Room
 from tests.simulation.invariants import EXPLAIN_IS_TRUE
@@ -45,7 +45,7 @@ class ExplainChecker:
 
     def install(self, patches: Patches) -> None:
         """Look at each step of each shell from now on."""
-        real = SharePartitionShell.step
+        real = SharePartitionRunner.step
         checker = self
 
         def step(shell, event):
@@ -53,9 +53,9 @@ class ExplainChecker:
             if checker._rng.randrange(ASK_ONE_OF) == 0:
                 checker.asked(shell)
 
-        patches.setattr(SharePartitionShell, "step", step)
+        patches.setattr(SharePartitionRunner, "step", step)
 
-    def asked(self, shell: SharePartitionShell) -> None:
+    def asked(self, shell: SharePartitionRunner) -> None:
         """Judge one answer."""
         machine = shell.machine
         low, high = machine.start_offset - BELOW, machine.end_offset + ABOVE
@@ -76,7 +76,7 @@ class ExplainChecker:
             text = f"explain of {where}: {reason.value}, but {problem}"
             self._world.story.violation(self._world.now_s, EXPLAIN_IS_TRUE.broken(text))
 
-    def _problem(self, shell: SharePartitionShell, offset: int, reason: Reason) -> str:
+    def _problem(self, shell: SharePartitionRunner, offset: int, reason: Reason) -> str:
         """Return what the model knows better, or nothing."""
         is_in_log = shell.log.log_start_offset <= offset < shell.log.high_watermark
         if not is_in_log or reason in OF_THE_LOG:  # even a holder can only decide about it
@@ -140,7 +140,7 @@ def _problem_of_loaded(grant: Grant, reason: Reason) -> str:
     return "" if reason is expected else f"the stored state says {expected.value}"
 
 
-def _problem_of_log(shell: SharePartitionShell, offset: int, reason: Reason) -> str:
+def _problem_of_log(shell: SharePartitionRunner, offset: int, reason: Reason) -> str:
     """What is below the log or above it must be called so, and nothing else may be."""
     if offset >= shell.log.high_watermark:
         return "" if reason is Reason.NOT_PRODUCED else "it was not produced"
@@ -150,7 +150,7 @@ def _problem_of_log(shell: SharePartitionShell, offset: int, reason: Reason) -> 
 
 
 def _problem_of_waiting(
-    led: LedPartition, shell: SharePartitionShell, offset: int, reason: Reason
+    led: LedPartition, shell: SharePartitionRunner, offset: int, reason: Reason
 ) -> str:
     """What hinders an available record, looked for anew: first of all the leader, then the room."""
     machine = shell.machine

@@ -6,7 +6,7 @@ from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.share_partition.effects import Acquired, Answered, Effect, LocksExpired
 from sharemesh.domain.share_partition.events import Acknowledge, Event
 from sharemesh.domain.share_partition.machine import SharePartition
-from sharemesh.share_leader.share_partition_shell import SharePartitionShell
+from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
 from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Metric
 from sharemesh.telemetry.telemetry import Telemetry
@@ -27,7 +27,7 @@ class MetricsChecker:
 
     def install(self, patches: Patches) -> None:
         """Count from now on."""
-        real_step, real_fence = SharePartition.step, SharePartitionShell.fence
+        real_step, real_fence = SharePartition.step, SharePartitionRunner.fence
         checker = self
 
         def step(machine, event, *, now_ms):
@@ -40,7 +40,7 @@ class MetricsChecker:
             checker._silent.add(id(shell.machine))  # who waited heard the error already
 
         patches.setattr(SharePartition, "step", step)
-        patches.setattr(SharePartitionShell, "fence", fence)
+        patches.setattr(SharePartitionRunner, "fence", fence)
 
     def seen(self, machine: SharePartition, event: Event, effects: tuple[Effect, ...]) -> None:
         """Count one step."""

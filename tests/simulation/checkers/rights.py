@@ -10,8 +10,8 @@ from sharemesh.cluster.acl_table import AclTable
 from sharemesh.domain.ids import TopicId
 from sharemesh.group_coordinator.heartbeats import Heartbeats
 from sharemesh.ports.authorizer import Operation, ResourceType
-from sharemesh.share_leader.consume import Consume
-from sharemesh.share_leader.share_fetch import ShareFetch
+from sharemesh.share_leader.requests.share_fetch import ShareFetch
+from sharemesh.share_leader.streaming.consume import Consume
 from tests.simulation.access import READERS
 from tests.simulation.loop import PROCESS, Process
 from tests.simulation.patching import Patches

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.runtime.shard import Shard
-from sharemesh.share_leader.share_partition_shell import Phase, SharePartitionShell
+from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
 from tests.simulation.checkers.grants import OVERDUE_MS
 from tests.simulation.invariants import FENCED, PROGRESS
 from tests.simulation.loop import PROCESS, Process
@@ -29,7 +29,7 @@ JOBS_MAX = 8
 class _Seen:
     """A share partition at a living leader, and how often in a row it was found to stall."""
 
-    shell: SharePartitionShell
+    shell: SharePartitionRunner
     process: Process
     overdue: int = 0
     waiting: int = 0
@@ -55,7 +55,7 @@ class StallChecker:
 
     def install(self, patches: Patches) -> None:
         """Get to know shells and ended shards from now on."""
-        real_init, real_end, real_stop = SharePartitionShell.__init__, Shard._end, Shard.stop
+        real_init, real_end, real_stop = SharePartitionRunner.__init__, Shard._end, Shard.stop
         checker = self
 
         def init(shell, *arguments, **words):
@@ -70,7 +70,7 @@ class StallChecker:
             await real_stop(shard)
             checker._lost.append(_Lost(shard._name, PROCESS.get()))
 
-        patches.setattr(SharePartitionShell, "__init__", init)
+        patches.setattr(SharePartitionRunner, "__init__", init)
         patches.setattr(Shard, "_end", end)
         patches.setattr(Shard, "stop", stop)
 
@@ -120,7 +120,7 @@ class StallChecker:
         if seen.overdue == OVERDUE_MAX:
             self._say(seen.shell, overdue)
 
-    def _overdue(self, shell: SharePartitionShell) -> str:
+    def _overdue(self, shell: SharePartitionRunner) -> str:
         now_ms = shell._environment.clock.now_ms()
         locks = {each.lock_deadline_ms for each in shell.machine.record_states()}
         deadline_ms = shell.machine.next_deadline_ms
@@ -139,7 +139,7 @@ class StallChecker:
                 )
         return ""
 
-    def _could_go_on(self, shell: SharePartitionShell) -> bool:
+    def _could_go_on(self, shell: SharePartitionRunner) -> bool:
         return (
             shell.has_waiters
             and shell._fetch_lock is None
@@ -163,6 +163,6 @@ class StallChecker:
             self._world.story.violation(self._world.now_s, FENCED.broken(text))
         return False
 
-    def _say(self, shell: SharePartitionShell, text: str) -> None:
+    def _say(self, shell: SharePartitionRunner, text: str) -> None:
         told = f"{self._world.place(shell.key)} epoch {shell.leader_epoch}: {text}"
         self._world.story.violation(self._world.now_s, PROGRESS.broken(told))

@@ -20,7 +20,7 @@ from sharemesh.domain.share_partition.events import (
     Tick,
 )
 from sharemesh.domain.share_partition.machine import SharePartition
-from sharemesh.share_leader.consume_stream import ConsumeStream
+from sharemesh.share_leader.streaming.consume_stream import ConsumeStream
 from tests.simulation.checkers.grants import kind_of
 from tests.simulation.invariants import (
     DELIVERY_COUNT,

@@ -10,8 +10,8 @@ from sharemesh.domain.share_partition.events import Acquire
 from sharemesh.domain.share_partition.locks import Lock, LockIndex
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.domain.share_partition.record_status import RecordStatus
-from sharemesh.share_leader import durable_record, reasons
-from sharemesh.share_leader.partition_watch import PartitionWatch
+from sharemesh.share_leader.requests import durable_record, reasons
+from sharemesh.share_leader.telemetry.partition_telemetry import PartitionTelemetry
 from tests.simulation.patching import Patches
 
 
@@ -112,14 +112,14 @@ def a_refusal_ends_the_lock(patch: Patches) -> None:
 
 def redeliveries_are_not_counted(patch: Patches) -> None:
     """The metric of acquired records leaves redelivered ones out."""
-    real = PartitionWatch._count_acquired
+    real = PartitionTelemetry._count_acquired
 
     def count(watch, effect, seconds):
         real(watch, effect, seconds)
         again = [one for one in effect.ranges if one.delivery_count > 1]
         watch._series.acquired.value -= sum(e.last_offset - e.first_offset + 1 for e in again)
 
-    patch.setattr(PartitionWatch, "_count_acquired", count)
+    patch.setattr(PartitionTelemetry, "_count_acquired", count)
 
 
 def commit_sync_overruns(patch: Patches) -> None:

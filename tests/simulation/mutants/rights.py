@@ -1,10 +1,10 @@
 """Bugs of access rules: rights that are looked at once, when a call begins, and not again."""
 
 from sharemesh.group_coordinator.member_stream import MemberStream
-from sharemesh.share_leader.acquisition import Acquisition
-from sharemesh.share_leader.consume_stream import ConsumeStream
-from sharemesh.share_leader.share_fetch import ShareFetch
-from sharemesh.share_leader.streams import Streams
+from sharemesh.share_leader.partition.open_streams import OpenStreams
+from sharemesh.share_leader.requests.acquisition import FetchAcquisition
+from sharemesh.share_leader.requests.share_fetch import ShareFetch
+from sharemesh.share_leader.streaming.consume_stream import ConsumeStream
 from tests.simulation.patching import Patches
 
 
@@ -17,9 +17,9 @@ class _MayEverything:
 
 def rights_are_not_checked_after_a_wait(patch: Patches) -> None:
     """What was allowed when a fetch began is acquired and handed out."""
-    real = Acquisition.take
+    real = FetchAcquisition.take
     patch.setattr(
-        Acquisition,
+        FetchAcquisition,
         "take",
         lambda acquisition, shells, owner, order, _reader: real(
             acquisition, shells, owner, order, _MayEverything()
@@ -31,7 +31,7 @@ def rights_are_not_checked_after_a_wait(patch: Patches) -> None:
 
 def revoked_streams_stay_open(patch: Patches) -> None:
     """A change of rules is seen by the next request only."""
-    patch.setattr(Streams, "rights_changed", lambda _streams: None)
+    patch.setattr(OpenStreams, "rights_changed", lambda _streams: None)
 
 
 def assignments_are_pushed_whatever_was_revoked(patch: Patches) -> None:

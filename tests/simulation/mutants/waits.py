@@ -3,10 +3,10 @@
 from heapq import heappop
 
 from sharemesh.domain.share_partition.locks import LockIndex
-from sharemesh.share_leader.fetch_sources import FetchSources
-from sharemesh.share_leader.fetch_wait import FetchWait
 from sharemesh.share_leader.owned_tasks import OwnedTasks
-from sharemesh.share_leader.share_fetch import ShareFetch
+from sharemesh.share_leader.requests.delayed_share_fetch import DelayedShareFetch
+from sharemesh.share_leader.requests.partition_lookup import PartitionLookup
+from sharemesh.share_leader.requests.share_fetch import ShareFetch
 from tests.simulation.patching import Patches
 
 
@@ -40,7 +40,7 @@ def a_failed_read_is_not_heard(patch: Patches) -> None:
 
 def a_refused_partition_ends_the_wait(patch: Patches) -> None:
     """A fetch does not wait for records beside a partition that is led elsewhere."""
-    real_find, real_wait = FetchSources.find, ShareFetch._wait
+    real_find, real_wait = PartitionLookup.find, ShareFetch._wait
     refused = []
 
     def find(sources, *arguments):
@@ -51,15 +51,15 @@ def a_refused_partition_ends_the_wait(patch: Patches) -> None:
     async def wait(fetch, waiting, wait_ms):
         return await real_wait(fetch, waiting, 0 if refused else wait_ms)
 
-    patch.setattr(FetchSources, "find", find)
+    patch.setattr(PartitionLookup, "find", find)
     patch.setattr(ShareFetch, "_wait", wait)
 
 
 def a_failed_initialization_ends_every_wait(patch: Patches) -> None:
     """A member that knows that a partition fails is told again and again."""
-    real = FetchWait.__init__
+    real = DelayedShareFetch.__init__
 
     def begin(wait, shells, **words):
         real(wait, shells, **{**words, "known_errors": frozenset()})
 
-    patch.setattr(FetchWait, "__init__", begin)
+    patch.setattr(DelayedShareFetch, "__init__", begin)

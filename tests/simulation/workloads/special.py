@@ -8,7 +8,7 @@ from sharemesh.backends.embedded.owned_log import OwnedLog
 from sharemesh.client.admin_results import TopicPartition
 from sharemesh.client.errors import SharemeshError
 from sharemesh.ports.cluster import Role
-from sharemesh.share_leader.fetch_wait import FetchWait
+from sharemesh.share_leader.requests.delayed_share_fetch import DelayedShareFetch
 from tests.simulation.checkers.committed_reads import CommittedReadChecker
 from tests.simulation.checkers.stalls import StallChecker
 from tests.simulation.clients import ConsumerApplication, Pace
@@ -85,14 +85,14 @@ class CrowdedWorkload(SpecialWorkload):
 
     def install(self, patches: Patches) -> None:
         super().install(patches)
-        real, workload = FetchWait.poke, self
+        real, workload = DelayedShareFetch.poke, self
 
         def poke(wait):
             if wait._ready is not None and not wait._ready.done():
                 workload.fetch_is_poked()
             real(wait)
 
-        patches.setattr(FetchWait, "poke", poke)
+        patches.setattr(DelayedShareFetch, "poke", poke)
 
     def fetch_is_poked(self) -> None:
         """Lose half of a leader's connections at the moment when a fetch may get its locks."""

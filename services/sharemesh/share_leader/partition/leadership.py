@@ -1,0 +1,146 @@
+"""Taking partitions over, draining them and giving them up (fills ``PartitionHost``)."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import TopicPartition
+from sharemesh.ports.record_log import RecordLogs
+from sharemesh.ports.shard_log import FencedError, LogFailedError
+from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.partition.leader_gauges import topic_name
+from sharemesh.share_leader.partition.led_partitions import LedPartition, LedPartitions
+from sharemesh.share_leader.partition.open_streams import OpenStreams
+from sharemesh.share_leader.partition.state_prefetch import StatePrefetch
+from sharemesh.telemetry import names
+from sharemesh.telemetry.spans import Span
+
+_LOG = logging.getLogger(__name__)
+
+
+def partition_name(partition: TopicPartition) -> str:
+    """Return a partition as log lines name it."""
+    return f"{partition.topic_id.hex()}/{partition.partition}"
+
+
+class PartitionLeadership:
+    """One change at a time for each partition; different partitions do not wait for another."""
+
+    def __init__(
+        self,
+        environment: LeaderEnvironment,
+        partitions: LedPartitions,
+        record_logs: RecordLogs,
+        streams: OpenStreams,
+    ) -> None:
+        self._environment = environment
+        self._partitions = partitions
+        self._record_logs = record_logs
+        self._streams = streams
+        self._changes: dict[TopicPartition, asyncio.Lock] = {}
+
+    async def start(self, partition: TopicPartition, leader_epoch: int) -> None:
+        """Take over the log and serve; a lower epoch of this process ends first.
+
+        Raises:
+            FencedError: A fence at or above ``leader_epoch`` exists.
+            CorruptLogError: Committed bytes cannot be read.
+        """
+        async with self._change(partition):
+            before = self._partitions.get(partition)
+            if before is not None:
+                if before.leader_epoch >= leader_epoch:
+                    return
+                await self._stop(before, 0)
+            began_ns = self._environment.telemetry.spans.now_ns()
+            groups = self._streams.groups_awaiting(partition)
+            reads = StatePrefetch(self._environment, partition, leader_epoch, groups)
+            log = await self._record_logs.open(partition, leader_epoch)
+            self._partitions.add(LedPartition(partition, log, self._environment, reads))
+            self._streams.notify_led(partition)
+            self._tell(partition, leader_epoch, began_ns)
+
+    def _tell(self, partition: TopicPartition, leader_epoch: int, began_ns: int) -> None:
+        """Count and trace a take-over that succeeded."""
+        telemetry = self._environment.telemetry
+        now_ns = telemetry.spans.now_ns()
+        telemetry.registry.counter(names.LEADER_CHANGES).add()
+        took_s = (now_ns - began_ns) / 1e9
+        _LOG.debug(
+            "partition %s epoch %d: taken over in %d ms",
+            partition_name(partition),
+            leader_epoch,
+            took_s * 1_000,
+        )
+        telemetry.registry.histogram(names.LEADER_CHANGE_DURATION).record(took_s)
+        if telemetry.spans.enabled:
+            topic = topic_name(self._environment.view, partition.topic_id)
+            attributes = {
+                names.DESTINATION: topic,
+                names.PARTITION_ID: str(partition.partition),
+                names.LEADER_EPOCH: leader_epoch,
+            }
+            context = telemetry.spans.context()
+            name = f"{names.LEADER_CHANGE} {topic}"
+            telemetry.spans.end(Span(name, context, None, began_ns, now_ns, attributes))
+
+    async def stop(self, partition: TopicPartition, drain_ms: int) -> None:
+        """Drain, then stop leading; returns when nothing can be confirmed any more."""
+        async with self._change(partition):
+            led = self._partitions.get(partition)
+            if led is not None:
+                await self._stop(led, drain_ms)
+
+    async def delete(self, partition: TopicPartition) -> None:
+        """Stop and free the directories of a deleted topic's partition."""
+        async with self._change(partition):
+            led = self._partitions.get(partition)
+            if led is not None:
+                await self._stop(led, 0, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            await self._record_logs.delete(partition)
+
+    def on_ended(self, callback: Callable[[TopicPartition], None]) -> None:
+        """Register what is called when an epoch ended by itself."""
+        self._partitions.on_ended(callback)
+
+    def _change(self, partition: TopicPartition) -> asyncio.Lock:
+        lock = self._changes.get(partition)
+        if lock is None:
+            lock = self._changes[partition] = asyncio.Lock()
+        return lock
+
+    async def _stop(
+        self,
+        led: LedPartition,
+        drain_ms: int,
+        *,
+        error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ) -> None:
+        """The order is that of the placement rules: see each step."""
+        began_ms = self._environment.clock.now_ms()
+        led.stop_acquiring()  # 1. nothing new is granted
+        if drain_ms > 0:
+            self._streams.notify_draining(frozenset({led.partition}))  # 2. clients hear of it
+            await led.until_unlocked(drain_ms)  # 3. holders may acknowledge
+        led.closed = True  # 4. later acknowledgements are answered not-leader
+        closed_ms = self._environment.clock.now_ms()
+        try:
+            async with asyncio.timeout(self._environment.settings.drain_write_ms / 1_000):
+                await led.settle_writes()  # 5. what was accepted becomes durable
+        except TimeoutError:
+            _LOG.warning("state writes of %s did not end within the drain", led.partition)
+        led.end(error, "this node no longer leads the partition; refresh metadata")  # 6.
+        self._partitions.remove(led.partition)
+        try:
+            await led.log.close()
+        except (FencedError, LogFailedError, OSError) as failure:
+            _LOG.warning("closing the log of %s failed: %s", led.partition, failure)
+        now_ms = self._environment.clock.now_ms()
+        _LOG.debug(
+            "partition %s epoch %d: given up; holders %d ms, writes and log %d ms",
+            partition_name(led.partition),
+            led.leader_epoch,
+            closed_ms - began_ms,
+            now_ms - closed_ms,
+        )

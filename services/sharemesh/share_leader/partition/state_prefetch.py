@@ -1,0 +1,39 @@
+"""Share state that is asked for while the record log is still being taken over."""
+
+import asyncio
+from collections.abc import Iterable
+
+from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicPartition
+from sharemesh.ports.share_state import StateReadResult
+from sharemesh.share_leader.environment import LeaderEnvironment
+
+
+class StatePrefetch:
+    """One read for each group whose members wait for a partition; each answer is used once.
+
+    Nothing is granted before both are there, the log's fence and the state read under the new
+    leader epoch; so their order does not matter, and a hand-over is shorter by the faster one.
+    """
+
+    def __init__(
+        self,
+        environment: LeaderEnvironment,
+        partition: TopicPartition,
+        leader_epoch: int,
+        groups: Iterable[GroupId],
+    ) -> None:
+        self._clock = environment.clock
+        self._until_ms = self._clock.now_ms() + environment.settings.early_read_ms
+        self._reads: dict[GroupId, asyncio.Task[StateReadResult]] = {}
+        for group_id in sorted(groups):  # of a set: the same order in every run
+            key = SharePartitionKey(group_id, partition.topic_id, partition.partition)
+            read = environment.persister.read_state(key, leader_epoch)
+            self._reads[group_id] = environment.tasks.spawn(read)
+
+    def take(self, group_id: GroupId) -> "asyncio.Task[StateReadResult] | None":
+        """Return the read of a group, to be awaited, if it was asked for, lately, and not taken.
+
+        Whoever comes later reads anew: offsets may have been reset meanwhile.
+        """
+        read = self._reads.pop(group_id, None)
+        return read if self._clock.now_ms() < self._until_ms else None

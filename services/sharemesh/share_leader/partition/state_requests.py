@@ -1,0 +1,127 @@
+"""What a share partition's machine waits for: reads and writes of its state, questions to the log.
+
+Each piece of work ends as exactly one event, whatever ends it: the answer, an error of any kind, or
+the stop of the process (spec INI-13). So the machine never waits for something that is over.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import SharePartitionKey
+from sharemesh.domain.share_partition.effects import WriteState
+from sharemesh.domain.share_partition.events import (
+    Event,
+    StartOffsetResolved,
+    StateRead,
+    StateWritten,
+)
+from sharemesh.ports.record_log import PartitionLog
+from sharemesh.ports.share_state import StateReadResult, StateWrite
+from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.failures import outcome_of
+from sharemesh.share_leader.partition.start_offset import resolve_start_offset
+
+
+class StateRequests:
+    """Runs it, and hands its end to ``hear``."""
+
+    def __init__(
+        self,
+        key: SharePartitionKey,
+        log: PartitionLog,
+        environment: LeaderEnvironment,
+        hear: Callable[[Event], None],
+        early: "asyncio.Future[StateReadResult] | None",
+    ) -> None:
+        """``early`` is a read that was asked for before the log was there; it is used once."""
+        self._key = key
+        self._log = log
+        self._environment = environment
+        self._hear = hear
+        self._early = early
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        """How much is under way."""
+        return len(self._running)
+
+    async def settle(self) -> None:
+        """Return once nothing is under way."""
+        while self._running:
+            await asyncio.wait(set(self._running))
+
+    def read_state(self, leader_epoch: int) -> None:
+        """Read the stored state, which fences leaders of lower epochs (spec SC-10)."""
+        self._begin("reading the state", self._read(leader_epoch), _not_read)
+
+    def resolve_start_offset(self, policy: str) -> None:
+        """Look up where a share partition without stored state begins (spec INI-4)."""
+        work = self._resolve(policy)
+        self._begin("looking up the start offset", work, partial(StartOffsetResolved, -1))
+
+    def write_state(self, write: WriteState, trace: tuple[bytes, bytes]) -> None:
+        """Write state; ``trace`` is the trace id and span id that the write carries."""
+        work = self._write(write, trace)
+        self._begin("writing the state", work, partial(_not_written, write.write_id))
+
+    def _begin(
+        self,
+        what: str,
+        work: Coroutine[None, None, Event],
+        failed: Callable[[ErrorCode, str], Event],
+    ) -> None:
+        def ended(outcome: Event | BaseException) -> None:
+            self._running.discard(task)
+            if isinstance(outcome, BaseException):
+                outcome = failed(*outcome_of(what, self._key, outcome))
+            self._hear(outcome)
+
+        task = self._environment.tasks.spawn_heard(work, ended)
+        self._running.add(task)
+
+    async def _read(self, leader_epoch: int) -> StateRead:
+        early, self._early = self._early, None
+        if early is None:
+            result = await self._environment.persister.read_state(self._key, leader_epoch)
+        else:
+            result = await early
+        return StateRead(
+            ErrorCode(result.error),
+            state_epoch=result.state_epoch,
+            start_offset=result.start_offset,
+            batches=tuple(result.batches),
+            message=result.message,
+        )
+
+    async def _resolve(self, policy: str) -> StartOffsetResolved:
+        clock = self._environment.clock
+        return StartOffsetResolved(await resolve_start_offset(policy, self._log, clock))
+
+    async def _write(self, write: WriteState, trace: tuple[bytes, bytes]) -> StateWritten:
+        trace_id, span_id = trace
+        result = await self._environment.persister.write_state(
+            self._key,
+            StateWrite(
+                state_epoch=write.state_epoch,
+                leader_epoch=write.leader_epoch,
+                start_offset=write.start_offset,
+                delivery_complete_count=write.delivery_complete_count,
+                batches=write.batches,
+                cause=write.cause,
+                member_id=write.member_id,
+                trace_id=trace_id,
+                span_id=span_id,
+            ),
+        )
+        return StateWritten(write.write_id, ErrorCode(result.error), result.message)
+
+
+def _not_read(error: ErrorCode, message: str) -> StateRead:
+    return StateRead(error, message=message)
+
+
+def _not_written(write_id: int, error: ErrorCode, message: str) -> StateWritten:
+    return StateWritten(write_id, error, message)

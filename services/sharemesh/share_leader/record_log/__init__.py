@@ -1,0 +1,1 @@
+"""Produce, ListOffsets, DeleteRecords and what else appends to a record log."""

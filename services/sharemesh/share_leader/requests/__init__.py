@@ -1,0 +1,1 @@
+"""ShareFetch, ShareAcknowledge and Explain: checks, sessions, acquisition, responses."""

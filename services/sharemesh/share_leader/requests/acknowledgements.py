@@ -1,0 +1,246 @@
+"""Acknowledgements of one request, over its partitions: checks, machine, durable answers."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from sharemesh.domain.delivery_state import AcknowledgeType
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import GroupId, MemberId, TopicId, TopicPartition
+from sharemesh.domain.share_partition.effects import Answered
+from sharemesh.domain.share_partition.events import AcknowledgementBatch
+from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.partition.led_partitions import LedPartitions
+from sharemesh.share_leader.requests.access import LeaderAccess
+from sharemesh.share_leader.requests.redirects import not_led
+from sharemesh.v1 import share_leader_pb2 as pb
+
+Outcome = tuple[ErrorCode, str]
+_DONE: Outcome = (ErrorCode.NONE, "")
+_TYPES = {int(kind): kind for kind in AcknowledgeType}
+_UNSEEN = (AcknowledgeType.RELEASE,)
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgeCaller:
+    """Who acknowledges, and what the request allows."""
+
+    principal: str
+    group_id: GroupId
+    member_id: MemberId
+    version: int  # 1 or 2: the highest type is REJECT or RENEW (spec REQ-20e)
+    is_renew_ack: bool
+
+
+@dataclass(slots=True)
+class PendingAcknowledgements:
+    """Acknowledgements under way: what is refused already, and what awaits its write."""
+
+    refused: dict[TopicPartition, Outcome] = field(default_factory=dict)
+    awaited: dict[TopicPartition, "asyncio.Future[Answered]"] = field(default_factory=dict)
+    batches: dict[TopicPartition, tuple[AcknowledgementBatch, ...]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.refused or self.awaited)
+
+
+def check_size(topics: Iterable[pb.AcknowledgeTopic], environment: LeaderEnvironment) -> None:
+    """Refuse a request that names more than the leader is willing to walk through.
+
+    Raises:
+        RefusedError: INVALID_REQUEST, naming the bound.
+    """
+    settings = environment.settings
+    partitions = batches = offsets = 0
+    for topic in topics:
+        partitions += len(topic.partitions)
+        for partition in topic.partitions:
+            batches += len(partition.acknowledgement_batches)
+            offsets += sum(len(b.acknowledge_types) for b in partition.acknowledgement_batches)
+    for name, value, bound in (
+        ("partitions", partitions, settings.max_partitions_per_request),
+        ("acknowledgement batches", batches, settings.max_acknowledge_batches),
+        ("acknowledge types", offsets, settings.max_acknowledge_offsets),
+    ):
+        if value > bound:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"the request holds {value} {name}; send at most {bound} at a time",
+            )
+
+
+class Acknowledgements:
+    """Carries acknowledgements to the share partitions and their results back."""
+
+    def __init__(
+        self, environment: LeaderEnvironment, partitions: LedPartitions, access: LeaderAccess
+    ) -> None:
+        self._environment = environment
+        self._partitions = partitions
+        self._access = access
+
+    def begin(
+        self, who: AcknowledgeCaller, topics: Iterable[pb.AcknowledgeTopic]
+    ) -> PendingAcknowledgements:
+        """Check and start the acknowledgements of a request; writes go on in the background.
+
+        Partitions without acknowledgement batches are left out (spec REQ-8 is the caller's).
+        """
+        under_way = PendingAcknowledgements()
+        for partition, entries in _by_partition(topics).items():
+            self._begin_one(who, partition, entries, under_way)
+        return under_way
+
+    async def finish(self, under_way: PendingAcknowledgements) -> dict[TopicPartition, Outcome]:
+        """Return the result of each partition, once all writes are durable or refused."""
+        outcomes = dict(under_way.refused)
+        for partition, answer in under_way.awaited.items():
+            answered = await answer  # a caller that goes away cancels only this future
+            outcomes[partition] = (answered.error, answered.message)
+            if not answered.error:
+                _count(self._environment.counters.acknowledged, under_way.batches[partition])
+        self._count_requests(outcomes)
+        return outcomes
+
+    def _begin_one(
+        self,
+        who: AcknowledgeCaller,
+        partition: TopicPartition,
+        entries: Sequence[pb.AcknowledgePartition],
+        under_way: PendingAcknowledgements,
+    ) -> None:
+        try:
+            self._access.group(who.principal, who.group_id)
+            self._access.topic(who.principal, partition)
+            listed = _only(entries)
+            batches = _checked(listed.acknowledgement_batches, who)
+            led = self._partitions.get(partition)
+            if led is None:
+                raise RefusedError(*not_led(self._environment.view, partition))
+            _check_epoch(listed.leader_epoch, led.leader_epoch)
+            shell = led.shares.get(who.group_id)
+            if shell is None:
+                raise RefusedError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"group {who.group_id!r} has nothing acquired in partition "
+                    f"{partition.partition} here; fetch first",
+                )
+        except RefusedError as refused:
+            under_way.refused[partition] = (refused.error, refused.message)
+            return
+        under_way.batches[partition] = batches
+        under_way.awaited[partition] = shell.acknowledge(who.member_id, batches)
+
+    def _count_requests(self, outcomes: dict[TopicPartition, Outcome]) -> None:
+        counters = self._environment.counters
+        topic = self._environment.view.topic  # ids that are none are not counted: there is no end
+        asked = {p.topic_id for p in outcomes}
+        failed = {p.topic_id for p, (error, _) in outcomes.items() if error}
+        counters.acknowledge_requests.update(each for each in asked if topic(each))
+        counters.failed_acknowledge_requests.update(each for each in failed if topic(each))
+
+
+def _by_partition(
+    topics: Iterable[pb.AcknowledgeTopic],
+) -> dict[TopicPartition, list[pb.AcknowledgePartition]]:
+    """Return the entries that hold acknowledgements; nothing starts before all are known."""
+    entries: dict[TopicPartition, list[pb.AcknowledgePartition]] = {}
+    for topic in topics:
+        topic_id = TopicId(topic.topic_id)
+        for listed in topic.partitions:
+            if listed.acknowledgement_batches:
+                entries.setdefault(TopicPartition(topic_id, listed.partition), []).append(listed)
+    return entries
+
+
+def _only(entries: Sequence[pb.AcknowledgePartition]) -> pb.AcknowledgePartition:
+    """Return the one entry of a partition (spec REQ-23).
+
+    Raises:
+        RefusedError: INVALID_REQUEST if there are more; nothing of any is applied.
+    """
+    if len(entries) > 1:
+        raise _invalid(
+            f"partition {entries[0].partition} is listed twice with acknowledgements, of which "
+            "none took effect; list it once, with all batches in order"
+        )
+    return entries[0]
+
+
+def _check_epoch(sent: int, current: int) -> None:
+    """Refuse an acknowledgement of another leader epoch's acquisition (DESIGN 5, Epochs)."""
+    if sent <= 0 or sent == current:
+        return
+    if sent > current:
+        raise RefusedError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"the records were acquired in leader epoch {sent}, this node leads in {current}; "
+            "refresh metadata",
+        )
+    raise RefusedError(
+        ErrorCode.INVALID_RECORD_STATE,
+        f"the records were acquired in leader epoch {sent}, which has ended (now {current}): "
+        "their locks are gone, they will be delivered again",
+    )
+
+
+def _checked(
+    batches: Sequence[pb.AcknowledgementBatch], who: AcknowledgeCaller
+) -> tuple[AcknowledgementBatch, ...]:
+    """Return the batches of one partition as the machine takes them (spec REQ-20).
+
+    Raises:
+        RefusedError: INVALID_REQUEST; nothing of the partition is applied.
+    """
+    checked: list[AcknowledgementBatch] = []
+    previous_last = -1
+    for batch in batches:
+        first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
+        if first > last:
+            raise _invalid(f"batch {first}-{last} ends before it begins")
+        if first < 0:
+            raise _invalid(f"batch {first}-{last} begins below offset 0")
+        if first < previous_last:
+            raise _invalid(f"batch {first}-{last} is not in order after {previous_last}")
+        if not types:
+            raise _invalid(f"batch {first}-{last} has no acknowledge type; send one for all")
+        if len(types) > 1 and len(types) != last - first + 1:
+            raise _invalid(
+                f"batch {first}-{last} has {len(types)} acknowledge types; send one for all "
+                "or one for each offset"
+            )
+        known = _known_types(types, who)
+        if batch.uncounted and known != _UNSEEN:  # spec HBK-1
+            raise _invalid(
+                f"batch {first}-{last} is uncounted; send the one type 2 (RELEASE) with it"
+            )
+        checked.append(AcknowledgementBatch(first, last, known, batch.uncounted))
+        previous_last = last
+    return tuple(checked)
+
+
+def _known_types(types: Sequence[int], who: AcknowledgeCaller) -> tuple[AcknowledgeType, ...]:
+    highest = AcknowledgeType.RENEW if who.version >= 2 else AcknowledgeType.REJECT
+    for kind in set(types):
+        if not 0 <= kind <= highest:
+            raise _invalid(f"acknowledge type {kind} is not one of 0..{highest.value}")
+        if kind == AcknowledgeType.RENEW and not who.is_renew_ack:
+            raise _invalid("acknowledge type 4 (RENEW) needs is_renew_ack")
+    return tuple([_TYPES[kind] for kind in types])
+
+
+def _invalid(message: str) -> RefusedError:
+    return RefusedError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _count(totals: "Counter[AcknowledgeType]", batches: Iterable[AcknowledgementBatch]) -> None:
+    """Count offsets by type (spec MET-1): neither a GAP nor what nobody saw is acknowledged."""
+    for batch in batches:
+        if batch.uncounted:
+            continue
+        if len(batch.types) == 1:
+            totals[AcknowledgeType(batch.types[0])] += batch.last_offset - batch.first_offset + 1
+        else:
+            totals.update(AcknowledgeType(kind) for kind in batch.types)
+    totals.pop(AcknowledgeType.GAP, None)

@@ -1,0 +1,271 @@
+"""Read and acquire under fetch locks (spec DF-7), one piece of work a partition, none a record."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.group_config import IsolationLevel
+from sharemesh.domain.ids import MemberId, TopicPartition
+from sharemesh.domain.share_partition.effects import Acquired, AcquiredRange
+from sharemesh.domain.share_partition.events import (
+    AbortedTransaction,
+    Acquire,
+    AcquireMode,
+    LogBatch,
+    LogStartMoved,
+)
+from sharemesh.domain.share_session import ShareSession
+from sharemesh.ports.record_log import ReadResult
+from sharemesh.ports.shard_log import FencedError, LogFailedError
+from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.partition.led_partitions import LedPartition, LedPartitions
+from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
+from sharemesh.share_leader.requests.reader import Reader
+from sharemesh.telemetry.producer_links import producer_contexts
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOrder:
+    """What a member wants, over all partitions of the fetch."""
+
+    member_id: MemberId
+    mode: AcquireMode
+    batch_size: int
+    max_records: int
+    max_bytes: int
+    session: ShareSession | None = None  # of a Consume stream
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether the member is stalled, and gets nothing (HBK-11)."""
+        return self.session is not None and self.session.is_stalled
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFetch:
+    """What a fetch got from one share partition; ``records`` are whole log batches (ACQ-22)."""
+
+    partition: TopicPartition
+    leader_epoch: int
+    records: bytes = b""
+    ranges: tuple[AcquiredRange, ...] = ()
+    count: int = 0
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    throttled: bool = False
+
+    @property
+    def delivered(self) -> int:
+        """Offsets in the ranges: what the member sees, and what a credit pays for."""
+        return sum(one.last_offset - one.first_offset + 1 for one in self.ranges)
+
+
+class FetchAcquisition:
+    """Fetches from share partitions whose fetch locks the caller holds."""
+
+    def __init__(self, environment: LeaderEnvironment, partitions: LedPartitions) -> None:
+        self._environment = environment
+        self._partitions = partitions
+
+    async def take(
+        self,
+        shells: Sequence[SharePartitionRunner],
+        owner: object,
+        order: FetchOrder,
+        reader: Reader,
+    ) -> list[PartitionFetch]:
+        """Acquire from the share partitions in order and unlock them all (spec DF-7, DF-8).
+
+        The record budget is shared in order (spec ROT-5), the byte budget divided (ROT-4);
+        partitions that get nothing and have no error are left out. Returns only after a look
+        that began after this call (DESIGN 5.2). ``reader`` is asked before each grant (AUT-4).
+        """
+        try:
+            return await self._take(shells, order, reader)
+        finally:
+            for shell in shells:
+                shell.unlock(owner)
+
+    async def _take(
+        self, shells: Sequence[SharePartitionRunner], order: FetchOrder, reader: Reader
+    ) -> list[PartitionFetch]:
+        taken: list[PartitionFetch] = []
+        remaining = order.max_records
+        share_bytes = max(1, order.max_bytes // max(1, len(shells)))
+        position = 0
+        while position < len(shells) and remaining > 0:
+            chunk = self._expected_to_fill(shells[position:], remaining)
+            position += len(chunk)
+            reads = [self._read(shell, share_bytes, remaining) for shell in chunk]
+            results = [await reads[0]] if len(reads) == 1 else await asyncio.gather(*reads)
+            for shell, result in zip(chunk, results, strict=True):
+                lost = reader.lost([shell.key.topic_partition])
+                refusal = lost.get(shell.key.topic_partition)
+                one = self._acquire(shell, refusal or result, order, remaining)
+                if one is not None:
+                    remaining -= one.count
+                    taken.append(one)
+        return taken
+
+    @staticmethod
+    def _expected_to_fill(
+        shells: Sequence[SharePartitionRunner], remaining: int
+    ) -> Sequence[SharePartitionRunner]:
+        """Return the first share partitions that probably hold ``remaining`` records together."""
+        offsets = accumulate(max(1, s.end_offset - s.next_fetch_offset) for s in shells)
+        for count, total in enumerate(offsets, 1):
+            if total >= remaining:
+                return shells[:count]
+        return shells
+
+    async def _read(
+        self, shell: SharePartitionRunner, share_bytes: int, remaining: int
+    ) -> tuple[int, ReadResult] | tuple[ErrorCode, str]:
+        """Return the fetch offset and what lies there, or the error of the partition."""
+        led = self._partitions.get(shell.key.topic_partition)
+        if led is None or led.log is not shell.log:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership has moved; refresh metadata"
+        offset = shell.next_fetch_offset
+        try:
+            return offset, await self._read_and_look(led, shell, share_bytes, remaining)
+        except Exception as error:
+            return self._read_failed(led, shell, offset, error)
+
+    async def _read_and_look(
+        self, led: LedPartition, shell: SharePartitionRunner, share_bytes: int, remaining: int
+    ) -> ReadResult:
+        """Read from the next fetch offset; meanwhile look that nobody else leads (DESIGN 5.2)."""
+        offset, end_offset = shell.next_fetch_offset, shell.end_offset
+        if shell.stands_at_damage:
+            end_offset = max(end_offset, offset + 1)  # the log answers with what is wrong there
+        wanted = shell.log.bytes_between(offset, min(end_offset, offset + remaining))
+        max_bytes = min(share_bytes, max(wanted, self._environment.settings.read_ahead_bytes))
+        result, looked = await asyncio.gather(
+            shell.log.read(offset, max_bytes=max_bytes, end_offset=end_offset),
+            led.looks.look(),
+            return_exceptions=True,
+        )
+        if isinstance(looked, BaseException):
+            raise looked
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def _read_failed(
+        self, led: LedPartition, shell: SharePartitionRunner, offset: int, error: Exception
+    ) -> tuple[int, ReadResult] | tuple[ErrorCode, str]:
+        match error:
+            case RefusedError(error=ErrorCode.OFFSET_OUT_OF_RANGE):
+                shell.step(LogStartMoved(shell.log.log_start_offset))  # spec OFF-17
+                return offset, ReadResult(b"", ())
+            case RefusedError():
+                return error.error, error.message
+            case FencedError() | LogFailedError():
+                self._partitions.epoch_ended(led, error)
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership has moved; refresh metadata"
+            case _:
+                _LOG.error("reading %s at %d failed", shell.key, offset, exc_info=error)
+                return ErrorCode.UNKNOWN_SERVER_ERROR, f"the log cannot be read: {error}"
+
+    def _acquire(
+        self,
+        shell: SharePartitionRunner,
+        result: tuple[int, ReadResult] | tuple[ErrorCode, str],
+        order: FetchOrder,
+        remaining: int,
+    ) -> PartitionFetch | None:
+        partition = shell.key.topic_partition
+        if isinstance(result[1], str):
+            return PartitionFetch(
+                partition, shell.leader_epoch, error=ErrorCode(result[0]), message=result[1]
+            )
+        if remaining <= 0 or not result[1].headers or order.is_held_back:
+            return None
+        try:
+            if self._environment.telemetry.spans.enabled:
+                shell.telemetry.produced_by(producer_contexts(result[1].records))
+            acquired = shell.acquire(_event(shell, result[0], result[1], order, remaining))
+        except (FencedError, LogFailedError) as ended:
+            shell.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leader epoch has ended ({ended})")
+            return PartitionFetch(
+                partition, shell.leader_epoch, error=shell.error, message=shell.message
+            )
+        except Exception as error:
+            _LOG.exception("acquiring from %s failed", shell.key)
+            return PartitionFetch(
+                partition,
+                shell.leader_epoch,
+                error=ErrorCode.UNKNOWN_SERVER_ERROR,
+                message=f"records could not be acquired: {error}",
+            )
+        if not acquired.ranges:
+            # All of it was aborted (spec ISO-3), or nothing came of it; the former is progress.
+            moved = shell.next_fetch_offset != result[0]
+            return PartitionFetch(partition, shell.leader_epoch) if moved else None
+        records = overlapping(result[1], acquired)
+        self._environment.counters.bytes_delivered += len(records)
+        return PartitionFetch(
+            partition,
+            shell.leader_epoch,
+            records,
+            acquired.ranges,
+            acquired.count,
+            throttled=acquired.throttled,
+        )
+
+
+def _event(
+    shell: SharePartitionRunner, offset: int, read: ReadResult, order: FetchOrder, remaining: int
+) -> Acquire:
+    committed = shell.config.isolation_level is IsolationLevel.READ_COMMITTED
+    aborted: tuple[AbortedTransaction, ...] = ()
+    if committed:
+        aborted = tuple(
+            AbortedTransaction(txn.producer_id, txn.first_offset)
+            for txn in shell.log.aborted_between(
+                read.headers[0].base_offset, read.headers[-1].last_offset + 1
+            )
+        )
+    return Acquire(
+        request_id=shell.next_request_id(),
+        member_id=order.member_id,
+        mode=order.mode,
+        batch_size=order.batch_size,
+        max_fetch_records=remaining,
+        fetch_offset=offset,
+        log_batches=tuple(
+            LogBatch(
+                h.base_offset,
+                h.last_offset,
+                h.producer_id,
+                h.is_transactional,
+                h.is_control,
+                h.is_abort_marker,
+            )
+            for h in read.headers
+        ),
+        isolation_level=shell.config.isolation_level,
+        aborted=aborted,
+    )
+
+
+def overlapping(read: ReadResult, acquired: Acquired) -> bytes:
+    """Return the bytes of the log batches from the first to the last acquired offset (ACQ-22)."""
+    headers = read.headers
+    if len(headers) == 1:
+        return read.records
+    first, last = acquired.ranges[0].first_offset, acquired.ranges[-1].last_offset
+    start = end = position = 0
+    for header in headers:
+        following = position + header.size_bytes
+        if header.last_offset < first:
+            start = following
+        if header.base_offset <= last:
+            end = following
+        position = following
+    return read.records if not start and end == len(read.records) else read.records[start:end]

@@ -1,0 +1,158 @@
+"""Explain: what became of one record for one group, and why it is not delivered now."""
+
+from sharemesh.domain.delivery_state import DeliveryState
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicPartition
+from sharemesh.domain.share_partition.view import RecordView
+from sharemesh.ports.authorizer import Operation
+from sharemesh.ports.cluster import TopicInfo
+from sharemesh.ports.network import CallContext
+from sharemesh.ports.shard_log import FencedError, LogFailedError
+from sharemesh.ports.share_state import RecordHistoryResult
+from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.partition.led_partitions import LedPartition, LedPartitions
+from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
+from sharemesh.share_leader.requests.access import LeaderAccess
+from sharemesh.share_leader.requests.durable_record import (
+    describe,
+    durable_record,
+    in_words,
+    refined,
+)
+from sharemesh.share_leader.requests.reasons import WORDS, Reason, is_in_open_transaction, why
+from sharemesh.share_leader.requests.redirects import not_led
+from sharemesh.v1 import share_leader_pb2 as pb
+
+_ENDINGS = frozenset(
+    {
+        Reason.ACKNOWLEDGED,
+        Reason.REJECTED,
+        Reason.ARCHIVED_BY_LIMIT,
+        Reason.ARCHIVED,
+        Reason.BELOW_START_OFFSET,
+        Reason.BELOW_LOG_START,
+    }
+)
+"""Told with the last thing that happened: by what, when and by whom."""
+
+
+class Explain:
+    """Answers Explain: what is durable first, then what this leader knows (DESIGN 5.2)."""
+
+    def __init__(
+        self, environment: LeaderEnvironment, partitions: LedPartitions, access: LeaderAccess
+    ) -> None:
+        self._environment = environment
+        self._partitions = partitions
+        self._access = access
+
+    async def __call__(
+        self, request: pb.ExplainRequest, context: CallContext
+    ) -> pb.ExplainResponse:
+        """Answer one request; errors are in the body."""
+        try:
+            led = self._led(request, context.principal)
+            durable = await self._durable(led, request)
+            await led.looks.look()
+            self._check_rights(request, context.principal)  # they may be gone since (AUT-4)
+        except RefusedError as refused:
+            return pb.ExplainResponse(error_code=int(refused.error), error_message=refused.message)
+        except (FencedError, LogFailedError) as ended:
+            return pb.ExplainResponse(
+                error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+                error_message=f"leadership has moved ({ended}); ask the new leader",
+            )
+        response = pb.ExplainResponse(
+            high_watermark=led.log.high_watermark, leader_epoch=led.leader_epoch
+        )
+        shell = led.shares.get(GroupId(request.group_id))
+        record: RecordView | None = None
+        if shell is not None and shell.phase is Phase.ACTIVE:
+            record = shell.machine.state_at(request.offset)
+            self._describe(shell, record, response)
+            _trace(shell, request.offset, record, response)
+        reason = why(led, shell, record, request.offset)
+        if durable is not None:
+            describe(durable, response)
+            reason = self._refined(reason, led, durable, request)
+        response.reason = reason.value
+        response.explanation = f"offset {request.offset}: {WORDS[reason]}"
+        if reason is Reason.DAMAGED and led.log.damage is not None:
+            response.explanation += f": {led.log.damage[1]}"
+        if durable is not None and durable.events and reason in _ENDINGS:
+            response.explanation += f" ({in_words(durable.events[-1])})"
+        return response
+
+    def _led(self, request: pb.ExplainRequest, principal: str) -> LedPartition:
+        topic = self._check_rights(request, principal)
+        partition = TopicPartition(topic.topic_id, request.partition)
+        led = self._partitions.get(partition)
+        if led is None:
+            raise RefusedError(*not_led(self._environment.view, partition))
+        if request.offset < 0:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, f"offset {request.offset} is below 0; name a record"
+            )
+        return led
+
+    def _check_rights(self, request: pb.ExplainRequest, principal: str) -> TopicInfo:
+        self._access.group(principal, request.group_id, Operation.DESCRIBE)
+        return self._access.topic_named(principal, request.topic_name, Operation.DESCRIBE)
+
+    async def _durable(
+        self, led: LedPartition, request: pb.ExplainRequest
+    ) -> RecordHistoryResult | None:
+        """Return what is durable of a record; nothing can be of one that was not produced."""
+        if request.offset >= led.log.high_watermark:
+            return None
+        where = led.partition
+        key = SharePartitionKey(GroupId(request.group_id), where.topic_id, where.partition)
+        return await durable_record(self._environment, key, request.offset)
+
+    def _refined(
+        self,
+        reason: Reason,
+        led: LedPartition,
+        durable: RecordHistoryResult,
+        request: pb.ExplainRequest,
+    ) -> Reason:
+        better = refined(reason, durable, request.offset)
+        if reason is Reason.GROUP_NOT_SEEN and better is Reason.NO_MEMBER_ASKS:
+            config = self._environment.view.group_config(GroupId(request.group_id))
+            if is_in_open_transaction(led, config, request.offset):
+                return Reason.OPEN_TRANSACTION
+        return better
+
+    def _describe(
+        self, shell: SharePartitionRunner, record: RecordView | None, response: pb.ExplainResponse
+    ) -> None:
+        machine = shell.machine
+        response.start_offset = machine.start_offset
+        response.end_offset = machine.end_offset
+        response.next_fetch_offset = machine.next_fetch_offset()
+        response.state_epoch = machine.state_epoch
+        if record is None:
+            return
+        response.delivery_state = record.state.name
+        response.member_id = record.member_id
+        response.delivery_count = record.delivery_count
+        if record.lock_deadline_ms is not None and record.state is DeliveryState.ACQUIRED:
+            now_ms = self._environment.clock.now_ms()
+            response.lock_remaining_ms = max(0, record.lock_deadline_ms - now_ms)
+
+
+def _trace(
+    shell: SharePartitionRunner,
+    offset: int,
+    record: RecordView | None,
+    response: pb.ExplainResponse,
+) -> None:
+    """Say what happened last, and in which trace."""
+    outcome = shell.telemetry.outcome_of(offset)
+    if outcome is not None:
+        response.last_cause = outcome.cause.name
+    locked = record is not None and record.state is DeliveryState.ACQUIRED
+    last = shell.telemetry.acquisition_of(offset) if locked else outcome
+    if last is not None and last.context is not None:
+        response.trace_id = last.context.trace_id.to_bytes(16, "big")
+        response.span_id = last.context.span_id.to_bytes(8, "big")

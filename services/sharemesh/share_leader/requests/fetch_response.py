@@ -1,0 +1,128 @@
+"""Builds the per-partition part of fetch and acknowledge answers (spec WIRE-2, REQ-7)."""
+
+from collections.abc import Iterable
+
+from sharemesh.codec.decoded_records import DECODED_BYTES_MAX, decode_records
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import TopicPartition
+from sharemesh.ports.cluster import ClusterView
+from sharemesh.share_leader.requests.acquisition import PartitionFetch
+from sharemesh.share_leader.requests.redirects import Redirects
+from sharemesh.v1 import share_leader_pb2 as pb
+from sharemesh.v1.common_pb2 import Node
+
+Outcome = tuple[ErrorCode, str]
+
+
+class FetchResponse:
+    """The partitions of one response, grouped by topic, each once."""
+
+    def __init__(self, view: ClusterView, record_format: int) -> None:
+        self._redirects = Redirects(view)
+        self._decoded = record_format == pb.RECORD_FORMAT_DECODED
+        self._decoded_bytes_left = DECODED_BYTES_MAX
+        self._topics: dict[bytes, pb.ShareFetchTopic] = {}
+        self._entries: dict[TopicPartition, pb.ShareFetchPartition] = {}
+
+    @property
+    def topics(self) -> Iterable[pb.ShareFetchTopic]:
+        """What was added so far."""
+        return self._topics.values()
+
+    def __contains__(self, partition: TopicPartition) -> bool:
+        return partition in self._entries
+
+    def entry(self, partition: TopicPartition) -> pb.ShareFetchPartition:
+        """Return the partition's entry; a new one has no error and no records."""
+        entry = self._entries.get(partition)
+        if entry is None:
+            topic = self._topics.get(partition.topic_id)
+            if topic is None:
+                topic = self._topics[partition.topic_id] = pb.ShareFetchTopic(
+                    topic_id=partition.topic_id
+                )
+            entry = topic.partitions.add(partition=partition.partition)
+            self._entries[partition] = entry
+        return entry
+
+    def add_taken(self, taken: PartitionFetch) -> None:
+        """Add what was acquired from a partition, or its error."""
+        if taken.error:
+            self.add_error(taken.partition, (taken.error, taken.message))
+            return
+        entry = self.entry(taken.partition)
+        entry.leader_epoch = taken.leader_epoch
+        for one in taken.ranges:
+            entry.acquired_records.add(
+                first_offset=one.first_offset,
+                last_offset=one.last_offset,
+                delivery_count=one.delivery_count,
+            )
+        if not self._decoded:
+            entry.records = taken.records
+            return
+        ranges = [(r.first_offset, r.last_offset, r.delivery_count) for r in taken.ranges]
+        try:
+            decoded = decode_records(taken.records, ranges, bytes_max=self._decoded_bytes_left)
+            entry.decoded_records.extend(decoded)
+            self._decoded_bytes_left -= sum(len(one.key) + len(one.value) for one in decoded)
+        except RefusedError as refused:
+            # The offsets stay acquired and are listed: the member can reject them.
+            entry.error_code, entry.error_message = int(refused.error), refused.message
+
+    def add_error(self, partition: TopicPartition, outcome: Outcome) -> None:
+        """Add why nothing could be fetched from a partition."""
+        entry = self.entry(partition)
+        entry.error_code, entry.error_message = int(outcome[0]), outcome[1]
+        self._point_to_leader(entry, partition, outcome[0])
+
+    def with_records(self) -> list[TopicPartition]:
+        """Return the partitions of which records are in this response."""
+        return [each for each, entry in self._entries.items() if entry.acquired_records]
+
+    def withhold(self, partition: TopicPartition, outcome: Outcome) -> list[tuple[int, int]]:
+        """Take records out again, say why, and return their offsets; nobody saw them (AUT-4)."""
+        entry = self.entry(partition)
+        offsets = [(each.first_offset, each.last_offset) for each in entry.acquired_records]
+        for name in ("records", "decoded_records", "acquired_records"):
+            entry.ClearField(name)
+        self.add_error(partition, outcome)
+        return offsets
+
+    def add_acknowledged(self, partition: TopicPartition, outcome: Outcome) -> None:
+        """Add the result of acknowledgements that came with the fetch (spec REQ-7)."""
+        entry = self.entry(partition)
+        entry.acknowledge_error_code = int(outcome[0])
+        entry.acknowledge_error_message = outcome[1]
+        self._point_to_leader(entry, partition, outcome[0])
+
+    def endpoints(self) -> list[Node]:
+        """Return the nodes that current leaders of the entries name (spec REQ-11)."""
+        return self._redirects.endpoints()
+
+    def _point_to_leader(
+        self, entry: pb.ShareFetchPartition, partition: TopicPartition, error: ErrorCode
+    ) -> None:
+        leader = self._redirects.leader_of(partition, error)
+        if leader is not None:
+            entry.current_leader.CopyFrom(leader)
+
+
+def acknowledged_topics(
+    outcomes: dict[TopicPartition, Outcome], redirects: Redirects
+) -> list[pb.ShareAcknowledgeTopic]:
+    """Return the results of acknowledgements, by topic."""
+    topics: dict[bytes, pb.ShareAcknowledgeTopic] = {}
+    for partition, (error, message) in outcomes.items():
+        topic = topics.get(partition.topic_id)
+        if topic is None:
+            topic = topics[partition.topic_id] = pb.ShareAcknowledgeTopic(
+                topic_id=partition.topic_id
+            )
+        topic.partitions.add(
+            partition=partition.partition,
+            error_code=int(error),
+            error_message=message,
+            current_leader=redirects.leader_of(partition, error),
+        )
+    return list(topics.values())

@@ -1,0 +1,148 @@
+"""Why a record is not being delivered, or how it ended: from the memory of its leader."""
+
+from enum import StrEnum
+
+from sharemesh.domain.delivery_state import Cause, DeliveryState
+from sharemesh.domain.group_config import GroupConfig, IsolationLevel
+from sharemesh.domain.share_partition.view import RecordView
+from sharemesh.share_leader.partition.led_partitions import LedPartition
+from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
+
+
+class Reason(StrEnum):
+    """Every way in which a record is not being delivered, or how it ended."""
+
+    DELIVERABLE = "DELIVERABLE"
+    NOT_PRODUCED = "NOT_PRODUCED"
+    BELOW_LOG_START = "BELOW_LOG_START"
+    DAMAGED = "DAMAGED"
+    BELOW_START_OFFSET = "BELOW_START_OFFSET"
+    OPEN_TRANSACTION = "OPEN_TRANSACTION"
+    GROUP_NOT_SEEN = "GROUP_NOT_SEEN"
+    INITIALIZING = "INITIALIZING"
+    DRAINING = "DRAINING"
+    LOCKED = "LOCKED"
+    BEING_WRITTEN = "BEING_WRITTEN"
+    ACKNOWLEDGED = "ACKNOWLEDGED"
+    REJECTED = "REJECTED"
+    ARCHIVED_BY_LIMIT = "ARCHIVED_BY_LIMIT"
+    ARCHIVED = "ARCHIVED"
+    IN_FLIGHT_LIMIT = "IN_FLIGHT_LIMIT"
+    BEHIND_OTHERS = "BEHIND_OTHERS"
+    MEMBER_STALLED = "MEMBER_STALLED"
+    NO_MEMBER_ASKS = "NO_MEMBER_ASKS"
+
+
+WORDS = {
+    Reason.DELIVERABLE: "the next fetch of a member may get it",
+    Reason.NOT_PRODUCED: "no record has this offset yet; the high watermark is the next one",
+    Reason.BELOW_LOG_START: "retention or DeleteRecords removed it from the log",
+    Reason.DAMAGED: "the log of its topic-partition is damaged at or before it",
+    Reason.BELOW_START_OFFSET: "it is finished for this group, or lay before where the group began",
+    Reason.OPEN_TRANSACTION: (
+        "the group reads only committed records, and an open transaction begins at or before it; "
+        "end that transaction"
+    ),
+    Reason.GROUP_NOT_SEEN: (
+        "nothing is stored of this group for this partition, and no member fetches it: the group "
+        "does not exist, or never subscribed to the topic, or its offsets were deleted"
+    ),
+    Reason.INITIALIZING: "the group's state is being read from the share coordinator; wait",
+    Reason.DRAINING: "the partition is moving to another leader; it is delivered there",
+    Reason.LOCKED: "a member holds its acquisition lock; it acknowledges, or the lock expires",
+    Reason.BEING_WRITTEN: "a change of its state is being made durable; wait",
+    Reason.ACKNOWLEDGED: "a member accepted it; it is never delivered again",
+    Reason.ARCHIVED_BY_LIMIT: (
+        "it was delivered as often as share.delivery.count.limit allows; raise the limit and "
+        "reset the offsets to deliver it again"
+    ),
+    Reason.REJECTED: "a member rejected it; it is never delivered again",
+    Reason.ARCHIVED: (
+        "it is never delivered again: it was a gap, was aborted, was below a moved log start, or "
+        "ended in a way that is not remembered"
+    ),
+    Reason.IN_FLIGHT_LIMIT: (
+        "too many records are in flight (share.partition.max.record.locks counts from the start "
+        "offset): acknowledge the oldest, or raise the limit"
+    ),
+    Reason.BEHIND_OTHERS: "earlier records are delivered first; members fetch them as they can",
+    Reason.MEMBER_STALLED: (
+        "it is available, but each member that could get it let the locks of its last records end "
+        "without a word, and gets nothing until it is heard of; see what its application is busy "
+        "with, end it, or start another member"
+    ),
+    Reason.NO_MEMBER_ASKS: "it is available, but no member waits for records now",
+}
+
+
+def why(
+    led: LedPartition, shell: SharePartitionRunner | None, record: RecordView | None, offset: int
+) -> Reason:
+    """Return the first reason that holds, from the log up to the members."""
+    damage = led.log.damage
+    if damage is not None and offset >= damage[0] and record is None:
+        return Reason.DAMAGED
+    if offset >= led.log.high_watermark:
+        return Reason.NOT_PRODUCED
+    if offset < led.log.log_start_offset:
+        return Reason.BELOW_LOG_START
+    if shell is None:
+        return Reason.GROUP_NOT_SEEN
+    if shell.phase is not Phase.ACTIVE:
+        return Reason.INITIALIZING
+    if record is not None:
+        return _why_in_flight(led, shell, record, offset)
+    return _why_not_in_flight(led, shell, offset)
+
+
+def ending_of(state: DeliveryState, cause: Cause) -> Reason:
+    """Return how a finished record ended; without its cause an archived one is no more than that.
+
+    The delivery count does not tell: a record may be rejected in its last delivery.
+    """
+    if state is DeliveryState.ACKNOWLEDGED:
+        return Reason.ACKNOWLEDGED
+    if cause is Cause.REJECT:
+        return Reason.REJECTED
+    return Reason.ARCHIVED_BY_LIMIT if cause is Cause.DELIVERY_LIMIT else Reason.ARCHIVED
+
+
+def _why_in_flight(
+    led: LedPartition, shell: SharePartitionRunner, record: RecordView, offset: int
+) -> Reason:
+    if record.in_transition:
+        return Reason.BEING_WRITTEN
+    match record.state:
+        case DeliveryState.ACQUIRED:
+            return Reason.LOCKED
+        case DeliveryState.ACKNOWLEDGED | DeliveryState.ARCHIVED | DeliveryState.ARCHIVING:
+            outcome = shell.telemetry.outcome_of(offset)
+            return ending_of(record.state, Cause.UNSPECIFIED if outcome is None else outcome.cause)
+        case DeliveryState.AVAILABLE:
+            return _why_available(led, shell, record.first_offset)
+
+
+def _why_not_in_flight(led: LedPartition, shell: SharePartitionRunner, offset: int) -> Reason:
+    if offset < shell.machine.start_offset:
+        return Reason.BELOW_START_OFFSET
+    if is_in_open_transaction(led, shell.config, offset):
+        return Reason.OPEN_TRANSACTION
+    return _why_available(led, shell, offset)
+
+
+def is_in_open_transaction(led: LedPartition, config: GroupConfig, offset: int) -> bool:
+    """Whether a group that reads committed records only must wait for a transaction's end."""
+    committed = config.isolation_level is IsolationLevel.READ_COMMITTED
+    return committed and offset >= led.log.last_stable_offset
+
+
+def _why_available(led: LedPartition, shell: SharePartitionRunner, offset: int) -> Reason:
+    if led.draining:
+        return Reason.DRAINING
+    if not shell.machine.can_acquire():
+        return Reason.IN_FLIGHT_LIMIT
+    if offset > shell.next_fetch_offset:
+        return Reason.BEHIND_OTHERS
+    if shell.has_waiters:
+        return Reason.DELIVERABLE
+    return Reason.MEMBER_STALLED if shell.has_stalled else Reason.NO_MEMBER_ASKS

@@ -1,0 +1,119 @@
+"""Checks that every request of a member passes first, in the KIP's order (spec REQ-1, REQ-2)."""
+
+from collections.abc import Iterable
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import MAX_GROUP_ID_CHARS, GroupId, MemberId, TopicId, TopicPartition
+from sharemesh.domain.share_partition.events import AcquireMode
+from sharemesh.domain.share_session import SessionKey
+from sharemesh.ports.cluster import ClusterView
+from sharemesh.share_leader.requests.access import LeaderAccess
+from sharemesh.v1 import share_leader_pb2 as pb
+from sharemesh.v1.common_pb2 import TopicPartitions
+
+NEWEST_VERSION = 2
+_TOPIC_ID_BYTES = 16
+
+
+class RequestChecks:
+    """Raises the top-level error of a request."""
+
+    def __init__(self, view: ClusterView, access: LeaderAccess, max_member_id_chars: int) -> None:
+        self._view = view
+        self._access = access
+        self._max_member_id_chars = max_member_id_chars
+
+    def member(self, principal: str, group_id: str, member_id: str) -> SessionKey:
+        """Return whose session the request means (spec REQ-1, steps 1 to 4).
+
+        Raises:
+            RefusedError: UNSUPPORTED_VERSION, INVALID_REQUEST or GROUP_AUTHORIZATION_FAILED.
+        """
+        if self._view.share_version() < 1:
+            raise RefusedError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "share groups are switched off in this cluster; set feature share_version to 1",
+            )
+        if not group_id or len(group_id) > MAX_GROUP_ID_CHARS:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"group_id has {len(group_id)} characters; send 1..{MAX_GROUP_ID_CHARS}",
+            )
+        self._access.group(principal, group_id)
+        if not 0 < len(member_id) <= self._max_member_id_chars:
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST,
+                f"member_id has {len(member_id)} characters; send 1..{self._max_member_id_chars}",
+            )
+        return SessionKey(GroupId(group_id), MemberId(member_id))
+
+
+def version_of(version: int) -> int:
+    """Return the version of a request, where 0 counts as the newest.
+
+    Raises:
+        RefusedError: UNSUPPORTED_VERSION.
+    """
+    if not 0 <= version <= NEWEST_VERSION:
+        raise RefusedError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"version {version} is not one of 1..{NEWEST_VERSION}; ask ApiVersions",
+        )
+    return version or NEWEST_VERSION
+
+
+def acquire_mode(mode: int, version: int) -> AcquireMode:
+    """Return the acquire mode (spec WIRE-1, WIRE-4).
+
+    Raises:
+        RefusedError: INVALID_REQUEST for an unknown one, UNSUPPORTED_VERSION for version 1.
+    """
+    try:
+        known = AcquireMode(mode)
+    except ValueError:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            f"share_acquire_mode {mode} is neither 0 (batch_optimized) nor 1 (record_limit)",
+        ) from None
+    if version < NEWEST_VERSION and known is not AcquireMode.BATCH_OPTIMIZED:
+        raise RefusedError(
+            ErrorCode.UNSUPPORTED_VERSION, "record_limit needs version 2 of the request"
+        )
+    return known
+
+
+def listed(topics: Iterable[pb.AcknowledgeTopic]) -> list[TopicPartition]:
+    """Return the partitions of a request, each once, in order.
+
+    Raises:
+        RefusedError: INVALID_REQUEST for a topic id that is none.
+    """
+    seen: dict[TopicPartition, None] = {}
+    for topic in topics:
+        topic_id = _topic_id(topic.topic_id)
+        for partition in topic.partitions:
+            seen[TopicPartition(topic_id, partition.partition)] = None
+    return list(seen)
+
+
+def named(topics: Iterable[TopicPartitions]) -> list[TopicPartition]:
+    """Return the partitions that topics name, each once, in order.
+
+    Raises:
+        RefusedError: INVALID_REQUEST for a topic id that is none.
+    """
+    seen: dict[TopicPartition, None] = {}
+    for topic in topics:
+        topic_id = _topic_id(topic.topic_id)
+        for partition in topic.partitions:
+            seen[TopicPartition(topic_id, partition)] = None
+    return list(seen)
+
+
+def _topic_id(raw: bytes) -> TopicId:
+    if len(raw) != _TOPIC_ID_BYTES:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            f"a topic id has {len(raw)} bytes; send the {_TOPIC_ID_BYTES} of its UUID",
+        )
+    return TopicId(raw)

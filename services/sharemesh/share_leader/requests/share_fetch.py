@@ -1,0 +1,267 @@
+"""ShareFetch: acknowledge, wait for records, acquire, answer (spec sections 11 to 14)."""
+
+from collections.abc import Iterable
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import MemberId, TopicPartition
+from sharemesh.domain.share_session import INITIAL_EPOCH, FetchContext, SessionKey
+from sharemesh.ports.network import CallContext
+from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
+from sharemesh.share_leader.requests.access import LeaderAccess
+from sharemesh.share_leader.requests.acknowledgements import (
+    AcknowledgeCaller,
+    Acknowledgements,
+    PendingAcknowledgements,
+    check_size,
+)
+from sharemesh.share_leader.requests.acquisition import FetchAcquisition, FetchOrder, PartitionFetch
+from sharemesh.share_leader.requests.delayed_share_fetch import DelayedShareFetch
+from sharemesh.share_leader.requests.fetch_response import FetchResponse
+from sharemesh.share_leader.requests.partition_lookup import PartitionLookup
+from sharemesh.share_leader.requests.reader import Reader
+from sharemesh.share_leader.requests.request_checks import (
+    RequestChecks,
+    acquire_mode,
+    listed,
+    named,
+    version_of,
+)
+from sharemesh.share_leader.requests.share_session_cache import ShareSessionCache
+from sharemesh.telemetry import names
+from sharemesh.v1 import share_leader_pb2 as pb
+
+
+class ShareFetch:
+    """Answers ShareFetch."""
+
+    def __init__(
+        self,
+        environment: LeaderEnvironment,
+        access: LeaderAccess,
+        checks: RequestChecks,
+        book: ShareSessionCache,
+        sources: PartitionLookup,
+        acquisition: FetchAcquisition,
+        acknowledgements: Acknowledgements,
+    ) -> None:
+        self._environment = environment
+        self._access = access
+        self._checks = checks
+        self._book = book
+        self._sources = sources
+        self._acquisition = acquisition
+        self._acknowledgements = acknowledgements
+        self._waiting = 0
+
+    async def __call__(
+        self, request: pb.ShareFetchRequest, context: CallContext
+    ) -> pb.ShareFetchResponse:
+        """Answer one request; errors are in the body."""
+        try:
+            return await self._answer(request, context)
+        except RefusedError as refused:
+            if refused.error is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+                await self._environment.clock.sleep_ms(self._wait_ms(request))  # spec REQ-4
+            return pb.ShareFetchResponse(
+                error_code=int(refused.error), error_message=refused.message
+            )
+
+    async def _answer(
+        self, request: pb.ShareFetchRequest, context: CallContext
+    ) -> pb.ShareFetchResponse:
+        key = self._checks.member(context.principal, request.group_id, request.member_id)
+        version = version_of(request.version)
+        _check_renew(request)
+        order = self._order(request, version)
+        fetch = self._session(request, key)
+        self._book.request_begins(fetch.session)
+        try:
+            return await self._in_session(request, context, fetch, order)
+        finally:
+            self._book.request_ends(fetch.session)
+
+    def _session(self, request: pb.ShareFetchRequest, key: SessionKey) -> FetchContext:
+        check_size(request.topics, self._environment)
+        wanted = listed(request.topics)
+        opens = request.share_session_epoch == INITIAL_EPOCH
+        self._book.check_room(None if opens else self._book.session_of(key), wanted)
+        fetch = self._book.sessions.for_fetch(
+            key,
+            request.share_session_epoch,
+            listed=wanted,
+            forgotten=named(request.forgotten_topics_data),
+            has_acknowledgements=any(
+                p.acknowledgement_batches for t in request.topics for p in t.partitions
+            ),
+        )
+        if fetch.is_initial:
+            self._book.began(fetch.session)
+        return fetch
+
+    async def _in_session(
+        self,
+        request: pb.ShareFetchRequest,
+        context: CallContext,
+        fetch: FetchContext,
+        order: FetchOrder,
+    ) -> pb.ShareFetchResponse:
+        key = fetch.session.key
+        who = AcknowledgeCaller(
+            context.principal,
+            key.group_id,
+            key.member_id,
+            version_of(request.version),
+            request.is_renew_ack,
+        )
+        reader = Reader(self._access, context.principal, key.group_id)
+        acknowledging = self._acknowledgements.begin(who, request.topics)
+        response = FetchResponse(self._environment.view, request.record_format)
+        must_appear = fetch.must_appear()
+        if not fetch.is_final and not request.is_renew_ack:
+            await self._fetch(request, reader, fetch, order, response)
+            for partition in must_appear:
+                response.entry(partition)
+        also = [] if fetch.is_final else listed(request.topics)
+        await self._add_acknowledged(acknowledging, also, response)
+        self._withhold(reader, fetch, response)
+        if fetch.is_final:
+            # Spec REQ-10: the release goes on by itself, its result is not in the response.
+            self._book.close_soon(fetch.session)
+        return pb.ShareFetchResponse(
+            acquisition_lock_timeout_ms=self._lock_duration_ms(key),
+            responses=response.topics,
+            node_endpoints=response.endpoints(),
+        )
+
+    async def _fetch(
+        self,
+        request: pb.ShareFetchRequest,
+        reader: Reader,
+        fetch: FetchContext,
+        order: FetchOrder,
+        response: FetchResponse,
+    ) -> None:
+        partitions = fetch.to_fetch()
+        shells, refused = self._sources.find(reader, partitions)
+        for partition, outcome in refused.items():
+            response.add_error(partition, outcome)
+        taken: list[PartitionFetch] = []
+        wait: DelayedShareFetch | None = None
+        if shells and order.max_records > 0 and order.max_bytes > 0:  # spec REQ-13
+            wait = DelayedShareFetch(
+                shells,
+                min_bytes=min(max(0, request.min_bytes), order.max_bytes),
+                max_bytes=order.max_bytes,
+                known_errors=fetch.session.failed,
+            )
+            kept = await self._wait(wait, self._wait_ms(request))
+            locked = self._environment.telemetry.registry.histogram(
+                names.FETCH_PARTITIONS_LOCKED, reader.group_id
+            )
+            locked.record(100 * len(kept) / len(partitions))
+            taken = await self._acquisition.take(kept, wait, order, reader)
+        taken = [one for one in taken if one.ranges or one.error]
+        for one in taken:
+            response.add_taken(one)
+        failed = {
+            shell.key.topic_partition: (shell.error, shell.message)
+            for shell in shells
+            if shell.phase is Phase.ENDED
+        }
+        if wait is not None:
+            failed.update(wait.failed)
+        for partition, outcome in failed.items():
+            response.add_error(partition, outcome)
+        self._note(fetch, partitions, taken, [*refused, *failed])
+
+    def _withhold(self, reader: Reader, fetch: FetchContext, response: FetchResponse) -> None:
+        """Hand out nothing whose right went while the request waited (AUT-4).
+
+        Raises:
+            RefusedError: GROUP_AUTHORIZATION_FAILED; the session is over, its records released.
+        """
+        lost = reader.lost(response.with_records())
+        if lost:
+            withheld = {each: response.withhold(each, why) for each, why in lost.items()}
+            self._book.give_up(fetch.session, withheld, lost)
+        try:
+            reader.check_group()
+        except RefusedError:
+            self._book.close_soon(fetch.session)
+            raise
+
+    async def _wait(self, wait: DelayedShareFetch, wait_ms: int) -> list[SharePartitionRunner]:
+        if wait_ms <= 0 or self._waiting >= self._environment.settings.max_waiting_fetches:
+            return wait.try_now(at_deadline=True) or []
+        self._waiting += 1
+        try:
+            deadline_ms = self._environment.clock.now_ms() + wait_ms
+            return await wait.until(deadline_ms, self._environment.alarms)
+        finally:
+            self._waiting -= 1
+            self._environment.counters.fetches_expired += wait.expired
+
+    def _note(
+        self,
+        fetch: FetchContext,
+        partitions: Iterable[TopicPartition],
+        taken: Iterable[PartitionFetch],
+        failed: list[TopicPartition],
+    ) -> None:
+        failed += [one.partition for one in taken if one.error]
+        moved = [] if fetch.is_initial else [one.partition for one in taken if not one.error]
+        fetch.session.answered(with_records=moved, with_error=failed)
+        counters = self._environment.counters
+        topic = self._environment.view.topic  # ids that are none are not counted: there is no end
+        asked = {p.topic_id for p in partitions}
+        counters.fetch_requests.update(each for each in asked if topic(each))
+        wrong = {p.topic_id for p in failed}
+        counters.failed_fetch_requests.update(each for each in wrong if topic(each))
+
+    async def _add_acknowledged(
+        self,
+        acknowledging: PendingAcknowledgements,
+        also: Iterable[TopicPartition],
+        response: FetchResponse,
+    ) -> None:
+        """Add the results; ``also`` lists partitions that appear beside them (spec REQ-8)."""
+        if not acknowledging:
+            return
+        outcomes = await self._acknowledgements.finish(acknowledging)
+        for partition in also:
+            response.entry(partition)
+        for partition, outcome in outcomes.items():
+            response.add_acknowledged(partition, outcome)
+
+    def _order(self, request: pb.ShareFetchRequest, version: int) -> FetchOrder:
+        settings = self._environment.settings
+        max_bytes = min(request.max_bytes, settings.max_fetch_bytes, settings.max_response_bytes)
+        return FetchOrder(
+            member_id=MemberId(request.member_id),
+            mode=acquire_mode(request.share_acquire_mode, version),
+            batch_size=max(1, request.batch_size),
+            max_records=min(request.max_records, settings.max_fetch_records),
+            max_bytes=max_bytes,
+        )
+
+    def _wait_ms(self, request: pb.ShareFetchRequest) -> int:
+        return min(max(0, request.max_wait_ms), self._environment.settings.max_fetch_wait_ms)
+
+    def _lock_duration_ms(self, key: SessionKey) -> int:
+        return self._environment.view.group_config(key.group_id).record_lock_duration_ms
+
+
+def _check_renew(request: pb.ShareFetchRequest) -> None:
+    """Spec REQ-1, step 5: a renewal fetches nothing and says so."""
+    version = version_of(request.version)
+    if not request.is_renew_ack:
+        return
+    if version < 2:
+        raise RefusedError(ErrorCode.UNSUPPORTED_VERSION, "is_renew_ack needs version 2")
+    if request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            "a fetch with is_renew_ack must have max_bytes, min_bytes, max_records and "
+            "max_wait_ms 0",
+        )

@@ -1,0 +1,1 @@
+"""Consume and HoldSession: share sessions that are bound to a stream."""

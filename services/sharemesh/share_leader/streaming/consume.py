@@ -1,0 +1,218 @@
+"""Consume and HoldSession: share sessions that live as long as a stream (DESIGN 7)."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import GroupId, TopicPartition
+from sharemesh.domain.share_session import SessionKey
+from sharemesh.ports.network import CallContext, Stream
+from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.partition.open_streams import OpenStreams, topics_message
+from sharemesh.share_leader.requests.access import LeaderAccess
+from sharemesh.share_leader.requests.acquisition import FetchOrder
+from sharemesh.share_leader.requests.reader import Reader
+from sharemesh.share_leader.requests.request_checks import (
+    NEWEST_VERSION,
+    RequestChecks,
+    acquire_mode,
+)
+from sharemesh.share_leader.requests.share_session_cache import ShareSessionCache
+from sharemesh.share_leader.streaming.consume_stream import (
+    ConsumeStream,
+    ConsumeStreamPort,
+    StreamServices,
+    StreamTerms,
+)
+from sharemesh.v1 import share_leader_pb2 as pb
+
+_MAX_NOTICES = 1_000
+
+
+class Consume:
+    """Answers Consume: a new stream is a new share session (spec SES-2)."""
+
+    def __init__(
+        self,
+        services: StreamServices,
+        access: LeaderAccess,
+        checks: RequestChecks,
+        book: ShareSessionCache,
+        streams: OpenStreams,
+    ) -> None:
+        self._services = services
+        self._access = access
+        self._checks = checks
+        self._book = book
+        self._streams = streams
+
+    async def __call__(self, stream: ConsumeStreamPort, context: CallContext) -> None:
+        """Serve one stream until its end; the end of the stream is the end of the session."""
+        first = await anext(aiter(stream), None)
+        if first is None:
+            return
+        try:
+            key, terms = self._terms(first, context)
+            session, _ = self._book.sessions.open(key)
+        except RefusedError as refused:
+            await stream.send(
+                pb.ConsumeResponse(error_code=int(refused.error), error_message=refused.message)
+            )
+            return
+        served = ConsumeStream(stream, session, terms, self._services)
+        self._book.began(session, stream=served, on_replaced=served.replaced)
+        self._streams.add(served)
+        try:
+            await served.run(first, lambda: self._book.close(session))
+        finally:
+            self._streams.remove(served)
+            self._book.stream_lost_soon(key, served)
+
+    def _terms(
+        self, first: pb.ConsumeRequest, context: CallContext
+    ) -> tuple[SessionKey, StreamTerms]:
+        if not first.HasField("start"):
+            raise RefusedError(
+                ErrorCode.INVALID_REQUEST, "the first message of a Consume stream needs start"
+            )
+        start = first.start
+        settings = self._services.environment.settings
+        key = self._checks.member(context.principal, start.group_id, start.member_id)
+        order = FetchOrder(
+            member_id=key.member_id,
+            mode=acquire_mode(start.share_acquire_mode, NEWEST_VERSION),
+            batch_size=start.batch_size if start.batch_size > 0 else 500,
+            max_records=(
+                min(start.max_records, settings.max_fetch_records)
+                if start.max_records > 0
+                else settings.default_stream_records
+            ),
+            max_bytes=settings.stream_message_bytes,
+        )
+        return key, StreamTerms(
+            Reader(self._access, context.principal, key.group_id),
+            order,
+            max(0, start.min_bytes),
+            min(max(0, start.max_wait_ms), settings.max_fetch_wait_ms),
+            start.record_format,
+        )
+
+
+class HoldSession:
+    """Answers HoldSession: binds the session of unary calls to this stream."""
+
+    def __init__(
+        self,
+        environment: LeaderEnvironment,
+        access: LeaderAccess,
+        checks: RequestChecks,
+        book: ShareSessionCache,
+        streams: OpenStreams,
+    ) -> None:
+        self._environment = environment
+        self._access = access
+        self._checks = checks
+        self._book = book
+        self._streams = streams
+
+    async def __call__(
+        self, stream: Stream[pb.HoldSessionResponse, pb.HoldSessionRequest], context: CallContext
+    ) -> None:
+        """Hold until the client ends the stream or its connection is lost (spec SES-12).
+
+        Without READ on the group it ends too, with the refusal as its last message (AUT-6).
+        """
+        first = await anext(aiter(stream), None)
+        if first is None:
+            return
+        try:
+            key = self._checks.member(context.principal, first.group_id, first.member_id)
+        except RefusedError as refused:
+            await stream.send(
+                pb.HoldSessionResponse(error_code=int(refused.error), error_message=refused.message)
+            )
+            return
+        reader = Reader(self._access, context.principal, key.group_id)
+        held = _HeldSession(key, self._book, reader)
+        self._book.hold(key, held)
+        self._streams.add(held)
+        notices = asyncio.create_task(held.send_notices(stream))
+        client = asyncio.create_task(_ends(stream))
+        ended = asyncio.create_task(held.ended.wait())
+        tasks = (notices, client, ended)
+        try:
+            await stream.send(pb.HoldSessionResponse())
+            await asyncio.wait((client, ended), return_when=asyncio.FIRST_COMPLETED)
+            await _cancelled(notices)
+            if client.done():
+                client.result()
+            else:
+                await self._refuse(stream, held.refusal)
+        finally:
+            # Nothing is awaited before the loss is told: a lost connection ends the stream and
+            # cancels this handler, and the second may come while the first is being dealt with.
+            self._streams.remove(held)
+            self._book.stream_lost_soon(key, held)
+            await _cancelled(*tasks)
+
+    async def _refuse(
+        self,
+        stream: Stream[pb.HoldSessionResponse, pb.HoldSessionRequest],
+        refusal: tuple[ErrorCode, str],
+    ) -> None:
+        """Say the last word; one who does not read it has a limit."""
+        last = pb.HoldSessionResponse(error_code=int(refusal[0]), error_message=refusal[1])
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._environment.settings.stream_close_ms / 1_000):
+                await stream.send(last)
+
+
+class _HeldSession:
+    """One open HoldSession stream."""
+
+    def __init__(self, key: SessionKey, book: ShareSessionCache, reader: Reader) -> None:
+        self._key = key
+        self._book = book
+        self._reader = reader
+        self.ended = asyncio.Event()
+        self.refusal: tuple[ErrorCode, str] = (ErrorCode.NONE, "")
+        self._notices: asyncio.Queue[list[TopicPartition]] = asyncio.Queue(_MAX_NOTICES)
+
+    def notify_draining(self, partitions: frozenset[TopicPartition]) -> None:
+        session = self._book.session_of(self._key)
+        mine = partitions.intersection(session.partitions) if session else frozenset()
+        if mine and not self._notices.full():
+            self._notices.put_nowait(sorted(mine))
+
+    def notify_led(self, partition: TopicPartition) -> None:
+        """Unary fetches ask again by themselves."""
+
+    def rights_changed(self) -> None:
+        """Without READ on the group nothing is held any more (AUT-6)."""
+        try:
+            self._reader.check_group()
+        except RefusedError as refused:
+            self.refusal = (refused.error, refused.message)
+            self.ended.set()
+
+    def group_awaiting(self, partition: TopicPartition) -> GroupId | None:
+        """Return None: it is not known what unary fetches will ask for."""
+
+    async def send_notices(
+        self, stream: Stream[pb.HoldSessionResponse, pb.HoldSessionRequest]
+    ) -> None:
+        while True:
+            draining = topics_message(await self._notices.get())
+            await stream.send(pb.HoldSessionResponse(draining=draining))
+
+
+async def _ends(stream: Stream[pb.HoldSessionResponse, pb.HoldSessionRequest]) -> None:
+    async for _ in stream:
+        pass  # further messages mean nothing
+
+
+async def _cancelled(*tasks: "asyncio.Task[Any]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

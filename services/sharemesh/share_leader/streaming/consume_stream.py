@@ -1,0 +1,495 @@
+"""One open Consume stream: reads requests, acquires within its credit, sends (issue: Consume)."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from sharemesh.cluster.node_message import node_message
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import GroupId, TopicPartition
+from sharemesh.domain.share_session import ShareSession, rotated
+from sharemesh.ports.network import Stream
+from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.failures import outcome_of
+from sharemesh.share_leader.owned_tasks import OwnedTasks
+from sharemesh.share_leader.partition.share_partition_runner import Phase
+from sharemesh.share_leader.requests.acknowledgements import (
+    AcknowledgeCaller,
+    Acknowledgements,
+    PendingAcknowledgements,
+    check_size,
+)
+from sharemesh.share_leader.requests.acquisition import FetchAcquisition, FetchOrder, PartitionFetch
+from sharemesh.share_leader.requests.delayed_share_fetch import DelayedShareFetch
+from sharemesh.share_leader.requests.fetch_response import FetchResponse, acknowledged_topics
+from sharemesh.share_leader.requests.partition_lookup import Outcome, PartitionLookup
+from sharemesh.share_leader.requests.reader import Reader
+from sharemesh.share_leader.requests.redirects import Redirects
+from sharemesh.share_leader.requests.request_checks import (
+    NEWEST_VERSION,
+    acquire_mode,
+    listed,
+    named,
+)
+from sharemesh.share_leader.requests.share_session_cache import ShareSessionCache
+from sharemesh.share_leader.streaming.outbox import Outbox
+from sharemesh.share_leader.timers import TimerHandle
+from sharemesh.v1 import share_leader_pb2 as pb
+
+_LOG = logging.getLogger(__name__)
+
+ConsumeStreamPort = Stream[pb.ConsumeResponse, pb.ConsumeRequest]
+_MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamServices:
+    """The parts of the leader that a stream works with."""
+
+    environment: LeaderEnvironment
+    book: ShareSessionCache
+    sources: PartitionLookup
+    acquisition: FetchAcquisition
+    acknowledgements: Acknowledgements
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTerms:
+    """What the first message of the stream fixed."""
+
+    reader: Reader
+    order: FetchOrder  # max_records and max_bytes: of one message
+    min_bytes: int
+    max_wait_ms: int
+    record_format: int
+
+
+class ConsumeStream:
+    """Three tasks: a reader, a feeder that acquires, and a sender; ``run`` owns them."""
+
+    def __init__(
+        self,
+        stream: ConsumeStreamPort,
+        session: ShareSession,
+        terms: StreamTerms,
+        services: StreamServices,
+    ) -> None:
+        settings = services.environment.settings
+        self._stream = stream
+        self._session = session
+        self._terms = terms
+        self._services = services
+        self._outbox = Outbox(settings.max_stream_messages)
+        self._acknowledges = OwnedTasks("a consume stream")
+        self._acknowledges_under_way = asyncio.Semaphore(settings.max_stream_acknowledges)
+        self._credit_records = 0
+        self._credit_bytes: int | None = None  # no limit until the client grants some
+        self._turn = 0
+        self._paused: dict[TopicPartition, TimerHandle] = {}
+        self._arriving: set[TopicPartition] = set()  # added, and not seen to be led here yet
+        self._changed = asyncio.Event()
+        self._wait: DelayedShareFetch | None = None
+        self._error: Outcome | None = None
+        self._ended = asyncio.Event()
+        self._closing = False
+        self._mode = terms.order.mode
+
+    async def run(
+        self, first: pb.ConsumeRequest, close_session: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Serve until the client closes, the session is replaced, or the connection is lost.
+
+        ``close_session`` releases what the member holds; it is called if the client asked for
+        the end (``close``), after its acknowledgements and before the stream ends.
+        """
+        sender = asyncio.create_task(self._send())
+        feeder = asyncio.create_task(self._feed())
+        reader = asyncio.create_task(self._read(first))
+        stopped = asyncio.create_task(self._stopped())
+        tasks = (sender, feeder, reader, stopped)
+        lapses = self._services.environment.lapses
+        lapses.watch(self._session.key, self._lapsed)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await _cancel(feeder, reader, stopped)
+            if not sender.done():
+                await self._finish(sender, close_session)
+        finally:
+            lapses.unwatch(self._session.key, self._lapsed)
+            try:
+                await _cancel(*tasks)
+            finally:
+                await self._acknowledges.close()
+        for task in tasks:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+    async def _finish(
+        self, sender: "asyncio.Task[None]", close_session: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Answer every acknowledgement, release, say the last word; a slow reader has a limit."""
+        await self._acknowledges.settle()
+        if self._closing:
+            await close_session()
+        if self._error is not None:
+            code, message = self._error
+            self._outbox.put(pb.ConsumeResponse(error_code=int(code), error_message=message))
+        self._outbox.close()
+        settings = self._services.environment.settings
+        await asyncio.wait({sender}, timeout=settings.stream_close_ms / 1_000)
+
+    # ---- what others tell the stream ------------------------------------------------------------
+
+    def notify_draining(self, partitions: frozenset[TopicPartition]) -> None:
+        """Send a drain notice for those partitions that this stream consumes."""
+        mine = partitions.intersection(self._session.partitions)
+        view = self._services.environment.view
+        named = ((partition, view.next_leader(partition)) for partition in mine)
+        self._outbox.put_draining(mine, {each: node_message(node) for each, node in named if node})
+
+    def notify_led(self, partition: TopicPartition) -> None:
+        """This node leads the partition now: one that waited for it is served."""
+        self._go_on([partition])
+
+    def group_awaiting(self, partition: TopicPartition) -> GroupId | None:
+        """Return the group of a stream that has added the partition."""
+        return self._session.key.group_id if partition in self._session.partitions else None
+
+    def rights_changed(self) -> None:
+        """Hand out nothing more of what the principal may not read any more (AUT-6)."""
+        reader = self._terms.reader
+        waiting = self._outbox.withhold(lambda partition: bool(reader.lost([partition])))
+        withheld = {
+            partition: [offsets for entry in entries for offsets in self._taken_back(entry)]
+            for partition, entries in waiting.items()
+        }
+        try:
+            reader.check_group()
+        except RefusedError as refused:
+            self._services.book.give_up(self._session, withheld)
+            self._end(refused.error, refused.message)
+            return
+        lost = reader.lost(dict.fromkeys([*self._session.partitions, *withheld]))
+        if lost:
+            self._refuse(lost)
+            self._services.book.give_up(self._session, withheld, lost)
+            self._wake()
+
+    def _taken_back(self, withheld: pb.ShareFetchPartition) -> list[tuple[int, int]]:
+        """Return the offsets; nobody will see them, so nobody can grant their credit again."""
+        offsets = [(each.first_offset, each.last_offset) for each in withheld.acquired_records]
+        self._credit_records += sum(last - first + 1 for first, last in offsets)
+        if self._credit_bytes is not None:
+            self._credit_bytes += len(withheld.records)
+        return offsets
+
+    def replaced(self) -> None:
+        """The member opened another session: this stream ends, nothing is released (SES-2)."""
+        self._end(
+            ErrorCode.SHARE_SESSION_NOT_FOUND,
+            f"member {self._session.key.member_id!r} opened another share session; one stream "
+            "a member and leader",
+        )
+
+    def _lapsed(self, since_ms: int) -> None:
+        """Locks ended that the member had since then: it may be stalled (HBK-10)."""
+        if self._session.lapsed(since_ms):
+            _LOG.warning(
+                "%s is stalled: the locks of records that it got have ended, and it has sent "
+                "nothing since; it gets no more until it does. See what its application is busy "
+                "with; other members get its records",
+                self._member(),
+            )
+            self._wake()
+
+    def _member(self) -> str:
+        key = self._session.key
+        return f"member {key.member_id!r} of group {key.group_id!r}"
+
+    def _end(self, error: ErrorCode, message: str) -> None:
+        self._error = (error, message)
+        self._ended.set()
+
+    async def _stopped(self) -> None:
+        await self._ended.wait()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        if self._wait is not None:
+            self._wait.stop()
+
+    # ---- reader ---------------------------------------------------------------------------------
+
+    async def _read(self, first: pb.ConsumeRequest) -> None:
+        try:
+            await self._handle(first)
+            if self._closing:
+                return
+            async for request in self._stream:
+                if request.HasField("start"):
+                    raise RefusedError(
+                        ErrorCode.INVALID_REQUEST, "a stream starts once; open another stream"
+                    )
+                await self._handle(request)
+                if self._closing:
+                    return
+        except RefusedError as refused:
+            self._end(refused.error, refused.message)
+
+    async def _handle(self, request: pb.ConsumeRequest) -> None:
+        if self._session.heard(self._services.environment.clock.now_ms()):
+            _LOG.info("%s is heard of again, and gets records", self._member())
+        if request.add or request.forget:
+            forgotten = named(request.forget)
+            self._session.forget(forgotten)
+            self._arriving.difference_update(forgotten)
+            added = named(request.add)
+            self._services.book.check_room(self._session, added)
+            self._session.add(added)
+            self._arriving.update(added)
+            self._go_on(added)
+        if request.credit_records < 0 or request.credit_bytes < 0:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "credit is only added, never taken")
+        if request.HasField("share_acquire_mode"):
+            self._mode = acquire_mode(request.share_acquire_mode, NEWEST_VERSION)
+        self._credit_records += request.credit_records
+        if request.credit_bytes:
+            self._credit_bytes = (self._credit_bytes or 0) + request.credit_bytes
+        for acknowledge in request.acknowledgements:
+            await self._acknowledge(acknowledge)
+        self._closing = request.close
+        self._wake()
+
+    async def _acknowledge(self, acknowledge: pb.ConsumeAcknowledge) -> None:
+        check_size(acknowledge.topics, self._services.environment)
+        listed(acknowledge.topics)
+        # While too many are unanswered the stream is not read: the client's sends wait.
+        await self._acknowledges_under_way.acquire()
+        who = AcknowledgeCaller(
+            self._terms.reader.principal,
+            self._session.key.group_id,
+            self._session.key.member_id,
+            2,
+            acknowledge.is_renew_ack,
+        )
+        under_way = self._services.acknowledgements.begin(who, acknowledge.topics)
+        work = self._answer(acknowledge.acknowledge_id, under_way)
+        self._acknowledges.spawn_heard(work, self._answered)
+
+    async def _answer(self, acknowledge_id: int, under_way: PendingAcknowledgements) -> None:
+        outcomes = await self._services.acknowledgements.finish(under_way)
+        if self._paused:
+            self._go_on(partition for partition, (error, _) in outcomes.items() if not error)
+        redirects = Redirects(self._services.environment.view)
+        result = pb.ConsumeAcknowledged(
+            acknowledge_id=acknowledge_id, topics=acknowledged_topics(outcomes, redirects)
+        )
+        self._outbox.put_acknowledged(result, redirects.endpoints())
+
+    def _answered(self, outcome: BaseException | None) -> None:
+        """An acknowledgement without an answer is waited for: then the stream ends, with why."""
+        self._acknowledges_under_way.release()
+        if isinstance(outcome, Exception):
+            where = f"member {self._session.key.member_id!r}"
+            self._end(*outcome_of("answering an acknowledgement", where, outcome))
+
+    # ---- feeder ---------------------------------------------------------------------------------
+
+    async def _feed(self) -> None:
+        while True:
+            await self._outbox.room()
+            if not self._may_acquire():
+                self._changed.clear()
+                await self._changed.wait()
+            elif self._session.is_stalled:
+                await self._stay_out()
+            else:
+                await self._feed_once()
+
+    def _may_acquire(self) -> bool:
+        if (
+            self._closing
+            or self._ended.is_set()
+            or self._credit_records <= 0
+            or not self._session.partitions
+        ):
+            return False
+        return self._credit_bytes is None or self._credit_bytes > 0
+
+    async def _stay_out(self) -> None:
+        """Wait for a word of a stalled member; share partitions know for whom nobody waits."""
+        shells, _ = self._services.sources.find(self._terms.reader, list(self._session.partitions))
+        self._changed.clear()
+        for shell in shells:
+            shell.leave_out(self)
+        try:
+            await self._changed.wait()
+        finally:
+            for shell in shells:
+                shell.take_in(self)
+
+    async def _feed_once(self) -> None:
+        environment = self._services.environment
+        order = self._order_now()
+        self._turn += 1
+        partitions = [p for p in self._session.partitions if p not in self._paused]
+        shells, refused = self._services.sources.find(
+            self._terms.reader, rotated(partitions, self._turn)
+        )
+        for shell in shells:
+            self._arriving.discard(shell.key.topic_partition)
+            if shell.phase is Phase.ENDED:
+                refused[shell.key.topic_partition] = (shell.error, shell.message)
+        if refused:
+            self._refuse(refused)
+            return
+        wait = self._wait = DelayedShareFetch(
+            shells,
+            min_bytes=min(self._terms.min_bytes, order.max_bytes),
+            max_bytes=order.max_bytes,
+            enough_records=order.max_records,
+        )
+        self._changed.clear()
+        kept = await wait.until(self._deadline_ms(), environment.alarms)
+        self._wait = None
+        environment.counters.fetches_expired += wait.expired
+        taken = await self._services.acquisition.take(kept, wait, order, self._terms.reader)
+        taken = self._without_lost(taken)
+        if self._ended.is_set():
+            return
+        response = FetchResponse(environment.view, self._terms.record_format)
+        for one in taken:
+            if one.ranges or one.error:
+                response.add_taken(one)
+            if one.throttled:
+                self._pause(one.partition, environment.settings.throttled_rest_ms)
+            self._credit_records -= one.delivered
+            if self._credit_bytes is not None:
+                self._credit_bytes -= len(one.records)
+        failed = {one.partition: (one.error, one.message) for one in taken if one.error}
+        failed |= {
+            shell.key.topic_partition: (shell.error, shell.message)
+            for shell in shells
+            if shell.phase is Phase.ENDED
+        }
+        self._refuse(failed | wait.failed, response)
+        if kept and not taken:
+            await environment.clock.sleep_ms(environment.settings.empty_take_pause_ms)
+
+    def _without_lost(self, taken: list[PartitionFetch]) -> list[PartitionFetch]:
+        """Return what was taken; what may not be read since is given back (AUT-4)."""
+        lost = self._terms.reader.lost(one.partition for one in taken if one.ranges)
+        if not lost:
+            return taken
+        withheld = {
+            one.partition: [(each.first_offset, each.last_offset) for each in one.ranges]
+            for one in taken
+            if one.partition in lost
+        }
+        self._services.book.give_up(self._session, withheld, lost)
+        return [
+            PartitionFetch(one.partition, one.leader_epoch, error=why[0], message=why[1])
+            if (why := lost.get(one.partition))
+            else one
+            for one in taken
+        ]
+
+    def _order_now(self) -> FetchOrder:
+        order = self._terms.order
+        max_bytes = order.max_bytes
+        if self._credit_bytes is not None:
+            max_bytes = min(max_bytes, self._credit_bytes)
+        return FetchOrder(
+            order.member_id,
+            self._mode,
+            order.batch_size,
+            min(order.max_records, self._credit_records),
+            max_bytes,
+            self._session,
+        )
+
+    def _deadline_ms(self) -> int | None:
+        if self._terms.min_bytes <= 1:
+            return None
+        return self._services.environment.clock.now_ms() + max(1, self._terms.max_wait_ms)
+
+    def _refuse(
+        self, refused: dict[TopicPartition, Outcome], response: FetchResponse | None = None
+    ) -> None:
+        """Send what there is with the errors; moved partitions leave, others pause."""
+        environment = self._services.environment
+        response = response or FetchResponse(environment.view, self._terms.record_format)
+        for partition, outcome in refused.items():
+            if outcome[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER and (wait_ms := self._due(partition)):
+                self._pause(partition, wait_ms)
+                continue
+            response.add_error(partition, outcome)
+            if outcome[0] in _MOVED:
+                self._session.forget([partition])
+            else:
+                self._pause(partition, environment.settings.stream_retry_ms)
+        if response.topics:
+            config = environment.view.group_config(self._session.key.group_id)
+            self._outbox.put(
+                pb.ConsumeResponse(
+                    responses=response.topics,
+                    acquisition_lock_timeout_ms=config.record_lock_duration_ms,
+                    node_endpoints=response.endpoints(),
+                )
+            )
+
+    def _due(self, partition: TopicPartition) -> int:
+        """Return how long to keep an added partition that may be led here soon; told once.
+
+        Clients hear of a move while the old leader drains, and of a claim while its log is
+        still being taken over.
+        """
+        if partition not in self._arriving:
+            return 0
+        self._arriving.discard(partition)
+        environment, view = self._services.environment, self._services.environment.view
+        named = view.next_leader(partition)
+        if named is not None and named.node_id == environment.node_id:
+            return environment.settings.hand_over_wait_ms
+        leader = view.leader(partition)
+        if leader is None or leader.node.node_id == environment.node_id:
+            return environment.settings.take_over_wait_ms
+        return 0
+
+    def _pause(self, partition: TopicPartition, pause_ms: int) -> None:
+        """Take nothing of it until ``_go_on``, or for ``pause_ms``."""
+        environment = self._services.environment
+        if (earlier := self._paused.pop(partition, None)) is not None:
+            earlier.cancel()
+        self._paused[partition] = environment.alarms.at(
+            environment.clock.now_ms() + pause_ms, lambda: self._go_on([partition])
+        )
+
+    def _go_on(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            if (alarm := self._paused.pop(partition, None)) is not None:
+                alarm.cancel()
+                self._wake()
+
+    # ---- sender ---------------------------------------------------------------------------------
+
+    async def _send(self) -> None:
+        while (message := await self._outbox.take()) is not None:
+            if message.acknowledged and not message.acquisition_lock_timeout_ms:
+                config = self._services.environment.view.group_config(self._session.key.group_id)
+                message.acquisition_lock_timeout_ms = config.record_lock_duration_ms
+            await self._stream.send(message)
+
+
+async def _cancel(*tasks: "asyncio.Task[None]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""Spans, metrics and log lines of share partitions, derived from events and effects."""

@@ -1,0 +1,163 @@
+"""Spans of one share partition: how what happened is written down."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import SharePartitionKey
+from sharemesh.domain.share_partition.effects import Acquired, WriteState
+from sharemesh.share_leader.telemetry.acquisition_index import IndexedAcquisition
+from sharemesh.telemetry import names
+from sharemesh.telemetry.request_span import current_request
+from sharemesh.telemetry.spans import Span, SpanKind, Spans
+from sharemesh.telemetry.telemetry import Telemetry
+from sharemesh.telemetry.trace_context import LINKS_MAX, TraceContext
+
+Ranges = Sequence[tuple[int, int]]
+OPERATIONS = (names.ACQUIRE, names.SETTLE, names.RELEASE, names.LOCK_TIMEOUT, names.INITIALIZE)
+
+
+class PartitionSpans:
+    """Writes spans with the attributes that all spans of the share partition have."""
+
+    def __init__(
+        self, telemetry: Telemetry, key: SharePartitionKey, topic: str, leader_epoch: int
+    ) -> None:
+        self.spans: Spans = telemetry.spans
+        self._stride = telemetry.detail_stride
+        common: dict[str, Any] = {
+            names.MESSAGING_SYSTEM: names.SYSTEM,
+            names.DESTINATION: topic,
+            names.PARTITION_ID: str(key.partition),
+            names.GROUP_NAME: key.group_id,
+            names.LEADER_EPOCH: leader_epoch,
+        }
+        self._writing = dict(common)
+        # One dict for each operation, never changed: exporters write it out once.
+        self._operations = {
+            operation: (f"{operation} {topic}", {**common, names.OPERATION_NAME: operation})
+            for operation in OPERATIONS
+        }
+        self._operations[names.SETTLE][1][names.OPERATION_TYPE] = names.SETTLE
+
+    def acquired(
+        self,
+        effect: Acquired,
+        member_id: str,
+        context: TraceContext,
+        times: tuple[int, int],
+        links: Sequence[TraceContext],
+    ) -> None:
+        """Write the span of one acquisition, with the names of its sampled records.
+
+        Its parent is the call it is made for; a stream, which lives for hours, is only linked to.
+        """
+        request = current_request()
+        parent = None
+        if request is not None and request.is_stream:
+            links = [request.context, *links]
+        else:
+            parent = called_by()
+        ranges = [(one.first_offset, one.last_offset) for one in effect.ranges]
+        attributes = range_attributes(ranges)
+        attributes[names.CLIENT_ID] = member_id
+        attributes[names.ACQUIRED_COUNT] = effect.count
+        attributes[names.RANGES_DELIVERY_COUNT] = [
+            one.delivery_count for one in effect.ranges[: names.RANGES_MAX]
+        ]
+        self.add_records(ranges, attributes)
+        self.end(names.ACQUIRE, context, times, attributes, parent=parent, links=links)
+
+    def written(
+        self,
+        effect: WriteState,
+        parent: TraceContext,
+        times: tuple[int, int],
+        error: ErrorCode,
+    ) -> None:
+        """Write the span of one state write."""
+        attributes = {
+            names.STATE_EPOCH: effect.state_epoch,
+            names.STATE_BATCHES: len(effect.batches),
+        }
+        self.spans.end(
+            Span(
+                names.WRITE_STATE,
+                self.spans.context(parent),
+                parent,
+                *times,
+                attributes,
+                kind=SpanKind.CLIENT,
+                error=error.name if error else "",
+                shared=self._writing,
+            )
+        )
+
+    def end(
+        self,
+        operation: str,
+        context: TraceContext,
+        times: tuple[int, int],
+        attributes: dict[str, Any],
+        *,
+        parent: TraceContext | None = None,
+        links: Sequence[TraceContext] = (),
+        error: ErrorCode = ErrorCode.NONE,
+    ) -> None:
+        """Write the span of an operation; ``times`` are its start and end in nanoseconds."""
+        name, shared = self._operations[operation]
+        self.spans.end(
+            Span(
+                name,
+                context,
+                parent,
+                *times,
+                attributes,
+                links=links,
+                error=error.name if error else "",
+                shared=shared,
+            )
+        )
+
+    def add_records(self, ranges: Ranges, attributes: dict[str, Any]) -> None:
+        """Name the sampled records of a span: the same ones at every step of their life.
+
+        As an array: an event or a span of its own costs ten to forty times as much to send.
+        """
+        stride = self._stride
+        if stride:
+            attributes[names.RECORDS_SAMPLED] = [
+                offset
+                for first, last in ranges
+                for offset in range(first + -first % stride, last + 1, stride)
+            ][: names.SAMPLED_MAX]
+
+
+def range_attributes(ranges: Ranges) -> dict[str, Any]:
+    """Return the attributes of ranges: at most ``RANGES_MAX`` are listed."""
+    if len(ranges) == 1:
+        ((first, last),) = ranges
+        return {names.RANGES_FIRST: [first], names.RANGES_LAST: [last]}
+    listed = ranges[: names.RANGES_MAX]
+    attributes: dict[str, Any] = {
+        names.RANGES_FIRST: [first for first, _ in listed],
+        names.RANGES_LAST: [last for _, last in listed],
+    }
+    if len(ranges) > names.RANGES_MAX:
+        attributes[names.RANGES_TRUNCATED] = True
+    return attributes
+
+
+def contexts_of(grants: Sequence[IndexedAcquisition]) -> list[TraceContext]:
+    """Return the spans of the acquisitions, each once; one more than may be linked says so."""
+    if len(grants) == 1:
+        context = grants[0].context
+        return [] if context is None else [context]
+    found = dict.fromkeys(grant.context for grant in grants if grant.context is not None)
+    return list(found)[: LINKS_MAX + 1]
+
+
+def called_by() -> TraceContext | None:
+    """Return the span of the unary call that is being answered here, None outside of one."""
+    request = current_request()
+    return None if request is None or request.is_stream else request.context
