@@ -5,7 +5,7 @@ import uuid
 
 from sharemesh import methods
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.client.environment import Environment
+from sharemesh.client.environment import ClientEnvironment
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.v1 import admin_pb2, common_pb2, group_coordinator_pb2
@@ -66,7 +66,7 @@ class FixedMembership:
 
 
 def environment(address, partitions):
-    return Environment(
+    return ClientEnvironment(
         lambda: FixedMembership(address, partitions),
         SystemClock(),
         random.Random(1),

@@ -11,7 +11,7 @@ from sharemesh.client.admin_results import (
     MemberNode,
     PartitionMove,
     PartitionPlace,
-    Shard,
+    ShardDescription,
     TopicPartition,
 )
 
@@ -23,8 +23,8 @@ FOUND = ClusterDescription(
         MemberNode("share-leader-1", "h:2", "share-leader", "west", "0.1.0", False, 0, 78),
     ),
     shards=(
-        Shard("group-0", "g-0", 4),
-        Shard("state-0", "", 7, "no share-coordinator process is registered; start one"),
+        ShardDescription("group-0", "g-0", 4),
+        ShardDescription("state-0", "", 7, "no share-coordinator process is registered; start one"),
     ),
     unassigned=((TopicPartition("orders", 2), "share-leader-1 is taking it over"),),
     moves=(PartitionMove(TopicPartition("orders", 1), "share-leader-0", "share-leader-1", 9),),

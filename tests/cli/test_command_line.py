@@ -120,7 +120,7 @@ runpy.run_module('{program}', run_name='__main__')
 
 
 @pytest.mark.parametrize("program", ["sharemesh.cli", "sharemesh.cli.share_groups"])
-@pytest.mark.parametrize("module", ["grpc", "rich.console", "sharemesh.client.admin"])
+@pytest.mark.parametrize("module", ["grpc", "rich.console", "sharemesh.client.admin.client"])
 def test_an_interrupt_before_the_command_has_begun_says_nothing(program, module):
     script = INTERRUPTED_IMPORT.format(program=program, module=module)
     done = subprocess.run(

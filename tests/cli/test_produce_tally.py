@@ -9,7 +9,7 @@ from sharemesh.cli.produce_tally import Tally
 from sharemesh.cli.progress import confirmed_so_far
 from sharemesh.cli.rows import RowError
 from sharemesh.cli.session import Session
-from sharemesh.client.produce_batches import RecordMetadata
+from sharemesh.client.producer.batches import RecordMetadata
 
 
 def confirmed(tally: Tally, line: int) -> None:

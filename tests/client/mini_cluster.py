@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from sharemesh import methods
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.backends.local.network import LocalNetwork
-from sharemesh.client.environment import Environment
+from sharemesh.client.environment import ClientEnvironment
 from sharemesh.codec.client_batches import BatchWriter, read_batches
 from sharemesh.v1 import (
     admin_pb2,
@@ -100,12 +100,12 @@ class MiniCluster:
 
     # ---- for tests ------------------------------------------------------------------------------
 
-    def environment(self) -> Environment:
+    def environment(self) -> ClientEnvironment:
         def new_id() -> str:
             self.ids += 1
             return f"id-{self.ids}"
 
-        return Environment(self.network.caller, SystemClock(), self.chance, new_id)
+        return ClientEnvironment(self.network.caller, SystemClock(), self.chance, new_id)
 
     @property
     def config(self) -> dict[str, object]:

@@ -2,18 +2,18 @@
 
 import pytest
 
-from sharemesh.client.acknowledgement_sender import AcknowledgementSender
-from sharemesh.client.deliveries import Delivery, PartitionAcknowledgements
-from sharemesh.client.leader_stream import LeaderStream
-from sharemesh.client.payload import Payload
-from sharemesh.client.records import Acquired, TopicIdPartition
+from sharemesh.client.consumer.acknowledgement_sender import AcknowledgementSender
+from sharemesh.client.consumer.consume_stream import LeaderSession
+from sharemesh.client.consumer.deliveries import Delivery, PartitionAcknowledgements
+from sharemesh.client.consumer.payload import Payload
+from sharemesh.client.records import AcquiredRange, TopicIdPartition
 from sharemesh.domain.delivery_state import AcknowledgeType
 from tests.clocks import ManualClock
 
 SOURCE = TopicIdPartition("orders", 0, b"o" * 16)
 
 
-class Route(LeaderStream):
+class Route(LeaderSession):
     """A session that notes what it is to carry."""
 
     def __init__(self):
@@ -24,7 +24,7 @@ class Route(LeaderStream):
 
 
 def held(route, epoch, first, last):
-    acquired = (Acquired(first, last, 1),)
+    acquired = (AcquiredRange(first, last, 1),)
     return Delivery(SOURCE, route, Payload(b""), acquired, epoch, 30_000, 30_000)
 
 

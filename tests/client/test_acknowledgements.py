@@ -2,7 +2,7 @@
 
 import random
 
-from sharemesh.client.acknowledgements import encode
+from sharemesh.client.consumer.acknowledgement_ranges import encode
 from sharemesh.domain.delivery_state import AcknowledgeType as A
 
 

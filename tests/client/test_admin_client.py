@@ -5,6 +5,7 @@ import time
 import pytest
 
 from sharemesh.client import AcknowledgeType, connect
+from sharemesh.client.admin.async_client import EARLIEST, LAST_STABLE, LATEST
 from sharemesh.client.admin_results import (
     GroupDescription,
     GroupOffset,
@@ -12,7 +13,6 @@ from sharemesh.client.admin_results import (
     TopicDescription,
     TopicPartition,
 )
-from sharemesh.client.async_admin import EARLIEST, LAST_STABLE, LATEST
 from sharemesh.client.errors import (
     GroupIdNotFoundError,
     IllegalArgumentError,

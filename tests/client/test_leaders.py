@@ -7,10 +7,10 @@ from sharemesh import methods
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.backends.local.network import LocalNetwork
 from sharemesh.client.config import ADMIN_SETTINGS, ClientConfig
-from sharemesh.client.environment import Environment
-from sharemesh.client.leader_news import LeaderNews
-from sharemesh.client.leaders import Leader, Leaders
-from sharemesh.client.produce_batches import Batch, PartitionQueue
+from sharemesh.client.environment import ClientEnvironment
+from sharemesh.client.metadata.metadata_cache import Leader, MetadataCache
+from sharemesh.client.producer.batches import Batch, PartitionQueue
+from sharemesh.client.producer.leader_discovery import LeaderDiscovery
 from sharemesh.codec.client_batches import BatchWriter
 from sharemesh.v1 import admin_pb2
 from sharemesh.v1.common_pb2 import CurrentLeader
@@ -30,8 +30,8 @@ class Scripted:
         self.caller = network.caller("User:jane")
         config = ClientConfig(ADMIN_SETTINGS, {"bootstrap.servers": "a:1"})
         chance = random.Random(1)
-        environment = Environment(lambda: self.caller, SystemClock(), chance, lambda: "id")
-        self.leaders = Leaders(environment, config, self.caller)
+        environment = ClientEnvironment(lambda: self.caller, SystemClock(), chance, lambda: "id")
+        self.leaders = MetadataCache(environment, config, self.caller)
 
     async def _metadata(self, request, _context):
         self.awaited += [each.above_leader_epoch for each in request.awaited]
@@ -74,7 +74,9 @@ async def test_what_is_lost_in_the_turn_in_which_the_look_ends_is_looked_for_too
     cluster = Scripted()
     news_of: list[PartitionQueue] = []
     ended: list[asyncio.Task[None]] = []
-    news = LeaderNews(cluster.leaders, SystemClock(), lambda: news_of.append(queue), ended.append)
+    news = LeaderDiscovery(
+        cluster.leaders, SystemClock(), lambda: news_of.append(queue), ended.append
+    )
     queue = PartitionQueue("t", TOPIC_ID, 0)
     queue.batches.append(Batch(BatchWriter("none", 100), 0))
     queue.asked = await cluster.refresh("a", 4)

@@ -5,7 +5,7 @@ import random
 import pytest
 from aiokafka.partitioner import murmur2 as kafkas_murmur2
 
-from sharemesh.client.partitioner import StickyPartition, murmur2, partition_of_key
+from sharemesh.client.producer.partitioner import StickyPartition, murmur2, partition_of_key
 
 
 @pytest.mark.parametrize(

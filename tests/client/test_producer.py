@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from sharemesh.client.async_producer import AsyncProducer
 from sharemesh.client.errors import (
     BufferExhaustedError,
     ConnectionFailedError,
@@ -15,6 +14,7 @@ from sharemesh.client.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
+from sharemesh.client.producer.async_producer import AsyncProducer
 from tests.client.mini_cluster import MiniCluster, values_of
 
 

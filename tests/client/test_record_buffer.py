@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from sharemesh.client.deliveries import Delivery
-from sharemesh.client.delivery_reader import DeliveryReader
-from sharemesh.client.payload import Payload
-from sharemesh.client.record_buffer import RecordBuffer
-from sharemesh.client.records import Acquired, TopicIdPartition
+from sharemesh.client.consumer.deliveries import Delivery
+from sharemesh.client.consumer.delivery_reader import DeliveryReader
+from sharemesh.client.consumer.payload import Payload
+from sharemesh.client.consumer.record_buffer import RecordBuffer
+from sharemesh.client.records import AcquiredRange, TopicIdPartition
 from sharemesh.codec import client_batches
 from sharemesh.codec.client_batches import BatchWriter
 
@@ -26,7 +26,7 @@ def payload(*sizes: int) -> Payload:
 
 
 def delivery(of: Payload, *runs: tuple[int, int, int]) -> Delivery:
-    acquired = tuple(Acquired(*run) for run in runs)
+    acquired = tuple(AcquiredRange(*run) for run in runs)
     return Delivery(TopicIdPartition("t", 0, b"i" * 16), None, of, acquired, 1, 1_000, 1_000)
 
 

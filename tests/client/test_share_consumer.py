@@ -10,7 +10,7 @@ import pytest
 
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.client import Producer, ShareConsumer
-from sharemesh.client.environment import Environment
+from sharemesh.client.environment import ClientEnvironment
 from sharemesh.client.errors import (
     ConcurrentModificationError,
     IllegalArgumentError,
@@ -20,9 +20,9 @@ from sharemesh.client.errors import (
 from sharemesh.rpc.channels import GrpcCaller
 
 
-def environment() -> Environment:
+def environment() -> ClientEnvironment:
     clock = SystemClock()
-    return Environment(
+    return ClientEnvironment(
         lambda: GrpcCaller(clock), clock, random.Random(1), lambda: str(uuid.uuid4())
     )
 

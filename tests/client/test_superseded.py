@@ -2,10 +2,10 @@
 
 import pytest
 
-from sharemesh.client.deliveries import Delivery
-from sharemesh.client.payload import Payload
-from sharemesh.client.records import Acquired, TopicIdPartition
-from sharemesh.client.unseen_records import UnseenRecords
+from sharemesh.client.consumer.deliveries import Delivery
+from sharemesh.client.consumer.payload import Payload
+from sharemesh.client.consumer.unseen_records import UnseenRecords
+from sharemesh.client.records import AcquiredRange, TopicIdPartition
 from tests.clocks import ManualClock
 
 ORDERS, NOTES = (TopicIdPartition(name, 0, name[:1].encode() * 16) for name in ("orders", "notes"))
@@ -13,7 +13,7 @@ LOCK_MS = 30_000
 
 
 def sent(clock, source, epoch, first, last):
-    acquired = (Acquired(first, last, 1),)
+    acquired = (AcquiredRange(first, last, 1),)
     expires_ms = clock.now_ms() + LOCK_MS
     return Delivery(source, None, Payload(b""), acquired, epoch, LOCK_MS, expires_ms)
 

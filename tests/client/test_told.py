@@ -7,7 +7,7 @@ import time
 import pytest
 
 from sharemesh.client import AsyncShareConsumer
-from sharemesh.client.async_admin import AsyncAdminClient
+from sharemesh.client.admin.async_client import AsyncAdminClient
 from sharemesh.client.background_loop import BackgroundLoop
 from sharemesh.client.errors import (
     ConnectionFailedError,
@@ -15,9 +15,9 @@ from sharemesh.client.errors import (
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
 )
-from sharemesh.client.producer import Producer
-from sharemesh.client.seldom import Seldom
-from sharemesh.client.unreachable import nobody_answered
+from sharemesh.client.metadata.unreachable import nobody_answered
+from sharemesh.client.producer.producer import Producer
+from sharemesh.client.repeated_warnings import RepeatedWarnings
 from sharemesh.ports.network import CallFailedError, Failure
 from tests.client.mini_cluster import MiniCluster
 from tests.client.test_async_consumer import consumer_of, explicit_of, until
@@ -145,7 +145,7 @@ async def _made() -> MiniCluster:
 
 def test_what_stays_wrong_is_said_ever_more_seldom():
     clock = ManualClock(0)
-    seldom = Seldom(clock)
+    seldom = RepeatedWarnings(clock)
     said = []
     for second in range(200):
         clock._now_ms = second * 1_000

@@ -14,7 +14,13 @@ from tests.cluster.mesh import SHARDS, Mesh
 SL, C, GC = Role.SHARE_LEADER, Role.CONTROLLER, Role.GROUP_COORDINATOR
 DAY_MS = 86_400_000
 SERVICES = Path(sharemesh.cluster.__file__).parents[1]
-WITHOUT_WALL_TIME = ("domain", "cluster", "backends/etcd", "persister", "client/leader_sessions.py")
+WITHOUT_WALL_TIME = (
+    "domain",
+    "cluster",
+    "backends/etcd",
+    "persister",
+    "client/consumer/share_sessions.py",
+)
 WALL_TIME = {"wall_ms", "wall_ns", "time_ns", "utcnow", "today"}
 
 

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 
 from sharemesh.client import AdminClient, Producer, ShareConsumer, connect
+from sharemesh.client.admin.async_client import LATEST
 from sharemesh.client.admin_results import GroupOffset, TopicPartition
-from sharemesh.client.async_admin import LATEST
 
 SHORT_LOCKS = ("--set", "group.share.min.record.lock.duration.ms=1000")
 """Options of ``up``: groups may ask for locks of one second."""

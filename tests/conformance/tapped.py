@@ -4,7 +4,7 @@ import random
 import uuid
 
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.client.environment import Environment
+from sharemesh.client.environment import ClientEnvironment
 from sharemesh.rpc.channels import GrpcCaller
 
 
@@ -50,9 +50,9 @@ def _nothing(message) -> None:
     pass
 
 
-def tapped_environment(sent=_nothing, received=_nothing) -> Environment:
+def tapped_environment(sent=_nothing, received=_nothing) -> ClientEnvironment:
     clock = SystemClock()
-    return Environment(
+    return ClientEnvironment(
         lambda: TappedCaller(GrpcCaller(clock), sent, received),
         clock,
         random.Random(1),

@@ -8,7 +8,7 @@ import inspect
 
 import pytest
 
-from sharemesh.client.leader_sessions import LeaderSessions
+from sharemesh.client.consumer.share_sessions import ShareSessionPool
 from sharemesh.domain.share_group import initialization
 from sharemesh.domain.share_group.draft import Draft
 from sharemesh.domain.share_group.records import GroupMetadata
@@ -75,7 +75,7 @@ def jobs_outlive_their_shard(patch):
 
 def a_lost_session_is_never_replaced(patch):
     """KAFKA-20736: the client believes that its session at a lost leader goes on."""
-    patch.setattr(LeaderSessions, "ended", lambda self, stream: True)
+    patch.setattr(ShareSessionPool, "ended", lambda self, stream: True)
 
 
 def added_partitions_start_at_the_end(patch):

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from sharemesh.client import AcknowledgeType
-from sharemesh.client.acknowledgements import encode
+from sharemesh.client.consumer.acknowledgement_ranges import encode
 from sharemesh.client.errors import (
     IllegalStateError,
     InvalidRecordStateError,

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 
 from sharemesh.admin.service import AdminService
 from sharemesh.backends.local.authorizer import AllowAll
-from sharemesh.client.async_admin import AsyncAdminClient
-from sharemesh.client.environment import Environment
+from sharemesh.client.admin.async_client import AsyncAdminClient
+from sharemesh.client.environment import ClientEnvironment
 from sharemesh.domain.ids import TopicPartition
 from tests.clocks import LoopClock
 from tests.conformance.scenario import scenario
@@ -114,7 +114,7 @@ async def test_a_partition_that_never_started_is_absent_from_the_admin_result():
         AdminService(made.coordination, made.view, AllowAll(), random.Random(1)).offer(
             made.network.listener(ADDRESS)
         )
-        environment = Environment(made.network.caller, LoopClock(), random.Random(2), str)
+        environment = ClientEnvironment(made.network.caller, LoopClock(), random.Random(2), str)
         config = {"bootstrap.servers": ADDRESS}
         async with AsyncAdminClient(config, environment=environment) as admin:
             found = await admin.list_share_group_offsets("g")

@@ -8,7 +8,7 @@ import pytest
 
 from sharemesh.cli.tables import table_lines
 from sharemesh.client import AcknowledgeType
-from sharemesh.client.admin_answers import group_states
+from sharemesh.client.admin.codec import group_states
 from sharemesh.client.errors import IllegalArgumentError
 from tests.cli.local_up import local_up
 from tests.conformance.client_world import ClientWorld

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from sharemesh import client
-from sharemesh.client import acls, admin_results, errors, producer, tracing
+from sharemesh.client import acls, admin_results, errors, tracing
 from sharemesh.client.config_sources import from_environment, from_file
 from sharemesh.client.connect import Cluster
+from sharemesh.client.producer import producer
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
 

@@ -14,11 +14,11 @@ import pytest_asyncio
 from sharemesh import methods
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.client.acls import AclBinding, AclBindingFilter
+from sharemesh.client.admin.async_client import AsyncAdminClient
 from sharemesh.client.admin_results import NewTopic
-from sharemesh.client.async_admin import AsyncAdminClient
-from sharemesh.client.async_consumer import AsyncShareConsumer
-from sharemesh.client.async_producer import AsyncProducer
+from sharemesh.client.consumer.async_share_consumer import AsyncShareConsumer
 from sharemesh.client.errors import GroupAuthorizationFailedError
+from sharemesh.client.producer.async_producer import AsyncProducer
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.serve.settings import ServeSettings, UpSettings
 from sharemesh.serve.supervisor import LocalCluster

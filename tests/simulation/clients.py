@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from sharemesh.client.async_consumer import AsyncShareConsumer
-from sharemesh.client.async_producer import AsyncProducer
+from sharemesh.client.consumer.async_share_consumer import AsyncShareConsumer
 from sharemesh.client.errors import CorruptRecordError, RecordDeserializationError, SharemeshError
+from sharemesh.client.producer.async_producer import AsyncProducer
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
 from sharemesh.client.run_options import RunOptions
 from sharemesh.domain.delivery_state import AcknowledgeType

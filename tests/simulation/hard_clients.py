@@ -4,7 +4,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from sharemesh.client.async_consumer import AsyncShareConsumer
+from sharemesh.client.consumer.async_share_consumer import AsyncShareConsumer
 from sharemesh.client.records import ConsumerRecord
 from tests.simulation.clients import ConsumerApplication
 

@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
-from sharemesh.client.async_admin import AsyncAdminClient
-from sharemesh.client.async_consumer import AsyncShareConsumer
-from sharemesh.client.async_producer import AsyncProducer
+from sharemesh.client.admin.async_client import AsyncAdminClient
+from sharemesh.client.consumer.async_share_consumer import AsyncShareConsumer
+from sharemesh.client.producer.async_producer import AsyncProducer
 from tests.simulation.story import Story
 from tests.simulation.world import Options, World
 

@@ -13,7 +13,7 @@ from sharemesh.backends.embedded.data_directory import open_data_directory
 from sharemesh.backends.local.authorizer import AllowAll
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
-from sharemesh.client.environment import Environment
+from sharemesh.client.environment import ClientEnvironment
 from sharemesh.cluster.bootstrap import ensure_cluster
 from sharemesh.cluster.membership import Member
 from sharemesh.cluster.view import WatchedView
@@ -351,7 +351,7 @@ class World:
         """Addresses for clients."""
         return ",".join(node.address for node in self.nodes.values())
 
-    def new_client(self, name: str) -> tuple[Process, Environment]:
+    def new_client(self, name: str) -> tuple[Process, ClientEnvironment]:
         """Return a process for a client, and its ports."""
         process = Process(self.loop, name)
         rng = random.Random(self.rng.getrandbits(64))
@@ -359,7 +359,7 @@ class World:
         self._clients += 1
         prefix = f"{name}.{self._clients}"
         self._living_clients[name] = process
-        return process, Environment(
+        return process, ClientEnvironment(
             lambda: self.network.caller(process),
             SimClock(self.loop, start_ms=rng.randrange(1, 10**9)),
             rng,

@@ -1,7 +1,7 @@
 """ShareGroups: the group's configs in the mesh follow the object; its state is shown."""
 
+from sharemesh.client.admin.async_client import AsyncAdminClient
 from sharemesh.client.admin_results import GroupDescription, GroupOffset
-from sharemesh.client.async_admin import AsyncAdminClient
 from sharemesh.client.errors import (
     ConnectionFailedError,
     GroupIdNotFoundError,

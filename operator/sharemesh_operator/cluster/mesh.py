@@ -11,7 +11,7 @@ import sharemesh
 from sharemesh.backends.etcd.connection import EtcdTls
 from sharemesh.backends.etcd.coordination import EtcdCoordination
 from sharemesh.backends.etcd.rooted import RootedCoordination
-from sharemesh.client.async_admin import AsyncAdminClient
+from sharemesh.client.admin.async_client import AsyncAdminClient
 from sharemesh.cluster.bootstrap import ClusterMismatchError, ensure_cluster
 from sharemesh.cluster.keys import CONTROLLER
 from sharemesh.cluster.membership import Member

@@ -1,8 +1,8 @@
 """ShareGroupOperations: done once, with the result in status, gone after a while."""
 
 import sharemesh_operator.resources.words as w
+from sharemesh.client.admin.async_client import AsyncAdminClient
 from sharemesh.client.admin_results import LogOffset, TopicDescription, TopicPartition
-from sharemesh.client.async_admin import AsyncAdminClient
 from sharemesh.client.errors import (
     ConnectionFailedError,
     GroupIdNotFoundError,

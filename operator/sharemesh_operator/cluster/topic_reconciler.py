@@ -1,7 +1,7 @@
 """ShareTopics: the topic in the mesh follows the object."""
 
+from sharemesh.client.admin.async_client import AsyncAdminClient
 from sharemesh.client.admin_results import TopicDescription
-from sharemesh.client.async_admin import AsyncAdminClient
 from sharemesh.client.errors import (
     ConnectionFailedError,
     RequestTimedOutError,

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from sharemesh.cli.failures import CommandError
 from sharemesh.cli.nearest import nearest
 from sharemesh.client import AdminClient
+from sharemesh.client.admin.async_client import EARLIEST, LATEST
 from sharemesh.client.admin_results import GroupOffset, LogOffset, TopicDescription, TopicPartition
-from sharemesh.client.async_admin import EARLIEST, LATEST
 from sharemesh.client.errors import SharemeshError
 
 _DATETIME_FORMS = (

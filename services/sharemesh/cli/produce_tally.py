@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from sharemesh.cli.rows import RowError
 from sharemesh.cli.words import counted
-from sharemesh.client.produce_batches import RecordMetadata
+from sharemesh.client.producer.batches import RecordMetadata
 
 
 @dataclass(slots=True)

@@ -1,14 +1,14 @@
 """What applications import: consumer, producer, admin client."""
 
-from sharemesh.client.admin import AdminClient
-from sharemesh.client.async_admin import AsyncAdminClient
-from sharemesh.client.async_consumer import AsyncShareConsumer
-from sharemesh.client.async_producer import AsyncProducer
+from sharemesh.client.admin.async_client import AsyncAdminClient
+from sharemesh.client.admin.client import AdminClient
 from sharemesh.client.connect import connect
-from sharemesh.client.producer import Producer
+from sharemesh.client.consumer.async_share_consumer import AsyncShareConsumer
+from sharemesh.client.consumer.share_consumer import ShareConsumer
+from sharemesh.client.producer.async_producer import AsyncProducer
+from sharemesh.client.producer.producer import Producer
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
 from sharemesh.client.run_options import RunOptions
-from sharemesh.client.share_consumer import ShareConsumer
 from sharemesh.domain.delivery_state import AcknowledgeType
 
 __all__ = [

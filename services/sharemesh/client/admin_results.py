@@ -128,7 +128,7 @@ class MemberNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
+class ShardDescription:
     """Who leads one coordinator shard, since which epoch."""
 
     election: str
@@ -167,7 +167,7 @@ class ClusterDescription:
     cluster_id: str
     controller_id: str
     nodes: tuple[MemberNode, ...]
-    shards: tuple[Shard, ...]
+    shards: tuple[ShardDescription, ...]
     unassigned: tuple[tuple[TopicPartition, str], ...]
     moves: tuple[PartitionMove, ...] = ()
     partitions: tuple[PartitionPlace, ...] = ()

@@ -4,10 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sharemesh.client.admin import AdminClient
-from sharemesh.client.async_admin import AsyncAdminClient
-from sharemesh.client.async_consumer import AsyncShareConsumer
-from sharemesh.client.async_producer import AsyncProducer
+from sharemesh.client.admin.async_client import AsyncAdminClient
+from sharemesh.client.admin.client import AdminClient
 from sharemesh.client.config import (
     ADMIN_SETTINGS,
     CONSUMER_SETTINGS,
@@ -15,8 +13,10 @@ from sharemesh.client.config import (
     Setting,
 )
 from sharemesh.client.config_sources import from_environment, those_of
-from sharemesh.client.producer import Producer
-from sharemesh.client.share_consumer import ShareConsumer
+from sharemesh.client.consumer.async_share_consumer import AsyncShareConsumer
+from sharemesh.client.consumer.share_consumer import ShareConsumer
+from sharemesh.client.producer.async_producer import AsyncProducer
+from sharemesh.client.producer.producer import Producer
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from sharemesh.ports.network import Caller
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
+class ClientEnvironment:
     """The ports of one client.
 
     ``open_caller`` is called once, on the event loop that will use the connections.

@@ -66,7 +66,7 @@ class ConsumerRecord(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Acquired:
+class AcquiredRange:
     """Offsets ``first_offset..last_offset``, both included, acquired with one delivery count."""
 
     first_offset: int

@@ -1,6 +1,6 @@
 """Bugs of deliveries: locks, limits, what explain and metrics say of them."""
 
-from sharemesh.client.consumer_calls import ConsumerCalls
+from sharemesh.client.consumer.calls import ConsumerCalls
 from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
 from sharemesh.domain.share_partition import acquire, expiry
 from sharemesh.domain.share_partition.acknowledge import _Acknowledger

@@ -1,6 +1,6 @@
 """Bugs of what no application has seen: who keeps it, who gives it again, who hands it out late."""
 
-from sharemesh.client.unseen_records import UnseenRecords
+from sharemesh.client.consumer.unseen_records import UnseenRecords
 from sharemesh.domain.share_session import ShareSession
 from tests.simulation.patching import Patches
 

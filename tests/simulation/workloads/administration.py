@@ -3,8 +3,8 @@
 import asyncio
 from random import Random
 
+from sharemesh.client.admin.async_client import AsyncAdminClient
 from sharemesh.client.admin_results import TopicPartition
-from sharemesh.client.async_admin import AsyncAdminClient
 from sharemesh.client.errors import SharemeshError
 from tests.simulation.clients import ConsumerApplication, Pace, ProducerApplication
 from tests.simulation.invariants import NEVER_BACK, PROGRESS

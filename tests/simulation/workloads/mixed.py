@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import ClassVar
 
+from sharemesh.client.admin.async_client import AsyncAdminClient
 from sharemesh.client.admin_results import GroupOffset, TopicPartition
-from sharemesh.client.async_admin import AsyncAdminClient
 from sharemesh.client.errors import SharemeshError
 from tests.simulation.checkers.log_starts import LogStartChecker
 from tests.simulation.checkers.state_log import StateHistory

@@ -1,0 +1,1 @@
+"""The admin client, for threads and for asyncio."""

@@ -1,0 +1,1 @@
+"""The share consumer: membership, share sessions, deliveries, acknowledgements."""

@@ -1,0 +1,159 @@
+"""Acknowledgements on their way: each to its session, each result told once, some sent again."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from sharemesh.client.consumer.consume_stream import REDELIVERED, LeaderSession
+from sharemesh.client.consumer.deliveries import (
+    AcknowledgementResult,
+    Delivery,
+    PartitionAcknowledgements,
+    Route,
+)
+from sharemesh.client.errors import InvalidRecordStateError, ServiceError
+from sharemesh.client.records import TopicIdPartition
+from sharemesh.client.tasks import cancelled
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.ports.clock import Clock
+
+ACKNOWLEDGE_RETRY_MS = 100
+"""Wait before a commit sends refused acknowledgements again."""
+
+_AGAIN = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+
+class AcknowledgementSender:
+    """Sends acknowledgements; results go to ``on_outcomes``, each exactly once.
+
+    ``buffered`` tells the deliveries that nobody has seen yet.
+
+    Attributes:
+        unanswered: Offsets whose result is not known.
+        sent: Offsets sent, repetitions included.
+        failed: Offsets refused for good.
+        lost_locks: Those of them that the application spoke of, and held no more.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        buffered: Callable[[], Iterable[Delivery]],
+        on_outcomes: Callable[[Sequence[AcknowledgementResult]], None],
+    ) -> None:
+        self._clock = clock
+        self._buffered = buffered
+        self._on_outcomes = on_outcomes
+        self._retries: set[asyncio.Task[None]] = set()
+        self.unanswered = 0
+        self.sent = 0
+        self.failed = 0
+        self.lost_locks = 0
+
+    def send(self, acknowledgements: Sequence[PartitionAcknowledgements]) -> None:
+        """Send; never blocks."""
+        self.unanswered += sum(len(each.types) for each in acknowledgements)
+        self._send(acknowledgements)
+
+    def finished(self, outcomes: Sequence[AcknowledgementResult]) -> None:
+        """Tell results; refusals that may pass are tried again (spec CL-22)."""
+        final: list[AcknowledgementResult] = []
+        for outcome in outcomes:
+            if outcome.error is None:
+                final.append(outcome)
+            elif self._may_pass(outcome):
+                task = asyncio.ensure_future(self._send_again(outcome.acknowledgements))
+                self._retries.add(task)
+                task.add_done_callback(self._retries.discard)
+            else:
+                self.failed += len(outcome.acknowledgements.types)
+                if isinstance(outcome.error, InvalidRecordStateError):
+                    told = not outcome.acknowledgements.untold
+                    self.lost_locks += told * len(outcome.acknowledgements.types)
+                final.append(outcome)
+        self.unanswered -= sum(len(each.acknowledgements.types) for each in final)
+        self._on_outcomes([each for each in final if not each.acknowledgements.untold])
+
+    async def close(self) -> None:
+        """Try nothing again."""
+        await cancelled(list(self._retries))
+
+    def _send(self, acknowledgements: Sequence[PartitionAcknowledgements]) -> None:
+        by_route: dict[Route, list[PartitionAcknowledgements]] = {}
+        lost: list[AcknowledgementResult] = []
+        for each in acknowledgements:
+            kept = self._without_redelivered(each, lost)
+            if kept.types:
+                by_route.setdefault(each.route, []).append(kept)
+        if lost:
+            self.finished(lost)
+        for route, group in by_route.items():
+            assert isinstance(route, LeaderSession)
+            self.sent += sum(len(each.types) for each in group)
+            for round_of in _rounds(group):
+                route.acknowledge(round_of)
+
+    def _without_redelivered(
+        self, asked: PartitionAcknowledgements, lost: list[AcknowledgementResult]
+    ) -> PartitionAcknowledgements:
+        """Leave out offsets that a buffered delivery holds anew: the old lock is gone.
+
+        One of an earlier leader is older than what is spoken of.
+        """
+        if not asked.types:
+            return asked
+        first, last = min(asked.types), max(asked.types)
+        again = [
+            held
+            for held in self._buffered()
+            if held.source == asked.source
+            and held.leader_epoch >= asked.leader_epoch
+            and held.overlaps(first, last)
+        ]
+        gone = {
+            offset: kind
+            for offset, kind in (asked.types.items() if again else ())
+            if any(held.overlaps(offset, offset) for held in again)
+        }
+        if not gone:
+            return asked
+        error = InvalidRecordStateError(REDELIVERED, about=str(asked.source))
+        lost.append(AcknowledgementResult(replace(asked, types=gone), error, 0))
+        kept = {offset: kind for offset, kind in asked.types.items() if offset not in gone}
+        return replace(asked, types=kept)
+
+    def _may_pass(self, outcome: AcknowledgementResult) -> bool:
+        left_ms = outcome.acknowledgements.deadline_ms - self._clock.now_ms()
+        return (
+            left_ms > ACKNOWLEDGE_RETRY_MS
+            and isinstance(outcome.error, ServiceError)
+            and outcome.error.code in _AGAIN
+        )
+
+    async def _send_again(self, refused: PartitionAcknowledgements) -> None:
+        await self._clock.sleep_ms(ACKNOWLEDGE_RETRY_MS)
+        self._send([refused])
+
+
+def _rounds(
+    acknowledgements: Sequence[PartitionAcknowledgements],
+) -> list[list[PartitionAcknowledgements]]:
+    """Split so that no partition occurs twice in one message."""
+    rounds: list[dict[TopicIdPartition, PartitionAcknowledgements]] = []
+    for each in acknowledgements:
+        for found in rounds:
+            if each.source not in found:
+                found[each.source] = each
+                break
+        else:
+            rounds.append({each.source: each})
+    return [list(found.values()) for found in rounds]

@@ -1,0 +1,205 @@
+"""AsyncShareConsumer: a share consumer for asyncio (spec 21); one task uses it at a time."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from sharemesh.client.consumer.application_state import CommitCallback, CommitResult
+from sharemesh.client.consumer.calls import DEFAULT_CLOSE_TIMEOUT_MS, ConsumerCalls, drive
+from sharemesh.client.consumer.handler_runner import HandlerRunner
+from sharemesh.client.environment import ClientEnvironment
+from sharemesh.client.errors import ConcurrentModificationError
+from sharemesh.client.records import ConsumerRecord
+from sharemesh.client.run_options import RunOptions
+from sharemesh.domain.delivery_state import AcknowledgeType
+
+
+class AsyncShareConsumer:
+    """Consumes topics as a member of a share group.
+
+    Args:
+        config: Kafka's names; ``group.id`` and ``bootstrap.servers`` are needed.
+        environment: The ports; none: real connections, see ``connect``.
+
+    Raises:
+        ConfigError: A name or value is not allowed (spec CL-3).
+        InvalidGroupIdError: ``group.id`` is missing or blank.
+
+    All times are milliseconds.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any], *, environment: ClientEnvironment | None = None
+    ) -> None:
+        self._calls = ConsumerCalls(config, environment)
+        self._busy = False
+        self._runner: HandlerRunner | None = None
+
+    @property
+    def member_id(self) -> str:
+        """The member id, made at construction (spec CL-28)."""
+        return self._calls.member_id
+
+    async def subscribe(self, topics: Sequence[str]) -> None:
+        """Replace the subscription; an empty one unsubscribes (spec CL-4).
+
+        Raises:
+            IllegalArgumentError: ``topics`` is None or holds a blank name.
+        """
+        with self._alone():
+            await drive(self._calls.subscribe(topics))
+
+    async def unsubscribe(self) -> None:
+        """Leave the group; what was acknowledged is sent first (spec CL-5)."""
+        with self._alone():
+            await drive(self._calls.unsubscribe())
+
+    def subscription(self) -> frozenset[str]:
+        """Return the subscribed topic names."""
+        return self._calls.state.subscription
+
+    async def poll(self, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
+        """Return records as soon as there are some; empty after ``timeout_ms`` (spec CL-6..10).
+
+        Raises:
+            IllegalStateError: Not subscribed, closed, or unacknowledged records in explicit mode.
+            WakeupError: ``wakeup`` was called.
+            RecordDeserializationError: See spec CL-13.
+            CorruptRecordError: See spec CL-13.
+            ServiceError: The membership cannot go on, or a partition cannot be read.
+        """
+        with self._alone():
+            return await drive(self._calls.poll(timeout_ms))
+
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """Yield records without end, polling as needed."""
+        while True:
+            for record in await self.poll():
+                yield record
+
+    def acknowledge(
+        self, record: ConsumerRecord, kind: AcknowledgeType = AcknowledgeType.ACCEPT
+    ) -> None:
+        """Say what became of a record of the last poll; sent by the next poll or commit (CL-11).
+
+        Raises:
+            IllegalStateError: Implicit mode, or the record is not in flight.
+            UnsupportedVersionError: RENEW, and the cluster does not know it.
+        """
+        with self._alone():
+            self._calls.acknowledge(record, kind)
+
+    def acknowledge_offset(
+        self, topic: str, partition: int, offset: int, kind: AcknowledgeType
+    ) -> None:
+        """Override what is done with a record that made poll raise (spec CL-12).
+
+        Raises:
+            IllegalStateError: Implicit mode, or that offset did not make the last poll raise.
+        """
+        with self._alone():
+            self._calls.acknowledge_offset(topic, partition, offset, kind)
+
+    async def commit_sync(self, timeout_ms: int | None = None) -> CommitResult:
+        """Send acknowledgements and wait; per partition None or why it failed (spec CL-15).
+
+        None: ``default.api.timeout.ms``. Never takes more than 100 ms longer.
+
+        Raises:
+            WakeupError: ``wakeup`` was called.
+        """
+        with self._alone():
+            return await drive(self._calls.commit_sync(timeout_ms))
+
+    async def commit_async(self) -> None:
+        """Send acknowledgements without waiting; the callback is told (spec CL-16)."""
+        with self._alone():
+            await drive(self._calls.commit_async())
+
+    def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
+        """Register ``callback(offsets by partition, error or None)``; None unregisters (CL-17)."""
+        with self._alone():
+            self._calls.set_callback(callback)
+
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """Return the lock duration of the last returned records; None before (spec CL-26)."""
+        return self._calls.state.lock_timeout_ms
+
+    def wakeup(self) -> None:
+        """Let the poll or commit_sync that waits, or the next one, raise ``WakeupError`` once."""
+        self._calls.wakeup()
+
+    def client_instance_id(self) -> str:
+        """Return a unique id of this client instance."""
+        return self._calls.instance_id
+
+    def metrics(self) -> Mapping[str, int]:
+        """Return counters with the names of spec MET-7; latencies in milliseconds."""
+        return self._calls.metrics()
+
+    async def close(self, timeout_ms: int = DEFAULT_CLOSE_TIMEOUT_MS) -> None:
+        """Send explicit acknowledgements, release the rest, leave the group (spec CL-18).
+
+        Never takes more than ``timeout_ms`` by more than 100 ms. Repeating it is fine.
+
+        Raises:
+            IllegalArgumentError: ``timeout_ms`` is negative.
+        """
+        with self._alone():
+            await drive(self._calls.close(timeout_ms))
+
+    async def run(
+        self,
+        handler: Callable[[ConsumerRecord], Awaitable[AcknowledgeType | None]],
+        *,
+        concurrency: int = 1,
+        options: RunOptions | None = None,
+    ) -> None:
+        """Hand each record to ``handler``, up to ``concurrency`` at a time, until ``stop``.
+
+        The record is accepted when the handler returns None, acknowledged as it says when it
+        returns a type, and released when it raises. Each acknowledgement is sent at once and is
+        held back by no other record. Locks are renewed while handlers run. When stopped, records
+        that were not started are released and running handlers are waited for.
+
+        Raises:
+            IllegalStateError: Not subscribed.
+            ServiceError: The membership cannot go on.
+        """
+        with self._alone():
+            self._runner = HandlerRunner(self._calls, handler, concurrency, options)
+            try:
+                await self._runner.run()
+            finally:
+                self._runner = None
+
+    def stop(self) -> None:
+        """Let ``run`` return after the handlers that run now."""
+        if self._runner is not None:
+            self._runner.stop()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Only one call at a time (spec CL-1, CL-17)."""
+        self._calls.state.check_not_in_callback()
+        if self._busy:
+            raise ConcurrentModificationError(
+                "this consumer is used by another task; only wakeup and stop may be called"
+            )
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False

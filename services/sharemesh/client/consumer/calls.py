@@ -1,0 +1,322 @@
+"""What each call of a share consumer does, once for asyncio and for threads (spec 21).
+
+A call is a generator: it yields work for the event loop and gets the result back. So the rules,
+deserializers and callbacks run where the application called, and the network runs on its loop.
+"""
+
+from collections.abc import Coroutine, Generator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from sharemesh.client.background_loop import BackgroundLoop
+from sharemesh.client.config import ClientConfig, check_timeout_ms, consumer_config
+from sharemesh.client.consumer.application_state import CommitCallback, CommitResult, ConsumerState
+from sharemesh.client.consumer.deliveries import Delivery, PartitionAcknowledgements
+from sharemesh.client.consumer.engine import ConsumerEngine
+from sharemesh.client.environment import ClientEnvironment
+from sharemesh.client.errors import IllegalStateError, UnsupportedVersionError
+from sharemesh.client.grpc_environment import real_environment
+from sharemesh.client.records import ConsumerRecord
+from sharemesh.domain.delivery_state import AcknowledgeType
+
+T = TypeVar("T")
+Steps = Generator[Coroutine[Any, Any, Any], Any, T]
+
+DEFAULT_CLOSE_TIMEOUT_MS = 30_000
+
+AHEAD_MS = 20
+"""Leaders send ahead what the application took in so long at its last poll, in implicit mode."""
+
+AHEAD_POLLS_MAX = 4
+"""Ahead of an application however fast: this many times max.poll.records from each leader."""
+
+
+async def drive(steps: Steps[T]) -> T:
+    """Carry a call out on the running event loop."""
+    try:
+        work = next(steps)
+        while True:
+            try:
+                value = await work
+            except BaseException as error:
+                work = steps.throw(error)
+            else:
+                work = steps.send(value)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def drive_on(loop: BackgroundLoop, steps: Steps[T]) -> T:
+    """Carry a call out on this thread, its network work on ``loop``."""
+    try:
+        work = next(steps)
+        while True:
+            try:
+                value = loop.run(work)
+            except BaseException as error:
+                work = steps.throw(error)
+            else:
+                work = steps.send(value)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+class ConsumerCalls:
+    """The calls of one consumer; whoever drives them makes sure that only one runs at a time."""
+
+    def __init__(self, config: Mapping[str, Any], environment: ClientEnvironment | None) -> None:
+        self.config: ClientConfig = consumer_config(config)
+        environment = environment or real_environment(self.config)
+        self.environment = environment
+        self._clock = environment.clock
+        self.member_id = environment.new_id()
+        self.instance_id = environment.new_id()
+        self._wanted = self.config.number("max.poll.records")
+        ahead = self.config.number("prefetch.records")
+        explicit = self.config.text("share.acknowledgement.mode") == "explicit"
+        self._ahead = 0 if explicit and ahead < 0 else ahead
+        self._handed_out = 0
+        self._handed_out_ms = 0
+        self.state = ConsumerState(
+            explicit=explicit,
+            key_deserializer=self.config.function("key.deserializer"),
+            value_deserializer=self.config.function("value.deserializer"),
+            check_crcs=self.config.flag("check.crcs"),
+        )
+        self.engine: ConsumerEngine | None = None
+        self.closed = False
+        self._woken = False
+        self._polls = 0
+
+    # ---- subscription ---------------------------------------------------------------------------
+
+    def subscribe(self, topics: Sequence[str]) -> Steps[None]:
+        """Replace the subscription; an empty one unsubscribes."""
+        self._check_open()
+        self.state.subscribe(topics)
+        if topics:
+            engine = yield self._start()
+            yield self._subscribe(engine, sorted(self.state.subscription))
+        elif self.engine is not None:
+            yield from self._leave(self.engine)
+
+    def unsubscribe(self) -> Steps[None]:
+        """Send what was acknowledged, leave the group."""
+        yield from self.subscribe(())
+
+    def _leave(self, engine: ConsumerEngine) -> Steps[None]:
+        yield self._send(engine, self.state.collect(accept_all=False))
+        yield engine.unsubscribe(timeout_ms=DEFAULT_CLOSE_TIMEOUT_MS)
+        self.state.settle_outcomes()
+        self.state.drop_everything()
+
+    async def _start(self) -> ConsumerEngine:
+        """Make the engine on the event loop, once."""
+        if self.engine is None:
+            self.engine = ConsumerEngine(
+                self.config, self.environment, self.member_id, self.state.take_outcomes
+            )
+            if self._woken:
+                self.engine.wakeup()
+        return self.engine
+
+    @staticmethod
+    async def _subscribe(engine: ConsumerEngine, names: Sequence[str]) -> None:
+        engine.subscribe(names)
+
+    @staticmethod
+    async def _send(
+        engine: ConsumerEngine,
+        acknowledgements: Sequence[PartitionAcknowledgements],
+        rest: Sequence[Delivery] = (),
+    ) -> None:
+        """Send acknowledgements; ``rest`` of what was fetched comes with the next poll."""
+        engine.send(acknowledgements)
+        engine.put_back(rest)
+
+    # ---- polling --------------------------------------------------------------------------------
+
+    def poll(self, timeout_ms: int) -> Steps[list[ConsumerRecord]]:
+        """Return records as soon as there are some (spec CL-6..10, CL-24)."""
+        self._check_open()
+        check_timeout_ms(timeout_ms)
+        self._polls += 1
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        ahead = self._records_ahead()
+        engine: ConsumerEngine = self.engine or (yield self._start())
+        engine.raise_errors()
+        self.state.settle_outcomes()
+        outgoing = self.state.begin_poll()
+        if self.state.is_renewing and not self.state.has_renewed:
+            yield self._rest(engine, outgoing, timeout_ms)
+            self.state.settle_outcomes()
+            return []
+        if self.state.has_renewed:
+            yield self._polled(engine, outgoing)
+            outgoing = []
+        records = self.state.hand_out()
+        while not records:
+            left_ms = max(deadline_ms - self._clock.now_ms(), 0)
+            deliveries: list[Delivery] = yield engine.fetch(
+                outgoing, wanted=self._wanted, ahead=ahead, timeout_ms=left_ms
+            )
+            if not deliveries:
+                break
+            self.state.accept(deliveries)
+            outgoing = self.state.collect_gaps()
+            try:
+                records = self.state.hand_out()
+            finally:
+                rest = self.state.leftover()
+                if outgoing or rest:
+                    yield self._send(engine, outgoing, rest)
+            outgoing = []
+        self.state.settle_outcomes()
+        self._handed_out, self._handed_out_ms = len(records), self._clock.now_ms()
+        return records
+
+    def _records_ahead(self) -> int:
+        """Return how many records a leader may send ahead: more to a fast application."""
+        if self._ahead >= 0:
+            return self._ahead
+        spent_ms = max(self._clock.now_ms() - self._handed_out_ms, 1)
+        taken = self._handed_out * AHEAD_MS // spent_ms
+        return min(max(taken, self._wanted), AHEAD_POLLS_MAX * self._wanted)
+
+    @staticmethod
+    async def _polled(
+        engine: ConsumerEngine, outgoing: Sequence[PartitionAcknowledgements]
+    ) -> None:
+        engine.send(outgoing)
+        engine.polled()
+
+    async def _rest(
+        self,
+        engine: ConsumerEngine,
+        outgoing: Sequence[PartitionAcknowledgements],
+        timeout_ms: int,
+    ) -> None:
+        """Wait out a poll that carries renewals: it fetches nothing (spec CL-24)."""
+        engine.send(outgoing)
+        engine.polled()
+        await engine.settle(lambda: True, timeout_ms=timeout_ms)
+        engine.raise_errors()
+
+    # ---- acknowledging --------------------------------------------------------------------------
+
+    def acknowledge(self, record: ConsumerRecord, kind: AcknowledgeType) -> None:
+        """Decide on a record of the last poll (spec CL-11).
+
+        Raises:
+            IllegalStateError: Closed, implicit mode, or the record is not in flight.
+            UnsupportedVersionError: RENEW, and the cluster does not know it.
+        """
+        self._check_open()
+        if kind is AcknowledgeType.RENEW and self.engine is not None:
+            self._need_renew(self.engine)
+        self.state.acknowledge(record, kind)
+
+    @staticmethod
+    def _need_renew(engine: ConsumerEngine) -> None:
+        if not engine.versions.knows_renew:
+            raise UnsupportedVersionError("the cluster does not know RENEW: upgrade its processes")
+
+    def acknowledge_offset(
+        self, topic: str, partition: int, offset: int, kind: AcknowledgeType
+    ) -> None:
+        """Override what is done with a record that made poll raise (spec CL-12)."""
+        self._check_open()
+        self.state.acknowledge_offset(topic, partition, offset, kind)
+
+    def commit_sync(self, timeout_ms: int | None) -> Steps[CommitResult]:
+        """Send acknowledgements and wait for the results (spec CL-15)."""
+        self._check_open()
+        limit_ms = self.config.number("default.api.timeout.ms")
+        timeout_ms = limit_ms if timeout_ms is None else check_timeout_ms(timeout_ms)
+        self.state.settle_outcomes()
+        sent = self.state.collect(
+            accept_all=not self.state.is_explicit,
+            deadline_ms=self._clock.now_ms() + timeout_ms,
+            commit=True,
+        )
+        if sent and self.engine is not None:
+            yield self._commit(self.engine, sent, timeout_ms)
+        result = self.state.finish_commit(sent, timeout_ms)
+        self.state.settle_outcomes()
+        return result
+
+    async def _commit(
+        self, engine: ConsumerEngine, sent: Sequence[PartitionAcknowledgements], timeout_ms: int
+    ) -> None:
+        engine.send(sent)
+        await engine.settle(self.state.commit_pending, timeout_ms=timeout_ms)
+
+    def commit_async(self) -> Steps[None]:
+        """Send acknowledgements without waiting (spec CL-16)."""
+        self._check_open()
+        self.state.settle_outcomes()
+        deadline_ms = self._clock.now_ms() + self.config.number("default.api.timeout.ms")
+        sent = self.state.collect(accept_all=not self.state.is_explicit, deadline_ms=deadline_ms)
+        if sent and self.engine is not None:
+            yield self._send(self.engine, sent)
+
+    def set_callback(self, callback: CommitCallback | None) -> None:
+        """Register what is told the results (spec CL-17)."""
+        self._check_open()
+        self.state.set_callback(callback)
+
+    # ---- everything else ------------------------------------------------------------------------
+
+    def wakeup(self) -> None:
+        """Wake the poll or commit that waits, or the next one; on the event loop's thread."""
+        if self.engine is None:
+            self._woken = True
+        else:
+            self.engine.wakeup()
+
+    def metrics(self) -> Mapping[str, int]:
+        """Return counters with the names of spec MET-7; latencies in milliseconds."""
+        found = {"poll-total": self._polls}
+        engine = self.engine
+        if engine is not None:
+            found |= {
+                "records-consumed-total": engine.records_received,
+                "bytes-consumed-total": engine.bytes_received,
+                "fetch-total": engine.fetches.count,
+                "fetch-latency-avg": engine.fetches.average_ms,
+                "fetch-latency-max": engine.fetches.max_ms,
+                "acknowledgements-send-total": engine.acknowledgements.sent,
+                "acknowledgements-error-total": engine.acknowledgements.failed,
+                "acknowledgements-lost-lock-total": engine.acknowledgements.lost_locks,
+                "records-handed-back-total": engine.unseen.handed_back,
+                "records-expired-unseen-total": engine.unseen.expired,
+                "heartbeat-total": engine.heartbeats.heartbeats,
+                "rebalance-total": engine.heartbeats.assignments,
+            }
+        return found
+
+    def close(self, timeout_ms: int) -> Steps[None]:
+        """Send explicit acknowledgements, release the rest, leave the group (spec CL-18)."""
+        check_timeout_ms(timeout_ms)
+        if self.closed:
+            return
+        self.closed = True
+        engine = self.engine
+        if engine is None:
+            return
+        outgoing = self.state.collect(accept_all=False)
+        yield self._close(engine, outgoing, timeout_ms)
+        self.state.drop_everything()
+        self.state.settle_outcomes()
+
+    @staticmethod
+    async def _close(
+        engine: ConsumerEngine, outgoing: Sequence[PartitionAcknowledgements], timeout_ms: int
+    ) -> None:
+        engine.send(outgoing)
+        await engine.close(timeout_ms=timeout_ms)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise IllegalStateError("this consumer is closed")

@@ -1,0 +1,344 @@
+"""One share session with one leader: credits out, records in, acknowledgements answered."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from sharemesh.client.consumer.acknowledgement_ranges import encode, encode_unseen
+from sharemesh.client.consumer.deliveries import (
+    AcknowledgementResult,
+    Delivery,
+    PartitionAcknowledgements,
+)
+from sharemesh.client.consumer.payload import Payload
+from sharemesh.client.errors import (
+    InvalidRecordStateError,
+    NetworkError,
+    NotLeaderOrFollowerError,
+    SharemeshError,
+    optional_error,
+)
+from sharemesh.client.records import AcquiredRange, TopicIdPartition
+from sharemesh.client.tasks import cancelled
+from sharemesh.methods import CONSUME
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.network import Caller, CallFailedError, Stream
+from sharemesh.v1.common_pb2 import CurrentLeader, Node, TopicPartitions
+from sharemesh.v1.share_leader_pb2 import (
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    ConsumeAcknowledge,
+    ConsumeAcknowledged,
+    ConsumeRequest,
+    ConsumeResponse,
+    ConsumeStart,
+    ShareFetchPartition,
+)
+
+Wire = Stream[ConsumeRequest, ConsumeResponse]
+
+REDELIVERED = "the acquisition lock was lost: the record was delivered again"
+
+
+class SessionEvents(Protocol):
+    """Who a leader stream tells what happened; called on the event loop, never blocking."""
+
+    def delivered(self, delivery: Delivery) -> None:
+        """Records came."""
+        ...
+
+    def finished(self, outcomes: Sequence[AcknowledgementResult]) -> None:
+        """Acknowledgements were answered, or will never be."""
+        ...
+
+    def partition_failed(
+        self, stream: "LeaderSession", source: TopicIdPartition, answer: ShareFetchPartition
+    ) -> None:
+        """A partition cannot be consumed here now."""
+        ...
+
+    def leader_known(self, source: TopicIdPartition, current: CurrentLeader) -> None:
+        """A refusal named the leader."""
+        ...
+
+    def nodes_known(self, nodes: Iterable[Node]) -> None:
+        """Addresses of nodes came with an answer."""
+        ...
+
+    def draining(self, stream: "LeaderSession", sources: Mapping[TopicIdPartition, str]) -> None:
+        """Partitions will move, to the node told (may be empty); acknowledge here until then."""
+        ...
+
+    def ended(self, stream: "LeaderSession") -> None:
+        """The session is over: see ``stream.error_code`` and ``stream.failure``."""
+        ...
+
+
+class LeaderSession:
+    """A session of one member with one leader; a new stream is a new session (spec SES-2).
+
+    Attributes:
+        node_id: Id of the leader's node.
+        error_code: The leader's word on why the session ended; 0 while open or if it gave none.
+        error_message: The leader's words on it.
+        failure: The transport's reason, or None.
+        credit_records: Records that the leader may still send; below 0 if it sent more.
+    """
+
+    def __init__(
+        self,
+        node_id: str,
+        address: str,
+        start: ConsumeStart,
+        caller: Caller,
+        clock: Clock,
+        events: SessionEvents,
+    ) -> None:
+        self.node_id = node_id
+        self._address = address
+        self.error_code = 0
+        self.error_message = ""
+        self.failure: CallFailedError | None = None
+        self.credit_records = 0
+        self.credit_bytes = 0
+        self._caller = caller
+        self._clock = clock
+        self._events = events
+        self._next = ConsumeRequest(start=start)
+        self._changes: dict[TopicIdPartition, bool] = {}  # last word: consume it, or not
+        self._has_next = asyncio.Event()
+        self._partitions: dict[tuple[bytes, int], TopicIdPartition] = {}
+        self._names: dict[bytes, str] = {}
+        self._waiting: dict[int, dict[tuple[bytes, int], PartitionAcknowledgements]] = {}
+        self._last_id = 0
+        self._open = True
+        self._closing = False
+        self._lock_timeout_ms = 0
+        self._asked_ms: int | None = None
+
+    @property
+    def address(self) -> str:
+        """``host:port`` of the leader."""
+        return self._address
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the session can still take acknowledgements."""
+        return self._open
+
+    @property
+    def partitions(self) -> Sequence[TopicIdPartition]:
+        """The partitions consumed here."""
+        return tuple(self._partitions.values())
+
+    def add(self, sources: Iterable[TopicIdPartition]) -> None:
+        """Consume these partitions too, from now on."""
+        for source in sources:
+            self._partitions[source.topic_id, source.partition] = source
+            self._names[source.topic_id] = source.topic
+            self._changes[source] = True
+            self._has_next.set()
+
+    def forget(self, sources: Iterable[TopicIdPartition]) -> None:
+        """Consume these no longer; what is held stays held (spec SES-11)."""
+        for source in sources:
+            if self._partitions.pop((source.topic_id, source.partition), None) is not None:
+                self._changes[source] = False
+                self._has_next.set()
+
+    def grant(self, records: int, size_bytes: int) -> None:
+        """Raise the credit to ``records`` and ``size_bytes``; never lowers it."""
+        more_records = max(records - self.credit_records, 0)
+        more_bytes = max(size_bytes - self.credit_bytes, 0)
+        if not more_records and self.credit_bytes > size_bytes // 2:
+            return
+        self.credit_records += more_records
+        self.credit_bytes += more_bytes
+        self._next.credit_records += more_records
+        self._next.credit_bytes += more_bytes
+        if self._asked_ms is None:
+            self._asked_ms = self._clock.now_ms()
+        self._has_next.set()
+
+    def acquire(self, mode: int) -> None:
+        """Change the acquire mode, from now on."""
+        self._next.share_acquire_mode = mode
+        self._has_next.set()
+
+    def acknowledge(self, acknowledgements: Sequence[PartitionAcknowledgements]) -> None:
+        """Send these with the next message; ``finished`` tells the results, once each."""
+        if not self._open or self._closing:
+            error = self._lost(sent=False)
+            self._events.finished(
+                [AcknowledgementResult(each, error, 0) for each in acknowledgements]
+            )
+            return
+        self._last_id += 1
+        message = ConsumeAcknowledge(
+            acknowledge_id=self._last_id,
+            is_renew_ack=any(each.is_renew for each in acknowledgements),
+        )
+        topics: dict[bytes, AcknowledgeTopic] = {}
+        waiting: dict[tuple[bytes, int], PartitionAcknowledgements] = {}
+        for each in acknowledgements:
+            topic_id = each.source.topic_id
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = message.topics.add(topic_id=topic_id)
+            topic.partitions.append(
+                AcknowledgePartition(
+                    partition=each.source.partition,
+                    acknowledgement_batches=(encode_unseen if each.uncounted else encode)(
+                        each.types
+                    ),
+                    leader_epoch=each.leader_epoch,
+                )
+            )
+            waiting[topic_id, each.source.partition] = each
+        self._waiting[self._last_id] = waiting
+        self._next.acknowledgements.append(message)
+        self._has_next.set()
+
+    async def run(self) -> None:
+        """Carry the session until it ends; cancelling it drops the connection."""
+        try:
+            await self._carry()
+        except CallFailedError as error:
+            self.failure = error
+        finally:
+            self._open = False
+            self._give_up_waiting()
+            self._events.ended(self)
+
+    async def _carry(self) -> None:
+        stream = await self._caller.stream(CONSUME, to=self.address)
+        writer = asyncio.ensure_future(self._write(stream))
+        try:
+            async for response in stream:
+                self._take(response)
+                if response.error_code:
+                    self.error_code = response.error_code
+                    self.error_message = response.error_message
+                    return
+        finally:
+            await cancelled([writer])
+            await stream.close()
+
+    async def _write(self, stream: Wire) -> None:
+        while True:
+            await self._has_next.wait()
+            self._has_next.clear()
+            request, self._next = self._next, ConsumeRequest()
+            changes, self._changes = self._changes, {}
+            for source, consume in changes.items():
+                (request.add if consume else request.forget).append(_wire_partition(source))
+            await stream.send(request)
+            if request.close:
+                await stream.close()
+                return
+
+    def close(self) -> None:
+        """End the session: what was given to ``acknowledge`` is done, the rest released."""
+        if self._open and not self._closing:
+            self._closing = True
+            self._next.close = True
+            self._has_next.set()
+
+    def _take(self, response: ConsumeResponse) -> None:
+        if response.acquisition_lock_timeout_ms:
+            self._lock_timeout_ms = response.acquisition_lock_timeout_ms
+        if response.node_endpoints:
+            self._events.nodes_known(response.node_endpoints)
+        for answer in response.acknowledged:
+            self._take_results(answer)
+        for topic in response.responses:
+            for partition in topic.partitions:
+                self._take_partition(topic.topic_id, partition)
+        if response.draining:
+            named = {(each.topic_id, each.partition): each for each in response.next_leaders}
+            moving = {
+                source: next_leader.node_id if (next_leader := named.get(key)) else ""
+                for each in response.draining
+                for number in each.partitions
+                if (source := self._partitions.get(key := (each.topic_id, number))) is not None
+            }
+            self._events.draining(self, moving)
+
+    def _take_partition(self, topic_id: bytes, answer: ShareFetchPartition) -> None:
+        name = self._names.get(topic_id)
+        if name is None:
+            return
+        source = TopicIdPartition(name, answer.partition, topic_id)
+        if answer.current_leader.leader_id:
+            self._events.leader_known(source, answer.current_leader)
+        if answer.acquired_records:
+            now_ms, asked_ms, self._asked_ms = self._clock.now_ms(), self._asked_ms, None
+            delivery = Delivery(
+                source=source,
+                route=self,
+                payload=Payload(answer.records),
+                acquired=tuple(
+                    AcquiredRange(run.first_offset, run.last_offset, run.delivery_count)
+                    for run in answer.acquired_records
+                ),
+                leader_epoch=answer.leader_epoch,
+                lock_timeout_ms=self._lock_timeout_ms,
+                expires_ms=now_ms + self._lock_timeout_ms,
+                waited_ms=None if asked_ms is None else now_ms - asked_ms,
+            )
+            self.credit_records -= delivery.record_count
+            self.credit_bytes -= len(answer.records)
+            self._events.delivered(delivery)
+        if answer.error_code:
+            self._events.partition_failed(self, source, answer)
+
+    def _take_results(self, answer: ConsumeAcknowledged) -> None:
+        waiting = self._waiting.pop(answer.acknowledge_id, None)
+        if waiting is None:
+            return
+        outcomes: list[AcknowledgementResult] = []
+        for topic in answer.topics:
+            for result in topic.partitions:
+                asked = waiting.pop((topic.topic_id, result.partition), None)
+                if asked is None:
+                    continue
+                if result.current_leader.leader_id:
+                    self._events.leader_known(asked.source, result.current_leader)
+                error = optional_error(
+                    result.error_code, result.error_message, about=str(asked.source)
+                )
+                outcomes.append(AcknowledgementResult(asked, error, self._lock_timeout_ms))
+        for asked in waiting.values():  # no answer for it (spec CL-22)
+            missing = InvalidRecordStateError("the leader gave no answer", about=str(asked.source))
+            outcomes.append(AcknowledgementResult(asked, missing, self._lock_timeout_ms))
+        self._events.finished(outcomes)
+
+    def _give_up_waiting(self) -> None:
+        error = self._lost(sent=True)
+        outcomes = [
+            AcknowledgementResult(asked, error, 0)
+            for waiting in self._waiting.values()
+            for asked in waiting.values()
+        ]
+        self._waiting.clear()
+        if outcomes:
+            self._events.finished(outcomes)
+
+    def _lost(self, *, sent: bool) -> SharemeshError:
+        """Return the error of acknowledgements that this session cannot carry (spec CL-20, 21)."""
+        if self.error_code:
+            told = optional_error(self.error_code, self.error_message, about=self.address)
+            if isinstance(told, NotLeaderOrFollowerError):
+                return told
+        if sent or self.failure is not None:
+            why = self.failure.message if self.failure is not None else "the session ended"
+            return NetworkError(f"leader {self.address}: {why}; the records are delivered again")
+        return InvalidRecordStateError(
+            f"the share session with leader {self.address} ended; its records are delivered again"
+        )
+
+
+def _wire_partition(source: TopicIdPartition) -> TopicPartitions:
+    return TopicPartitions(
+        topic_id=source.topic_id, partitions=[source.partition], topic_name=source.topic
+    )

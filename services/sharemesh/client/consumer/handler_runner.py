@@ -1,0 +1,381 @@
+"""``run(handler)``: records to handlers, each acknowledged on its own, locks renewed meanwhile."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from sharemesh.client.consumer.calls import ConsumerCalls
+from sharemesh.client.consumer.deliveries import Delivery, PartitionAcknowledgements, Route
+from sharemesh.client.consumer.delivery_reader import DeliveryReader
+from sharemesh.client.consumer.engine import ConsumerEngine
+from sharemesh.client.consumer.handler_failures import HandlerFailures
+from sharemesh.client.consumer.retry_queue import RetryQueue
+from sharemesh.client.errors import (
+    CorruptRecordError,
+    IllegalArgumentError,
+    IllegalStateError,
+    RecordDeserializationError,
+    ServiceError,
+    UnknownServerError,
+    WakeupError,
+)
+from sharemesh.client.records import ConsumerRecord, TopicIdPartition
+from sharemesh.client.run_options import RunOptions
+from sharemesh.client.tasks import cancelled
+from sharemesh.domain.delivery_state import AcknowledgeType
+
+Handler = Callable[[ConsumerRecord], Awaitable[AcknowledgeType | None]]
+
+CONCURRENCY_MAX = 10_000
+FETCH_WAIT_MS = 1_000
+RENEWALS_PER_LOCK = 3
+"""A lock is renewed when less than two thirds of its duration are left."""
+
+LONG_LOCKS = 10
+"""A handler that works for so many lock durations is told: it may hang."""
+
+_LEAST_RENEW_WAIT_MS = 50
+
+
+@dataclass(slots=True, eq=False)
+class _Active:
+    """A record that waits for a handler, is in one, or failed and is kept for a while."""
+
+    record: ConsumerRecord
+    source: TopicIdPartition
+    route: Route
+    leader_epoch: int
+    lock_timeout_ms: int
+    renewed_ms: int
+    since_ms: int
+    kept: bool = False
+    is_told_long: bool = False
+
+
+class HandlerRunner:
+    """One ``run`` of a consumer, on its event loop."""
+
+    def __init__(
+        self,
+        calls: ConsumerCalls,
+        handler: Handler,
+        concurrency: int,
+        options: RunOptions | None,
+    ) -> None:
+        if not 1 <= concurrency <= CONCURRENCY_MAX:
+            raise IllegalArgumentError(
+                f"concurrency must be from 1 to {CONCURRENCY_MAX}, but is {concurrency}"
+            )
+        self._calls = calls
+        self._handler = handler
+        self._concurrency = concurrency
+        self._options = options = options or RunOptions()
+        self._clock = calls.environment.clock
+        self._chance = calls.environment.chance
+        self._failures = HandlerFailures(options.on_failure or options.complain)
+        self._retries: RetryQueue[_Active] = RetryQueue(self._clock, self._retry)
+        self._engine: ConsumerEngine | None = None
+        self._waiting: deque[_Active] = deque()
+        self._active: dict[tuple[TopicIdPartition, int], _Active] = {}
+        self._running: dict[asyncio.Task[None], _Active] = {}
+        self._said: dict[tuple[TopicIdPartition, Route, int], dict[int, AcknowledgeType]] = {}
+        self._flushing: asyncio.Handle | None = None
+        self._freed = asyncio.Event()
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Begin to stop; on the event loop's thread."""
+        self._stopping = True
+        self._freed.set()
+        if self._engine is not None:
+            self._engine.wakeup()
+
+    async def run(self) -> None:
+        """Run until stopped or the membership fails.
+
+        Raises:
+            IllegalStateError: Not subscribed.
+            ServiceError: The membership cannot go on, or a partition never without a change.
+        """
+        self._engine = engine = self._calls.engine
+        if engine is None or not self._calls.state.subscription:
+            raise IllegalStateError("the consumer is not subscribed to any topic")
+        if "share.acquire.mode" not in self._calls.config.given:
+            engine.acquire_at_most(self._concurrency)
+        engine.unseen.by_handlers = True
+        helpers = [
+            asyncio.ensure_future(self._renew_locks(engine)),
+            asyncio.ensure_future(self._retries.run()),
+        ]
+        try:
+            while not self._stopping:
+                self._start_handlers()
+                self._calls.state.settle_outcomes()
+                if len(self._running) >= self._concurrency:
+                    self._freed.clear()
+                    await self._freed.wait()
+                else:
+                    await self._fetch(engine)
+        finally:
+            try:
+                await self._finish(engine)
+            finally:
+                engine.unseen.by_handlers = False
+                await cancelled(helpers)
+
+    async def _fetch(self, engine: ConsumerEngine) -> None:
+        free = self._concurrency - len(self._running)
+        try:
+            deliveries = await engine.fetch(
+                (), wanted=free, ahead=self._concurrency, timeout_ms=FETCH_WAIT_MS
+            )
+        except WakeupError:
+            if not self._stopping:
+                raise
+            return
+        except ServiceError as error:
+            # A partition that cannot be read now, as while a coordinator's volume is full, is
+            # asked for again by its session: it must not stop the others.
+            passes = error.retriable or isinstance(error, UnknownServerError)
+            if engine.is_over or not passes:
+                raise
+            self._failures.partition_failed(error)
+            return
+        for delivery in deliveries:
+            self._take(delivery)
+
+    def _take(self, delivery: Delivery) -> None:
+        config = self._calls.config
+        reader = DeliveryReader(
+            delivery,
+            config.function("key.deserializer"),
+            config.function("value.deserializer"),
+            check_crcs=config.flag("check.crcs"),
+        )
+        for offset in reader.gaps:
+            self._say(delivery.source, delivery.route, delivery.leader_epoch, offset, _GAP)
+        now_ms = self._clock.now_ms()
+        while not reader.is_read:
+            records, failure, failed = reader.take(failures=True)
+            for record in records:
+                self._enqueue(delivery, record, now_ms)
+            if failure is not None:
+                self._failures.unreadable(failure)
+                self._unread(delivery, failure, failed, now_ms)
+
+    def _unread(
+        self,
+        delivery: Delivery,
+        failure: CorruptRecordError | RecordDeserializationError,
+        failed: range,
+        now_ms: int,
+    ) -> None:
+        """Reject what is corrupt; what cannot be deserialized is tried again, as if handled."""
+        for offset in failed:
+            if isinstance(failure, CorruptRecordError):
+                self._say(delivery.source, delivery.route, delivery.leader_epoch, offset, _REJECT)
+                continue
+            topic, partition, topic_id = delivery.source
+            count = next(
+                run.delivery_count
+                for run in delivery.acquired
+                if run.first_offset <= offset <= run.last_offset
+            )
+            unread = ConsumerRecord(
+                topic, partition, offset, -1, None, None, (), count, delivery.leader_epoch, topic_id
+            )
+            active = self._activate(delivery, unread, now_ms)
+            self._keep(active, self._options.retry_ms(count, self._chance))
+
+    def _enqueue(self, delivery: Delivery, record: ConsumerRecord, now_ms: int) -> None:
+        active = self._active.get((delivery.source, record.offset))
+        if active is not None and active.kept:
+            self._retries.forget(active)  # its lock was lost: this is the next delivery
+        elif active is not None:
+            # The lock was lost and is ours again: the handler that runs speaks for the new one.
+            active.route = delivery.route
+            active.leader_epoch = delivery.leader_epoch
+            active.renewed_ms = now_ms
+            return
+        self._waiting.append(self._activate(delivery, record, now_ms))
+
+    def _activate(self, delivery: Delivery, record: ConsumerRecord, now_ms: int) -> _Active:
+        active = self._active[delivery.source, record.offset] = _Active(
+            record,
+            delivery.source,
+            delivery.route,
+            delivery.leader_epoch,
+            delivery.lock_timeout_ms,
+            renewed_ms=now_ms,
+            since_ms=now_ms,
+        )
+        return active
+
+    def _start_handlers(self) -> None:
+        while self._waiting and len(self._running) < self._concurrency:
+            active = self._waiting.popleft()
+            expired = self._clock.now_ms() - active.renewed_ms >= active.lock_timeout_ms
+            if expired or not active.route.is_open:  # the leader gives it to somebody again
+                self._active.pop((active.source, active.record.offset), None)
+                continue
+            task = asyncio.ensure_future(self._handle(active))
+            self._running[task] = active
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        del self._running[task]
+        self._freed.set()
+        if not self._stopping:
+            self._start_handlers()
+
+    async def _handle(self, active: _Active) -> None:
+        record = active.record
+        kind: AcknowledgeType = _RELEASE
+        retry_ms = 0
+        try:
+            said = await self._handler(record)
+            kind = AcknowledgeType.ACCEPT if said is None else AcknowledgeType(said)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            kind = self._options.on_error
+            retry_ms = self._options.retry_ms(record.delivery_count, self._chance)
+            self._failures.handler_failed(record, error, kind, retry_ms)
+        finally:
+            if retry_ms:
+                self._keep(active, retry_ms)
+            else:
+                self._finished(active, kind)
+
+    def _finished(self, active: _Active, kind: AcknowledgeType) -> None:
+        offset = active.record.offset
+        self._active.pop((active.source, offset), None)
+        self._say(active.source, active.route, active.leader_epoch, offset, kind)
+
+    def _keep(self, active: _Active, retry_ms: int) -> None:
+        """Release it later; before half of its lock is over, if that is not renewed (any more)."""
+        if not retry_ms or self._stopping:
+            self._finished(active, _RELEASE)
+            return
+        active.kept = True
+        now_ms = self._clock.now_ms()
+        until_ms = now_ms + retry_ms
+        cap_ms = self._options.renew_max_ms
+        engine = self._engine
+        if not self._options.renew or engine is None or not engine.versions.knows_renew:
+            until_ms = min(until_ms, active.renewed_ms + active.lock_timeout_ms // 2)
+        elif cap_ms is not None:
+            until_ms = min(until_ms, active.since_ms + cap_ms)
+        self._retries.keep(active, until_ms)
+
+    def _retry(self, active: _Active) -> None:
+        """Release a kept record; one whose session is gone was released by its leader."""
+        if active.route.is_open:
+            self._finished(active, _RELEASE)
+        else:
+            self._active.pop((active.source, active.record.offset), None)
+
+    def _say(
+        self,
+        source: TopicIdPartition,
+        route: Route,
+        leader_epoch: int,
+        offset: int,
+        kind: AcknowledgeType,
+    ) -> None:
+        """Acknowledge with all that is said in this turn of the event loop."""
+        self._said.setdefault((source, route, leader_epoch), {})[offset] = kind
+        if self._flushing is None:
+            self._flushing = asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = None
+        said, self._said = self._said, {}
+        if said and self._engine is not None:
+            limit_ms = self._calls.config.number("default.api.timeout.ms")
+            deadline_ms = self._clock.now_ms() + limit_ms
+            self._engine.send(
+                [
+                    PartitionAcknowledgements(*where, types, deadline_ms=deadline_ms)
+                    for where, types in said.items()
+                ]
+            )
+
+    async def _renew_locks(self, engine: ConsumerEngine) -> None:
+        """Renew what is active and old enough, again and again."""
+        while self._options.renew:
+            shortest_ms = min(
+                (active.lock_timeout_ms for active in self._active.values()), default=FETCH_WAIT_MS
+            )
+            pause_ms = max(shortest_ms // (2 * RENEWALS_PER_LOCK), _LEAST_RENEW_WAIT_MS)
+            await self._clock.sleep_ms(min(pause_ms, FETCH_WAIT_MS))
+            due = self._due_for_renewal()
+            if due and engine.versions.knows_renew:
+                engine.send(due)
+
+    def _due_for_renewal(self) -> Sequence[PartitionAcknowledgements]:
+        now_ms = self._clock.now_ms()
+        cap_ms = self._options.renew_max_ms
+        due: dict[tuple[TopicIdPartition, Route, int], dict[int, AcknowledgeType]] = {}
+        for active in self._active.values():
+            fresh = now_ms - active.renewed_ms < active.lock_timeout_ms // RENEWALS_PER_LOCK
+            capped = cap_ms is not None and now_ms - active.since_ms >= cap_ms
+            if fresh or capped or not active.route.is_open:
+                continue
+            active.renewed_ms = now_ms
+            self._tell_long(active, now_ms)
+            key = (active.source, active.route, active.leader_epoch)
+            due.setdefault(key, {})[active.record.offset] = AcknowledgeType.RENEW
+        return [
+            PartitionAcknowledgements(*where, types, untold=True) for where, types in due.items()
+        ]
+
+    def _tell_long(self, active: _Active, now_ms: int) -> None:
+        """Tell once of a handler that may hang: its renewals keep the record from all others."""
+        long_ms = now_ms - active.since_ms
+        if active.is_told_long or long_ms < LONG_LOCKS * active.lock_timeout_ms:
+            return
+        if active in self._running.values():
+            active.is_told_long = True
+            self._failures.works_long(active.record, long_ms)
+
+    def _give_back_waiting(self, engine: ConsumerEngine) -> None:
+        """Release what was not started: no handler saw it (spec HBK-20)."""
+        unseen: dict[tuple[TopicIdPartition, Route, int], dict[int, AcknowledgeType]] = {}
+        for active in self._waiting:
+            self._active.pop((active.source, active.record.offset), None)
+            where = (active.source, active.route, active.leader_epoch)
+            unseen.setdefault(where, {})[active.record.offset] = _RELEASE
+        self._waiting.clear()
+        engine.send(
+            [
+                PartitionAcknowledgements(*where, types, untold=True, uncounted=True)
+                for where, types in unseen.items()
+            ]
+        )
+
+    async def _finish(self, engine: ConsumerEngine) -> None:
+        """Release what was not started, wait for what runs, wait for the results."""
+        self._stopping = True
+        engine.pause()
+        self._retries.release_all()
+        self._give_back_waiting(engine)
+        deadline_ms = self._clock.now_ms() + self._options.stop_timeout_ms
+        running = list(self._running)
+        if running:
+            await asyncio.wait(running, timeout=self._options.stop_timeout_ms / 1_000)
+        await cancelled(running)
+        if self._flushing is not None:
+            self._flushing.cancel()
+        self._flush()
+        left_ms = max(deadline_ms - self._clock.now_ms(), 0)
+        with contextlib.suppress(WakeupError):
+            await engine.settle(lambda: engine.acknowledgements.unanswered > 0, timeout_ms=left_ms)
+        self._calls.state.settle_outcomes()
+
+
+_GAP = AcknowledgeType.GAP
+_RELEASE = AcknowledgeType.RELEASE
+_REJECT = AcknowledgeType.REJECT

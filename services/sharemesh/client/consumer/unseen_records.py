@@ -1,0 +1,233 @@
+"""Records that leaders sent and no poll has returned: kept shortly, else given back (spec HBK)."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from sharemesh.client.consumer.deliveries import Delivery
+from sharemesh.client.consumer.pace import Pace
+from sharemesh.client.consumer.record_buffer import RecordBuffer
+from sharemesh.client.records import TopicIdPartition
+from sharemesh.client.tasks import cancelled
+from sharemesh.domain.share_partition.events import AcquireMode
+from sharemesh.ports.clock import Clock
+
+WATCH_MS = 250
+"""How often waiting records are looked at while the application is busy."""
+
+KEEP_PART = 2
+"""Records wait for one half of their lock: as much is left for the application, or for others."""
+
+MARGIN_PART = 8
+"""So near its end a lock may be over at its leader, whose clock began before the answer came."""
+
+SURPLUS_FACTOR = 2
+"""More than so many times what the application can begin soon is given back."""
+
+_log = logging.getLogger(__name__)
+
+
+class UnseenRecords:
+    """What waits for the application, on the event loop, so that a busy one need do nothing.
+
+    Attributes:
+        buffer: The records that wait.
+        handed_back: Records that were given back, not counted as delivered.
+        expired: Records that were dropped: their locks had ended unseen.
+        by_handlers: Whether ``run`` works, and not a loop of polls.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        at_once: int,
+        kept: int,
+        give_back: Callable[[Sequence[Delivery]], None],
+        hold_back: Callable[[], None],
+        acquire: Callable[[AcquireMode], None],
+    ) -> None:
+        """``kept`` records may always wait, ``at_once`` while the application's pace is unknown.
+
+        ``hold_back`` lets leaders deliver no more until the next fetch; it goes with each
+        ``give_back``, or the records would come again at once. ``acquire`` says
+        whether leaders may deliver more than they are asked for, to keep batches whole.
+        """
+        self._clock = clock
+        self._kept = kept
+        self._pace = Pace(at_once)
+        self._give_back = give_back
+        self._hold_back = hold_back
+        self._acquire = acquire
+        self._too_many = 0  # so many came in whole batches that these are not taken any more
+        self._watching: asyncio.Task[None] | None = None
+        self._fetching = False
+        self._holding = False  # no leader delivers until the next fetch
+        self._quiet_since_ms = clock.now_ms()
+        self._lock_ms = 0
+        self._returned = 0  # since the last fetch
+        self._told = False
+        self._epochs: dict[TopicIdPartition, int] = {}  # of what came last
+        self.buffer = RecordBuffer()
+        self.handed_back = 0
+        self.expired = 0
+        self.by_handlers = False
+
+    # ---- what the application does --------------------------------------------------------------
+
+    def fetch_begins(self) -> None:
+        """Note that the application is there, and waits."""
+        self._fetching = True
+        self._pace.came_back(self._clock.now_ms())
+        self._returned, self._told = 0, False
+        self._holding = False
+
+    def take(self, wanted: int) -> list[Delivery]:
+        """Return at most ``wanted`` records whose locks last long enough to work on them."""
+        self._give_back_old()
+        return self.buffer.take(wanted)
+
+    def put_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Let these be the next ones: they were taken and not handed out."""
+        for delivery in reversed(deliveries):
+            self.buffer.put_back(delivery)
+        self._watch()
+
+    def fetch_ends(self, handed_out: int) -> None:
+        """Note that the application goes off with so many records."""
+        self._fetching = False
+        self._quiet_since_ms = now_ms = self._clock.now_ms()
+        self._pace.took(handed_out, now_ms)
+        if self._pace.is_known and 0 < self._too_many <= self._pace.workable(now_ms):
+            self._too_many = 0
+            self._acquire(AcquireMode.BATCH_OPTIMIZED)
+        self._watch()
+
+    def polled(self) -> None:
+        """Note a poll that fetches nothing."""
+        self.fetch_begins()
+        self.fetch_ends(0)
+
+    def workable(self) -> int:
+        """Return how many records may wait for the application now."""
+        return max(self._pace.workable(self._clock.now_ms()), self._kept)
+
+    # ---- what leaders do ------------------------------------------------------------------------
+
+    def arrived(self, delivery: Delivery) -> None:
+        """Let records wait; the end of them goes back at once if the application is known busy."""
+        if not self._is_of_latest(delivery):
+            self.expired += delivery.record_count
+            return
+        self.buffer.append(delivery)
+        self._lock_ms = delivery.lock_timeout_ms
+        since_ms = self._pace.busy_since_ms
+        if self._fetching:
+            return
+        if since_ms is not None and self._clock.now_ms() - since_ms >= WATCH_MS:
+            self._look()
+        self._watch()
+
+    def _is_of_latest(self, delivery: Delivery) -> bool:
+        """Whether no later leader has sent; what earlier ones sent goes: its locks have ended.
+
+        Else a record would wait twice, and be handed out twice by one poll.
+        """
+        source, epoch = delivery.source, delivery.leader_epoch
+        latest = self._epochs.get(source, epoch)
+        if epoch > latest:
+            old = self.buffer.remove(lambda held: held.source == source)
+            self.expired += sum(held.record_count for held in old)
+        self._epochs[source] = max(epoch, latest)
+        return epoch >= latest
+
+    async def close(self) -> None:
+        """Watch no more; whoever has sessions left gave the records back before."""
+        if self._watching is not None:
+            await cancelled([self._watching])
+
+    # ---- watching -------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        if self._is_to_look() and (self._watching is None or self._watching.done()):
+            self._watching = asyncio.ensure_future(self._keep_looking())
+
+    def _is_to_look(self) -> bool:
+        """Whether records wait, more may come for an application that hangs, or a stall is new."""
+        may_come = self._pace.busy_since_ms is not None and not self._holding
+        return bool(self.buffer.records or may_come or (self._returned and not self._told))
+
+    async def _keep_looking(self) -> None:
+        while self._is_to_look():
+            await self._clock.sleep_ms(WATCH_MS)
+            if not self._fetching:
+                self._look()
+
+    def _look(self) -> None:
+        """Give back what the application cannot begin soon, the last first; tell a stall."""
+        self._give_back_old()
+        workable = self.workable()
+        if self.buffer.records > SURPLUS_FACTOR * workable:
+            if not self._too_many:
+                self._acquire(AcquireMode.RECORD_LIMIT)
+            self._too_many = max(self._too_many, self.buffer.records)
+            self._return(self.buffer.take_last(self.buffer.records - workable))
+        elif not workable:
+            self._hold()
+        quiet_ms = self._clock.now_ms() - self._quiet_since_ms
+        if self._returned and not self._told and quiet_ms >= self._lock_ms // KEEP_PART:
+            self._told = True
+            self._tell_stall(quiet_ms)
+
+    def _tell_stall(self, quiet_ms: int) -> None:
+        if self.by_handlers:  # it goes on with nothing lost, and its locks are its own matter
+            _log.info(
+                "all handlers have been busy for %.1f s: what none of them has seen was given back "
+                "to the group (%d)",
+                quiet_ms / 1_000,
+                self._returned,
+            )
+            return
+        _log.warning(
+            "the application has not polled for %.1f s: what it has not seen was given back to the "
+            "group (%d); locks of records that it has end after %.0f s. Poll more "
+            "often, take fewer at a time (max.poll.records), or let run() renew locks",
+            quiet_ms / 1_000,
+            self._returned,
+            self._lock_ms / 1_000,
+        )
+
+    def _give_back_old(self) -> None:
+        now_ms = self._clock.now_ms()
+        old = self.buffer.remove(
+            lambda held: held.expires_ms - now_ms < held.lock_timeout_ms // KEEP_PART
+        )
+        if old:
+            self._return(old)
+
+    def _return(self, deliveries: Sequence[Delivery]) -> None:
+        """Release records, except those whose locks may be over: they may be ours again."""
+        now_ms = self._clock.now_ms()
+        sure = [
+            held
+            for held in deliveries
+            if held.expires_ms - now_ms > held.lock_timeout_ms // MARGIN_PART
+        ]
+        count = sum(held.record_count for held in sure)
+        lost = sum(held.record_count for held in deliveries) - count
+        if lost:
+            self.expired += lost
+            _log.warning(
+                "%d records that were sent ahead of poll are dropped: the event loop stood still, "
+                "or the machine slept, until their locks ended; others may have got them",
+                lost,
+            )
+        self.handed_back += count
+        self._returned += count
+        self._hold()
+        self._give_back(sure)
+
+    def _hold(self) -> None:
+        if not self._fetching and not self._holding:
+            self._holding = True
+            self._hold_back()

@@ -1,0 +1,1 @@
+"""Who leads and coordinates what: cached metadata and its refresh."""

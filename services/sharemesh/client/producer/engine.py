@@ -1,0 +1,497 @@
+"""The network's side of a producer: metadata, requests by leader, retries, confirmation."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from sharemesh.client.config import ClientConfig
+from sharemesh.client.environment import ClientEnvironment
+from sharemesh.client.errors import (
+    ConnectionFailedError,
+    NetworkError,
+    RequestTimedOutError,
+    SharemeshError,
+    UnknownTopicOrPartitionError,
+    error_for,
+)
+from sharemesh.client.metadata.metadata_cache import CachedTopic, MetadataCache
+from sharemesh.client.metadata.missing_topics import ProducedMissing
+from sharemesh.client.metadata.unreachable import nobody_answered
+from sharemesh.client.producer.batches import Batch, OutgoingRecord, PartitionQueue
+from sharemesh.client.producer.leader_discovery import LeaderDiscovery
+from sharemesh.client.producer.partitioner import StickyPartition, partition_of_key
+from sharemesh.client.producer.waiting_reasons import awaited
+from sharemesh.client.tasks import cancelled
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.methods import INIT_PRODUCER_ID, PRODUCE
+from sharemesh.ports.network import CallFailedError
+from sharemesh.v1 import record_log_pb2
+
+_IDLE_WAIT_MS = 1_000
+_REFRESH_TIMEOUT_MS = 10_000
+_MAX_BACKOFF_DOUBLINGS = 10
+
+_RETRY = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+_NEW_IDENTITY = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+
+
+class ProducerEngine:
+    """Everything of a producer that lives on the event loop; ``run`` is its owner task."""
+
+    def __init__(self, config: ClientConfig, environment: ClientEnvironment) -> None:
+        self._config = config
+        self._clock = environment.clock
+        self._caller = environment.open_caller()
+        self.leaders = MetadataCache(environment, config, self._caller)
+        self._sticky = StickyPartition(environment.chance)
+        self._compression = config.text("compression.type")
+        self._batch_bytes = max(config.number("batch.size"), 1)
+        self._request_bytes = config.number("max.request.size")
+        self._linger_ms = config.number("linger.ms")
+        self._delivery_ms = config.number("delivery.timeout.ms")
+        self._first_wait_ms = config.number("retry.backoff.ms")
+        self._most_wait_ms = config.number("retry.backoff.max.ms")
+        self._queues: dict[tuple[str, int], PartitionQueue] = {}
+        self._homeless: dict[str, list[tuple[OutgoingRecord, int]]] = {}
+        self._stale: set[str] = set()
+        self._missing = ProducedMissing(self._clock)
+        self._refresh_at_ms = 0
+        self._refreshing: asyncio.Task[None] | None = None
+        self._identity: tuple[int, int] | None = None
+        self._work = asyncio.Event()
+        self._news = LeaderDiscovery(self.leaders, self._clock, self._work.set, self._ended)
+        self._requests: set[asyncio.Task[None]] = set()
+        self._flushing = 0
+        self._open = 0
+        self._empty = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.records_sent = 0
+        self.records_failed = 0
+        self.requests = 0
+
+    # ---- what the application asks --------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin sending; on the event loop."""
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._run())
+            self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """Nobody waits forever if sending broke down."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._fail_all(SharemeshError(f"the producer broke down: {error!r}"))
+
+    def add(self, record: OutgoingRecord) -> None:
+        """Queue a record; its ``done`` is called once it is confirmed or has failed."""
+        self._open += 1
+        topic = self.leaders.topic(record.topic)
+        if topic is None:
+            waiting = self._homeless.setdefault(record.topic, [])
+            waiting.append((record, self._clock.now_ms()))
+            if len(waiting) == 1:
+                self._stale.add(record.topic)
+                self._work.set()
+        else:
+            self._place(record, topic)
+
+    async def flush(self) -> None:
+        """Return when everything queued so far, and since, is confirmed or has failed."""
+        self._flushing += 1
+        self._work.set()
+        try:
+            while self._open:
+                self._empty.clear()
+                await self._empty.wait()
+        finally:
+            self._flushing -= 1
+
+    async def close(self, *, timeout_ms: int) -> None:
+        """Flush for at most ``timeout_ms``, fail what is left, close the connections."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                await self.flush()
+        except TimeoutError:
+            pass
+        owned = [task for task in (self._task, self._refreshing) if task is not None]
+        await cancelled([*self._requests, *owned])
+        await self._news.close()
+        self._fail_all(RequestTimedOutError("the producer was closed before it was confirmed"))
+        await self._caller.close()
+
+    async def partitions_for(self, topic: str, *, timeout_ms: int) -> int:
+        """Return the number of partitions of a topic.
+
+        Raises:
+            UnknownTopicOrPartitionError: There is no such topic.
+            ConnectionFailedError: No process answered in time.
+        """
+        await self.leaders.refresh([topic], timeout_ms=timeout_ms)
+        found = self.leaders.topic(topic)
+        if found is None:
+            raise UnknownTopicOrPartitionError("does not exist", about=f"topic {topic}")
+        return found.partitions
+
+    def awaited(self, topic: str, partition: int | None) -> str:
+        """Return in words what records of a topic wait for; from any thread."""
+        return awaited(self.leaders, list(self._queues.values()), topic, partition)
+
+    # ---- queues ---------------------------------------------------------------------------------
+
+    def _place(self, record: OutgoingRecord, topic: CachedTopic) -> None:
+        partition = record.partition
+        if partition is None:
+            partition = (
+                self._sticky.of(topic.name, topic.partitions)
+                if record.key is None
+                else partition_of_key(record.key, topic.partitions)
+            )
+        elif partition >= topic.partitions:
+            message = f"partition {partition}: the topic has {topic.partitions}"
+            self._done(record, UnknownTopicOrPartitionError(message, about=f"topic {topic.name}"))
+            return
+        queue = self._queue(topic, partition)
+        began = queue.append(
+            record,
+            compression=self._compression,
+            batch_bytes=self._batch_bytes,
+            now_ms=self._clock.now_ms(),
+        )
+        if began:
+            if record.key is None and record.partition is None and len(queue.batches) > 1:
+                self._sticky.next_batch(topic.name, topic.partitions)
+            self._work.set()
+
+    def _queue(self, topic: CachedTopic, partition: int) -> PartitionQueue:
+        queue = self._queues.get((topic.name, partition))
+        if queue is None:
+            queue = PartitionQueue(topic.name, topic.topic_id, partition)
+            self._queues[topic.name, partition] = queue
+        return queue
+
+    def _done(self, record: OutgoingRecord, error: Exception) -> None:
+        record.done(None, error)
+        self._settled(1)
+        self.records_failed += 1
+
+    def _settled(self, count: int) -> None:
+        self._open -= count
+        if not self._open:
+            self._empty.set()
+
+    def _fail_all(self, error: Exception) -> None:
+        self._fail_homeless(error)
+        for queue in self._queues.values():
+            while queue.batches:
+                self._fail(queue, error)
+
+    def _fail_homeless(self, error: Exception) -> None:
+        """Fail what waits for metadata: without a change it will not come."""
+        waiting = [record for each in self._homeless.values() for record, _ in each]
+        self._stale.difference_update(self._homeless)
+        self._homeless.clear()
+        for record in waiting:
+            self._done(record, error)
+
+    # ---- sending --------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            self._work.clear()
+            wait_ms = await self._turn()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_ms / 1_000):
+                    await self._work.wait()
+
+    async def _turn(self) -> int:
+        """Send what is due; return ms until the next look."""
+        now_ms = self._clock.now_ms()
+        self._expire(now_ms)
+        self._refresh_if_due(now_ms)
+        wait_ms = _IDLE_WAIT_MS
+        if self._stale:
+            wait_ms = max(min(wait_ms, self._refresh_at_ms - now_ms), 1)
+        due: dict[str, list[PartitionQueue]] = {}
+        for queue in self._queues.values():
+            queue_wait_ms = queue.due_in_ms(
+                linger_ms=self._linger_ms, now_ms=now_ms, flushing=self._flushing > 0
+            )
+            if queue_wait_ms is None:
+                continue
+            if queue_wait_ms > 0:
+                wait_ms = min(wait_ms, queue_wait_ms)
+                continue
+            address = self._address(queue)
+            if address is not None:
+                due.setdefault(address, []).append(queue)
+        if due and await self._identified():
+            for address, queues in due.items():
+                self._send(address, queues)
+        return wait_ms
+
+    def _address(self, queue: PartitionQueue) -> str | None:
+        leader = queue.asked = self.leaders.leader(*queue.key)
+        address = None if leader is None else self.leaders.address(leader.node_id)
+        if address is None:
+            if leader is not None:
+                self._stale.add(queue.topic)
+            self._back_off(queue)
+        return address
+
+    def _refresh_if_due(self, now_ms: int) -> None:
+        """Read metadata beside the sending: one lost leader does not hold up the others."""
+        known = self.leaders.known_topics()
+        self._stale.update(name for name in known if self.leaders.fresh_ms(name) == 0)
+        running = self._refreshing is not None and not self._refreshing.done()
+        if self._stale and not running and now_ms >= self._refresh_at_ms:
+            self._refresh_at_ms = now_ms + self._first_wait_ms
+            self._refreshing = asyncio.ensure_future(self._refresh(sorted(self._stale)))
+            self._refreshing.add_done_callback(self._ended)
+
+    async def _refresh(self, names: Sequence[str]) -> None:
+        try:
+            await self.leaders.refresh(names, timeout_ms=_REFRESH_TIMEOUT_MS)
+        except SharemeshError as error:
+            if not getattr(error, "retriable", True):
+                self._fail_homeless(error)
+            return
+        finally:
+            self._work.set()
+        self._stale.difference_update(names)
+        for name in names:
+            topic = self.leaders.topic(name)
+            if topic is None:
+                if name in self._homeless:
+                    self._stale.add(name)
+                    self._missing.wanted(name, [since_ms for _, since_ms in self._homeless[name]])
+                continue
+            for record, _ in self._homeless.pop(name, ()):
+                self._place(record, topic)
+        self._work.set()
+
+    async def _identified(self) -> bool:
+        """Get a producer id if idempotence wants one; False: not now, tried again soon."""
+        if not self._config.flag("enable.idempotence") or self._identity is not None:
+            return True
+        request = record_log_pb2.InitProducerIdRequest(producer_id=-1, producer_epoch=-1)
+        for address in self._leader_addresses():
+            try:
+                answer = await self._caller.call(INIT_PRODUCER_ID, request, to=address)
+            except CallFailedError:
+                continue
+            if answer.error_code == ErrorCode.NONE:
+                self._identity = (answer.producer_id, answer.producer_epoch)
+                return True
+            if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                self._fail_unauthorized(answer.error_message)
+                return False
+        now_ms = self._clock.now_ms()
+        for queue in self._queues.values():
+            queue.retry_at_ms = max(queue.retry_at_ms, now_ms + self._first_wait_ms)
+            self._stale.add(queue.topic)
+        return False
+
+    def _fail_unauthorized(self, why: str) -> None:
+        """Who may write no topic at all gets no producer id: so not these topics either."""
+        for queue in self._queues.values():
+            error = error_for(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED, why, about=f"topic {queue.topic}"
+            )
+            while queue.batches:
+                self._fail(queue, error)
+
+    def _leader_addresses(self) -> Sequence[str]:
+        found: dict[str, None] = {}
+        for queue in self._queues.values():
+            leader = self.leaders.leader(*queue.key)
+            address = None if leader is None else self.leaders.address(leader.node_id)
+            if address is not None:
+                found[address] = None
+        return list(found)
+
+    def _send(self, address: str, queues: Sequence[PartitionQueue]) -> None:
+        """Send one request to a leader, with as many partitions as fit."""
+        room = self._request_bytes
+        group: list[tuple[PartitionQueue, Sequence[Batch]]] = []
+        for queue in queues:
+            batches = queue.take_request(self._request_bytes)
+            for batch in batches:
+                if not batch.encoded:
+                    batch.finish(
+                        None
+                        if self._identity is None
+                        else queue.next_sequence(self._identity, len(batch.records))
+                    )
+            size = sum(len(batch.encoded) for batch in batches)
+            if group and size > room:
+                self._dispatch(address, group)
+                group, room = [], self._request_bytes
+            queue.in_flight = True
+            group.append((queue, batches))
+            room -= size
+        self._dispatch(address, group)
+
+    def _dispatch(
+        self, address: str, group: Sequence[tuple[PartitionQueue, Sequence[Batch]]]
+    ) -> None:
+        task = asyncio.ensure_future(self._exchange(address, group))
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
+
+    async def _exchange(
+        self, address: str, group: Sequence[tuple[PartitionQueue, Sequence[Batch]]]
+    ) -> None:
+        timeout_ms = self._config.number("request.timeout.ms")
+        request = record_log_pb2.ProduceRequest(timeout_ms=timeout_ms)
+        for queue, batches in group:
+            request.partitions.add(
+                topic_id=queue.topic_id,
+                partition=queue.partition,
+                records=b"".join(batch.encoded for batch in batches),
+            )
+        self.requests += 1
+        try:
+            response = await self._caller.call(PRODUCE, request, to=address, timeout_ms=timeout_ms)
+        except CallFailedError as error:
+            for queue, batches in group:
+                self._refused(queue, batches, NetworkError(str(error), about=address))
+        else:
+            self.leaders.learn_nodes(response.node_endpoints)
+            answers = {(each.topic_id, each.partition): each for each in response.partitions}
+            for queue, batches in group:
+                self._answered(queue, batches, answers.get((queue.topic_id, queue.partition)))
+        finally:
+            for queue, _ in group:
+                queue.in_flight = False
+            self._work.set()
+
+    def _answered(
+        self,
+        queue: PartitionQueue,
+        batches: Sequence[Batch],
+        answer: record_log_pb2.ProducePartitionResult | None,
+    ) -> None:
+        about = f"{queue.topic}/{queue.partition}"
+        if answer is None:
+            self._refused(queue, batches, NetworkError("the leader gave no answer", about=about))
+            return
+        if answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            queue.failures = 0
+            queue.last_refusal = ""
+            self._news.settled(queue)
+            duplicate = answer.error_code != ErrorCode.NONE
+            offset = -1 if duplicate else answer.base_offset
+            for batch in batches:
+                queue.batches.popleft()
+                batch.confirm(queue.topic, queue.partition, offset)
+                self.records_sent += len(batch.records)
+                self._settled(len(batch.records))
+                offset = -1 if offset < 0 else offset + len(batch.records)
+            return
+        if answer.current_leader.leader_id:
+            self.leaders.learn_leader(*queue.key, answer.current_leader)
+        error = error_for(answer.error_code, answer.error_message, about=about)
+        self._refused(queue, batches, error)
+
+    def _refused(
+        self, queue: PartitionQueue, batches: Sequence[Batch], error: SharemeshError
+    ) -> None:
+        code = getattr(error, "code", ErrorCode.NETWORK_EXCEPTION)
+        queue.last_refusal = str(error)
+        first = not any(batch.attempts for batch in batches)
+        for batch in batches:
+            batch.attempts += 1
+        if code in _NEW_IDENTITY:
+            self._identity = None
+            if first:  # nothing of it was written: it may go out under the new identity
+                self._encode_again(queue)
+                self._back_off(queue)
+                return
+        if code in _RETRY:
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._stale.add(queue.topic)
+            self._back_off(queue)
+            return
+        for _ in batches:
+            self._fail(queue, error)
+
+    def _encode_again(self, queue: PartitionQueue) -> None:
+        """Build the batches of a partition anew, without the old identity."""
+        old = list(queue.batches)
+        queue.batches.clear()
+        for batch in old:
+            for record in batch.records:
+                queue.append(
+                    record,
+                    compression=self._compression,
+                    batch_bytes=self._batch_bytes,
+                    now_ms=batch.created_ms,
+                )
+
+    def _back_off(self, queue: PartitionQueue) -> None:
+        """Try again later, or as soon as another leader is known."""
+        wait_ms = self._first_wait_ms << min(queue.failures, _MAX_BACKOFF_DOUBLINGS)
+        queue.failures += 1
+        queue.retry_at_ms = self._clock.now_ms() + min(wait_ms, self._most_wait_ms)
+        self._news.lost(queue)
+
+    def _fail(self, queue: PartitionQueue, error: Exception) -> None:
+        """Fail the oldest batch; a sequence that is lost needs a new identity."""
+        batch = queue.batches.popleft()
+        if batch.producer is not None:
+            self._identity = None
+        batch.fail(error)
+        self.records_failed += len(batch.records)
+        self._settled(len(batch.records))
+
+    def _expire(self, now_ms: int) -> None:
+        """Fail what was not confirmed in time."""
+        block_ms = self._config.number("max.block.ms")
+        for name, waiting in list(self._homeless.items()):
+            if now_ms - waiting[0][1] >= min(block_ms, self._delivery_ms):
+                self._homeless.pop(name)
+                self._stale.discard(name)
+                for record, _ in waiting:
+                    self._done(record, self._no_topic(name))
+        for queue in self._queues.values():
+            while (
+                queue.batches
+                and not queue.in_flight
+                and now_ms - queue.batches[0].created_ms >= self._delivery_ms
+            ):
+                about = f"{queue.topic}/{queue.partition}"
+                message = f"not confirmed within delivery.timeout.ms = {self._delivery_ms}"
+                if queue.last_refusal:
+                    message += f"; the last answer was: {queue.last_refusal}"
+                self._fail(queue, RequestTimedOutError(message, about=about))
+
+    def _no_topic(self, name: str) -> Exception:
+        if not self.leaders.cluster_id:
+            return ConnectionFailedError(
+                self.leaders.trouble or nobody_answered((), self.leaders.addresses())
+            )
+        return UnknownTopicOrPartitionError(
+            "does not exist; create it first (sharemesh topics create)", about=f"topic {name}"
+        )

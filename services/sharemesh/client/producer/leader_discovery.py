@@ -1,0 +1,101 @@
+"""Partitions that were refused: who is asked for metadata answers when it knows a newer leader."""
+
+import asyncio
+from collections.abc import Callable
+
+from sharemesh.client.errors import SharemeshError
+from sharemesh.client.metadata.metadata_cache import MetadataCache
+from sharemesh.client.producer.batches import PartitionQueue
+from sharemesh.ports.clock import Clock
+
+_REFRESH_TIMEOUT_MS = 10_000
+
+_NEWS_WAIT_MS = 500
+"""The process that is asked answers when it knows a newer leader, or after so long."""
+
+_PAUSE_MS = 40
+"""News is followed at once, but metadata is read no more often than so."""
+
+
+class LeaderDiscovery:
+    """Awaits the next leader of partitions; one request at a time, none while nothing is lost."""
+
+    def __init__(
+        self,
+        leaders: MetadataCache,
+        clock: Clock,
+        on_news: Callable[[], None],
+        on_end: Callable[["asyncio.Task[None]"], None],
+    ) -> None:
+        """``on_news`` is called when a partition may be tried again, ``on_end`` with each task."""
+        self._leaders = leaders
+        self._clock = clock
+        self._on_news = on_news
+        self._on_end = on_end
+        self._lost: dict[tuple[bytes, int], PartitionQueue] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def lost(self, queue: PartitionQueue) -> None:
+        """Look for a newer leader than ``queue.asked``; if one is known, retry at once."""
+        if self._found(queue):
+            return
+        self._lost[queue.key] = queue
+        if self._task is None:
+            self._begin()
+
+    def settled(self, queue: PartitionQueue) -> None:
+        """Look no more: its leader answered."""
+        self._lost.pop(queue.key, None)
+
+    async def close(self) -> None:
+        """Look for nothing any more."""
+        self._lost.clear()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _begin(self) -> None:
+        self._task = asyncio.ensure_future(self._look())
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._task = None
+        self._on_end(task)
+        if self._lost and not task.cancelled() and task.exception() is None:
+            self._begin()  # it was lost after the last look
+
+    def _found(self, queue: PartitionQueue) -> bool:
+        leader = self._leaders.leader(*queue.key)
+        if leader is None:
+            return False
+        if queue.asked is not None and leader.leader_epoch <= queue.asked.leader_epoch:
+            return False  # two words on one epoch (a store that was restored): ask at leisure
+        queue.retry_at_ms = queue.failures = 0
+        return True
+
+    async def _look(self) -> None:
+        backoff = self._leaders.backoff()
+        while self._lost:
+            names = sorted({queue.topic for queue in self._lost.values()})
+            began_ms = self._clock.now_ms()
+            try:
+                await self._leaders.refresh(
+                    names,
+                    timeout_ms=_REFRESH_TIMEOUT_MS,
+                    awaited=tuple(self._lost),
+                    wait_ms=_NEWS_WAIT_MS,
+                )
+            except SharemeshError:
+                await self._clock.sleep_ms(backoff.next_ms())
+                continue
+            news = [
+                queue for queue in self._lost.values() if not queue.batches or self._found(queue)
+            ]
+            for queue in news:
+                self.settled(queue)
+                self._on_news()
+            if news or self._clock.now_ms() - began_ms >= _NEWS_WAIT_MS // 2:
+                backoff.reset()
+                await self._clock.sleep_ms(_PAUSE_MS)
+            else:  # it does not wait, being old or asked by too many
+                await self._clock.sleep_ms(backoff.next_ms())
