@@ -10,7 +10,7 @@ from time import perf_counter
 from examples.demo.story import Story
 from rich.console import Console
 
-from sharemesh.serve.exits import StartError
+from sharemesh.serve.exit_codes import StartError
 
 DEFAULT_WORK = Path("build/demo")
 

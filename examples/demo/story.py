@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 
-from sharemesh.serve.settings import ServeSettings
+from sharemesh.serve.settings.settings import ServeSettings
 from tests.history.checker import Report
 from tests.history.journal import Entry, now_ms
 from tests.mesh.outcome import DurableState, first_after, held_at

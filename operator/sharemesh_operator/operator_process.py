@@ -12,8 +12,8 @@ from typing import Any
 from sharemesh.backends.etcd.coordination import EtcdCoordination
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.ports.coordination import CoordinationError, Session, SessionLostError
-from sharemesh.serve.exporting import Exporting
-from sharemesh.serve.settings import ServeSettings
+from sharemesh.serve.process.telemetry_export import TelemetryExport
+from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh_operator.cluster.credentials import ApiServer, find_api_server
 from sharemesh_operator.cluster.engine import Engine
 from sharemesh_operator.cluster.kube import Kube, KubeError
@@ -51,7 +51,7 @@ class OperatorProcess:
         self._engine: Engine | None = None
         self._kube: Kube | None = None
         self._standing = Standing.STARTING
-        self._exporting = Exporting(
+        self._exporting = TelemetryExport(
             ServeSettings(
                 cluster_id=settings.namespace,
                 metrics_port=NO_PORT,

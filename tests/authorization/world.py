@@ -22,9 +22,9 @@ from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
 from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.ports.cluster import NodeInfo, Role
 from sharemesh.serve.hosted_roles import HostedRoles
+from sharemesh.serve.process_context import ProcessContext
 from sharemesh.serve.roles.share_leader import ShareLeaderRole
-from sharemesh.serve.settings import ServeSettings
-from sharemesh.serve.surroundings import Surroundings
+from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.telemetry.telemetry import without_export
 from sharemesh.v1 import admin_pb2, group_coordinator_pb2, record_log_pb2
 from tests.clocks import LoopClock
@@ -88,7 +88,7 @@ class World:
             authorizer="acl",
             **shards,
         )
-        around = Surroundings(
+        around = ProcessContext(
             settings=settings,
             node_id=NodeId("all"),
             clock=self.clock,

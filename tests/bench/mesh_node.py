@@ -36,10 +36,10 @@ from sharemesh.ports.cluster import NodeInfo, Role, ShardKind, TopicInfo
 from sharemesh.ports.coordination import Put
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.server import GrpcServer
-from sharemesh.serve.exporting import Exporting
-from sharemesh.serve.heap import HeapTrim, bound_heap
-from sharemesh.serve.interpreter import tune_interpreter
-from sharemesh.serve.settings import ServeSettings
+from sharemesh.serve.process.gc_tuning import tune_interpreter
+from sharemesh.serve.process.malloc_trim import MallocTrim, bound_heap
+from sharemesh.serve.process.telemetry_export import TelemetryExport
+from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.share_coordinator.service import ShareCoordinatorService
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_leader.service import ShareLeaderService
@@ -128,7 +128,7 @@ async def traced(server, percent, endpoint, directory, partitions, coordinator_p
         telemetry_endpoint=endpoint,
         record_sampling_percent=int(percent),
     )
-    exporting = Exporting(settings, "leader", SystemClock())
+    exporting = TelemetryExport(settings, "leader", SystemClock())
     port = await exporting.start()
     await leader(server, directory, partitions, coordinator_port, telemetry=exporting.telemetry)
     Path(directory, "metrics").write_text(str(port))
@@ -201,7 +201,7 @@ async def bare(server):
 async def main(role, *arguments):
     tune_interpreter()  # as every process of the product does
     bound_heap()
-    heap = HeapTrim(SystemClock())
+    heap = MallocTrim(SystemClock())
     heap.start()
     server = GrpcServer(reflection=False)
     await {f.__name__: f for f in (coordinator, leader, traced, sink, bare)}[role](

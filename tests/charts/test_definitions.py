@@ -12,7 +12,7 @@ from deploy import crd_reference
 from sharemesh.domain.group_config.cluster_definitions import CLUSTER_CONFIGS
 from sharemesh.domain.group_config.evaluate import check_group_configs
 from sharemesh.domain.topics import NAME_CHARS_MAX, check_topic_name
-from sharemesh.serve.settings import MAX_SHARDS
+from sharemesh.serve.settings.settings import MAX_SHARDS
 from tests.charts import rendering
 from tests.charts.custom_resources import check
 

@@ -17,8 +17,8 @@ from sharemesh.client.acls import AclBinding, AclBindingFilter
 from sharemesh.client.admin_results import NewTopic
 from sharemesh.client.errors import ClusterAuthorizationFailedError, TopicAuthorizationFailedError
 from sharemesh.rpc.channels import GrpcCaller
-from sharemesh.serve.settings import ServeSettings, UpSettings
-from sharemesh.serve.supervisor import LocalCluster
+from sharemesh.serve.settings.settings import ServeSettings, UpSettings
+from sharemesh.serve.supervise.local_cluster import LocalCluster
 from sharemesh.v1 import admin_pb2, record_log_pb2
 from sharemesh.v1 import group_coordinator_pb2 as group_pb
 from sharemesh.v1 import share_coordinator_pb2 as state_pb

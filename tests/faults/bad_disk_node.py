@@ -13,7 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-import sharemesh.serve.compose
+import sharemesh.serve.role_process
 from sharemesh.backends.local.disk import SystemDisk
 from sharemesh.serve.__main__ import main
 
@@ -74,5 +74,5 @@ class BadDisk(SystemDisk):
 
 if __name__ == "__main__":
     BadDisk.control = Path(os.environ["SHAREMESH_BAD_DISK"])
-    sharemesh.serve.compose.SystemDisk = BadDisk
+    sharemesh.serve.role_process.SystemDisk = BadDisk
     sys.exit(main())

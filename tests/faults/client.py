@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from sharemesh.serve.settings import ServeSettings
+from sharemesh.serve.settings.settings import ServeSettings
 from tests.faults.trials import Fault, Outcome
 from tests.history.journal import Entry, now_ms
 from tests.mesh.scene import Load, Scene

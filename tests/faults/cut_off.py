@@ -9,9 +9,14 @@ from pathlib import Path
 
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.ports.cluster import Role
-from sharemesh.serve.process import ManagedProcess, ProcessPlan, ProcessState, ProcessStatus
-from sharemesh.serve.role_command import role_command
-from sharemesh.serve.settings import ServeSettings, UpSettings
+from sharemesh.serve.settings.settings import ServeSettings, UpSettings
+from sharemesh.serve.supervise.child_process import (
+    ManagedProcess,
+    ProcessPlan,
+    ProcessState,
+    ProcessStatus,
+)
+from sharemesh.serve.supervise.role_command import role_command
 from tests.etcd_server import EtcdServer
 from tests.faults.namespaces import Namespaces, available, inside
 from tests.faults.steady import Size, SteadyLoad, steady_load

@@ -9,8 +9,8 @@ import asyncio
 import signal
 from collections.abc import Mapping
 
-from sharemesh.serve.process import ProcessState
-from sharemesh.serve.settings import ServeSettings
+from sharemesh.serve.settings.settings import ServeSettings
+from sharemesh.serve.supervise.child_process import ProcessState
 from tests.faults.steady import SteadyLoad
 from tests.faults.tail import largest_gap_ms, redelivered_after_decision
 from tests.history.journal import now_ms

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from sharemesh.client.errors import SharemeshError
-from sharemesh.serve.settings import ServeSettings, UpSettings
+from sharemesh.serve.settings.settings import ServeSettings, UpSettings
 from tests.etcd_server import EtcdServer
 from tests.faults.claim_watch import watched_claims
 from tests.faults.etcd_nodes import EtcdNodes, etcdctl, etcdutl

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from examples.demo import flights
 
-from sharemesh.serve.settings import ServeSettings
+from sharemesh.serve.settings.settings import ServeSettings
 from tests.faults.trials import Fault, Outcome
 from tests.history.journal import Entry
 from tests.mesh.outcome import held_at

@@ -19,7 +19,7 @@ from sharemesh.client.errors import SharemeshError
 from sharemesh.domain.ids import TopicId
 from sharemesh.ports.coordination import CoordinationError
 from sharemesh.rpc.channels import GrpcCaller
-from sharemesh.serve.report import ReportKind, parse_report
+from sharemesh.serve.supervise.child_protocol import ReportKind, parse_report
 from tests.etcd_server import EtcdServer
 from tests.faults.trials import ROOT
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sharemesh.client.errors import SharemeshError
-from sharemesh.serve.settings import ServeSettings, UpSettings
+from sharemesh.serve.settings.settings import ServeSettings, UpSettings
 from tests.faults.tail import Tail
 from tests.history.journal import now_ms
 from tests.mesh.scene import Load, Scene

@@ -10,7 +10,7 @@ from sharemesh.domain.ids import GroupId, NodeId, SharePartitionKey
 from sharemesh.persister.persister import Persister
 from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
 from sharemesh.ports.coordination import Put
-from sharemesh.serve.share_states import PersistedShareStates
+from sharemesh.serve.process.share_states import PersistedShareStates
 from sharemesh.share_coordinator.service import ShareCoordinatorService
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.v1 import common_pb2, share_coordinator_pb2

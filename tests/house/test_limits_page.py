@@ -10,7 +10,7 @@ from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.group_coordinator.settings import ServiceLimits
 from sharemesh.rpc.limits import ServerLimits
 from sharemesh.runtime.limits import RuntimeLimits
-from sharemesh.serve.exits import Exit
+from sharemesh.serve.exit_codes import ExitCode
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_leader.settings import LeaderSettings
 
@@ -50,8 +50,8 @@ def test_every_limit_that_a_user_can_meet_at_a_leader_is_told():
 def test_every_exit_code_is_told_and_permanent_ones_say_so():
     rows = dict(re.findall(r"^\| (\d) \| ([^|]+) \|.*$", EXITS, re.MULTILINE))
     assert {int(code): name.replace(" ", "_").upper() for code, name in rows.items()} == {
-        code.value: code.name for code in Exit
+        code.value: code.name for code in ExitCode
     }
     lines = re.findall(r"^\| \d \| .*$", EXITS, re.MULTILINE)
     permanent = {int(line[2]) for line in lines if "permanent" in line}
-    assert permanent == {code.value for code in Exit if code.permanent}
+    assert permanent == {code.value for code in ExitCode if code.permanent}

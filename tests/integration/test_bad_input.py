@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sharemesh.client import AdminClient, connect
-from sharemesh.serve.exits import Exit
+from sharemesh.serve.exit_codes import ExitCode
 from tests.cli.local_up import LocalUp, local_up
 from tests.etcd_server import EtcdServer, free_port
 
@@ -119,7 +119,7 @@ def test_damaged_records_are_named_and_what_lies_before_them_is_served(damaged, 
 def test_a_second_cluster_on_the_directory_is_refused_and_the_first_goes_on(damaged) -> None:
     up, _ = damaged
     code, sentence = refused_up(up.directory)
-    assert code == Exit.DIRECTORY_IN_USE
+    assert code == ExitCode.DIRECTORY_IN_USE
     assert "in use by another cluster" in sentence
     assert "stop that one or set data_directory" in sentence
     assert up.sharemesh("topics", "list").returncode == 0
@@ -132,7 +132,7 @@ def test_a_directory_of_a_newer_format_is_refused_and_left_as_it_is(damaged, tmp
     newer = json.dumps({**fields, name: 99})
     (tmp_path / "cluster.json").write_text(newer)
     code, sentence = refused_up(tmp_path)
-    assert code == Exit.OTHER_CLUSTER
+    assert code == ExitCode.OTHER_CLUSTER
     assert "99" in sentence
     assert str(tmp_path) in sentence
     assert [file.name for file in tmp_path.iterdir()] == ["cluster.json"]
@@ -142,7 +142,7 @@ def test_a_directory_of_a_newer_format_is_refused_and_left_as_it_is(damaged, tmp
 def test_an_etcd_that_is_down_is_named(tmp_path) -> None:
     endpoint = f"127.0.0.1:{free_port()}"
     code, sentence = refused_up(tmp_path / "data", f"--etcd-endpoints={endpoint}")
-    assert code == Exit.COORDINATION_UNREACHABLE
+    assert code == ExitCode.COORDINATION_UNREACHABLE
     assert endpoint in sentence
     assert "does not answer" in sentence
 
@@ -150,7 +150,7 @@ def test_an_etcd_that_is_down_is_named(tmp_path) -> None:
 def test_a_start_on_a_full_disk_is_refused(tmp_path) -> None:
     wrapper = (*IN_FULL_TMPFS, str(tmp_path))
     code, sentence = refused_up(tmp_path / "data", wrapper=wrapper)
-    assert code == Exit.DIRECTORY_UNUSABLE
+    assert code == ExitCode.DIRECTORY_UNUSABLE
     assert "no space left on device; make room on that disk" in sentence
 
 

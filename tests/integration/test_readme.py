@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sharemesh.serve.settings import UpSettings
+from sharemesh.serve.settings.settings import UpSettings
 from tests.cli.local_up import local_up
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]

@@ -20,8 +20,8 @@ from sharemesh.client.consumer.async_share_consumer import AsyncShareConsumer
 from sharemesh.client.errors import GroupAuthorizationFailedError
 from sharemesh.client.producer.async_producer import AsyncProducer
 from sharemesh.rpc.channels import GrpcCaller
-from sharemesh.serve.settings import ServeSettings, UpSettings
-from sharemesh.serve.supervisor import LocalCluster
+from sharemesh.serve.settings.settings import ServeSettings, UpSettings
+from sharemesh.serve.supervise.local_cluster import LocalCluster
 from sharemesh.v1 import group_coordinator_pb2 as group_pb
 from sharemesh.v1 import share_leader_pb2 as leader_pb
 

@@ -16,10 +16,10 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.ports.cluster import Role
 from sharemesh.ports.network import CallFailedError
 from sharemesh.rpc.channels import GrpcCaller
-from sharemesh.serve.exits import Exit, StartError
-from sharemesh.serve.process import ProcessState
-from sharemesh.serve.settings import ServeSettings, UpSettings
-from sharemesh.serve.supervisor import LocalCluster
+from sharemesh.serve.exit_codes import ExitCode, StartError
+from sharemesh.serve.settings.settings import ServeSettings, UpSettings
+from sharemesh.serve.supervise.child_process import ProcessState
+from sharemesh.serve.supervise.local_cluster import LocalCluster
 from sharemesh.v1 import admin_pb2
 from tests.etcd_server import EtcdServer, free_port
 
@@ -168,7 +168,7 @@ async def test_a_second_cluster_on_the_same_directory_is_refused(cluster) -> Non
     other = cluster_on(cluster.directory)
     with pytest.raises(StartError, match="in use by another cluster") as caught:
         await other.start()
-    assert caught.value.code is Exit.DIRECTORY_IN_USE
+    assert caught.value.code is ExitCode.DIRECTORY_IN_USE
     assert all(status.state is ProcessState.READY for status in cluster.processes)
 
 
@@ -185,7 +185,7 @@ async def test_a_fixed_port_in_use_ends_the_start_and_leaves_nothing_behind(tmp_
     sentence = f"127.0.0.1:{port}.*in use.*base_port = {port}; 0 takes free ones"
     with pytest.raises(StartError, match=sentence) as caught:
         await cluster.start()
-    assert caught.value.code is Exit.PORT_IN_USE
+    assert caught.value.code is ExitCode.PORT_IN_USE
     assert not any(status.pid for status in cluster.processes)
     assert list(tmp_path.rglob("*")) == ([directory] if existed else [])
     server.close()
@@ -303,5 +303,5 @@ async def test_given_etcd_that_does_not_answer_ends_the_start(tmp_path) -> None:
     cluster = LocalCluster(serve, UpSettings(base_port=0), clock=SystemClock())
     with pytest.raises(StartError, match=f"{endpoint} does not answer") as caught:
         await cluster.start()
-    assert caught.value.code is Exit.COORDINATION_UNREACHABLE
+    assert caught.value.code is ExitCode.COORDINATION_UNREACHABLE
     assert not cluster.processes

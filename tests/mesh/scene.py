@@ -21,9 +21,9 @@ from sharemesh.client.admin_results import GroupOffset, TopicDescription
 from sharemesh.client.errors import SharemeshError
 from sharemesh.domain.ids import TopicId
 from sharemesh.ports.cluster import Role
-from sharemesh.serve.process import ProcessState
-from sharemesh.serve.settings import ServeSettings, UpSettings
-from sharemesh.serve.supervisor import LocalCluster
+from sharemesh.serve.settings.settings import ServeSettings, UpSettings
+from sharemesh.serve.supervise.child_process import ProcessState
+from sharemesh.serve.supervise.local_cluster import LocalCluster
 from tests.history.checker import Report
 from tests.history.journal import Entry, Journal, now_ms, read
 from tests.mesh.outcome import DurableState, durable_state, judge

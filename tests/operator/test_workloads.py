@@ -3,8 +3,8 @@
 import yaml
 
 from sharemesh.ports.cluster import Role
-from sharemesh.serve.setting_fields import names_of
-from sharemesh.serve.settings import ServeSettings
+from sharemesh.serve.settings.fields import names_of
+from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh_operator.resources.cluster_spec import image_of
 from sharemesh_operator.resources.overlay import laid_over
 from sharemesh_operator.resources.workloads import needs_apply, objects_of, surplus

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.serve.exits import Exit
-from sharemesh.serve.process import (
+from sharemesh.serve.exit_codes import ExitCode
+from sharemesh.serve.supervise.child_process import (
     BACKOFF_FIRST_MS,
     BACKOFF_LAST_MS,
     ManagedProcess,
@@ -18,7 +18,7 @@ from sharemesh.serve.process import (
     ProcessState,
     ProcessStatus,
 )
-from sharemesh.serve.report import Report, ReportKind, parse_report
+from sharemesh.serve.supervise.child_protocol import Report, ReportKind, parse_report
 
 
 class EagerClock(SystemClock):
@@ -80,7 +80,7 @@ async def test_crashing_process_is_restarted_with_growing_bounded_pauses(tmp_pat
     assert watched.status.state is ProcessState.STOPPED
 
 
-@pytest.mark.parametrize("code", [code for code in Exit if code.permanent])
+@pytest.mark.parametrize("code", [code for code in ExitCode if code.permanent])
 async def test_failure_that_needs_a_human_is_not_repeated(tmp_path, code) -> None:
     script = f'os.write(fd, b\'{{"kind": "failed", "message": "why"}}\\n\'); sys.exit({int(code)})'
     watched = Watched(tmp_path, script)

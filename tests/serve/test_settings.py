@@ -3,14 +3,14 @@
 import pytest
 
 from sharemesh.ports.cluster import Role
-from sharemesh.serve.exits import Exit, StartError
-from sharemesh.serve.settings import ConfigFile, read_file, serve_settings, up_settings
+from sharemesh.serve.exit_codes import ExitCode, StartError
+from sharemesh.serve.settings.settings import ConfigFile, read_file, serve_settings, up_settings
 
 
 def refused(flags=(), environment=(), file=None) -> str:
     with pytest.raises(StartError) as caught:
         serve_settings(dict(flags), dict(environment), file or ConfigFile())
-    assert caught.value.code is Exit.SETTINGS
+    assert caught.value.code is ExitCode.SETTINGS
     return caught.value.message
 
 

@@ -18,7 +18,7 @@ from grpc_health.v1 import health_pb2
 from sharemesh import methods
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.rpc.channels import GrpcCaller
-from sharemesh.serve.exits import Exit
+from sharemesh.serve.exit_codes import ExitCode
 from sharemesh.v1 import admin_pb2
 from tests.etcd_server import EtcdServer, etcd_binary, free_port
 
@@ -48,7 +48,7 @@ def role(etcd, directory: Path, *flags: str) -> tuple[str, ...]:
     )
 
 
-def assert_refused(done: subprocess.CompletedProcess[str], code: Exit, *words: str) -> None:
+def assert_refused(done: subprocess.CompletedProcess[str], code: ExitCode, *words: str) -> None:
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode == code, done.stderr
     assert last.startswith("sharemesh: ")
@@ -139,7 +139,7 @@ def test_port_in_use(etcd, tmp_path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         done = serve(*role(etcd, tmp_path / "d", f"--listen-port={port}"))
-    assert_refused(done, Exit.PORT_IN_USE, f"127.0.0.1:{port}", "in use", "another one")
+    assert_refused(done, ExitCode.PORT_IN_USE, f"127.0.0.1:{port}", "in use", "another one")
 
 
 def test_etcd_that_does_not_answer(tmp_path) -> None:
@@ -147,13 +147,13 @@ def test_etcd_that_does_not_answer(tmp_path) -> None:
         endpoint = f"127.0.0.1:{free_port()}"
 
     done = serve(*role(Nowhere, tmp_path / "d"))
-    assert_refused(done, Exit.COORDINATION_UNREACHABLE, Nowhere.endpoint, "does not answer")
+    assert_refused(done, ExitCode.COORDINATION_UNREACHABLE, Nowhere.endpoint, "does not answer")
 
 
 def test_directory_of_another_cluster(etcd, running) -> None:
     _, _, directory = running
     done = serve(*role(etcd, directory, "--cluster-id=other", "--node-id=x"))
-    assert_refused(done, Exit.OTHER_CLUSTER, str(directory), "'local'", "own directory")
+    assert_refused(done, ExitCode.OTHER_CLUSTER, str(directory), "'local'", "own directory")
 
 
 def test_directory_of_a_newer_format(etcd, running, tmp_path) -> None:
@@ -166,39 +166,39 @@ def test_directory_of_a_newer_format(etcd, running, tmp_path) -> None:
     fields[name] = 99
     file.write_text(json.dumps(fields))
     done = serve(*role(etcd, newer, "--node-id=x"))
-    assert_refused(done, Exit.OTHER_CLUSTER, str(newer), "99")
+    assert_refused(done, ExitCode.OTHER_CLUSTER, str(newer), "99")
 
 
 def test_other_shard_counts_than_at_creation(etcd, running) -> None:
     _, _, directory = running
     done = serve(*role(etcd, directory, "--state-shards=3", "--node-id=x"))
-    assert_refused(done, Exit.OTHER_CLUSTER, "state shards", "fixed at creation")
+    assert_refused(done, ExitCode.OTHER_CLUSTER, "state shards", "fixed at creation")
 
 
 def test_directory_that_cannot_be_written(etcd, tmp_path) -> None:
     file = tmp_path / "file"
     file.write_text("")
     done = serve(*role(etcd, file))
-    assert_refused(done, Exit.DIRECTORY_UNUSABLE, str(file), "data_directory")
+    assert_refused(done, ExitCode.DIRECTORY_UNUSABLE, str(file), "data_directory")
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
     if os.geteuid() != 0:
-        assert_refused(serve(*role(etcd, locked)), Exit.DIRECTORY_UNUSABLE, str(locked))
+        assert_refused(serve(*role(etcd, locked)), ExitCode.DIRECTORY_UNUSABLE, str(locked))
 
 
 def test_unknown_role_and_unknown_setting(tmp_path) -> None:
     done = serve("--role=share-leaders")
-    assert_refused(done, Exit.SETTINGS, "did you mean share-leader?")
+    assert_refused(done, ExitCode.SETTINGS, "did you mean share-leader?")
     config = tmp_path / "c.toml"
     config.write_text("listen_prot = 1")
     done = serve("--config", str(config))
-    assert_refused(done, Exit.SETTINGS, "did you mean listen_port?", str(config))
+    assert_refused(done, ExitCode.SETTINGS, "did you mean listen_port?", str(config))
 
 
 def test_missing_certificate_files(etcd, tmp_path) -> None:
     gone = tmp_path / "gone.pem"
     done = serve(*role(etcd, tmp_path / "d", f"--tls-certificate={gone}", f"--tls-key={gone}"))
-    assert_refused(done, Exit.SETTINGS, str(gone))
+    assert_refused(done, ExitCode.SETTINGS, str(gone))
 
 
 def test_a_node_id_that_a_live_process_holds(etcd, running) -> None:
@@ -206,7 +206,7 @@ def test_a_node_id_that_a_live_process_holds(etcd, running) -> None:
     done = serve(
         *role(etcd, directory, f"--node-id={ready['node_id']}", "--session-ttl-ms=2000"),
     )
-    assert_refused(done, Exit.COORDINATION_UNREACHABLE, ready["node_id"], "another node id")
+    assert_refused(done, ExitCode.COORDINATION_UNREACHABLE, ready["node_id"], "another node id")
 
 
 def test_the_child_dies_when_its_parent_is_killed(etcd, tmp_path) -> None:
@@ -269,7 +269,7 @@ def test_guard_forwards_sigterm_and_the_child_drains(etcd, tmp_path, launch) -> 
 def test_guard_hands_on_the_exit_code_of_a_start_that_failed(etcd, tmp_path) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    assert_refused(serve(*role(etcd, file, "--guard")), Exit.DIRECTORY_UNUSABLE, str(file))
+    assert_refused(serve(*role(etcd, file, "--guard")), ExitCode.DIRECTORY_UNUSABLE, str(file))
 
 
 def test_single_process_serves_all_roles_and_says_what_it_is(tmp_path, launch) -> None:

@@ -8,9 +8,9 @@ from rich.console import Console
 
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.cli.up_display import JsonDisplay, PlainDisplay, TableDisplay
-from sharemesh.serve.process import ProcessState, ProcessStatus
-from sharemesh.serve.settings import ServeSettings, UpSettings
-from sharemesh.serve.supervisor import LocalCluster
+from sharemesh.serve.settings.settings import ServeSettings, UpSettings
+from sharemesh.serve.supervise.child_process import ProcessState, ProcessStatus
+from sharemesh.serve.supervise.local_cluster import LocalCluster
 
 
 @pytest.fixture

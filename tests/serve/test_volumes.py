@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sharemesh.serve.exits import Exit, StartError
-from sharemesh.serve.volumes import check_volume, is_known
+from sharemesh.serve.exit_codes import ExitCode, StartError
+from sharemesh.serve.process.volumes import check_volume, is_known
 
 ROOT = "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
 NFS = "40 22 0:50 / {point} rw,relatime shared:2 - nfs4 server:/data rw,vers=4.2,{options}\n"
@@ -29,7 +29,7 @@ def nfs(options: str) -> str:
 def test_nfs_with_caches_is_refused_and_the_missing_options_named(options, missing):
     with pytest.raises(StartError, match=f"without the mount options {missing};") as refused:
         check_volume(DIRECTORY, nfs(options))
-    assert refused.value.code is Exit.DIRECTORY_UNUSABLE
+    assert refused.value.code is ExitCode.DIRECTORY_UNUSABLE
 
 
 @pytest.mark.parametrize(

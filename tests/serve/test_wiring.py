@@ -14,17 +14,17 @@ from sharemesh.cluster.membership import Member
 from sharemesh.cluster.view import WatchedView
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.cluster import NodeInfo
-from sharemesh.serve.coordinator_settings import (
+from sharemesh.serve.exit_codes import StartError
+from sharemesh.serve.process.producer_ids import BlockProducerIds
+from sharemesh.serve.settings.coordinators import (
     SEGMENT_BYTES_MIN,
     persister_settings,
     share_coordinator_settings,
     state_log_settings,
 )
-from sharemesh.serve.data_lock import DirectoryLock
-from sharemesh.serve.exits import StartError
-from sharemesh.serve.producer_ids import BlockProducerIds
-from sharemesh.serve.settings import ServeSettings, UpSettings
-from sharemesh.serve.supervisor import LocalCluster
+from sharemesh.serve.settings.settings import ServeSettings, UpSettings
+from sharemesh.serve.supervise.data_lock import DirectoryLock
+from sharemesh.serve.supervise.local_cluster import LocalCluster
 from tests.clocks import LoopClock
 
 

@@ -22,8 +22,8 @@ from sharemesh.ports.authorizer import Authorizer
 from sharemesh.ports.cluster import NodeInfo, Role
 from sharemesh.ports.coordination import CoordinationError
 from sharemesh.serve.hosted_roles import HostedRoles
-from sharemesh.serve.settings import ServeSettings
-from sharemesh.serve.surroundings import Surroundings
+from sharemesh.serve.process_context import ProcessContext
+from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.telemetry.telemetry import Telemetry, without_export
 from tests.simulation.disk import SharedVolume
 from tests.simulation.loop import Process, SimClock, SimLoop
@@ -167,7 +167,7 @@ class Node:
         )
         view = WatchedView(self.coordination, CLUSTER, clock)
         await view.start()
-        around = Surroundings(
+        around = ProcessContext(
             settings=settings,
             node_id=NodeId(self.name),
             clock=clock,

@@ -8,9 +8,9 @@ import pytest
 
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.client import AcknowledgeType, connect
-from sharemesh.serve.process import ProcessState
-from sharemesh.serve.settings import ServeSettings, UpSettings
-from sharemesh.serve.supervisor import LocalCluster
+from sharemesh.serve.settings.settings import ServeSettings, UpSettings
+from sharemesh.serve.supervise.child_process import ProcessState
+from sharemesh.serve.supervise.local_cluster import LocalCluster
 from sharemesh_spark.generation_files import hinted_generation, read_manifest
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(900)]

@@ -12,9 +12,9 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.client import AcknowledgeType, connect
 from sharemesh.domain.delivery_state import Cause
 from sharemesh.domain.share_state.records import Snapshot, Update
-from sharemesh.serve.process import ProcessState
-from sharemesh.serve.settings import ServeSettings, UpSettings
-from sharemesh.serve.supervisor import LocalCluster
+from sharemesh.serve.settings.settings import ServeSettings, UpSettings
+from sharemesh.serve.supervise.child_process import ProcessState
+from sharemesh.serve.supervise.local_cluster import LocalCluster
 from sharemesh.telemetry import names
 from sharemesh_spark.source import shard_records
 from tests.telemetry.expressions import expressions, faults

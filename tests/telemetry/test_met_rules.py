@@ -31,7 +31,7 @@ from sharemesh.domain.share_partition.events import (
 )
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.group_coordinator.group_gauges import GroupGauges
-from sharemesh.serve.process_probe import idle_percent
+from sharemesh.serve.process.probe import idle_percent
 from sharemesh.share_leader.telemetry.partition_telemetry import PartitionTelemetry, counted
 from sharemesh.telemetry import names
 from sharemesh.telemetry.exposition import expose

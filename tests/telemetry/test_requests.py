@@ -28,7 +28,7 @@ from sharemesh.domain.share_partition.events import (
 )
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.ports.network import CallContext, CallFailedError, Failure
-from sharemesh.serve.measured_listener import MeasuredListener
+from sharemesh.serve.process.measured_listener import MeasuredListener
 from sharemesh.share_leader.telemetry.partition_telemetry import PartitionTelemetry
 from sharemesh.telemetry.instruments import Registry
 from sharemesh.telemetry.logs import set_up_logs

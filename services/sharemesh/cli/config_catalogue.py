@@ -15,8 +15,8 @@ from sharemesh.domain.group_config.cluster_definitions import CLUSTER_CONFIGS
 from sharemesh.domain.group_config.definition import INT32_MAX, ConfigDefinition
 from sharemesh.domain.group_config.group_definitions import GROUP_CONFIGS
 from sharemesh.domain.topics import INT64_MAX, TOPIC_CONFIGS
-from sharemesh.serve.setting_fields import ENVIRONMENT_PREFIX, names_of
-from sharemesh.serve.settings import ServeSettings, UpSettings
+from sharemesh.serve.settings.fields import ENVIRONMENT_PREFIX, names_of
+from sharemesh.serve.settings.settings import ServeSettings, UpSettings
 
 _UNLIMITED = (None, INT32_MAX, INT64_MAX)
 

@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 from sharemesh.cli.failures import CommandError
-from sharemesh.serve.flags import add_serve_flags
+from sharemesh.serve.settings.flags import add_serve_flags
 
 _EXAMPLES = """examples:
   sharemesh serve

@@ -15,7 +15,7 @@ from sharemesh.cli.failures import CommandError
 from sharemesh.cli.tables import table_lines
 from sharemesh.client.config import ADMIN_SETTINGS
 from sharemesh.client.config_sources import FILE_VARIABLE, from_environment, from_file, those_of
-from sharemesh.serve.run_file import RUN_FILE
+from sharemesh.serve.supervise.run_file import RUN_FILE
 
 DEFAULT_ADDRESS = "127.0.0.1:9400"
 BOOTSTRAP_VARIABLE = "SHAREMESH_BOOTSTRAP"

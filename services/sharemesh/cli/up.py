@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from sharemesh.cli import up_restart
 from sharemesh.cli.failures import CommandError
-from sharemesh.serve.exits import Exit, StartError
-from sharemesh.serve.flags import add_config_flags, add_flags
-from sharemesh.serve.settings import (
+from sharemesh.serve.exit_codes import ExitCode, StartError
+from sharemesh.serve.settings.flags import add_config_flags, add_flags
+from sharemesh.serve.settings.settings import (
     ServeSettings,
     UpSettings,
     read_file,
@@ -21,7 +21,7 @@ from sharemesh.serve.settings import (
 
 if TYPE_CHECKING:
     from sharemesh.cli.up_display import PlainDisplay
-    from sharemesh.serve.supervisor import LocalCluster
+    from sharemesh.serve.supervise.local_cluster import LocalCluster
 
 
 _EXAMPLES = """examples:
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         from sharemesh.backends.local.clock import SystemClock
         from sharemesh.cli.up_display import JsonDisplay, PlainDisplay, TableDisplay
-        from sharemesh.serve.supervisor import LocalCluster
+        from sharemesh.serve.supervise.local_cluster import LocalCluster
     except ImportError as missing:
         raise CommandError(
             f"'sharemesh up' needs more: pip install 'sharemesh[local]' ({missing})"
@@ -112,4 +112,4 @@ async def _up(cluster: "LocalCluster", display: "PlainDisplay") -> int:
             told.cancel()
             await cluster.stop()
         display.say("stopped")
-    return Exit.STOPPED
+    return ExitCode.STOPPED

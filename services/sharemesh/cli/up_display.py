@@ -10,8 +10,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from sharemesh.serve.process import ProcessState, ProcessStatus
-from sharemesh.serve.supervisor import LocalCluster
+from sharemesh.serve.supervise.child_process import ProcessState, ProcessStatus
+from sharemesh.serve.supervise.local_cluster import LocalCluster
 
 _STYLES = {
     ProcessState.READY: "green",

@@ -13,12 +13,12 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.cli.entry import INTERRUPTED
 from sharemesh.cli.failures import CommandError
 from sharemesh.cli.nearest import nearest
-from sharemesh.serve.data_lock import DirectoryLock
-from sharemesh.serve.exits import StartError
-from sharemesh.serve.flags import add_config_flags
-from sharemesh.serve.process import ProcessState
-from sharemesh.serve.run_file import LOGS, RUN_FILE
-from sharemesh.serve.settings import read_file, serve_settings
+from sharemesh.serve.exit_codes import StartError
+from sharemesh.serve.settings.flags import add_config_flags
+from sharemesh.serve.settings.settings import read_file, serve_settings
+from sharemesh.serve.supervise.child_process import ProcessState
+from sharemesh.serve.supervise.data_lock import DirectoryLock
+from sharemesh.serve.supervise.run_file import LOGS, RUN_FILE
 
 POLL_S = 0.1
 WAIT_S = 60

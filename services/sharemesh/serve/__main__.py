@@ -4,8 +4,8 @@ import argparse
 import os
 import sys
 
-from sharemesh.serve.flags import add_serve_flags
 from sharemesh.serve.run import serve
+from sharemesh.serve.settings.flags import add_serve_flags
 
 
 def main() -> int:

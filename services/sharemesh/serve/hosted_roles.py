@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from sharemesh.cluster.membership import Member
 from sharemesh.ports.cluster import Role
 from sharemesh.ports.network import Listener
-from sharemesh.serve.measured_listener import MeasuredListener
-from sharemesh.serve.roles.every import EveryRole
-from sharemesh.serve.surroundings import RoleService, Surroundings
+from sharemesh.serve.process.measured_listener import MeasuredListener
+from sharemesh.serve.process_context import ProcessContext, RoleService
+from sharemesh.serve.roles.admin import AdminRole
 
 
 class HostedRoles:
@@ -16,13 +16,13 @@ class HostedRoles:
     def __init__(
         self,
         roles: Sequence[Role],
-        around: Surroundings,
+        around: ProcessContext,
         begin_drain: Callable[[], Awaitable[None]],
     ) -> None:
         """Build; only what a role needs is imported. ``begin_drain`` starts a hand-over."""
         self._telemetry = around.telemetry
         self._services: list[RoleService] = [
-            EveryRole(around, begin_drain),
+            AdminRole(around, begin_drain),
             *(_build_role(role, around) for role in roles),
         ]
 
@@ -49,7 +49,7 @@ class HostedRoles:
             await service.close()
 
 
-def _build_role(role: Role, around: Surroundings) -> RoleService:
+def _build_role(role: Role, around: ProcessContext) -> RoleService:
     match role:
         case Role.SHARE_LEADER:
             from sharemesh.serve.roles.share_leader import ShareLeaderRole

@@ -9,17 +9,17 @@ import sys
 from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sharemesh.serve import tether
-from sharemesh.serve.exits import Exit, StartError
-from sharemesh.serve.guard import guard
-from sharemesh.serve.heap import bound_heap
-from sharemesh.serve.interpreter import tune_interpreter
-from sharemesh.serve.report import Report, Reporter, ReportKind
-from sharemesh.serve.settings import ServeSettings, read_file, serve_settings
+from sharemesh.serve.exit_codes import ExitCode, StartError
+from sharemesh.serve.process.gc_tuning import tune_interpreter
+from sharemesh.serve.process.malloc_trim import bound_heap
+from sharemesh.serve.settings.settings import ServeSettings, read_file, serve_settings
+from sharemesh.serve.supervise import parent_death_signal
+from sharemesh.serve.supervise.child_protocol import Report, Reporter, ReportKind
+from sharemesh.serve.supervise.guard import guard
 from sharemesh.telemetry.logs import set_up_logs
 
 if TYPE_CHECKING:
-    from sharemesh.serve.compose import RoleProcess
+    from sharemesh.serve.role_process import RoleProcess
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 def serve(flags: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Run one process until it is told to stop; return its exit code."""
     if flags.parent_pid is not None:
-        tether.die_with(flags.parent_pid)
+        parent_death_signal.die_with(flags.parent_pid)
     reporter = Reporter(flags.report_descriptor)
     try:
         given = {name: value for name, value in vars(flags).items() if value is not None}
@@ -47,8 +47,8 @@ def serve(flags: argparse.Namespace, environment: Mapping[str, str]) -> int:
     except Exception as error:
         _log.exception("ended by an unexpected error")
         message = f"ended by an unexpected error: {type(error).__name__}: {error}"
-        reporter.tell(Report(ReportKind.FAILED, exit_code=Exit.FAILED, message=message))
-        return Exit.FAILED
+        reporter.tell(Report(ReportKind.FAILED, exit_code=ExitCode.FAILED, message=message))
+        return ExitCode.FAILED
 
 
 def run_loop(work: Coroutine[Any, Any, int]) -> int:
@@ -66,7 +66,9 @@ def run_loop(work: Coroutine[Any, Any, int]) -> int:
 
 
 async def _serve(settings: ServeSettings, reporter: Reporter) -> int:
-    from sharemesh.serve.compose import RoleProcess  # a guard needs none of it, and starts sooner
+    from sharemesh.serve.role_process import (
+        RoleProcess,  # a guard needs none of it, and starts sooner
+    )
 
     stop, hurry = asyncio.Event(), asyncio.Event()
 
@@ -91,10 +93,10 @@ async def _serve(settings: ServeSettings, reporter: Reporter) -> int:
     _log.info("ready", extra={"address": node.address, "pid": os.getpid()})
     why = await _until_told_or_broken(process, stop)
     if why:
-        reporter.tell(Report(ReportKind.FAILED, exit_code=Exit.FAILED, message=why))
+        reporter.tell(Report(ReportKind.FAILED, exit_code=ExitCode.FAILED, message=why))
         _log.error("ending: %s; a supervisor starts this process again", why)
         await process.stop(drain=False)
-        return Exit.FAILED
+        return ExitCode.FAILED
     _log.info("stopping")
     stopping = asyncio.ensure_future(process.stop(drain=True))
     hurried = asyncio.ensure_future(hurry.wait())
@@ -107,7 +109,7 @@ async def _serve(settings: ServeSettings, reporter: Reporter) -> int:
         stopping.result()
     hurried.cancel()
     _log.info("stopped")
-    return Exit.STOPPED
+    return ExitCode.STOPPED
 
 
 async def _until_told_or_broken(process: "RoleProcess", stop: asyncio.Event) -> str:

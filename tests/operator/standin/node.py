@@ -10,10 +10,10 @@ import copy
 import hashlib
 import json
 
-from sharemesh.serve.compose import RoleProcess
-from sharemesh.serve.flags import add_serve_flags
-from sharemesh.serve.report import Reporter
-from sharemesh.serve.settings import read_file, serve_settings
+from sharemesh.serve.role_process import RoleProcess
+from sharemesh.serve.settings.flags import add_serve_flags
+from sharemesh.serve.settings.settings import read_file, serve_settings
+from sharemesh.serve.supervise.child_protocol import Reporter
 
 REVISION = "controller-revision-hash"
 

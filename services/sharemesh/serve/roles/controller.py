@@ -3,13 +3,13 @@
 from sharemesh.cluster.membership import Member
 from sharemesh.controller.placement_controller import PlacementController
 from sharemesh.ports.network import Listener
-from sharemesh.serve.surroundings import Surroundings
+from sharemesh.serve.process_context import ProcessContext
 
 
 class ControllerRole:
     """Fills ``RoleService``: placement, by whoever is elected."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: ProcessContext) -> None:
         self._around = around
         self._controller: PlacementController | None = None
 

@@ -7,16 +7,16 @@ from sharemesh.group_coordinator.service import GroupCoordinatorPorts, GroupCoor
 from sharemesh.persister.persister import Persister
 from sharemesh.ports.cluster import ShardKind
 from sharemesh.ports.network import Listener
-from sharemesh.serve.coordinator_settings import persister_settings
-from sharemesh.serve.log_settings import log_settings
-from sharemesh.serve.share_states import PersistedShareStates
-from sharemesh.serve.surroundings import Surroundings
+from sharemesh.serve.process.share_states import PersistedShareStates
+from sharemesh.serve.process_context import ProcessContext
+from sharemesh.serve.settings.coordinators import persister_settings
+from sharemesh.serve.settings.logs import log_settings
 
 
 class GroupCoordinatorRole:
     """Fills ``RoleService``: group shards, elected one by one."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: ProcessContext) -> None:
         self._around = around
         self._persister = Persister(
             around.caller,

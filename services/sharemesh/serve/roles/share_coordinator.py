@@ -5,9 +5,9 @@ from sharemesh.cluster.membership import Member
 from sharemesh.cluster.shard_elections import ShardElections
 from sharemesh.ports.cluster import ShardKind
 from sharemesh.ports.network import Listener
-from sharemesh.serve.coordinator_settings import share_coordinator_settings, state_log_settings
-from sharemesh.serve.log_settings import log_settings
-from sharemesh.serve.surroundings import Surroundings
+from sharemesh.serve.process_context import ProcessContext
+from sharemesh.serve.settings.coordinators import share_coordinator_settings, state_log_settings
+from sharemesh.serve.settings.logs import log_settings
 from sharemesh.share_coordinator.generation_reader import GenerationReader
 from sharemesh.share_coordinator.service import ShareCoordinatorService
 
@@ -15,7 +15,7 @@ from sharemesh.share_coordinator.service import ShareCoordinatorService
 class ShareCoordinatorRole:
     """Fills ``RoleService``: state shards, elected one by one."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: ProcessContext) -> None:
         self._around = around
         configs = around.view.cluster_configs()
         bounds = state_log_settings(log_settings(around.settings), configs)

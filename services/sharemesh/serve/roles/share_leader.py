@@ -8,10 +8,10 @@ from sharemesh.domain.group_config.cluster_definitions import MAX_SHARE_SESSIONS
 from sharemesh.domain.group_config.evaluate import cluster_int
 from sharemesh.persister.persister import Persister
 from sharemesh.ports.network import Listener
-from sharemesh.serve.coordinator_settings import persister_settings
-from sharemesh.serve.log_settings import log_settings
-from sharemesh.serve.producer_ids import BlockProducerIds
-from sharemesh.serve.surroundings import Surroundings
+from sharemesh.serve.process.producer_ids import BlockProducerIds
+from sharemesh.serve.process_context import ProcessContext
+from sharemesh.serve.settings.coordinators import persister_settings
+from sharemesh.serve.settings.logs import log_settings
 from sharemesh.share_leader.service import ShareLeaderService
 from sharemesh.share_leader.settings import LeaderSettings
 
@@ -19,7 +19,7 @@ from sharemesh.share_leader.settings import LeaderSettings
 class ShareLeaderRole:
     """Fills ``RoleService``: topic-partitions, claimed as they are assigned."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: ProcessContext) -> None:
         self._around = around
         configs = around.view.cluster_configs()
         self._persister = Persister(

@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from sharemesh.serve.setting_fields import names_of
-from sharemesh.serve.settings import ServeSettings
+from sharemesh.serve.settings.fields import names_of
+from sharemesh.serve.settings.settings import ServeSettings
 
 
 def add_flags(parser: argparse.ArgumentParser, record: type[Any], *, leave_out: str = "") -> None:

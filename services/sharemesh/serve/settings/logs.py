@@ -1,7 +1,7 @@
 """Bounds of the embedded logs, from the settings of a process."""
 
 from sharemesh.backends.embedded.settings import LogSettings
-from sharemesh.serve.settings import ServeSettings
+from sharemesh.serve.settings.settings import ServeSettings
 
 
 def log_settings(settings: ServeSettings) -> LogSettings:

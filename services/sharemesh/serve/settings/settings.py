@@ -8,8 +8,8 @@ from pathlib import Path
 from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.group_config.evaluate import check_cluster_configs
 from sharemesh.ports.cluster import Role
-from sharemesh.serve.exits import Exit, StartError
-from sharemesh.serve.setting_fields import (
+from sharemesh.serve.exit_codes import ExitCode, StartError
+from sharemesh.serve.settings.fields import (
     about,
     build,
     from_environment,
@@ -330,28 +330,28 @@ def _configs(file: ConfigFile, flags: object) -> dict[str, str]:
     for pair in flags if isinstance(flags, list) else ():
         name, equals, value = str(pair).partition("=")
         if not equals:
-            raise StartError(Exit.SETTINGS, f"--set {pair}: write it as name=value")
+            raise StartError(ExitCode.SETTINGS, f"--set {pair}: write it as name=value")
         configs[name.strip()] = value.strip()
     try:
         return check_cluster_configs(configs)
     except RefusedError as error:
-        raise StartError(Exit.SETTINGS, error.message) from error
+        raise StartError(ExitCode.SETTINGS, error.message) from error
 
 
 def _check_together(settings: ServeSettings) -> None:
     if settings.in_memory and settings.role != ALL_ROLES:
         raise StartError(
-            Exit.SETTINGS,
+            ExitCode.SETTINGS,
             f"role {settings.role} needs etcd: set etcd_endpoints to host:port, or use role all",
         )
     for endpoint in settings.etcd_endpoints:
         if not endpoint.rpartition(":")[2].isdecimal():
             raise StartError(
-                Exit.SETTINGS, f"setting etcd_endpoints: {endpoint!r} is not host:port"
+                ExitCode.SETTINGS, f"setting etcd_endpoints: {endpoint!r} is not host:port"
             )
     if not settings.cluster_id or "/" in settings.cluster_id:
         raise StartError(
-            Exit.SETTINGS,
+            ExitCode.SETTINGS,
             f"setting cluster_id: value {settings.cluster_id!r} is empty or holds a slash",
         )
     for one, other in (
@@ -359,19 +359,19 @@ def _check_together(settings: ServeSettings) -> None:
         ("etcd_tls_certificate", "etcd_tls_key"),
     ):
         if (getattr(settings, one) is None) != (getattr(settings, other) is None):
-            raise StartError(Exit.SETTINGS, f"settings {one} and {other} go together; set both")
+            raise StartError(ExitCode.SETTINGS, f"settings {one} and {other} go together; set both")
     if settings.tls_authority is not None and settings.tls_certificate is None:
         raise StartError(
-            Exit.SETTINGS, "setting tls_authority needs tls_certificate and tls_key as well"
+            ExitCode.SETTINGS, "setting tls_authority needs tls_certificate and tls_key as well"
         )
     wrong = [name for name in settings.super_users if not name.startswith("User:")]
     if wrong:
         raise StartError(
-            Exit.SETTINGS, f"setting super_users: {wrong[0]!r} is not of the form User:<name>"
+            ExitCode.SETTINGS, f"setting super_users: {wrong[0]!r} is not of the form User:<name>"
         )
     if settings.listen_host in {"0.0.0.0", "::"} and not settings.advertised_host:  # noqa: S104
         raise StartError(
-            Exit.SETTINGS,
+            ExitCode.SETTINGS,
             f"listen_host {settings.listen_host} is no address to reach: set advertised_host",
         )
 
@@ -380,13 +380,13 @@ def _parsed(path: Path) -> dict[str, object]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise StartError(Exit.SETTINGS, f"cannot read {path}: {error}") from error
+        raise StartError(ExitCode.SETTINGS, f"cannot read {path}: {error}") from error
     if path.suffix.lower() in {".yaml", ".yml"}:
         return _parsed_yaml(path, text)
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise StartError(Exit.SETTINGS, f"{path} is not TOML: {error}") from error
+        raise StartError(ExitCode.SETTINGS, f"{path} is not TOML: {error}") from error
 
 
 def _parsed_yaml(path: Path, text: str) -> dict[str, object]:
@@ -394,24 +394,24 @@ def _parsed_yaml(path: Path, text: str) -> dict[str, object]:
         import yaml
     except ImportError as error:
         raise StartError(
-            Exit.SETTINGS, f"{path} needs the package pyyaml: install it or write TOML"
+            ExitCode.SETTINGS, f"{path} needs the package pyyaml: install it or write TOML"
         ) from error
     try:
         tree = yaml.safe_load(text)
     except yaml.YAMLError as error:
         line = " ".join(str(error).split())
-        raise StartError(Exit.SETTINGS, f"{path} is not YAML: {line}") from error
+        raise StartError(ExitCode.SETTINGS, f"{path} is not YAML: {line}") from error
     if tree is None:
         return {}
     if not isinstance(tree, dict):
-        raise StartError(Exit.SETTINGS, f"{path} holds no mapping of names to values")
+        raise StartError(ExitCode.SETTINGS, f"{path} holds no mapping of names to values")
     return {str(name): value for name, value in tree.items()}
 
 
 def _table(tree: dict[str, object], name: str, path: Path) -> dict[str, object]:
     table = tree.pop(name, {})
     if not isinstance(table, dict):
-        raise StartError(Exit.SETTINGS, f"{name} in {path} is no table of names and values")
+        raise StartError(ExitCode.SETTINGS, f"{name} in {path} is no table of names and values")
     return table
 
 

@@ -9,7 +9,7 @@ import sharemesh
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.ports.cluster import Role
 from sharemesh.rpc.server import ListenError
-from sharemesh.serve.settings import ServeSettings
+from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Registry
 from sharemesh.telemetry.metrics_page import MetricsPage
@@ -23,7 +23,7 @@ METRICS_INTERVAL_MS = 15_000
 _log = logging.getLogger(__name__)
 
 
-class Exporting:
+class TelemetryExport:
     """Owns what carries telemetry out of the process: a page, a pump, a sender of metrics."""
 
     def __init__(

@@ -19,18 +19,23 @@ from sharemesh.ports.cluster import Role
 from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.ports.network import CallFailedError
 from sharemesh.rpc.channels import GrpcCaller
-from sharemesh.serve.coordination import connect_etcd, create_cluster, reach
-from sharemesh.serve.data_lock import DirectoryLock, make_writable, unusable
-from sharemesh.serve.etcd_process import EtcdPlace, place_etcd
-from sharemesh.serve.exits import Exit, StartError
-from sharemesh.serve.first_start import FirstStart
-from sharemesh.serve.identity import Identity, with_secret
-from sharemesh.serve.leases import revoke_leases
-from sharemesh.serve.process import ManagedProcess, ProcessPlan, ProcessState, ProcessStatus
-from sharemesh.serve.role_command import role_command
-from sharemesh.serve.run_file import LOGS, RUN_FILE
-from sharemesh.serve.settings import ServeSettings, UpSettings
-from sharemesh.serve.tls_settings import tls_files
+from sharemesh.serve.exit_codes import ExitCode, StartError
+from sharemesh.serve.process.coordination import connect_etcd, create_cluster, reach
+from sharemesh.serve.process.identity import Identity, with_secret
+from sharemesh.serve.settings.settings import ServeSettings, UpSettings
+from sharemesh.serve.settings.tls import tls_files
+from sharemesh.serve.supervise.child_process import (
+    ManagedProcess,
+    ProcessPlan,
+    ProcessState,
+    ProcessStatus,
+)
+from sharemesh.serve.supervise.data_lock import DirectoryLock, make_writable, unusable
+from sharemesh.serve.supervise.etcd_process import EtcdPlace, place_etcd
+from sharemesh.serve.supervise.init_rollback import InitRollback
+from sharemesh.serve.supervise.leases import revoke_leases
+from sharemesh.serve.supervise.role_command import role_command
+from sharemesh.serve.supervise.run_file import LOGS, RUN_FILE
 from sharemesh.v1.admin_pb2 import DescribeClusterRequest
 
 ETCD = "etcd"
@@ -132,7 +137,7 @@ class LocalCluster:
             StartError: With one sentence; what had been started is stopped again. If a port was
                 taken, a directory that was empty is empty again.
         """
-        first_start = FirstStart(self._directory)
+        first_start = InitRollback(self._directory)
         make_writable(self._directory)
         self._lock.take()
         try:
@@ -143,11 +148,11 @@ class LocalCluster:
             await self._until_ready()
             await self._until_led()
         except BaseException as error:
-            undo = isinstance(error, StartError) and error.code is Exit.PORT_IN_USE
+            undo = isinstance(error, StartError) and error.code is ExitCode.PORT_IN_USE
             await self.stop(fast=True, undo=first_start if undo else None)
             raise
 
-    async def stop(self, *, fast: bool = False, undo: FirstStart | None = None) -> None:
+    async def stop(self, *, fast: bool = False, undo: InitRollback | None = None) -> None:
         """Stop all roles in the order that loses least, then etcd. Repeating it is fine."""
         if fast:
             self.hurry()
@@ -201,7 +206,7 @@ class LocalCluster:
             for made in ((self._directory / RUN_FILE).parent, self.logs):
                 made.mkdir(exist_ok=True)
         except DataDirectoryError as error:
-            raise StartError(Exit.OTHER_CLUSTER, f"{self._directory}: {error}") from error
+            raise StartError(ExitCode.OTHER_CLUSTER, f"{self._directory}: {error}") from error
         except OSError as error:
             raise unusable(self._directory, error) from error
         finally:
@@ -231,7 +236,7 @@ class LocalCluster:
         try:
             await create_cluster(coordination, self._serve, self._clock, overwrite=True)
         except CoordinationError as error:
-            raise StartError(Exit.COORDINATION_UNREACHABLE, str(error)) from error
+            raise StartError(ExitCode.COORDINATION_UNREACHABLE, str(error)) from error
 
     def _etcd_command(self) -> Sequence[str]:
         assert self._etcd is not None
@@ -254,7 +259,7 @@ class LocalCluster:
 
     def _role_plan(self, role: Role, status: ProcessStatus, *, fixed: bool) -> ProcessPlan:
         def command(now: ProcessStatus, descriptor: int) -> Sequence[str]:
-            if not fixed and now.exit_code == Exit.PORT_IN_USE:
+            if not fixed and now.exit_code == ExitCode.PORT_IN_USE:
                 now.port = 0
             return role_command(
                 self._serve,
@@ -293,19 +298,19 @@ class LocalCluster:
         for status in self.processes:
             if self._port_taken(status):
                 raise StartError(
-                    Exit.PORT_IN_USE,
+                    ExitCode.PORT_IN_USE,
                     f"{status.message or f'port {status.port} is in use'} (the ports of `up` begin "
                     f"at base_port = {self._up.base_port}; 0 takes free ones)",
                 )
             if status.state is ProcessState.FAILED:
                 raise StartError(
-                    Exit(status.exit_code or Exit.FAILED),
+                    ExitCode(status.exit_code or ExitCode.FAILED),
                     status.message or f"{status.name} failed; see {self._log_of(status)}",
                 )
         if not ready:
             late = [status.name for status in self.processes if not _settled(status)]
             raise StartError(
-                Exit.FAILED,
+                ExitCode.FAILED,
                 f"not ready after {self._up.start_timeout_ms} ms: {', '.join(late)}; see "
                 f"{self.logs}",
             )
@@ -335,7 +340,7 @@ class LocalCluster:
         return (
             status.state is not ProcessState.READY
             and self._up.base_port > 0
-            and status.exit_code == Exit.PORT_IN_USE
+            and status.exit_code == ExitCode.PORT_IN_USE
         )
 
     def _log_of(self, status: ProcessStatus) -> Path:

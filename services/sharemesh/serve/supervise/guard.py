@@ -12,11 +12,16 @@ from random import SystemRandom
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.coordination import Coordination
-from sharemesh.serve.exits import Exit
-from sharemesh.serve.leases import revoke_leases
-from sharemesh.serve.process import ManagedProcess, ProcessPlan, ProcessState, ProcessStatus
-from sharemesh.serve.role_command import child_command
-from sharemesh.serve.settings import ServeSettings
+from sharemesh.serve.exit_codes import ExitCode
+from sharemesh.serve.settings.settings import ServeSettings
+from sharemesh.serve.supervise.child_process import (
+    ManagedProcess,
+    ProcessPlan,
+    ProcessState,
+    ProcessStatus,
+)
+from sharemesh.serve.supervise.leases import revoke_leases
+from sharemesh.serve.supervise.role_command import child_command
 
 _SIGNALLED = 128
 
@@ -30,7 +35,7 @@ async def guard(settings: ServeSettings) -> int:
     clock = SystemClock()
 
     def connect() -> Coordination:
-        from sharemesh.serve.coordination import connect_etcd
+        from sharemesh.serve.process.coordination import connect_etcd
 
         return connect_etcd(settings, settings.etcd_endpoints, clock=clock, rng=SystemRandom())
 
@@ -94,7 +99,7 @@ async def run_guarded(
             await coordination.close()
     code = child.status.exit_code
     if code is None:
-        return Exit.FAILED
+        return ExitCode.FAILED
     return _SIGNALLED - code if code < 0 else code
 
 

@@ -9,8 +9,8 @@ from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable
 from sharemesh.cluster.view import WatchedView
 from sharemesh.ports.authorizer import Authorizer
 from sharemesh.rpc.principals import SECRET_HEADER, Principals
-from sharemesh.serve.exits import Exit, StartError
-from sharemesh.serve.settings import ServeSettings
+from sharemesh.serve.exit_codes import ExitCode, StartError
+from sharemesh.serve.settings.settings import ServeSettings
 
 SECRET_CHARS_MIN = 16
 _SECRET_BITS = 256
@@ -33,7 +33,7 @@ class Identity:
             self._secret = new_secret(rng)  # this process calls nobody but itself
         elif settings.authorizer == "acl" and settings.tls_authority is None:
             raise StartError(
-                Exit.SETTINGS,
+                ExitCode.SETTINGS,
                 "authorizer acl: the cluster's processes must know each other; set "
                 "cluster_secret_file, or tls_authority and name their certificates in super_users",
             )
@@ -82,11 +82,11 @@ def _read_secret(path: Path) -> str:
         secret = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise StartError(
-            Exit.SETTINGS, f"setting cluster_secret_file: cannot read {path}: {error}"
+            ExitCode.SETTINGS, f"setting cluster_secret_file: cannot read {path}: {error}"
         ) from error
     if len(secret) < SECRET_CHARS_MIN or not secret.isascii() or not secret.isprintable():
         raise StartError(
-            Exit.SETTINGS,
+            ExitCode.SETTINGS,
             f"setting cluster_secret_file: {path} needs one line of at least {SECRET_CHARS_MIN} "
             "printable ASCII characters",
         )

@@ -12,12 +12,12 @@ from sharemesh.ports.clock import Clock
 from sharemesh.ports.coordination import Coordination
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.network import Caller, Listener
-from sharemesh.serve.settings import ServeSettings
+from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.telemetry.telemetry import Telemetry
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ProcessContext:
     """The ports of one process, filled; every role of the process shares them."""
 
     settings: ServeSettings

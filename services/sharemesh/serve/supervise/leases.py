@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from sharemesh.ports.coordination import Coordination, CoordinationError
-from sharemesh.serve.process import ProcessStatus
+from sharemesh.serve.supervise.child_process import ProcessStatus
 
 REVOKE_TIMEOUT_MS = 2_000
 

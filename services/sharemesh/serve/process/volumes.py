@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from sharemesh.serve.exits import Exit, StartError
+from sharemesh.serve.exit_codes import ExitCode, StartError
 
 MOUNTINFO = Path("/proc/self/mountinfo")
 NFS_OPTIONS = ("actimeo=0", "lookupcache=none")
@@ -47,7 +47,7 @@ def check_volume(directory: Path, mountinfo: str | None = None) -> Mount | None:
     missing = [option for option in NFS_OPTIONS if not _has(mount.options, option)]
     if missing:
         raise StartError(
-            Exit.DIRECTORY_UNUSABLE,
+            ExitCode.DIRECTORY_UNUSABLE,
             f"the data directory {directory} is on NFS ({mount.point}) without the mount options "
             f"{','.join(missing)}; processes would not see each other's files in time: mount it "
             f"with {','.join(NFS_OPTIONS)}, or use a local disk or CephFS",

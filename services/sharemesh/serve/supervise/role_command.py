@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sharemesh.ports.cluster import Role
-from sharemesh.serve.setting_fields import names_of
-from sharemesh.serve.settings import ServeSettings
+from sharemesh.serve.settings.fields import names_of
+from sharemesh.serve.settings.settings import ServeSettings
 
 
 def role_command(

@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 
-class Exit(IntEnum):
+class ExitCode(IntEnum):
     """Why a process ended; a supervisor restarts only what may go better the next time."""
 
     STOPPED = 0
@@ -22,14 +22,19 @@ class Exit(IntEnum):
 
 
 _PERMANENT = frozenset(
-    {Exit.SETTINGS, Exit.OTHER_CLUSTER, Exit.DIRECTORY_UNUSABLE, Exit.DIRECTORY_IN_USE}
+    {
+        ExitCode.SETTINGS,
+        ExitCode.OTHER_CLUSTER,
+        ExitCode.DIRECTORY_UNUSABLE,
+        ExitCode.DIRECTORY_IN_USE,
+    }
 )
 
 
 class StartError(Exception):
     """A process cannot start or go on; the message is one sentence that says what to do."""
 
-    def __init__(self, code: Exit, message: str) -> None:
+    def __init__(self, code: ExitCode, message: str) -> None:
         super().__init__(message)
         self.code = code
         self.message = message

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 
-class FirstStart:
+class InitRollback:
     """Looks at a data directory before anything is made in it."""
 
     def __init__(self, directory: Path) -> None:

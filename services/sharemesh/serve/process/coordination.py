@@ -14,8 +14,8 @@ from sharemesh.cluster.view import WatchedView
 from sharemesh.domain.errors import RefusedError
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.coordination import Coordination, CoordinationError
-from sharemesh.serve.exits import Exit, StartError
-from sharemesh.serve.settings import ServeSettings
+from sharemesh.serve.exit_codes import ExitCode, StartError
+from sharemesh.serve.settings.settings import ServeSettings
 
 _RETRY_MS = 50
 _PROBE_KEY = "/sharemesh/reachable"
@@ -57,7 +57,7 @@ async def reach(
         except CoordinationError as error:
             if clock.now_ms() >= deadline_ms:
                 raise StartError(
-                    Exit.COORDINATION_UNREACHABLE,
+                    ExitCode.COORDINATION_UNREACHABLE,
                     f"etcd at {','.join(endpoints)} does not answer; start it, or correct "
                     "etcd_endpoints",
                 ) from error
@@ -90,7 +90,7 @@ async def create_cluster(
             state_shards=settings.state_shards,
         )
     except ClusterMismatchError as error:
-        raise StartError(Exit.OTHER_CLUSTER, str(error)) from error
+        raise StartError(ExitCode.OTHER_CLUSTER, str(error)) from error
     if settings.configs:
         view = WatchedView(coordination, settings.cluster_id, clock)
         stored = await coordination.get(view.keys.cluster_configs)
@@ -99,7 +99,7 @@ async def create_cluster(
         try:
             await alter_cluster_configs(coordination, view, missing)
         except RefusedError as error:
-            raise StartError(Exit.SETTINGS, error.message) from error
+            raise StartError(ExitCode.SETTINGS, error.message) from error
     return record
 
 
@@ -110,5 +110,5 @@ def _read(path: Path | None, name: str) -> bytes | None:
         return path.read_bytes()
     except OSError as error:
         raise StartError(
-            Exit.SETTINGS, f"setting {name}: cannot read {path}: {error.strerror}"
+            ExitCode.SETTINGS, f"setting {name}: cannot read {path}: {error.strerror}"
         ) from error

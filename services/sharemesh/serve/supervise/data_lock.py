@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-from sharemesh.serve.exits import Exit, StartError
+from sharemesh.serve.exit_codes import ExitCode, StartError
 
 
 def make_writable(directory: Path) -> None:
@@ -31,7 +31,7 @@ def unusable(directory: Path, error: OSError) -> StartError:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         advice = "make room on that disk or set data_directory"
     return StartError(
-        Exit.DIRECTORY_UNUSABLE,
+        ExitCode.DIRECTORY_UNUSABLE,
         f"cannot write to the data directory {directory}: {reason}; {advice}",
     )
 
@@ -55,7 +55,7 @@ class DirectoryLock:
         except OSError as error:
             os.close(descriptor)
             raise StartError(
-                Exit.DIRECTORY_IN_USE,
+                ExitCode.DIRECTORY_IN_USE,
                 f"the data directory {self._directory} is in use by another cluster that runs on "
                 "it; stop that one or set data_directory",
             ) from error

@@ -24,21 +24,21 @@ from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.limits import ServerLimits
 from sharemesh.rpc.server import GrpcServer, ListenError
 from sharemesh.rpc.tls import TlsError
-from sharemesh.serve.coordination import connect_etcd, create_cluster, reach
-from sharemesh.serve.data_lock import make_writable
-from sharemesh.serve.descriptors import ConnectionWatch, connections_max, raise_limit
-from sharemesh.serve.exits import Exit, StartError
-from sharemesh.serve.exporting import Exporting
-from sharemesh.serve.heap import HeapTrim
+from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.hosted_roles import HostedRoles
-from sharemesh.serve.identity import Identity
-from sharemesh.serve.process_probe import ProcessProbe
-from sharemesh.serve.readiness import Readiness
-from sharemesh.serve.report import Report, Reporter, ReportKind
-from sharemesh.serve.settings import ServeSettings
-from sharemesh.serve.surroundings import Surroundings
-from sharemesh.serve.tls_settings import server_certificates, tls_files
-from sharemesh.serve.volumes import check_volume, is_known
+from sharemesh.serve.process.coordination import connect_etcd, create_cluster, reach
+from sharemesh.serve.process.file_descriptors import ConnectionWatch, connections_max, raise_limit
+from sharemesh.serve.process.identity import Identity
+from sharemesh.serve.process.malloc_trim import MallocTrim
+from sharemesh.serve.process.probe import ProcessProbe
+from sharemesh.serve.process.readiness import Readiness
+from sharemesh.serve.process.telemetry_export import TelemetryExport
+from sharemesh.serve.process.volumes import check_volume, is_known
+from sharemesh.serve.process_context import ProcessContext
+from sharemesh.serve.settings.settings import ServeSettings
+from sharemesh.serve.settings.tls import server_certificates, tls_files
+from sharemesh.serve.supervise.child_protocol import Report, Reporter, ReportKind
+from sharemesh.serve.supervise.data_lock import make_writable
 
 REACH_TIMEOUT_MS = 5_000
 STOP_GRACE_MS = 500
@@ -74,9 +74,9 @@ class RoleProcess:
         self._member: Member | None = None
         self._roles: HostedRoles | None = None
         self._draining: asyncio.Task[None] | None = None
-        self._exporting: Exporting | None = None
+        self._exporting: TelemetryExport | None = None
         self._probe: ProcessProbe | None = None
-        self._heap = HeapTrim(self._clock)
+        self._heap = MallocTrim(self._clock)
         self._connections = ConnectionWatch(self._clock, self._connections_max)
         self._is_broken = asyncio.Event()
         self._why_broken = ""
@@ -91,19 +91,19 @@ class RoleProcess:
         try:
             return await self._start()
         except ListenError as error:
-            raise StartError(Exit.PORT_IN_USE, str(error)) from error
+            raise StartError(ExitCode.PORT_IN_USE, str(error)) from error
         except TlsError as error:
-            raise StartError(Exit.SETTINGS, str(error)) from error
+            raise StartError(ExitCode.SETTINGS, str(error)) from error
         except DataDirectoryError as error:
             raise StartError(
-                Exit.OTHER_CLUSTER, f"{self._settings.data_directory}: {error}"
+                ExitCode.OTHER_CLUSTER, f"{self._settings.data_directory}: {error}"
             ) from error
         except CoordinationError as error:
-            raise StartError(Exit.COORDINATION_UNREACHABLE, str(error)) from error
+            raise StartError(ExitCode.COORDINATION_UNREACHABLE, str(error)) from error
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise StartError(
-                Exit.DIRECTORY_UNUSABLE,
+                ExitCode.DIRECTORY_UNUSABLE,
                 f"the data directory {self._settings.data_directory} cannot be used: {reason}; "
                 "make room, or correct its owner",
             ) from error
@@ -148,8 +148,8 @@ class RoleProcess:
             self._clock, tls=tls_files(settings), headers=self._identity.headers
         )
         node_id = NodeId(settings.node_id or f"{settings.role}-{socket.gethostname()}")
-        exporting = self._exporting = Exporting(settings, node_id, self._clock)
-        around = Surroundings(
+        exporting = self._exporting = TelemetryExport(settings, node_id, self._clock)
+        around = ProcessContext(
             settings=settings,
             node_id=node_id,
             clock=self._clock,
@@ -163,7 +163,7 @@ class RoleProcess:
         )
         return await self._serve(around)
 
-    async def _serve(self, around: Surroundings) -> NodeInfo:
+    async def _serve(self, around: ProcessContext) -> NodeInfo:
         settings = self._settings
         roles = self._roles = HostedRoles(settings.roles, around, self._begin_drain)
         roles.offer(self._server)

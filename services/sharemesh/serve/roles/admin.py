@@ -4,13 +4,13 @@ from sharemesh.admin.draining import BeginDrain
 from sharemesh.admin.service import AdminService
 from sharemesh.cluster.membership import Member
 from sharemesh.ports.network import Listener
-from sharemesh.serve.surroundings import Surroundings
+from sharemesh.serve.process_context import ProcessContext
 
 
-class EveryRole:
+class AdminRole:
     """Fills ``RoleService`` for what all roles share."""
 
-    def __init__(self, around: Surroundings, begin_drain: BeginDrain) -> None:
+    def __init__(self, around: ProcessContext, begin_drain: BeginDrain) -> None:
         self._admin = AdminService(
             around.coordination,
             around.view,

@@ -7,7 +7,7 @@ from dataclasses import MISSING, Field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sharemesh.serve.exits import Exit, StartError
+from sharemesh.serve.exit_codes import ExitCode, StartError
 
 Record = TypeVar("Record")
 
@@ -52,7 +52,7 @@ def build(record: type[Record], given: Mapping[str, object], *, source: str) -> 
         values[name] = _converted(known[name], value)
     for name, each in known.items():
         if name not in values and each.default is MISSING and each.default_factory is MISSING:
-            raise StartError(Exit.SETTINGS, f"setting {name} is missing in {source}")
+            raise StartError(ExitCode.SETTINGS, f"setting {name} is missing in {source}")
     return record(**values)
 
 
@@ -60,7 +60,7 @@ def unknown(name: str, known: Iterable[str], source: str) -> StartError:
     """Return the error for a name nobody knows."""
     near = difflib.get_close_matches(name[:100], list(known), n=1, cutoff=0.0)
     offer = f"; did you mean {near[0]}?" if near else ""
-    return StartError(Exit.SETTINGS, f"unknown setting {name[:100]!r} in {source}{offer}")
+    return StartError(ExitCode.SETTINGS, f"unknown setting {name[:100]!r} in {source}{offer}")
 
 
 def from_environment(record: type[Any], environment: Mapping[str, str]) -> dict[str, object]:
@@ -131,4 +131,4 @@ def _boolean(name: str, value: object) -> bool:
 
 
 def _refused(name: str, value: object, why: str) -> StartError:
-    return StartError(Exit.SETTINGS, f"setting {name}: value {value!r} {why}")
+    return StartError(ExitCode.SETTINGS, f"setting {name}: value {value!r} {why}")

