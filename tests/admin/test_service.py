@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from sharemesh import methods
-from sharemesh.cluster.records import (
-    Assignment,
+from sharemesh.cluster.store.records import (
     AssignmentState,
     Claim,
+    PartitionAssignment,
     encode_assignment,
     encode_claim,
 )
@@ -227,7 +227,7 @@ async def test_describe_cluster_shows_moves_and_on_request_every_partition(world
     await world.register("b")
     (topic,) = world.view.topics()
     partition = TopicPartition(topic.topic_id, 1)
-    named = Assignment(NodeId("b"), (NodeId("a"),), 3, AssignmentState.MOVING)
+    named = PartitionAssignment(NodeId("b"), (NodeId("a"),), 3, AssignmentState.MOVING)
     await world.put(world.view.keys.assignment(partition), encode_assignment(named))
     assert await world.view.wait_for(lambda: bool(world.view.moves()), timeout_ms=5_000)
     answer = await world.call(methods.DESCRIBE_CLUSTER)

@@ -7,11 +7,11 @@ from sharemesh.admin.service import AdminService
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.backends.local.network import LocalNetwork
-from sharemesh.cluster import records
 from sharemesh.cluster.bootstrap import ensure_cluster
-from sharemesh.cluster.keys import election_name
-from sharemesh.cluster.records import Claim
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.keys import election_name
+from sharemesh.cluster.store.records import Claim
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.ids import NodeId, TopicPartition
 from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
 from sharemesh.ports.coordination import Put

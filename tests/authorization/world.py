@@ -11,12 +11,12 @@ from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.backends.local.memory_disk import MemoryDisk
 from sharemesh.backends.local.network import LocalNetwork
-from sharemesh.cluster.acl_rules import AclRule, Pattern, Permission
-from sharemesh.cluster.acl_store import add_rules, remove_rules
 from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable
 from sharemesh.cluster.bootstrap import ensure_cluster
-from sharemesh.cluster.membership import Member
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.membership import ClusterMember
+from sharemesh.cluster.store.acl_rules import AclRule, Pattern, Permission
+from sharemesh.cluster.store.acls import add_rules, remove_rules
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
 from sharemesh.ports.authorizer import Operation, ResourceType
@@ -103,7 +103,7 @@ class World:
         self.roles = HostedRoles(tuple(Role), around, self._begin_drain)
         self.roles.offer(self.network.listener(ADDRESS))
         info = NodeInfo(NodeId("all"), "all", 1, tuple(Role))
-        self.member = Member(self.coordination, self.view, info, self.clock)
+        self.member = ClusterMember(self.coordination, self.view, info, self.clock)
         await self.roles.start(self.member)
 
     async def _begin_drain(self) -> None:

@@ -18,9 +18,9 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.backends.local.disk import SystemDisk
-from sharemesh.cluster import records
 from sharemesh.cluster.bootstrap import ensure_cluster
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.store import records
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import NodeId, TopicId
 from sharemesh.group_coordinator.service import GroupCoordinatorPorts, GroupCoordinatorService

@@ -8,10 +8,10 @@ from typing import Any
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.cluster.bootstrap import ensure_cluster
-from sharemesh.cluster.membership import Member
-from sharemesh.cluster.partition_claims import PartitionClaims
-from sharemesh.cluster.shard_elections import ShardElections
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.claims.partition_claims import PartitionClaims
+from sharemesh.cluster.elections.shard_elections import ShardElections
+from sharemesh.cluster.membership import ClusterMember
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.controller.placement_controller import PlacementController
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
@@ -31,7 +31,7 @@ class Node:
         self.coordination = mesh.connect()
         self.view = WatchedView(self.coordination, CLUSTER, mesh.clock)
         self.info = NodeInfo(NodeId(name), "127.0.0.1", 1, roles, rack=rack)
-        self.member = Member(self.coordination, self.view, self.info, mesh.clock)
+        self.member = ClusterMember(self.coordination, self.view, self.info, mesh.clock)
         self.shards = FakeShardHost(name, mesh.fences)
         self.partitions = FakePartitionHost(name, mesh.fences)
         self.elections: ShardElections | None = None

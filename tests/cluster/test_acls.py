@@ -2,7 +2,8 @@
 
 import pytest
 
-from sharemesh.cluster.acl_rules import (
+from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable
+from sharemesh.cluster.store.acl_rules import (
     CLUSTER_NAME,
     AclRule,
     Pattern,
@@ -12,8 +13,7 @@ from sharemesh.cluster.acl_rules import (
     decode_rule,
     encode_rule,
 )
-from sharemesh.cluster.acl_store import add_rules, find_rules, remove_rules
-from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable
+from sharemesh.cluster.store.acls import add_rules, find_rules, remove_rules
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import MAX_GROUP_ID_CHARS
 from sharemesh.ports.authorizer import Operation, ResourceType

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from sharemesh.cluster import records
-from sharemesh.cluster.topic_store import create_topic, delete_topic
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.topics import create_topic, delete_topic
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.cluster import Role
 from sharemesh.ports.coordination import Delete

@@ -6,7 +6,7 @@ import pytest
 
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
-from sharemesh.cluster.claim_writer import ClaimWriter
+from sharemesh.cluster.claims.claim_writer import ClaimWriter
 from sharemesh.ports.coordination import CoordinationError, Delete, Guard, Put, SessionLostError
 from tests.clocks import LoopClock
 

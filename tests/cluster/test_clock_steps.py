@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import sharemesh.cluster
-from sharemesh.cluster.topic_store import create_topic
+from sharemesh.cluster.store.topics import create_topic
 from sharemesh.ports.cluster import Role
 from tests.clocks import ManualClock
 from tests.cluster.mesh import SHARDS, Mesh

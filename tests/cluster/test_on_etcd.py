@@ -11,7 +11,7 @@ import pytest
 from sharemesh.backends.etcd.coordination import EtcdCoordination
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.cluster.bootstrap import ensure_cluster
-from sharemesh.cluster.topic_store import create_topic, delete_topic
+from sharemesh.cluster.store.topics import create_topic, delete_topic
 from sharemesh.ports.cluster import Role
 from tests.cluster.hosts import Fences
 from tests.cluster.mesh import CLUSTER, Node

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from sharemesh.cluster.claim_decision import ClaimSettings
-from sharemesh.cluster.topic_store import create_topic, delete_topic
+from sharemesh.cluster.claims.claim_policy import ClaimSettings
+from sharemesh.cluster.store.topics import create_topic, delete_topic
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.cluster import Role
 from sharemesh.ports.coordination import CoordinationError, Delete

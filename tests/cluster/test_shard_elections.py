@@ -2,7 +2,7 @@
 
 import pytest
 
-from sharemesh.cluster import records
+from sharemesh.cluster.store import records
 from sharemesh.ports.cluster import Role
 from sharemesh.ports.coordination import Delete, Put
 from tests.cluster.mesh import SHARDS, Mesh

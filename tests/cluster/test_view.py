@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from sharemesh.cluster import records
-from sharemesh.cluster.config_store import (
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.configs import (
     alter_cluster_configs,
     load_group_configs,
     store_group_configs,
     take_producer_ids,
 )
-from sharemesh.cluster.topic_store import (
+from sharemesh.cluster.store.topics import (
     add_partitions,
     alter_topic_configs,
     create_topic,

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from sharemesh.cluster import records
+from sharemesh.cluster.store import records
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicPartition

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from sharemesh.cluster import records
-from sharemesh.cluster.keys import CONTROLLER
-from sharemesh.cluster.topic_store import create_topic, delete_topic
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.keys import CONTROLLER
+from sharemesh.cluster.store.topics import create_topic, delete_topic
 from sharemesh.controller.assignment_writer import AssignmentWriter
 from sharemesh.controller.desired import DesiredPlacement, PlacementLimits
 from sharemesh.domain.ids import NodeId, TopicPartition
@@ -57,7 +57,7 @@ async def test_a_topic_that_was_deleted_meanwhile_gets_no_assignments(mesh):
 async def test_what_a_standby_took_over_meanwhile_stays_with_it_and_the_rest_is_written(mesh):
     node, topic, writer, leadership, plan = await planned(mesh)
     taken = TopicPartition(topic.topic_id, 1)
-    theirs = records.Assignment(NodeId("standby"), (), 7)
+    theirs = records.PartitionAssignment(NodeId("standby"), (), 7)
     put = Put(node.view.keys.assignment(taken), records.encode_assignment(theirs))
     await mesh.parent.commit([], [put])
     assert not await writer.write(leadership, plan)

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from sharemesh.cluster import records
 from sharemesh.cluster.bootstrap import ClusterMismatchError, ensure_cluster
-from sharemesh.cluster.claim_decision import ClaimSettings
-from sharemesh.cluster.topic_store import add_partitions, create_topic
+from sharemesh.cluster.claims.claim_policy import ClaimSettings
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.topics import add_partitions, create_topic
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.cluster import NodeInfo, Role
 from sharemesh.ports.coordination import Guard, Put

@@ -7,7 +7,7 @@ from random import SystemRandom
 
 from sharemesh.backends.etcd.coordination import EtcdCoordination
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.cluster.records import decode_claim
+from sharemesh.cluster.store.records import decode_claim
 from sharemesh.ports.coordination import CoordinationError, KeyValue, Snapshot
 
 PREFIX = "/sharemesh/faults/lead/"

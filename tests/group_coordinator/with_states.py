@@ -4,8 +4,8 @@ import random
 from contextlib import asynccontextmanager
 
 from sharemesh import methods
-from sharemesh.cluster import records
-from sharemesh.cluster.keys import election_name
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.keys import election_name
 from sharemesh.domain.ids import GroupId, NodeId, SharePartitionKey
 from sharemesh.persister.persister import Persister
 from sharemesh.ports.cluster import NodeInfo, Role, ShardKind

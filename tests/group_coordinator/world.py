@@ -12,10 +12,10 @@ from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.backends.local.memory_disk import MemoryDisk
 from sharemesh.backends.local.network import LocalNetwork
-from sharemesh.cluster import records
 from sharemesh.cluster.bootstrap import ensure_cluster
-from sharemesh.cluster.keys import election_name
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.keys import election_name
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
 from sharemesh.group_coordinator.service import GroupCoordinatorPorts, GroupCoordinatorService

@@ -9,9 +9,9 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.cluster.bootstrap import ensure_cluster
-from sharemesh.cluster.config_store import take_producer_ids
-from sharemesh.cluster.membership import Member
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.membership import ClusterMember
+from sharemesh.cluster.store.configs import take_producer_ids
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.cluster import NodeInfo
 from sharemesh.serve.exit_codes import StartError
@@ -94,7 +94,7 @@ async def test_a_refused_second_up_leaves_the_run_file_of_the_first_alone(tmp_pa
 
 async def test_the_death_of_a_vital_task_is_told_in_words(world, caplog):
     coordination, view = world
-    member = Member(coordination, view, NodeInfo(NodeId("n"), "h", 1, ()), LoopClock())
+    member = ClusterMember(coordination, view, NodeInfo(NodeId("n"), "h", 1, ()), LoopClock())
     told = []
     member.on_broken(told.append)
 

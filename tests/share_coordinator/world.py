@@ -8,10 +8,10 @@ from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.backends.local.memory_disk import MemoryDisk
-from sharemesh.cluster import records
 from sharemesh.cluster.bootstrap import ensure_cluster
-from sharemesh.cluster.keys import election_name
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.keys import election_name
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.codec.state_record import decode_record
 from sharemesh.domain.ids import NodeId, TopicId
 from sharemesh.ports.cluster import NodeInfo, Role, ShardKind, TopicInfo

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sharemesh.cluster import records
+from sharemesh.cluster.store import records
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.ports.cluster import TopicInfo
 from sharemesh.ports.coordination import Put

@@ -4,7 +4,7 @@ import asyncio
 
 from sharemesh.backends.embedded.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
-from sharemesh.cluster import records
+from sharemesh.cluster.store import records
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.cluster import NodeInfo, Role

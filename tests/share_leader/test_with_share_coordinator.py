@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from sharemesh import methods
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
-from sharemesh.cluster import records
-from sharemesh.cluster.keys import election_name
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.keys import election_name
 from sharemesh.domain.ids import GroupId, NodeId, SharePartitionKey
 from sharemesh.persister.persister import Persister
 from sharemesh.ports.cluster import NodeInfo, Role, ShardKind

@@ -11,9 +11,9 @@ from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.backends.local.memory_disk import MemoryDisk
 from sharemesh.backends.local.network import LocalNetwork
-from sharemesh.cluster import records
 from sharemesh.cluster.bootstrap import ensure_cluster
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.store import records
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.codec.decoded_records import encode_records
 from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
 from sharemesh.ports.cluster import NodeInfo, Role, TopicInfo
@@ -111,7 +111,7 @@ class World:
         """Let the view say that this node is to lead the partition next."""
         host = node_id
         node = NodeInfo(NodeId(node_id), host, 9000, (Role.SHARE_LEADER,))
-        named = records.Assignment(node.node_id, (), 1, records.AssignmentState.MOVING)
+        named = records.PartitionAssignment(node.node_id, (), 1, records.AssignmentState.MOVING)
         await self.put(
             Put(self.view.keys.member(node.node_id), records.encode_member(node)),
             Put(self.view.keys.assignment(partition), records.encode_assignment(named)),

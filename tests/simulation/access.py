@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from sharemesh.backends.local.coordination import LocalCoordination
-from sharemesh.cluster.acl_rules import AclRule, Permission
-from sharemesh.cluster.acl_store import add_rules, remove_rules
 from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.store.acl_rules import AclRule, Permission
+from sharemesh.cluster.store.acls import add_rules, remove_rules
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.ports.authorizer import Authorizer, Operation, ResourceType
 from tests.simulation.loop import Process, SimClock
 from tests.simulation.world import CLUSTER, World

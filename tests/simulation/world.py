@@ -15,8 +15,8 @@ from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.client.environment import ClientEnvironment
 from sharemesh.cluster.bootstrap import ensure_cluster
-from sharemesh.cluster.membership import Member
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.membership import ClusterMember
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.ids import NodeId, SharePartitionKey
 from sharemesh.ports.authorizer import Authorizer
 from sharemesh.ports.cluster import NodeInfo, Role
@@ -124,7 +124,7 @@ class Node:
         self.process = Process(world.loop, self.name)
         self.process.alive = False
         self.coordination: SimCoordination | None = None
-        self.member: Member | None = None
+        self.member: ClusterMember | None = None
         self.roles: HostedRoles | None = None
         self.ready = False
         self.lives = 0
@@ -184,7 +184,7 @@ class Node:
         roles.offer(world.network.listener(process, self.address))
         host, _, port = self.address.partition(":")
         info = NodeInfo(NodeId(self.name), host, int(port), (self.role,))
-        member = self.member = Member(self.coordination, view, info, clock)
+        member = self.member = ClusterMember(self.coordination, view, info, clock)
         member.on_broken(lambda why: self._broken(process, why))
         await roles.start(member)
         self.ready = True

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from random import Random
 
 import sharemesh_operator.resources.words as w
-from sharemesh.cluster.tables import Changes
+from sharemesh.cluster.view.cluster_state import StateChanges
 from sharemesh.ports.clock import Clock
 from sharemesh.telemetry.telemetry import Telemetry
 from sharemesh_operator.cluster.cluster_reconciler import ClusterReconciler
@@ -182,7 +182,7 @@ class Engine:
     def _generation_of(self, key: Key) -> int:
         return self._generations.get(key, 0)
 
-    def _moved(self, cluster: str, changes: Changes) -> None:
+    def _moved(self, cluster: str, changes: StateChanges) -> None:
         """Hear from etcd that members, leaders, topics or configs of a cluster changed."""
         self.queue.add(Key("ShareCluster", cluster), GATHER_MS)
         if changes.everything or changes.topics or changes.members or changes.configs:

@@ -13,10 +13,10 @@ from sharemesh.backends.etcd.coordination import EtcdCoordination
 from sharemesh.backends.etcd.rooted import RootedCoordination
 from sharemesh.client.admin.async_client import AsyncAdminClient
 from sharemesh.cluster.bootstrap import ClusterMismatchError, ensure_cluster
-from sharemesh.cluster.keys import CONTROLLER
-from sharemesh.cluster.membership import Member
-from sharemesh.cluster.tables import Changes
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.membership import ClusterMember
+from sharemesh.cluster.store.keys import CONTROLLER
+from sharemesh.cluster.view.cluster_state import StateChanges
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.controller.desired import PlacementLimits
 from sharemesh.controller.placement_controller import ControllerSettings, PlacementController
 from sharemesh.domain.ids import NodeId, TopicPartition
@@ -68,14 +68,14 @@ class Mesh:
     """Owns the operator's connections to one cluster, from ``start`` to ``close``."""
 
     def __init__(
-        self, spec: ClusterSpec, settings: MeshSettings, changed: Callable[[Changes], None]
+        self, spec: ClusterSpec, settings: MeshSettings, changed: Callable[[StateChanges], None]
     ) -> None:
         self._spec = spec
         self._changed = changed
         self._settings = settings
         self._coordination: Coordination | None = None
         self._view: WatchedView | None = None
-        self._member: Member | None = None
+        self._member: ClusterMember | None = None
         self._controller: PlacementController | None = None
         self._admin: AsyncAdminClient | None = None
         self._admin_addresses: frozenset[str] = frozenset()
@@ -223,7 +223,7 @@ class Mesh:
             roles=(Role.CONTROLLER,),
             version=sharemesh.__version__,
         )
-        member = self._member = Member(
+        member = self._member = ClusterMember(
             coordination, view, node, clock, ttl_ms=spec.etcd.session_ttl_s * 1_000
         )
         member.on_broken(self._broke)
@@ -244,7 +244,7 @@ class Mesh:
         await member.start()
 
     async def _lost(self) -> None:
-        self._changed(Changes(everything=True))
+        self._changed(StateChanges(everything=True))
 
     def _broke(self, why: str) -> None:
         _log.error("cluster %s: %s", self._spec.cluster_id, why)

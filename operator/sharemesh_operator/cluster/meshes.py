@@ -5,12 +5,12 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from sharemesh.cluster.tables import Changes
+from sharemesh.cluster.view.cluster_state import StateChanges
 from sharemesh_operator.cluster.mesh import Mesh, MeshError, MeshSettings
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
 from sharemesh_operator.resources.cluster_status import Problem
 
-Changed = Callable[[str, Changes], None]
+Changed = Callable[[str, StateChanges], None]
 
 _log = logging.getLogger(__name__)
 

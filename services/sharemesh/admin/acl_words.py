@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from sharemesh.cluster.acl_rules import AclRule, Pattern, Permission
+from sharemesh.cluster.store.acl_rules import AclRule, Pattern, Permission
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.v1 import admin_pb2 as pb

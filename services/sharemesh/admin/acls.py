@@ -2,7 +2,7 @@
 
 from sharemesh.admin.access import AdminAccess
 from sharemesh.admin.acl_words import filter_of, rule_message, rule_of
-from sharemesh.cluster import acl_store
+from sharemesh.cluster.store import acls
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.ports.authorizer import Operation
 from sharemesh.ports.cluster import ClusterView
@@ -32,7 +32,7 @@ class AclAdmin:
         for message in request.rules:
             try:
                 self._check(context.principal, Operation.ALTER)
-                await acl_store.add_rules(self._coordination, self._view, [rule_of(message)])
+                await acls.add_rules(self._coordination, self._view, [rule_of(message)])
             except (RefusedError, CoordinationError) as error:
                 response.results.add(error_code=_code(error), error_message=_words(error))
             else:
@@ -48,7 +48,7 @@ class AclAdmin:
         for message in request.filters:
             try:
                 self._check(context.principal, Operation.ALTER)
-                removed = await acl_store.remove_rules(
+                removed = await acls.remove_rules(
                     self._coordination, self._view, filter_of(message)
                 )
             except (RefusedError, CoordinationError) as error:
@@ -63,9 +63,7 @@ class AclAdmin:
         """Return the rules that fit a filter, as stored now."""
         try:
             self._check(context.principal, Operation.DESCRIBE)
-            found = await acl_store.find_rules(
-                self._coordination, self._view, filter_of(request.filter)
-            )
+            found = await acls.find_rules(self._coordination, self._view, filter_of(request.filter))
         except (RefusedError, CoordinationError) as error:
             return pb.DescribeAclsResponse(error_code=_code(error), error_message=_words(error))
         return pb.DescribeAclsResponse(rules=[rule_message(rule) for rule in found])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from sharemesh.admin.access import AdminAccess
-from sharemesh.cluster import config_store, topic_store
+from sharemesh.cluster.store import configs, topics
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.group_config.cluster_definitions import CLUSTER_CONFIGS
 from sharemesh.domain.group_config.definition import ConfigDefinition
@@ -93,12 +93,12 @@ class ConfigAdmin:
             )
         if resource.type == _CLUSTER:
             self._access.cluster(context.principal, Operation.ALTER_CONFIGS)
-            await config_store.alter_cluster_configs(
+            await configs.alter_cluster_configs(
                 self._coordination, self._view, changes, validate_only=request.validate_only
             )
         elif resource.type == _TOPIC:
             self._access.topic(context.principal, Operation.ALTER_CONFIGS, resource.name)
-            await topic_store.alter_topic_configs(
+            await topics.alter_topic_configs(
                 self._coordination,
                 self._view,
                 resource.name,

@@ -6,7 +6,7 @@ from random import Random
 from typing import TypeVar
 
 from sharemesh.admin.access import AdminAccess
-from sharemesh.cluster import topic_store
+from sharemesh.cluster.store import topics
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.authorizer import Operation
@@ -44,7 +44,7 @@ class TopicAdmin:
             try:
                 _once(new.name, doubled)
                 self._access.creation(context.principal, new.name)
-                topic = await topic_store.create_topic(
+                topic = await topics.create_topic(
                     self._coordination,
                     self._view,
                     new.name,
@@ -73,7 +73,7 @@ class TopicAdmin:
             try:
                 _once(more.name, doubled)
                 self._access.topic(context.principal, Operation.ALTER, more.name)
-                topic = await topic_store.add_partitions(
+                topic = await topics.add_partitions(
                     self._coordination, self._view, more.name, more.total
                 )
             except (RefusedError, CoordinationError) as error:
@@ -93,7 +93,7 @@ class TopicAdmin:
         for name in _bounded(dict.fromkeys(request.names)):
             try:
                 self._access.topic(context.principal, Operation.DELETE, name)
-                topic = await topic_store.delete_topic(self._coordination, self._view, name)
+                topic = await topics.delete_topic(self._coordination, self._view, name)
             except (RefusedError, CoordinationError) as error:
                 response.topics.append(_refused(name, error))
                 continue

@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Callable, Iterable
 
-from sharemesh.cluster.acl_rules import NAME_CHARS_MAX, RuleSet
-from sharemesh.cluster.tables import Changes
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.store.acl_rules import NAME_CHARS_MAX, RuleSet
+from sharemesh.cluster.view.cluster_state import StateChanges
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.ports.authorizer import Operation, ResourceType
 
 NODE_PRINCIPAL = "Node:sharemesh"
@@ -58,7 +58,7 @@ class AclTable:
         self._on_change[token] = callback
         return lambda: (self._on_change.pop(token, None), None)[1]
 
-    def _changed(self, changes: Changes) -> None:
+    def _changed(self, changes: StateChanges) -> None:
         if not changes.everything and not changes.acls:
             return
         self._read()

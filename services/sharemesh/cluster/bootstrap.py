@@ -1,9 +1,9 @@
 """The record that makes a cluster: written once, compared ever after."""
 
-from sharemesh.cluster import records
-from sharemesh.cluster.keys import Keys
-from sharemesh.cluster.records import ClusterRecord, RecordFormatError
-from sharemesh.cluster.view import SHARE_VERSION_DEFAULT
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.keys import Keys
+from sharemesh.cluster.store.records import ClusterRecord, RecordFormatError
+from sharemesh.cluster.view.watched_view import SHARE_VERSION_DEFAULT
 from sharemesh.ports.coordination import Coordination, CoordinationError, Guard, Put
 
 SHARDS_MAX = 1_000

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from sharemesh.cluster import records
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.store import records
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import NodeInfo
 from sharemesh.ports.coordination import (
@@ -27,7 +27,7 @@ RETRY_MS = 250
 STEP_DOWN_LIMIT_MS = 1_000  # half of the shipped margin: then the lease is revoked regardless
 
 
-class Member:
+class ClusterMember:
     """Registers ``members/<id>`` under a lease, again whenever the lease was lost.
 
     While no session is open, ``session`` is None and nothing may be acquired.

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sharemesh.cluster import records
-from sharemesh.cluster.records import Assignment, AssignmentState
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.records import AssignmentState, PartitionAssignment
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.controller.desired import AssignmentPlan, Change
 from sharemesh.ports.coordination import (
     GUARDS_MAX,
@@ -89,7 +89,7 @@ class AssignmentWriter:
             and basis.value.leader != placed.leader
             and change.partition in self._view.tables.claims
         )
-        assignment = Assignment(
+        assignment = PartitionAssignment(
             placed.leader,
             placed.standbys,
             basis.value.leader_epoch if basis else 0,

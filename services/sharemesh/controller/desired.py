@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sharemesh.cluster.keys import partition_path
-from sharemesh.cluster.records import Assignment
-from sharemesh.cluster.tables import Stored
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.store.keys import partition_path
+from sharemesh.cluster.store.records import PartitionAssignment
+from sharemesh.cluster.view.cluster_state import Stored
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain import placement
 from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
 from sharemesh.domain.placement import Placement, PlacementNode
@@ -30,7 +30,7 @@ class Change:
 
     partition: TopicPartition
     placed: Placement
-    basis: Stored[Assignment] | None
+    basis: Stored[PartitionAssignment] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ import logging
 from dataclasses import dataclass, field
 from typing import Any
 
-from sharemesh.cluster import records
-from sharemesh.cluster.keys import CONTROLLER
-from sharemesh.cluster.membership import Member
-from sharemesh.cluster.tables import Changes
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.membership import ClusterMember
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.keys import CONTROLLER
+from sharemesh.cluster.view.cluster_state import StateChanges
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.controller.assignment_writer import AssignmentWriter
 from sharemesh.controller.desired import DesiredPlacement, PlacementLimits
 from sharemesh.controller.round_telemetry import register, trace_round
@@ -47,7 +47,7 @@ class PlacementController:
     def __init__(
         self,
         coordination: Coordination,
-        member: Member,
+        member: ClusterMember,
         view: WatchedView,
         clock: Clock,
         *,
@@ -159,7 +159,7 @@ class PlacementController:
         finally:
             lost.cancel()
 
-    def _changed(self, changes: Changes) -> None:
+    def _changed(self, changes: StateChanges) -> None:
         if changes.everything or changes.members:
             self._desired.note_seen()
         whole = changes.everything or changes.members or changes.topics or changes.deletions

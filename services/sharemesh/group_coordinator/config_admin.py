@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 
-from sharemesh.cluster.config_store import load_group_configs, store_group_configs
+from sharemesh.cluster.store.configs import load_group_configs, store_group_configs
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.group_config.evaluate import (
     check_group_configs,

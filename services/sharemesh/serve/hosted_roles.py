@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from sharemesh.cluster.membership import Member
+from sharemesh.cluster.membership import ClusterMember
 from sharemesh.ports.cluster import Role
 from sharemesh.ports.network import Listener
 from sharemesh.serve.process.measured_listener import MeasuredListener
@@ -32,7 +32,7 @@ class HostedRoles:
         for service in self._services:
             service.offer(measured)
 
-    async def start(self, member: Member) -> None:
+    async def start(self, member: ClusterMember) -> None:
         """Begin work under the membership, then register it; call it once the port is open."""
         for service in self._services:
             await service.start(member)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
-from sharemesh.cluster.membership import Member
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.membership import ClusterMember
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.authorizer import Authorizer
 from sharemesh.ports.clock import Clock
@@ -39,7 +39,7 @@ class RoleService(Protocol):
         """Offer the role's methods; called before the port is open."""
         ...
 
-    async def start(self, member: Member) -> None:
+    async def start(self, member: ClusterMember) -> None:
         """Begin work under this membership; called after the port is open, before registering."""
         ...
 

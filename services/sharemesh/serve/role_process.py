@@ -14,8 +14,8 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.backends.local.disk import SystemDisk
-from sharemesh.cluster.membership import Member
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.membership import ClusterMember
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.codec.log_layout import DataDirectoryError
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.cluster import NodeInfo
@@ -71,7 +71,7 @@ class RoleProcess:
         self._caller: GrpcCaller | None = None
         self._disk: SystemDisk | None = None
         self._view: WatchedView | None = None
-        self._member: Member | None = None
+        self._member: ClusterMember | None = None
         self._roles: HostedRoles | None = None
         self._draining: asyncio.Task[None] | None = None
         self._exporting: TelemetryExport | None = None
@@ -183,7 +183,7 @@ class RoleProcess:
             version=sharemesh.__version__,
             pid=os.getpid(),
         )
-        member = self._member = Member(
+        member = self._member = ClusterMember(
             around.coordination,
             around.view,
             self.node,
@@ -242,7 +242,7 @@ class RoleProcess:
         await self._member.draining(draining=True)
         self._hand_over(self._member)
 
-    async def _drain_once(self, member: Member) -> None:
+    async def _drain_once(self, member: ClusterMember) -> None:
         """Hand over, or wait for the hand-over that is under way."""
         draining = self._hand_over(member)
         try:
@@ -252,14 +252,14 @@ class RoleProcess:
             await asyncio.gather(draining, return_exceptions=True)
             raise
 
-    def _hand_over(self, member: Member) -> asyncio.Task[None]:
+    def _hand_over(self, member: ClusterMember) -> asyncio.Task[None]:
         """Return the one task that hands over, begun if it was not yet."""
         if self._draining is None:
             limit_ms = self._settings.drain_timeout_ms + HAND_OVER_MS
             self._draining = asyncio.create_task(self._within(self._drain(member), limit_ms))
         return self._draining
 
-    async def _drain(self, member: Member) -> None:
+    async def _drain(self, member: ClusterMember) -> None:
         try:
             await member.draining(draining=True)
         except CoordinationError as error:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sharemesh.cluster.acl_rules import AclRule
 from sharemesh.cluster.acl_table import AclTable
+from sharemesh.cluster.store.acl_rules import AclRule
 from sharemesh.domain.ids import TopicId
 from sharemesh.group_coordinator.heartbeats import Heartbeats
 from sharemesh.ports.authorizer import Operation, ResourceType

@@ -7,7 +7,7 @@ from sharemesh.backends.embedded import take_over
 from sharemesh.backends.embedded.fences import Fences
 from sharemesh.backends.embedded.owned_log import OwnedLog
 from sharemesh.backends.embedded.producers import Producers
-from sharemesh.cluster.claim_store import ClaimStore
+from sharemesh.cluster.claims.claim_store import ClaimStore
 from sharemesh.codec.batch_frame import walk_frames
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.group_coordinator.member_stream import MemberStream

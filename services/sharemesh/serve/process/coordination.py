@@ -8,9 +8,9 @@ from sharemesh.backends.etcd.connection import EtcdTls
 from sharemesh.backends.etcd.coordination import EtcdCoordination
 from sharemesh.backends.etcd.rooted import SHIPPED_ROOT, RootedCoordination
 from sharemesh.cluster.bootstrap import ClusterMismatchError, ensure_cluster
-from sharemesh.cluster.config_store import alter_cluster_configs
-from sharemesh.cluster.records import ClusterRecord, decode_configs
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.store.configs import alter_cluster_configs
+from sharemesh.cluster.store.records import ClusterRecord, decode_configs
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.errors import RefusedError
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.coordination import Coordination, CoordinationError

@@ -6,7 +6,7 @@ from random import Random
 
 from sharemesh.backends.local.authorizer import AllowAll
 from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.ports.authorizer import Authorizer
 from sharemesh.rpc.principals import SECRET_HEADER, Principals
 from sharemesh.serve.exit_codes import ExitCode, StartError

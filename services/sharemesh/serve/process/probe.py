@@ -4,7 +4,7 @@ import asyncio
 import resource
 from collections.abc import Iterator
 
-from sharemesh.cluster.membership import Member
+from sharemesh.cluster.membership import ClusterMember
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.serve.process.malloc_trim import resident_bytes
@@ -24,7 +24,7 @@ class ProcessProbe:
         self._view = view
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, member: Member) -> None:
+    def start(self, member: ClusterMember) -> None:
         """Register, and begin to measure."""
         registry = self._telemetry.registry
 

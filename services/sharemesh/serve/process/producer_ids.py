@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from sharemesh.cluster.config_store import take_producer_ids
+from sharemesh.cluster.store.configs import take_producer_ids
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.coordination import Coordination, CoordinationError

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from sharemesh.cluster.membership import Member
+from sharemesh.cluster.membership import ClusterMember
 from sharemesh.rpc.health import READINESS, Health
 
 
@@ -13,7 +13,7 @@ class Readiness:
         self._health = health
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def follow(self, member: Member) -> None:
+    def follow(self, member: ClusterMember) -> None:
         """Follow a member that has not started yet."""
         member.on_registered(self._registered)
         member.on_lost(self._lost)

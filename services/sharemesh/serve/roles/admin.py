@@ -2,7 +2,7 @@
 
 from sharemesh.admin.draining import BeginDrain
 from sharemesh.admin.service import AdminService
-from sharemesh.cluster.membership import Member
+from sharemesh.cluster.membership import ClusterMember
 from sharemesh.ports.network import Listener
 from sharemesh.serve.process_context import ProcessContext
 
@@ -24,7 +24,7 @@ class AdminRole:
         """Offer ``Admin``."""
         self._admin.offer(listener)
 
-    async def start(self, member: Member) -> None:
+    async def start(self, member: ClusterMember) -> None:
         """Nothing to start: the view follows by itself."""
 
     async def drain(self) -> None:

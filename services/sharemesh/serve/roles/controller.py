@@ -1,6 +1,6 @@
 """The controller, built."""
 
-from sharemesh.cluster.membership import Member
+from sharemesh.cluster.membership import ClusterMember
 from sharemesh.controller.placement_controller import PlacementController
 from sharemesh.ports.network import Listener
 from sharemesh.serve.process_context import ProcessContext
@@ -16,7 +16,7 @@ class ControllerRole:
     def offer(self, listener: Listener) -> None:
         """Offer nothing: the controller speaks through the coordination store."""
 
-    async def start(self, member: Member) -> None:
+    async def start(self, member: ClusterMember) -> None:
         """Stand for election."""
         self._controller = PlacementController(
             self._around.coordination,

@@ -1,8 +1,8 @@
 """The group coordinator, built."""
 
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
-from sharemesh.cluster.membership import Member
-from sharemesh.cluster.shard_elections import ShardElections
+from sharemesh.cluster.elections.shard_elections import ShardElections
+from sharemesh.cluster.membership import ClusterMember
 from sharemesh.group_coordinator.service import GroupCoordinatorPorts, GroupCoordinatorService
 from sharemesh.persister.persister import Persister
 from sharemesh.ports.cluster import ShardKind
@@ -44,7 +44,7 @@ class GroupCoordinatorRole:
         """Offer ``GroupCoordinator``."""
         self._service.offer(listener)
 
-    async def start(self, member: Member) -> None:
+    async def start(self, member: ClusterMember) -> None:
         """Stand for election of every group shard."""
         self._elections = ShardElections(
             self._around.coordination,

@@ -1,8 +1,8 @@
 """The share coordinator, built."""
 
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
-from sharemesh.cluster.membership import Member
-from sharemesh.cluster.shard_elections import ShardElections
+from sharemesh.cluster.elections.shard_elections import ShardElections
+from sharemesh.cluster.membership import ClusterMember
 from sharemesh.ports.cluster import ShardKind
 from sharemesh.ports.network import Listener
 from sharemesh.serve.process_context import ProcessContext
@@ -35,7 +35,7 @@ class ShareCoordinatorRole:
         """Offer ``ShareCoordinator``."""
         self._service.offer(listener)
 
-    async def start(self, member: Member) -> None:
+    async def start(self, member: ClusterMember) -> None:
         """Stand for election of every state shard."""
         self._service.start()
         self._elections = ShardElections(

@@ -1,9 +1,9 @@
 """The share-partition leader, built."""
 
 from sharemesh.backends.embedded.record_logs import EmbeddedRecordLogs
-from sharemesh.cluster.claim_decision import ClaimSettings
-from sharemesh.cluster.membership import Member
-from sharemesh.cluster.partition_claims import PartitionClaims
+from sharemesh.cluster.claims.claim_policy import ClaimSettings
+from sharemesh.cluster.claims.partition_claims import PartitionClaims
+from sharemesh.cluster.membership import ClusterMember
 from sharemesh.domain.group_config.cluster_definitions import MAX_SHARE_SESSIONS
 from sharemesh.domain.group_config.evaluate import cluster_int
 from sharemesh.persister.persister import Persister
@@ -48,7 +48,7 @@ class ShareLeaderRole:
         """Offer ``ShareLeader`` and ``RecordLog``."""
         self._service.offer_on(listener)
 
-    async def start(self, member: Member) -> None:
+    async def start(self, member: ClusterMember) -> None:
         """Claim what is assigned to this process."""
         self._claims = PartitionClaims(
             self._around.coordination,

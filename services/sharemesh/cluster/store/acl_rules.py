@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sharemesh.cluster.records import RecordFormatError, decode, encode, text
+from sharemesh.cluster.store.records import RecordFormatError, decode, encode, text
 from sharemesh.domain import topics
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import MAX_GROUP_ID_CHARS

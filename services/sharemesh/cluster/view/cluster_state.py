@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from sharemesh.cluster import records
-from sharemesh.cluster.acl_rules import AclRule, decode_rule
-from sharemesh.cluster.keys import Keys, parse_partition_path
-from sharemesh.cluster.records import (
-    Assignment,
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.acl_rules import AclRule, decode_rule
+from sharemesh.cluster.store.keys import Keys, parse_partition_path
+from sharemesh.cluster.store.records import (
     Claim,
     ClusterRecord,
     Deletion,
+    PartitionAssignment,
     RecordFormatError,
     Trouble,
 )
@@ -35,7 +35,7 @@ class Stored(Generic[Value]):
 
 
 @dataclass(slots=True)
-class Changes:
+class StateChanges:
     """What moved since subscribers were last told; ``everything`` after a new snapshot."""
 
     everything: bool = False
@@ -48,7 +48,7 @@ class Changes:
     deletions: bool = False
 
 
-class ClusterTables:
+class ClusterState:
     """What is known of one cluster at one revision."""
 
     def __init__(self, keys: Keys) -> None:
@@ -60,7 +60,7 @@ class ClusterTables:
         self.epochs: dict[str, Stored[int]] = {}
         self.topics: dict[str, Stored[TopicInfo]] = {}
         self.topics_by_id: dict[TopicId, Stored[TopicInfo]] = {}
-        self.assignments: dict[TopicPartition, Stored[Assignment]] = {}
+        self.assignments: dict[TopicPartition, Stored[PartitionAssignment]] = {}
         self.claims: dict[TopicPartition, Stored[Claim]] = {}
         self.deletions: dict[TopicId, Stored[Deletion]] = {}
         self.troubles: dict[TopicPartition, Stored[Trouble]] = {}
@@ -69,7 +69,7 @@ class ClusterTables:
         self.share_version: int | None = None
         self.acls: dict[str, AclRule] = {}
         self.unreadable: dict[str, str] = {}
-        self._rooms: dict[str, Callable[[str, KeyValue | None, Changes], None]] = {
+        self._rooms: dict[str, Callable[[str, KeyValue | None, StateChanges], None]] = {
             "cluster": self._cluster,
             "members": self._member,
             "election": self._candidate,
@@ -84,7 +84,7 @@ class ClusterTables:
             "acls": self._acl,
         }
 
-    def apply(self, key: str, current: KeyValue | None, changes: Changes) -> None:
+    def apply(self, key: str, current: KeyValue | None, changes: StateChanges) -> None:
         """Take one key into account; what cannot be read is noted, and the old value stays."""
         room, _, rest = key[len(self._keys.prefix) :].partition("/")
         handler = self._rooms.get(room)
@@ -108,11 +108,11 @@ class ClusterTables:
         topic = self.topics_by_id.get(partition.topic_id)
         return topic is not None and partition.partition < topic.value.partitions
 
-    def _cluster(self, _: str, current: KeyValue | None, changes: Changes) -> None:
+    def _cluster(self, _: str, current: KeyValue | None, changes: StateChanges) -> None:
         self.cluster = records.decode_cluster(current.value) if current else None
         changes.everything = True
 
-    def _member(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+    def _member(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         node_id = NodeId(rest)
         changes.members = True
         if current is None:
@@ -120,7 +120,7 @@ class ClusterTables:
             return
         self.members[node_id] = _stored(records.decode_member(node_id, current.value), current)
 
-    def _candidate(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+    def _candidate(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         election, _, candidate = rest.partition("/")
         changes.elections.add(election)
         candidates = self.candidates.setdefault(election, {})
@@ -129,14 +129,14 @@ class ClusterTables:
             return
         candidates[candidate] = _stored(records.decode_candidate(current.value), current)
 
-    def _epoch(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+    def _epoch(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         changes.elections.add(rest)
         if current is None:
             self.epochs.pop(rest, None)
             return
         self.epochs[rest] = _stored(records.decode_number(current.value), current)
 
-    def _topic(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+    def _topic(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         changes.topics = True
         if current is not None:
             topic = _stored(records.decode_topic(rest, current.value), current)
@@ -147,7 +147,7 @@ class ClusterTables:
             self.topics[rest] = topic
             self.topics_by_id[topic.value.topic_id] = topic
 
-    def _assignment(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+    def _assignment(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         partition = _partition(rest)
         changes.partitions.add(partition)
         if current is None:
@@ -155,7 +155,7 @@ class ClusterTables:
             return
         self.assignments[partition] = _stored(records.decode_assignment(current.value), current)
 
-    def _claim(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+    def _claim(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         partition = _partition(rest)
         changes.partitions.add(partition)
         if current is None:
@@ -163,7 +163,7 @@ class ClusterTables:
             return
         self.claims[partition] = _stored(records.decode_claim(current.value), current)
 
-    def _trouble(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+    def _trouble(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         partition = _partition(rest)
         changes.partitions.add(partition)
         if current is None:
@@ -171,7 +171,7 @@ class ClusterTables:
             return
         self.troubles[partition] = _stored(records.decode_trouble(current.value), current)
 
-    def _deletion(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+    def _deletion(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         try:
             topic_id = parse_topic_id(rest)
         except RefusedError as error:
@@ -183,7 +183,7 @@ class ClusterTables:
         deletion = records.decode_deletion(topic_id, current.value)
         self.deletions[topic_id] = _stored(deletion, current)
 
-    def _configs(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+    def _configs(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         kind, _, name = rest.partition("/")
         changes.configs = True
         entries = records.decode_configs(current.value) if current else None
@@ -194,12 +194,12 @@ class ClusterTables:
         elif kind == "group" and entries is not None:
             self.group_configs[GroupId(name)] = entries
 
-    def _feature(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+    def _feature(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         if rest == "share_version":
             self.share_version = records.decode_number(current.value) if current else None
             changes.configs = True
 
-    def _acl(self, rest: str, current: KeyValue | None, changes: Changes) -> None:
+    def _acl(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         changes.acls = True
         self.acls.pop(rest, None)
         if current is not None:

@@ -38,7 +38,7 @@ class ClusterRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class PartitionAssignment:
     """Who should lead a topic-partition; ``leader_epoch`` is the highest ever claimed."""
 
     leader: NodeId
@@ -212,7 +212,7 @@ def decode_topic(name: str, value: bytes) -> TopicInfo:
     )
 
 
-def encode_assignment(assignment: Assignment) -> bytes:
+def encode_assignment(assignment: PartitionAssignment) -> bytes:
     """Return the value of an assignment."""
     return encode(
         {
@@ -224,11 +224,11 @@ def encode_assignment(assignment: Assignment) -> bytes:
     )
 
 
-def decode_assignment(value: bytes) -> Assignment:
+def decode_assignment(value: bytes) -> PartitionAssignment:
     """Return an assignment."""
     fields = decode(value)
     moving = fields.get("state") == AssignmentState.MOVING
-    return Assignment(
+    return PartitionAssignment(
         NodeId(text(fields, "leader")),
         tuple(NodeId(standby) for standby in texts(fields, "standbys")),
         integer(fields, "epoch"),

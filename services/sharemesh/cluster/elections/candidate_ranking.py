@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from sharemesh.cluster.keys import election_name
-from sharemesh.cluster.membership import Member
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.membership import ClusterMember
+from sharemesh.cluster.store.keys import election_name
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain import placement
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.clock import Clock
@@ -26,13 +26,13 @@ class TermSettings:
     failed_rest_ms: int = 300_000  # after a failed start, do not ask others to hand over
 
 
-class ShardTurns:
+class CandidateRanking:
     """Reads the view; decides nothing by itself."""
 
     def __init__(
         self,
         view: WatchedView,
-        member: Member,
+        member: ClusterMember,
         clock: Clock,
         kind: ShardKind,
         settings: TermSettings,

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from sharemesh.cluster.membership import Member
-from sharemesh.cluster.records import Assignment, Claim
-from sharemesh.cluster.tables import Stored
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.membership import ClusterMember
+from sharemesh.cluster.store.records import Claim, PartitionAssignment
+from sharemesh.cluster.view.cluster_state import Stored
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.ids import NodeId, TopicPartition
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import NodeInfo
@@ -42,11 +42,11 @@ IDLE = Step(idle=True)
 CLAIM = Step(wait_ms=0)
 
 
-class ClaimWatch:
+class ClaimPolicy:
     """Reads the view; decides nothing by itself."""
 
     def __init__(
-        self, view: WatchedView, member: Member, clock: Clock, settings: ClaimSettings
+        self, view: WatchedView, member: ClusterMember, clock: Clock, settings: ClaimSettings
     ) -> None:
         self.view = view
         self.member = member
@@ -70,7 +70,7 @@ class ClaimWatch:
         """This node."""
         return self.member.node.node_id
 
-    def assignment(self, partition: TopicPartition) -> Stored[Assignment] | None:
+    def assignment(self, partition: TopicPartition) -> Stored[PartitionAssignment] | None:
         """Return the assignment."""
         return self.view.tables.assignments.get(partition)
 
@@ -153,7 +153,7 @@ class ClaimWatch:
         claim = self.view.tables.claims.get(partition)
         return claim is not None and claim.lease_id == lease_id
 
-    def _standby_wait_ms(self, partition: TopicPartition, assignment: Assignment) -> int:
+    def _standby_wait_ms(self, partition: TopicPartition, assignment: PartitionAssignment) -> int:
         live = [node_id for node_id in assignment.standbys if self.view.node(node_id) is not None]
         rank = live.index(self.me) if self.me in live else len(live)
         wait_ms = (rank + 1) * self.settings.standby_ms

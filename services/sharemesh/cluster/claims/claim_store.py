@@ -3,12 +3,12 @@
 import logging
 from dataclasses import dataclass, replace
 
-from sharemesh.cluster import records
-from sharemesh.cluster.claim_decision import ClaimWatch
-from sharemesh.cluster.claim_writer import ClaimWriter
-from sharemesh.cluster.keys import partition_path
-from sharemesh.cluster.records import Assignment, AssignmentState, Claim, Trouble
-from sharemesh.cluster.shard_term import EPOCH_MAX
+from sharemesh.cluster.claims.claim_policy import ClaimPolicy
+from sharemesh.cluster.claims.claim_writer import ClaimWriter
+from sharemesh.cluster.elections.shard_term import EPOCH_MAX
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.keys import partition_path
+from sharemesh.cluster.store.records import AssignmentState, Claim, PartitionAssignment, Trouble
 from sharemesh.domain.ids import NodeId, TopicPartition
 from sharemesh.ports.coordination import (
     Coordination,
@@ -43,7 +43,7 @@ class ClaimStore:
         self,
         partition: TopicPartition,
         coordination: Coordination,
-        watch: ClaimWatch,
+        watch: ClaimPolicy,
         writer: ClaimWriter,
     ) -> None:
         self.name = partition_path(partition)
@@ -174,7 +174,9 @@ class ClaimStore:
     def _guard(self, held: HeldClaim) -> Guard:
         return Guard(self._claim_key, mod_revision=held.revision)
 
-    def _raised(self, assignment: Assignment, leader: NodeId, *, above: int = 0) -> Assignment:
+    def _raised(
+        self, assignment: PartitionAssignment, leader: NodeId, *, above: int = 0
+    ) -> PartitionAssignment:
         epoch = max(assignment.leader_epoch, above) + 1
         if epoch > EPOCH_MAX:
             raise CoordinationError(
@@ -189,7 +191,7 @@ class ClaimStore:
             state=AssignmentState.SERVING,
         )
 
-    def _puts(self, assignment: Assignment, claim: Put) -> list[Put]:
+    def _puts(self, assignment: PartitionAssignment, claim: Put) -> list[Put]:
         """Return the writes of a new epoch; the claim last, for who acts on seeing it."""
         value = records.encode_claim(Claim(assignment.leader, assignment.leader_epoch))
         return [

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from sharemesh.cluster.acl_rules import AclRule, check_rule, decode_rule, encode_rule
-from sharemesh.cluster.keys import Keys
-from sharemesh.cluster.records import RecordFormatError
+from sharemesh.cluster.store.acl_rules import AclRule, check_rule, decode_rule, encode_rule
+from sharemesh.cluster.store.keys import Keys
+from sharemesh.cluster.store.records import RecordFormatError
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.coordination import OPERATIONS_MAX, Coordination, Delete, Put

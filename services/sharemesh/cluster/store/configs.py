@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sharemesh.cluster import records
-from sharemesh.cluster.keys import Keys
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.keys import Keys
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.group_config.evaluate import check_cluster_configs
 from sharemesh.domain.ids import GroupId

@@ -5,9 +5,9 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 
-from sharemesh.cluster.keys import CONTROLLER, Keys, election_name
-from sharemesh.cluster.records import AssignmentState, ClusterRecord
-from sharemesh.cluster.tables import Changes, ClusterTables
+from sharemesh.cluster.store.keys import CONTROLLER, Keys, election_name
+from sharemesh.cluster.store.records import AssignmentState, ClusterRecord
+from sharemesh.cluster.view.cluster_state import ClusterState, StateChanges
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.group_config.evaluate import effective_group_config
 from sharemesh.domain.ids import GroupId, NodeId, SharePartitionKey, TopicId, TopicPartition
@@ -41,11 +41,11 @@ class WatchedView:
         self._coordination = coordination
         self._clock = clock
         self.keys = Keys(cluster_id)
-        self.tables = ClusterTables(self.keys)
+        self.tables = ClusterState(self.keys)
         self.generation = 0  # how many snapshots were taken; revisions may fall in between
-        self._subscribers: dict[int, Callable[[Changes], None]] = {}
+        self._subscribers: dict[int, Callable[[StateChanges], None]] = {}
         self._next_subscriber = 0
-        self._changes = Changes()
+        self._changes = StateChanges()
         self._announced = False
         self._group_configs: dict[GroupId, GroupConfig] = {}
         self.last_error = ""
@@ -268,7 +268,7 @@ class WatchedView:
         candidates = self.tables.candidates.get(election, {}).values()
         return seen and all(each.create_revision != leadership.token for each in candidates)
 
-    def subscribe(self, callback: Callable[[Changes], None]) -> Callable[[], None]:
+    def subscribe(self, callback: Callable[[StateChanges], None]) -> Callable[[], None]:
         """As ``on_change``, but told what changed."""
         number = self._next_subscriber
         self._next_subscriber += 1
@@ -319,9 +319,9 @@ class WatchedView:
                 self._announce()
 
     async def _take_snapshot(self, snapshot: Snapshot) -> None:
-        tables = ClusterTables(self.keys)
+        tables = ClusterState(self.keys)
         for number, entry in enumerate(snapshot.entries):
-            tables.apply(entry.key, entry, Changes())
+            tables.apply(entry.key, entry, StateChanges())
             if number % SNAPSHOT_SLICE_KEYS == SNAPSHOT_SLICE_KEYS - 1:
                 await self._clock.sleep_ms(0)
         tables.revision = snapshot.revision
@@ -337,7 +337,7 @@ class WatchedView:
 
     def _tell(self) -> None:
         self._announced = False
-        changes, self._changes = self._changes, Changes()
+        changes, self._changes = self._changes, StateChanges()
         if changes.everything or changes.configs:
             self._group_configs.clear()
         for waiter in self._waiters:

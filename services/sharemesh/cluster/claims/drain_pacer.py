@@ -3,7 +3,7 @@
 from sharemesh.ports.clock import Clock
 
 
-class Departures:
+class DrainPacer:
     """Gives each partition that leaves a live node a time of its own.
 
     A hand-over is short work for five processes. Were all partitions of a node handed over in the

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 
-from sharemesh.cluster import records
-from sharemesh.cluster.keys import Keys
-from sharemesh.cluster.records import Deletion, RecordFormatError
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.keys import Keys
+from sharemesh.cluster.store.records import Deletion, RecordFormatError
 from sharemesh.domain import topics
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicId

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sharemesh.cluster.claim_decision import ClaimWatch
-from sharemesh.cluster.claim_store import ClaimStore, HeldClaim
-from sharemesh.cluster.claim_writer import ClaimWriter
-from sharemesh.cluster.departures import Departures
+from sharemesh.cluster.claims.claim_policy import ClaimPolicy
+from sharemesh.cluster.claims.claim_store import ClaimStore, HeldClaim
+from sharemesh.cluster.claims.claim_writer import ClaimWriter
+from sharemesh.cluster.claims.drain_pacer import DrainPacer
+from sharemesh.cluster.elections.shard_term import FENCE_ATTEMPTS
 from sharemesh.cluster.ended import ended
-from sharemesh.cluster.shard_term import FENCE_ATTEMPTS
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.cluster import PartitionHost
 from sharemesh.ports.coordination import (
@@ -32,7 +32,7 @@ class ClaimTurns:
     """What the claims of this process share: how much goes on at once, and how it is written."""
 
     writer: ClaimWriter
-    departures: Departures
+    departures: DrainPacer
     led: Callable[[], int]
     claims: asyncio.Semaphore
     starts: asyncio.Semaphore
@@ -48,7 +48,7 @@ class PartitionClaim:
         self,
         partition: TopicPartition,
         coordination: Coordination,
-        watch: ClaimWatch,
+        watch: ClaimPolicy,
         host: PartitionHost,
         turns: ClaimTurns,
     ) -> None:

@@ -3,11 +3,11 @@
 import asyncio
 import logging
 
-from sharemesh.cluster import records
+from sharemesh.cluster.elections.candidate_ranking import CandidateRanking
 from sharemesh.cluster.ended import ended
-from sharemesh.cluster.keys import election_name
-from sharemesh.cluster.membership import Member
-from sharemesh.cluster.shard_turns import ShardTurns
+from sharemesh.cluster.membership import ClusterMember
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.keys import election_name
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ShardHost
@@ -36,8 +36,8 @@ class ShardTerm:
         self,
         shard: int,
         coordination: Coordination,
-        member: Member,
-        turns: ShardTurns,
+        member: ClusterMember,
+        turns: CandidateRanking,
         host: ShardHost,
         clock: Clock,
     ) -> None:

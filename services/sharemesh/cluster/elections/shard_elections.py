@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Callable
 
-from sharemesh.cluster.keys import election_name
-from sharemesh.cluster.membership import Member
-from sharemesh.cluster.shard_term import ShardTerm
-from sharemesh.cluster.shard_turns import ShardTurns, TermSettings
-from sharemesh.cluster.tables import Changes
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.elections.candidate_ranking import CandidateRanking, TermSettings
+from sharemesh.cluster.elections.shard_term import ShardTerm
+from sharemesh.cluster.membership import ClusterMember
+from sharemesh.cluster.store.keys import election_name
+from sharemesh.cluster.view.cluster_state import StateChanges
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ShardHost, ShardKind
 from sharemesh.ports.coordination import Coordination
@@ -23,7 +23,7 @@ class ShardElections:
     def __init__(
         self,
         coordination: Coordination,
-        member: Member,
+        member: ClusterMember,
         view: WatchedView,
         clock: Clock,
         *,
@@ -35,7 +35,7 @@ class ShardElections:
         self._view = view
         self._kind = kind
         self._settings = settings or TermSettings()
-        self._turns = ShardTurns(view, member, clock, kind, self._settings)
+        self._turns = CandidateRanking(view, member, clock, kind, self._settings)
         self._terms: dict[int, ShardTerm] = {}
         self._coordination = coordination
         self._clock = clock
@@ -91,7 +91,7 @@ class ShardElections:
             if isinstance(result, Exception):
                 raise result
 
-    def _changed(self, changes: Changes) -> None:
+    def _changed(self, changes: StateChanges) -> None:
         if changes.everything or changes.members:
             self._wake_all()
             return

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Callable
 
-from sharemesh.cluster.claim_decision import ClaimSettings, ClaimWatch
-from sharemesh.cluster.claim_writer import ClaimWriter
-from sharemesh.cluster.departures import Departures
-from sharemesh.cluster.membership import Member
-from sharemesh.cluster.partition_claim import ClaimTurns, PartitionClaim
-from sharemesh.cluster.tables import Changes
-from sharemesh.cluster.view import WatchedView
+from sharemesh.cluster.claims.claim_policy import ClaimPolicy, ClaimSettings
+from sharemesh.cluster.claims.claim_writer import ClaimWriter
+from sharemesh.cluster.claims.drain_pacer import DrainPacer
+from sharemesh.cluster.claims.partition_claim import ClaimTurns, PartitionClaim
+from sharemesh.cluster.membership import ClusterMember
+from sharemesh.cluster.view.cluster_state import StateChanges
+from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import PartitionHost, Role
@@ -25,7 +25,7 @@ class PartitionClaims:
     def __init__(
         self,
         coordination: Coordination,
-        member: Member,
+        member: ClusterMember,
         view: WatchedView,
         clock: Clock,
         *,
@@ -38,10 +38,10 @@ class PartitionClaims:
         self._clock = clock
         self._host = host
         self._settings = settings or ClaimSettings()
-        self._watch = ClaimWatch(view, member, clock, self._settings)
+        self._watch = ClaimPolicy(view, member, clock, self._settings)
         self._turns = ClaimTurns(
             writer=ClaimWriter(coordination),
-            departures=Departures(
+            departures=DrainPacer(
                 clock,
                 pace_ms=self._settings.departure_pace_ms,
                 all_within_ms=self._settings.departures_ms,
@@ -122,7 +122,7 @@ class PartitionClaims:
             for other in self._view.nodes_with(Role.SHARE_LEADER)
         )
 
-    def _changed(self, changes: Changes) -> None:
+    def _changed(self, changes: StateChanges) -> None:
         if changes.everything or changes.members or changes.topics or changes.deletions:
             self._look_at_all()
             return

@@ -1,0 +1,1 @@
+"""Claims of share leaders on topic-partitions."""

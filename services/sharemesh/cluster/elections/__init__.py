@@ -1,0 +1,1 @@
+"""Elections of coordinator shards."""

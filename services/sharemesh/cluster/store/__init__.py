@@ -1,0 +1,1 @@
+"""Keys and values in the coordination store, and the changes of topics and settings."""

@@ -1,0 +1,1 @@
+"""The watched view of the cluster."""
