@@ -3,9 +3,9 @@
 import pytest
 
 from sharemesh.domain.group_config import IsolationLevel
-from sharemesh.domain.share_partition.aborted import aborted_batches, without
 from sharemesh.domain.share_partition.effects import AcquiredRange
 from sharemesh.domain.share_partition.events import AbortedTransaction, LogBatch
+from sharemesh.domain.share_partition.rules.aborted import aborted_batches, without
 from tests.conformance.scenario import scenario
 from tests.conformance.scene import Scene
 

@@ -19,7 +19,7 @@ from sharemesh.domain.share_partition.events import (
     StateWritten,
 )
 from sharemesh.domain.share_partition.machine import SharePartition
-from sharemesh.domain.share_partition.persister_errors import seen_by_client
+from sharemesh.domain.share_partition.rules.persister_errors import seen_by_client
 from sharemesh.v1 import share_coordinator_pb2 as pb
 from tests.conformance.scenario import scenario
 from tests.conformance.scene import Scene

@@ -25,7 +25,7 @@ from sharemesh.domain.share_partition.events import (
     Tick,
 )
 from sharemesh.domain.share_partition.machine import SharePartition
-from sharemesh.domain.share_partition.transitions import TRANSITION_TABLE
+from sharemesh.domain.share_partition.rules.transitions import TRANSITION_TABLE
 from sharemesh.domain.state_batch import StateBatch
 from tests.domain.share_partition.naive_acquire import Cache, NaiveAcquire
 from tests.domain.share_partition.naive_model import ModelError, NaiveModel, Rec

@@ -6,6 +6,7 @@ from sharemesh.domain.delivery_state import AcknowledgeType, DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import MemberId
+from sharemesh.domain.share_partition.cache.record_status import HAND_BACKS_MAX
 from sharemesh.domain.share_partition.effects import (
     Acquired,
     AcquiredRange,
@@ -30,7 +31,6 @@ from sharemesh.domain.share_partition.events import (
     WriteAgain,
 )
 from sharemesh.domain.share_partition.machine import SharePartition
-from sharemesh.domain.share_partition.record_status import HAND_BACKS_MAX
 from sharemesh.domain.state_batch import StateBatch
 from tests.domain.share_partition.partition_machine import KEY
 

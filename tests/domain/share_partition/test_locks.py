@@ -8,6 +8,7 @@ from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import MemberId
+from sharemesh.domain.share_partition.cache.locks import DEAD_LOCKS_KEPT, Lock, LockIndex
 from sharemesh.domain.share_partition.effects import WakeAt, WriteState
 from sharemesh.domain.share_partition.events import (
     Acknowledge,
@@ -20,7 +21,6 @@ from sharemesh.domain.share_partition.events import (
     StateWritten,
     Tick,
 )
-from sharemesh.domain.share_partition.locks import DEAD_LOCKS_KEPT, Lock, LockIndex
 from sharemesh.domain.share_partition.machine import SharePartition
 from tests.domain.share_partition.partition_machine import KEY
 

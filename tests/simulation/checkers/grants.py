@@ -8,6 +8,7 @@ from itertools import chain
 
 from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
 from sharemesh.domain.ids import SharePartitionKey
+from sharemesh.domain.share_partition.cache.record_status import HAND_BACKS_MAX
 from sharemesh.domain.share_partition.effects import Acquired, Answered, WriteState
 from sharemesh.domain.share_partition.events import (
     Acknowledge,
@@ -22,7 +23,6 @@ from sharemesh.domain.share_partition.events import (
 )
 from sharemesh.domain.share_partition.lifecycle import Lifecycle
 from sharemesh.domain.share_partition.machine import SharePartition
-from sharemesh.domain.share_partition.record_status import HAND_BACKS_MAX
 from tests.simulation.checkers.room import Room
 from tests.simulation.checkers.state_log import FINISHED
 from tests.simulation.invariants import (

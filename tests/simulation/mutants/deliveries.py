@@ -2,14 +2,14 @@
 
 from sharemesh.client.consumer.calls import ConsumerCalls
 from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
-from sharemesh.domain.share_partition import acquire, expiry
-from sharemesh.domain.share_partition.acknowledge import _Acknowledger
-from sharemesh.domain.share_partition.cached_batch import CachedBatch
-from sharemesh.domain.share_partition.changes import Changes
+from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch
+from sharemesh.domain.share_partition.cache.locks import Lock, LockIndex
+from sharemesh.domain.share_partition.cache.record_status import RecordStatus
 from sharemesh.domain.share_partition.events import Acquire
-from sharemesh.domain.share_partition.locks import Lock, LockIndex
 from sharemesh.domain.share_partition.machine import SharePartition
-from sharemesh.domain.share_partition.record_status import RecordStatus
+from sharemesh.domain.share_partition.rules import acquire, expiry
+from sharemesh.domain.share_partition.rules.acknowledge import _Acknowledger
+from sharemesh.domain.share_partition.rules.pending_transitions import Changes
 from sharemesh.share_leader.requests import durable_record, reasons
 from sharemesh.share_leader.telemetry.partition_telemetry import PartitionTelemetry
 from tests.simulation.patching import Patches

@@ -2,7 +2,7 @@
 
 from heapq import heappop
 
-from sharemesh.domain.share_partition.locks import LockIndex
+from sharemesh.domain.share_partition.cache.locks import LockIndex
 from sharemesh.share_leader.owned_tasks import OwnedTasks
 from sharemesh.share_leader.requests.delayed_share_fetch import DelayedShareFetch
 from sharemesh.share_leader.requests.partition_lookup import PartitionLookup

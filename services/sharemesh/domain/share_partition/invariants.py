@@ -3,10 +3,10 @@
 from collections import Counter
 
 from sharemesh.domain.delivery_state import DeliveryState
-from sharemesh.domain.share_partition.cached_batch import CachedBatch
-from sharemesh.domain.share_partition.in_flight import InFlight
-from sharemesh.domain.share_partition.locks import Lock
-from sharemesh.domain.share_partition.record_status import RecordStatus
+from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch
+from sharemesh.domain.share_partition.cache.in_flight import InFlight
+from sharemesh.domain.share_partition.cache.locks import Lock
+from sharemesh.domain.share_partition.cache.record_status import RecordStatus
 
 
 class BrokenInvariantError(AssertionError):

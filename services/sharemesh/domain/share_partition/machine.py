@@ -7,9 +7,8 @@ from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import MemberId, SharePartitionKey
 from sharemesh.domain.share_partition import invariants
-from sharemesh.domain.share_partition.acknowledge import acknowledge
-from sharemesh.domain.share_partition.acquire import acquire
-from sharemesh.domain.share_partition.changes import Changes, Written
+from sharemesh.domain.share_partition.cache.in_flight import InFlight
+from sharemesh.domain.share_partition.cache.record_status import NO_MEMBER
 from sharemesh.domain.share_partition.effects import (
     Acquired,
     Answered,
@@ -38,16 +37,17 @@ from sharemesh.domain.share_partition.events import (
     Tick,
     WriteAgain,
 )
-from sharemesh.domain.share_partition.expiry import Expiry
-from sharemesh.domain.share_partition.in_flight import InFlight
 from sharemesh.domain.share_partition.lifecycle import Lifecycle
-from sharemesh.domain.share_partition.log_start import move_log_start
-from sharemesh.domain.share_partition.next_offset import can_acquire, next_fetch_offset
-from sharemesh.domain.share_partition.persister_errors import drops_partition, seen_by_client
-from sharemesh.domain.share_partition.record_status import NO_MEMBER
-from sharemesh.domain.share_partition.recovery import fault_in, load
-from sharemesh.domain.share_partition.release import release_member
-from sharemesh.domain.share_partition.start_offset import move_start_offset
+from sharemesh.domain.share_partition.rules.acknowledge import acknowledge
+from sharemesh.domain.share_partition.rules.acquire import acquire
+from sharemesh.domain.share_partition.rules.expiry import Expiry
+from sharemesh.domain.share_partition.rules.log_start import move_log_start
+from sharemesh.domain.share_partition.rules.next_offset import can_acquire, next_fetch_offset
+from sharemesh.domain.share_partition.rules.pending_transitions import Changes, Written
+from sharemesh.domain.share_partition.rules.persister_errors import drops_partition, seen_by_client
+from sharemesh.domain.share_partition.rules.recovery import fault_in, load
+from sharemesh.domain.share_partition.rules.release import release_member
+from sharemesh.domain.share_partition.rules.start_offset import move_start_offset
 from sharemesh.domain.share_partition.unwritten import note_again
 from sharemesh.domain.share_partition.view import BatchView, RecordView, batch_views, record_views
 from sharemesh.domain.state_batch import NO_START_OFFSET

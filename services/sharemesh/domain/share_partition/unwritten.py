@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from sharemesh.domain.delivery_state import DeliveryState
-from sharemesh.domain.share_partition.changes import Changes, Written
-from sharemesh.domain.share_partition.in_flight import InFlight
-from sharemesh.domain.share_partition.record_status import RecordStatus
+from sharemesh.domain.share_partition.cache.in_flight import InFlight
+from sharemesh.domain.share_partition.cache.record_status import RecordStatus
+from sharemesh.domain.share_partition.rules.pending_transitions import Changes, Written
 
 
 def note_again(flight: InFlight, unwritten: Iterable[Written], changes: Changes) -> None:

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import MemberId
-from sharemesh.domain.share_partition.cached_batch import CachedBatch
-from sharemesh.domain.share_partition.in_flight import InFlight
-from sharemesh.domain.share_partition.record_status import RecordStatus
+from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch
+from sharemesh.domain.share_partition.cache.in_flight import InFlight
+from sharemesh.domain.share_partition.cache.record_status import RecordStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import MemberId
-from sharemesh.domain.share_partition.available import AvailableOffsets
-from sharemesh.domain.share_partition.cached_batch import CachedBatch
-from sharemesh.domain.share_partition.gap_window import GapWindow
-from sharemesh.domain.share_partition.holders import Holders
-from sharemesh.domain.share_partition.locks import Lock, LockIndex
-from sharemesh.domain.share_partition.record_status import RecordStatus, SettledStatuses
+from sharemesh.domain.share_partition.cache.available import AvailableOffsets
+from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch
+from sharemesh.domain.share_partition.cache.gap_window import GapWindow
+from sharemesh.domain.share_partition.cache.holders import Holders
+from sharemesh.domain.share_partition.cache.locks import Lock, LockIndex
+from sharemesh.domain.share_partition.cache.record_status import RecordStatus, SettledStatuses
 
 Move = tuple[int, int, RecordStatus, RecordStatus]  # first, last, from, to
 

@@ -4,13 +4,13 @@ from bisect import bisect_right
 
 from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.share_partition.cached_batch import CachedBatch, Run
-from sharemesh.domain.share_partition.changes import Changes
+from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch, Run
+from sharemesh.domain.share_partition.cache.in_flight import InFlight, Move
+from sharemesh.domain.share_partition.cache.locks import Lock
+from sharemesh.domain.share_partition.cache.record_status import RecordStatus
 from sharemesh.domain.share_partition.events import Acknowledge, AcknowledgementBatch
-from sharemesh.domain.share_partition.in_flight import InFlight, Move
-from sharemesh.domain.share_partition.locks import Lock
-from sharemesh.domain.share_partition.record_status import RecordStatus
-from sharemesh.domain.share_partition.transitions import CAUSES, TARGETS
+from sharemesh.domain.share_partition.rules.pending_transitions import Changes
+from sharemesh.domain.share_partition.rules.transitions import CAUSES, TARGETS
 
 RENEW_SETTING = "share.renew.acknowledge.enable"
 _ACQUIRED = DeliveryState.ACQUIRED

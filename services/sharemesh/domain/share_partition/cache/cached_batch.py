@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 
-from sharemesh.domain.share_partition.record_status import RecordStatus
+from sharemesh.domain.share_partition.cache.record_status import RecordStatus
 
 Run = tuple[int, int, RecordStatus]
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from sharemesh.domain.delivery_state import DeliveryState
-from sharemesh.domain.share_partition.acquisition import Acquisition
-from sharemesh.domain.share_partition.cached_batch import CachedBatch
+from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch
 from sharemesh.domain.share_partition.events import AcquireMode, LogBatch
+from sharemesh.domain.share_partition.rules.acquisition import Acquisition
 
 _BASE_OFFSET = attrgetter("base_offset")
 

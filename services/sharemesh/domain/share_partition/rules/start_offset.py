@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 
-from sharemesh.domain.share_partition.in_flight import InFlight
+from sharemesh.domain.share_partition.cache.in_flight import InFlight
 
 
 def move_start_offset(flight: InFlight) -> bool:

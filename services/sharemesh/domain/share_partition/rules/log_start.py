@@ -1,7 +1,7 @@
 """The log start moved past the start offset (spec OFF-17..22)."""
 
-from sharemesh.domain.share_partition.archive import archive_available
-from sharemesh.domain.share_partition.in_flight import InFlight
+from sharemesh.domain.share_partition.cache.in_flight import InFlight
+from sharemesh.domain.share_partition.rules.archive import archive_available
 
 
 def move_log_start(flight: InFlight, log_start_offset: int) -> bool:

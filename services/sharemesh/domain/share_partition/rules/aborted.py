@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from sharemesh.domain.share_partition.archive import archived_status
+from sharemesh.domain.share_partition.cache.in_flight import InFlight
 from sharemesh.domain.share_partition.effects import AcquiredRange
 from sharemesh.domain.share_partition.events import AbortedTransaction, Acquire, LogBatch
-from sharemesh.domain.share_partition.in_flight import InFlight
+from sharemesh.domain.share_partition.rules.archive import archived_status
 
 
 def aborted_batches(

@@ -1,8 +1,8 @@
 """Records that are archived without asking anybody (spec RS-14)."""
 
 from sharemesh.domain.delivery_state import DeliveryState
-from sharemesh.domain.share_partition.in_flight import InFlight
-from sharemesh.domain.share_partition.record_status import NO_MEMBER, RecordStatus
+from sharemesh.domain.share_partition.cache.in_flight import InFlight
+from sharemesh.domain.share_partition.cache.record_status import NO_MEMBER, RecordStatus
 
 
 def archive_available(flight: InFlight, first: int, last: int) -> bool:

@@ -2,7 +2,7 @@
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import MemberId
-from sharemesh.domain.share_partition.locks import Lock
+from sharemesh.domain.share_partition.cache.locks import Lock
 
 NO_MEMBER = MemberId("")  # spec RS-15
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from sharemesh.domain.group_config import GroupConfig
-from sharemesh.domain.share_partition.cached_batch import Run
+from sharemesh.domain.share_partition.cache.cached_batch import Run
 
 
 def suspicious_from(config: GroupConfig) -> int:

@@ -1,16 +1,16 @@
 """A member takes records out of what was read from the log (spec section 6)."""
 
 from sharemesh.domain.group_config import IsolationLevel
-from sharemesh.domain.share_partition.aborted import archive_aborted
-from sharemesh.domain.share_partition.acquisition import Acquisition
-from sharemesh.domain.share_partition.archive import archive_available
-from sharemesh.domain.share_partition.cached_batch import CachedBatch, Run
+from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch, Run
+from sharemesh.domain.share_partition.cache.in_flight import InFlight
 from sharemesh.domain.share_partition.effects import Acquired, AcquiredRange
 from sharemesh.domain.share_partition.events import Acquire, AcquireMode
-from sharemesh.domain.share_partition.in_flight import InFlight
-from sharemesh.domain.share_partition.new_range import acquire_new_range
-from sharemesh.domain.share_partition.start_offset import move_start_offset
-from sharemesh.domain.share_partition.throttle import Lot, is_throttled
+from sharemesh.domain.share_partition.rules.aborted import archive_aborted
+from sharemesh.domain.share_partition.rules.acquisition import Acquisition
+from sharemesh.domain.share_partition.rules.archive import archive_available
+from sharemesh.domain.share_partition.rules.new_range import acquire_new_range
+from sharemesh.domain.share_partition.rules.start_offset import move_start_offset
+from sharemesh.domain.share_partition.rules.throttle import Lot, is_throttled
 
 
 def acquire(flight: InFlight, request: Acquire, now_ms: int) -> Acquired:

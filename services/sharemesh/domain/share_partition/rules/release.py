@@ -2,11 +2,11 @@
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import MemberId
-from sharemesh.domain.share_partition.cached_batch import Run
-from sharemesh.domain.share_partition.changes import Changes
-from sharemesh.domain.share_partition.in_flight import InFlight, Move
-from sharemesh.domain.share_partition.record_status import RecordStatus
-from sharemesh.domain.share_partition.transitions import TARGETS, Happening
+from sharemesh.domain.share_partition.cache.cached_batch import Run
+from sharemesh.domain.share_partition.cache.in_flight import InFlight, Move
+from sharemesh.domain.share_partition.cache.record_status import RecordStatus
+from sharemesh.domain.share_partition.rules.pending_transitions import Changes
+from sharemesh.domain.share_partition.rules.transitions import TARGETS, Happening
 
 
 def release_member(flight: InFlight, member_id: MemberId, changes: Changes) -> None:

@@ -1,10 +1,10 @@
 """Transitions that wait for one write, and their commit or roll-back (spec RS-9..14)."""
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
-from sharemesh.domain.share_partition.cached_batch import CachedBatch, Run
-from sharemesh.domain.share_partition.in_flight import InFlight, Move
-from sharemesh.domain.share_partition.record_status import NO_MEMBER, RecordStatus
-from sharemesh.domain.share_partition.transitions import TARGETS, Happening, limited
+from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch, Run
+from sharemesh.domain.share_partition.cache.in_flight import InFlight, Move
+from sharemesh.domain.share_partition.cache.record_status import NO_MEMBER, RecordStatus
+from sharemesh.domain.share_partition.rules.transitions import TARGETS, Happening, limited
 from sharemesh.domain.state_batch import StateBatch
 
 _AVAILABLE = DeliveryState.AVAILABLE

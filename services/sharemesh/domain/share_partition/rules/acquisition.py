@@ -1,11 +1,11 @@
 """What one ``Acquire`` has taken so far."""
 
 from sharemesh.domain.delivery_state import DeliveryState
-from sharemesh.domain.share_partition.cached_batch import CachedBatch
+from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch
+from sharemesh.domain.share_partition.cache.in_flight import InFlight
+from sharemesh.domain.share_partition.cache.locks import Lock
+from sharemesh.domain.share_partition.cache.record_status import HAND_BACKS_MAX, RecordStatus
 from sharemesh.domain.share_partition.events import Acquire
-from sharemesh.domain.share_partition.in_flight import InFlight
-from sharemesh.domain.share_partition.locks import Lock
-from sharemesh.domain.share_partition.record_status import HAND_BACKS_MAX, RecordStatus
 
 
 class Acquisition:

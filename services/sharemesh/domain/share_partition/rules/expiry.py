@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import MemberId
-from sharemesh.domain.share_partition.cached_batch import CachedBatch
-from sharemesh.domain.share_partition.changes import Changes
+from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch
+from sharemesh.domain.share_partition.cache.in_flight import InFlight
+from sharemesh.domain.share_partition.cache.locks import Lock
+from sharemesh.domain.share_partition.cache.record_status import RecordStatus
 from sharemesh.domain.share_partition.effects import Lapse
-from sharemesh.domain.share_partition.in_flight import InFlight
-from sharemesh.domain.share_partition.locks import Lock
-from sharemesh.domain.share_partition.record_status import RecordStatus
-from sharemesh.domain.share_partition.release import cut_at_start
-from sharemesh.domain.share_partition.transitions import TARGETS, Happening
+from sharemesh.domain.share_partition.rules.pending_transitions import Changes
+from sharemesh.domain.share_partition.rules.release import cut_at_start
+from sharemesh.domain.share_partition.rules.transitions import TARGETS, Happening
 
 
 class Expiry:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
-from sharemesh.domain.share_partition.record_status import RecordStatus
+from sharemesh.domain.share_partition.cache.record_status import RecordStatus
 
 STALE_OFFSETS_KEPT = 256  # bound of the heap: it is cleaned when it has doubled since last time
 

@@ -1,0 +1,1 @@
+"""The in-flight cache: batches, statuses, locks and the indexes over them."""

@@ -1,0 +1,1 @@
+"""The rules of the specification, one subject a module."""
