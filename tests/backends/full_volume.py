@@ -11,7 +11,7 @@ import random
 import sys
 from pathlib import Path
 
-from sharemesh.backends.embedded.record_logs import EmbeddedRecordLogs
+from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.backends.local.disk import SystemDisk

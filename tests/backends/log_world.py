@@ -6,7 +6,7 @@ import random
 import threading
 from collections.abc import Callable
 
-from sharemesh.backends.embedded.owned_log import OwnedLog
+from sharemesh.backends.embedded.owned.owned_log import OwnedLog
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.local.memory_disk import MemoryDisk
 from sharemesh.codec.batch_frame import place_frame

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 from sharemesh.backends.embedded.data_directory import open_data_directory
-from sharemesh.backends.embedded.record_logs import EmbeddedRecordLogs
+from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.backends.local.memory_disk import MemoryDisk

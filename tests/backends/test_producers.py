@@ -2,8 +2,8 @@
 
 import pytest
 
-from sharemesh.backends.embedded import producers as module
-from sharemesh.backends.embedded.producers import BATCHES_KEPT, Producer, Producers
+from sharemesh.backends.embedded.records import producers as module
+from sharemesh.backends.embedded.records.producers import BATCHES_KEPT, Producer, Producers
 from sharemesh.codec.batch_frame import Frame
 from sharemesh.domain.errors import ErrorCode, RefusedError
 

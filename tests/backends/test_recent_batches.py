@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from sharemesh.backends.embedded.recent_batches import (
+from sharemesh.backends.embedded.records.recent_batches import (
     BATCH_OVERHEAD_BYTES,
     RecentBatches,
     RecentPool,

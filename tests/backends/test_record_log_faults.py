@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from sharemesh.backends.embedded.record_logs import EmbeddedRecordLogs
+from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.local.memory_disk import MemoryDisk
 from sharemesh.codec.record_set import build_batch

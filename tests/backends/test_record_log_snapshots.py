@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from sharemesh.backends.embedded.record_log import EmbeddedPartitionLog
-from sharemesh.backends.embedded.record_logs import EmbeddedRecordLogs
+from sharemesh.backends.embedded.records.record_log import EmbeddedPartitionLog
+from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.local.memory_disk import MemoryDisk
 from sharemesh.codec.record_set import build_batch

@@ -18,7 +18,7 @@ import grpc
 import uvloop
 
 from sharemesh import methods
-from sharemesh.backends.embedded.record_logs import EmbeddedRecordLogs
+from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.backends.local.authorizer import AllowAll

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from sharemesh.backends.embedded.record_logs import EmbeddedRecordLogs
+from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.codec.batch_frame import CONTROL, walk_frames
 from sharemesh.codec.checksum import crc32c

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from sharemesh.backends.embedded.record_logs import EmbeddedRecordLogs
+from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.cluster.store import records
 from sharemesh.domain.errors import ErrorCode

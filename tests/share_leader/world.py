@@ -5,7 +5,7 @@ import random
 from contextlib import asynccontextmanager
 
 from sharemesh import methods
-from sharemesh.backends.embedded.record_logs import EmbeddedRecordLogs
+from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore

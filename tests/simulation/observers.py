@@ -1,8 +1,8 @@
 """Counts rare states on the way; a run that never reaches them proves little."""
 
-from sharemesh.backends.embedded import take_over
-from sharemesh.backends.embedded.group_commit import GroupCommit
-from sharemesh.backends.embedded.record_log import EmbeddedPartitionLog
+from sharemesh.backends.embedded.owned import take_over
+from sharemesh.backends.embedded.owned.group_commit import GroupCommit
+from sharemesh.backends.embedded.records.record_log import EmbeddedPartitionLog
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.ports.shard_log import FencedError
 from sharemesh.share_coordinator import shard_kind

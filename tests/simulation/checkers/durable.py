@@ -3,7 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from sharemesh.backends.embedded.record_logs import EmbeddedRecordLogs
+from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.client.records import TopicIdPartition

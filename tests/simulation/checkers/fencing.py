@@ -3,7 +3,7 @@
 Owners at their logs, and leaders of share partitions at the share coordinator.
 """
 
-from sharemesh.backends.embedded.owned_log import OwnedLog
+from sharemesh.backends.embedded.owned.owned_log import OwnedLog
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_state.answers import Outcome, WriteRequest
 from sharemesh.domain.share_state.fold import ShareState

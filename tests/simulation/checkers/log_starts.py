@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from sharemesh.backends.embedded.owned_log import OwnedLog
+from sharemesh.backends.embedded.owned.owned_log import OwnedLog
 from sharemesh.codec.log_layout import record_log_path
 from sharemesh.domain.ids import TopicId
 from tests.simulation.journal import SimJournal

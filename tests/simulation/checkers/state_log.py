@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sharemesh.backends.embedded.owned_log import OwnedLog
+from sharemesh.backends.embedded.owned.owned_log import OwnedLog
 from sharemesh.codec.log_layout import shard_log_path
 from sharemesh.codec.state_record import decode_record
 from sharemesh.domain.delivery_state import DeliveryState

@@ -3,10 +3,10 @@
 import asyncio
 from dataclasses import replace
 
-from sharemesh.backends.embedded import take_over
-from sharemesh.backends.embedded.fences import Fences
-from sharemesh.backends.embedded.owned_log import OwnedLog
-from sharemesh.backends.embedded.producers import Producers
+from sharemesh.backends.embedded.owned import take_over
+from sharemesh.backends.embedded.owned.fences import Fences
+from sharemesh.backends.embedded.owned.owned_log import OwnedLog
+from sharemesh.backends.embedded.records.producers import Producers
 from sharemesh.cluster.claims.claim_store import ClaimStore
 from sharemesh.codec.batch_frame import walk_frames
 from sharemesh.domain.errors import ErrorCode

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from typing import ClassVar
 
-from sharemesh.backends.embedded.owned_log import OwnedLog
+from sharemesh.backends.embedded.owned.owned_log import OwnedLog
 from sharemesh.client.admin_results import TopicPartition
 from sharemesh.client.errors import SharemeshError
 from sharemesh.ports.cluster import Role

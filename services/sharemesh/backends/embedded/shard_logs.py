@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from sharemesh.backends.embedded.group_commit import Entry, GroupCommit, Piece
-from sharemesh.backends.embedded.owned_log import OwnedLog, Place
-from sharemesh.backends.embedded.segment_scan import corrupt, read_whole_frames
-from sharemesh.backends.embedded.segments import Segment
+from sharemesh.backends.embedded.owned.group_commit import Entry, GroupCommit, Piece
+from sharemesh.backends.embedded.owned.owned_log import OwnedLog, Place
+from sharemesh.backends.embedded.owned.segment_scan import corrupt, read_whole_frames
+from sharemesh.backends.embedded.owned.segments import Segment
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.codec.batch_frame import HEADER_BYTES, place_frame
 from sharemesh.codec.log_layout import shard_log_path

@@ -1,6 +1,6 @@
 """The share-partition leader, built."""
 
-from sharemesh.backends.embedded.record_logs import EmbeddedRecordLogs
+from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.cluster.claims.claim_policy import ClaimSettings
 from sharemesh.cluster.claims.partition_claims import PartitionClaims
 from sharemesh.cluster.membership import ClusterMember

@@ -6,16 +6,16 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from sharemesh.backends.embedded.group_commit import Entry, GroupCommit
-from sharemesh.backends.embedded.log_snapshot import write_snapshot
-from sharemesh.backends.embedded.owned_log import OwnedLog, Place
-from sharemesh.backends.embedded.producers import Producers, Written
-from sharemesh.backends.embedded.recent_batches import RecentBatches
-from sharemesh.backends.embedded.record_load import Loaded, load_records
-from sharemesh.backends.embedded.record_reader import RecordReader
-from sharemesh.backends.embedded.salvage import resume_after
-from sharemesh.backends.embedded.scrub import Scrub
-from sharemesh.backends.embedded.segments import Segment
+from sharemesh.backends.embedded.owned.damaged_log import resume_after
+from sharemesh.backends.embedded.owned.group_commit import Entry, GroupCommit
+from sharemesh.backends.embedded.owned.owned_log import OwnedLog, Place
+from sharemesh.backends.embedded.owned.segments import Segment
+from sharemesh.backends.embedded.records.log_snapshot import write_snapshot
+from sharemesh.backends.embedded.records.producers import Producers, Written
+from sharemesh.backends.embedded.records.recent_batches import RecentBatches
+from sharemesh.backends.embedded.records.record_load import Loaded, load_records
+from sharemesh.backends.embedded.records.record_reader import RecordReader
+from sharemesh.backends.embedded.records.scrub import Scrub
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.codec.batch_frame import HEADER_BYTES, Frame, frame_of, place_frame, placed_header
 from sharemesh.codec.log_marker import encode_log_start

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from sharemesh.backends.embedded.verify import Unverified, verify_some
+from sharemesh.backends.embedded.owned.verify import Unverified, verify_some
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.shard_log import CorruptLogError

@@ -7,15 +7,15 @@ that tail in it, synced before its name appears; look; publish; then what is out
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sharemesh.backends.embedded.fences import Fences
-from sharemesh.backends.embedded.log_state import LogState, read_log_state
-from sharemesh.backends.embedded.salvage import (
+from sharemesh.backends.embedded.owned.damaged_log import (
     salvaged_segments,
     salvaged_state,
     without_missing,
 )
-from sharemesh.backends.embedded.segments import Segment
-from sharemesh.backends.embedded.tail import Tail, read_tail, salvaged_tail
+from sharemesh.backends.embedded.owned.fences import Fences
+from sharemesh.backends.embedded.owned.log_state import LogState, read_log_state
+from sharemesh.backends.embedded.owned.segments import Segment
+from sharemesh.backends.embedded.owned.uncommitted_tail import Tail, read_tail, salvaged_tail
 from sharemesh.codec.committed_end import SLOT_BYTES, CommittedEnd, encode_committed_end
 from sharemesh.codec.log_chain import ChainLink
 from sharemesh.codec.segment import (

@@ -3,20 +3,20 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from sharemesh.backends.embedded.log_snapshot import Snapshot, read_snapshot
-from sharemesh.backends.embedded.offset_index import OffsetIndex, SegmentIndex
-from sharemesh.backends.embedded.owned_log import OwnedLog
-from sharemesh.backends.embedded.producers import Producers
-from sharemesh.backends.embedded.salvage import next_whole, resume_after
-from sharemesh.backends.embedded.segment_scan import (
+from sharemesh.backends.embedded.owned.damaged_log import next_whole, resume_after
+from sharemesh.backends.embedded.owned.offset_index import OffsetIndex, SegmentIndex
+from sharemesh.backends.embedded.owned.owned_log import OwnedLog
+from sharemesh.backends.embedded.owned.segment_scan import (
     corrupt,
     read_whole_frames,
     scan_headers,
 )
-from sharemesh.backends.embedded.segments import Segment
+from sharemesh.backends.embedded.owned.segments import Segment
+from sharemesh.backends.embedded.owned.verify import Unverified, newest_part, verify
+from sharemesh.backends.embedded.records.log_snapshot import Snapshot, read_snapshot
+from sharemesh.backends.embedded.records.producers import Producers
+from sharemesh.backends.embedded.records.transactions import Transactions
 from sharemesh.backends.embedded.settings import LogSettings
-from sharemesh.backends.embedded.transactions import Transactions
-from sharemesh.backends.embedded.verify import Unverified, newest_part, verify
 from sharemesh.codec.batch_frame import CONTROL, Frame
 from sharemesh.codec.txn_marker import is_abort_marker
 from sharemesh.ports.disk import Disk

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
-from sharemesh.backends.embedded.owned_log import OwnedLog, Place
+from sharemesh.backends.embedded.owned.owned_log import OwnedLog, Place
 from sharemesh.backends.embedded.settings import MIB, LogSettings
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.disk import Disk

@@ -14,10 +14,10 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sharemesh.backends.embedded.offset_index import OffsetIndex, SegmentIndex
-from sharemesh.backends.embedded.producers import Producer, Producers, Written
-from sharemesh.backends.embedded.segments import Segment
-from sharemesh.backends.embedded.transactions import Transactions
+from sharemesh.backends.embedded.owned.offset_index import OffsetIndex, SegmentIndex
+from sharemesh.backends.embedded.owned.segments import Segment
+from sharemesh.backends.embedded.records.producers import Producer, Producers, Written
+from sharemesh.backends.embedded.records.transactions import Transactions
 from sharemesh.codec.checksum import crc32c
 from sharemesh.codec.segment import SegmentName
 from sharemesh.ports.disk import Disk

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from sharemesh.backends.embedded.log_state import LogState, read_listing
-from sharemesh.backends.embedded.segment_scan import scan_headers
-from sharemesh.backends.embedded.segments import Segment
+from sharemesh.backends.embedded.owned.log_state import LogState, read_listing
+from sharemesh.backends.embedded.owned.segment_scan import scan_headers
+from sharemesh.backends.embedded.owned.segments import Segment
 from sharemesh.codec.batch_frame import find_valid_frame, frame_start
 from sharemesh.codec.log_chain import resolve_chain
 from sharemesh.codec.segment import (

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from sharemesh.backends.embedded.fences import Fences
-from sharemesh.backends.embedded.segments import Segment
+from sharemesh.backends.embedded.owned.fences import Fences
+from sharemesh.backends.embedded.owned.segments import Segment
+from sharemesh.backends.embedded.owned.take_over import create_segment, take_over
 from sharemesh.backends.embedded.settings import LogSettings
-from sharemesh.backends.embedded.take_over import create_segment, take_over
 from sharemesh.codec.committed_end import CommittedEnd, encode_committed_end
 from sharemesh.codec.segment import SEGMENT_HEADER_BYTES, SegmentHeader
 from sharemesh.ports.disk import Disk

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sharemesh.backends.embedded.log_state import LogState
-from sharemesh.backends.embedded.segment_scan import corrupt, scan_headers
+from sharemesh.backends.embedded.owned.log_state import LogState
+from sharemesh.backends.embedded.owned.segment_scan import corrupt, scan_headers
 from sharemesh.codec.batch_frame import Frame, find_valid_frame, place_frame, walk_frames
 from sharemesh.codec.committed_end import CommittedEnd
 from sharemesh.codec.log_chain import Chain, ChainLink

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from sharemesh.backends.embedded.segments import Segment
+from sharemesh.backends.embedded.owned.segments import Segment
 from sharemesh.codec.batch_frame import HEADER_BYTES, Frame, Frames, frame_size, walk_frames
 from sharemesh.codec.segment import SEGMENT_HEADER_BYTES, SegmentName
 from sharemesh.ports.disk import Disk

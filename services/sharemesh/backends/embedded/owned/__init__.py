@@ -1,0 +1,1 @@
+"""The fenced log of one owner: take-over, commit, damage."""

@@ -1,0 +1,1 @@
+"""Record logs: index, producers, transactions, snapshots."""
