@@ -30,11 +30,11 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     try:
         from sharemesh_spark.cluster_calls import NotAnsweredError
-        from sharemesh_spark.commit import NotCommittedError
-        from sharemesh_spark.compact import NotProvenError
-        from sharemesh_spark.data_directory import UnreadableLogError, shards
-        from sharemesh_spark.explain import BadRecordError
-        from sharemesh_spark.history import HistoryTakenError
+        from sharemesh_spark.generation.commit import NotCommittedError
+        from sharemesh_spark.generation.compact import NotProvenError
+        from sharemesh_spark.history.explain import BadRecordError
+        from sharemesh_spark.history.history import HistoryTakenError
+        from sharemesh_spark.reader.data_directory import UnreadableLogError, shards
         from sharemesh_spark.session import SparkNotStartedError
     except ImportError as error:
         out.print(f"{error.name} is missing: pip install 'sharemesh[spark]'", style="red")
@@ -111,7 +111,7 @@ def _run(args: argparse.Namespace, console: Console) -> dict[str, Any]:
 def _explain(args: argparse.Namespace, console: Console) -> dict[str, Any]:
     from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
     from sharemesh_spark.cluster_calls import cluster_calls
-    from sharemesh_spark.explain import life_of, not_told_by, parse_record, topic_id_of
+    from sharemesh_spark.history.explain import life_of, not_told_by, parse_record, topic_id_of
 
     topic, partition, offset = parse_record(args.record)
     if args.bootstrap:

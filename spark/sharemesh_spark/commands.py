@@ -12,20 +12,21 @@ from typing import Any
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from sharemesh_spark import answers, printed
 from sharemesh_spark.cluster_calls import cluster_calls
-from sharemesh_spark.commit import commit
-from sharemesh_spark.compact import compact
-from sharemesh_spark.generation_files import FOLDER as GENERATIONS
-from sharemesh_spark.history import FOLDER as HISTORY
-from sharemesh_spark.history import bytes_of, update_history, watermark
+from sharemesh_spark.generation.commit import commit
+from sharemesh_spark.generation.compact import compact
+from sharemesh_spark.generation.generation_files import FOLDER as GENERATIONS
+from sharemesh_spark.generation.leftovers import remove_leftovers
+from sharemesh_spark.generation.shard_fold import peak_memory_bytes
+from sharemesh_spark.history import queries
+from sharemesh_spark.history.history import FOLDER as HISTORY
+from sharemesh_spark.history.history import bytes_of, update_history, watermark
 from sharemesh_spark.known import Known, read_known
-from sharemesh_spark.leftovers import remove_leftovers
 from sharemesh_spark.options import access_of_options
 from sharemesh_spark.progress import progress, whole_log
-from sharemesh_spark.report import by_cause, by_delivery_count
-from sharemesh_spark.report_page import About, report_page
-from sharemesh_spark.shard_fold import peak_memory_bytes
+from sharemesh_spark.report import console_tables
+from sharemesh_spark.report.report import by_cause, by_delivery_count
+from sharemesh_spark.report.report_page import About, report_page
 from sharemesh_spark.topic_names import named, topic_names
 
 RUN_ID = "%Y%m%dT%H%M%S%f"
@@ -50,7 +51,7 @@ def compact_command(run: Run) -> dict[str, Any]:
     with progress(run.spark, console, "compacting the share state log", whole_log(data)):
         manifest = compact(run.spark, data, generation_id=generation_id, prove_all=args.prove_all)
     seconds = perf_counter() - started
-    printed.generation(console, data, manifest, seconds)
+    console_tables.generation(console, data, manifest, seconds)
     committed: list[int] = []
     if args.commit:
         with cluster_calls(access_of_options(args)) as calls:
@@ -96,24 +97,24 @@ def answers_command(run: Run) -> dict[str, Any]:
     with progress(run.spark, console, "answering") as tell:
         known = read_known(run.spark, args.data, appended=True, tell=tell)
         found = {
-            "groups": answers.groups(known),
-            "archived": answers.archived(known),
-            "redeliveries": answers.redeliveries(known),
-            "times": answers.times(known),
-            "throughput": answers.throughput(known, bucket_ms=1_000 * args.every),
-            "hot_partitions": answers.hot_partitions(known),
+            "groups": queries.groups(known),
+            "archived": queries.archived(known),
+            "redeliveries": queries.redeliveries(known),
+            "times": queries.times(known),
+            "throughput": queries.throughput(known, bucket_ms=1_000 * args.every),
+            "hot_partitions": queries.hot_partitions(known),
         }
         tables = {}
         for name, each in found.items():
             tell(f"adding up {name.replace('_', ' ')}")
             tables[name] = [row.asDict() for row in each.collect()]
     for name in ("redeliveries", "times", "hot_partitions", "throughput"):
-        tables[name] = answers.labelled(tables[name], tables["groups"])
+        tables[name] = queries.labelled(tables[name], tables["groups"])
     names = _names(run)
     told = {name: named(rows, names) for name, rows in tables.items()}
     for name, rows in told.items():
-        printed.rows(console, name.replace("_", " "), rows)
-    printed.holes(console, known.holes)
+        console_tables.rows(console, name.replace("_", " "), rows)
+    console_tables.holes(console, known.holes)
     if args.html:
         about = About(str(args.data.resolve()), run.now, args.every, known.holes)
         args.html.write_text(report_page(told, about), encoding="utf-8")
@@ -127,18 +128,22 @@ def report_command(run: Run) -> dict[str, Any]:
     started = perf_counter()
     with progress(run.spark, console, "reporting") as tell:
         known = read_known(run.spark, run.args.data, appended=False, tell=tell)
-        groups = [row.asDict() for row in answers.groups(known).collect()]
-        lines = answers.labelled(map(asdict, by_cause(known)), groups)
+        groups = [row.asDict() for row in queries.groups(known).collect()]
+        lines = queries.labelled(map(asdict, by_cause(known)), groups)
         counts = by_delivery_count(known)
     names = _names(run)
-    printed.rows(console, "groups, and from when on their figures count", named(groups, names))
+    console_tables.rows(
+        console, "groups, and from when on their figures count", named(groups, names)
+    )
     shown = [
         {key: value for key, value in line.items() if key not in ("first_ms", "last_ms")}
         for line in lines
     ]
-    printed.rows(console, "what became of the records, and why", named(shown, names))
-    printed.rows(console, "deliveries that a record needed until it was finished", _ends(counts))
-    printed.holes(console, known.holes)
+    console_tables.rows(console, "what became of the records, and why", named(shown, names))
+    console_tables.rows(
+        console, "deliveries that a record needed until it was finished", _ends(counts)
+    )
+    console_tables.holes(console, known.holes)
     return {
         "groups": groups,
         "by_cause": lines,

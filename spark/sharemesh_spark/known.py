@@ -11,9 +11,16 @@ from pyspark.sql import functions as f
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh_spark.coverage import Range
-from sharemesh_spark.data_directory import shard_bounds, shards
-from sharemesh_spark.history import history, holes, runs, state_changes, topic_text, watermark
-from sharemesh_spark.produced import produced_rows
+from sharemesh_spark.history.append_times import produced_rows
+from sharemesh_spark.history.history import (
+    history,
+    holes,
+    runs,
+    state_changes,
+    topic_text,
+    watermark,
+)
+from sharemesh_spark.reader.data_directory import shard_bounds, shards
 from sharemesh_spark.share_partitions import KEY, KNOWN_SCHEMA, SCHEMA, lives_and_spans
 from sharemesh_spark.source import FORMAT, StateLogSource
 

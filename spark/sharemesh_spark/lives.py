@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from sharemesh_spark.coverage import Range
-from sharemesh_spark.varints import Ints, Mask
+from sharemesh_spark.reader.varints import Ints, Mask
 
 NONE = -1
 """Stands for "not known" in columns of offsets and times."""

@@ -10,7 +10,7 @@ from time import perf_counter
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from sharemesh_spark.data_directory import shard_bounds, shards
+from sharemesh_spark.reader.data_directory import shard_bounds, shards
 
 LOOK_EVERY_S = 0.5
 LINE_EVERY_S = 10.0

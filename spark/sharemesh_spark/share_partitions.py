@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh_spark.coverage import Range
 from sharemesh_spark.lives import NONE, Changes, Life, NewestState, lives_of
+from sharemesh_spark.reader.varints import Ints, Mask
 from sharemesh_spark.spans import NOT_RECORDED, Appended, Spans, spans_of
-from sharemesh_spark.varints import Ints, Mask
 
 KEY = ("group_id", "topic_id", "partition")
 NOT_RECORDED_NAME = "not recorded"

@@ -30,7 +30,9 @@ from pyspark.sql.types import StructType
 
 from sharemesh.codec.state_record import UnreadableRecordError, decode_record
 from sharemesh.domain.share_state.records import StateRecord
-from sharemesh_spark.data_directory import (
+from sharemesh_spark.generation.generation_files import SPARK_SCHEMA as GENERATION_SCHEMA
+from sharemesh_spark.generation.shard_fold import generation_of_shard
+from sharemesh_spark.reader.data_directory import (
     Room,
     UnreadableLogError,
     read_shard,
@@ -38,19 +40,17 @@ from sharemesh_spark.data_directory import (
     shard_bytes,
     shards,
 )
-from sharemesh_spark.field_walk import Batches
-from sharemesh_spark.generation_files import SPARK_SCHEMA as GENERATION_SCHEMA
-from sharemesh_spark.shard_fold import generation_of_shard
-from sharemesh_spark.shard_windows import windows
-from sharemesh_spark.state_columns import (
+from sharemesh_spark.reader.protobuf_columns import Batches
+from sharemesh_spark.reader.protobuf_templates import Shapes
+from sharemesh_spark.reader.shard_windows import windows
+from sharemesh_spark.reader.state_columns import (
     KIND_EPOCH_FLOOR,
     KIND_NAMES,
     KIND_SNAPSHOT,
     KIND_UPDATE,
     StateColumns,
 )
-from sharemesh_spark.value_shapes import Shapes
-from sharemesh_spark.varints import Ints
+from sharemesh_spark.reader.varints import Ints
 
 FORMAT = "sharemesh-state-log"
 BATCHES_TYPE = "array<struct<first:bigint,last:bigint,state:int,count:int,cause:int>>"

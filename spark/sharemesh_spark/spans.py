@@ -9,7 +9,7 @@ import numpy as np
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh_spark.lives import NONE, Changes, Life
-from sharemesh_spark.varints import Ints, Mask
+from sharemesh_spark.reader.varints import Ints, Mask
 
 NOT_RECORDED = 0
 """The cause of an end that only a start offset or a newest state tells (REP-6)."""

@@ -35,11 +35,11 @@ from sharemesh.share_coordinator.generation_reader import GenerationReader
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_coordinator.shard_kind import state_shard_kind
 from sharemesh.v1.state_record_pb2 import ShareStateRecord
-from sharemesh_spark.compact import compact
-from sharemesh_spark.data_directory import Room, read_shard
-from sharemesh_spark.generation_files import mark_committed
+from sharemesh_spark.generation.compact import compact
+from sharemesh_spark.generation.generation_files import mark_committed
+from sharemesh_spark.generation.shard_fold import peak_memory_bytes
+from sharemesh_spark.reader.data_directory import Room, read_shard
 from sharemesh_spark.session import start
-from sharemesh_spark.shard_fold import peak_memory_bytes
 from sharemesh_spark.source import FORMAT, StateLogSource
 from tests.bench.figures import RESULTS, ROUNDS, Figure, write
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from sharemesh_spark.data_directory import UnreadableLogError
+from sharemesh_spark.reader.data_directory import UnreadableLogError
 from tests.faults.node import STATE_SHARDS
 from tests.mesh.outcome import check_folds_of
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from sharemesh.cli.failures import CommandError
 from sharemesh.cli.log_files import open_log
-from sharemesh_spark.data_directory import UnreadableLogError, read_shard
-from sharemesh_spark.data_directory import records as shard_records
+from sharemesh_spark.reader.data_directory import UnreadableLogError, read_shard
+from sharemesh_spark.reader.data_directory import records as shard_records
 from tests.faults.folds import unequal_folds
 from tests.faults.node import STATE_SHARDS, Node, Place
 from tests.faults.records import RawProducer, check_topic, until

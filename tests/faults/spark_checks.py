@@ -12,16 +12,16 @@ from sharemesh.domain.share_state.key_text import format_topic_id
 from sharemesh.domain.share_state.records import Generation, Snapshot, Tombstone, Update
 from sharemesh.ports.shard_log import CorruptLogError
 from sharemesh.share_coordinator.generation_reader import GenerationReader
-from sharemesh_spark import history
-from sharemesh_spark.data_directory import UnreadableLogError
-from sharemesh_spark.generation_files import (
+from sharemesh_spark.generation.generation_files import (
     FOLDER,
     MANIFEST,
     hinted_generation,
     read_manifest,
     shard_content,
 )
-from sharemesh_spark.shard_fold import generation_of_shard
+from sharemesh_spark.generation.shard_fold import generation_of_shard
+from sharemesh_spark.history import history
+from sharemesh_spark.reader.data_directory import UnreadableLogError
 
 _COLUMNS = (
     "shard", "offset", "kind", "topic_id", "partition", "state_epoch", "leader_epoch",

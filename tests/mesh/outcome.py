@@ -9,10 +9,10 @@ from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import TopicId
 from sharemesh.domain.share_state.content_hash import content_hash
 from sharemesh.domain.share_state.records import Snapshot, Update
-from sharemesh_spark.compact import fold_of_log
-from sharemesh_spark.data_directory import shards
-from sharemesh_spark.generation_files import shard_content
-from sharemesh_spark.shard_fold import generation_of_shard
+from sharemesh_spark.generation.compact import fold_of_log
+from sharemesh_spark.generation.generation_files import shard_content
+from sharemesh_spark.generation.shard_fold import generation_of_shard
+from sharemesh_spark.reader.data_directory import shards
 from sharemesh_spark.source import shard_records
 from tests.history.checker import History, Report
 from tests.history.journal import Entry, read

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from sharemesh.domain.share_state.content_hash import content_hash
 from sharemesh.domain.share_state.fold import Floors
-from sharemesh_spark.generation_files import ARROW_SCHEMA
+from sharemesh_spark.generation.generation_files import ARROW_SCHEMA
 
 READ = """
 import asyncio, sys

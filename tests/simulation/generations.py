@@ -27,9 +27,9 @@ from sharemesh.share_coordinator.generation_reader import (
     GenerationReader,
 )
 from sharemesh.v1 import admin_pb2, share_coordinator_pb2
-from sharemesh_spark.data_directory import UnreadableLogError, read_shard, records
-from sharemesh_spark.folding import DomainFold
-from sharemesh_spark.generation_files import ARROW_SCHEMA, FORMAT_VERSION
+from sharemesh_spark.fold.reference_fold import DomainFold
+from sharemesh_spark.generation.generation_files import ARROW_SCHEMA, FORMAT_VERSION
+from sharemesh_spark.reader.data_directory import UnreadableLogError, read_shard, records
 from tests.simulation.invariants import STATE_IS_REPLAY
 from tests.simulation.world import STATE_SHARDS, World
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from sharemesh_spark import commit as committing
-from sharemesh_spark import compact, generation_files
-from sharemesh_spark.commit import NotCommittedError, commit
-from sharemesh_spark.generation_files import FOLDER
-from sharemesh_spark.shard_fold import generation_of_shard
+from sharemesh_spark.generation import commit as committing
+from sharemesh_spark.generation import compact, generation_files
+from sharemesh_spark.generation.commit import NotCommittedError, commit
+from sharemesh_spark.generation.generation_files import FOLDER
+from sharemesh_spark.generation.shard_fold import generation_of_shard
 
 
 class Steps:

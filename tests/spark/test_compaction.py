@@ -18,11 +18,11 @@ from sharemesh.domain.share_state.records import Origin, Snapshot, Tombstone, Up
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.ports.shard_log import LogRecord
 from sharemesh_spark import __main__ as application
-from sharemesh_spark.compact import NotProvenError, compact, fold_of_log, prove
-from sharemesh_spark.data_directory import UnreadableLogError
-from sharemesh_spark.folding import states_of
+from sharemesh_spark.fold.reference_fold import states_of
+from sharemesh_spark.generation.compact import NotProvenError, compact, fold_of_log, prove
 from sharemesh_spark.known import read_known
-from sharemesh_spark.report import by_cause, by_delivery_count
+from sharemesh_spark.reader.data_directory import UnreadableLogError
+from sharemesh_spark.report.report import by_cause, by_delivery_count
 from sharemesh_spark.session import start
 from tests.mesh.outcome import check_folds_are_equal
 

@@ -16,11 +16,11 @@ from sharemesh.ports.shard_log import CorruptLogError
 from sharemesh.share_coordinator.generation_reader import GenerationReader
 from sharemesh.share_coordinator.service import ShareCoordinatorService
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
-from sharemesh_spark.commit import NotCommittedError, commit
-from sharemesh_spark.compact import publish
-from sharemesh_spark.data_directory import UnreadableLogError
-from sharemesh_spark.generation_files import FOLDER
-from sharemesh_spark.shard_fold import generation_of_shard
+from sharemesh_spark.generation.commit import NotCommittedError, commit
+from sharemesh_spark.generation.compact import publish
+from sharemesh_spark.generation.generation_files import FOLDER
+from sharemesh_spark.generation.shard_fold import generation_of_shard
+from sharemesh_spark.reader.data_directory import UnreadableLogError
 from sharemesh_spark.source import SomeShards, StateLogReader
 from tests.share_coordinator.world import CONTEXT, Client, world
 
@@ -283,7 +283,7 @@ async def test_a_lost_generation_is_an_error_and_not_an_empty_state(tmp_path):
 async def test_every_state_of_a_large_log_is_proven_on_demand(
     tmp_path, monkeypatch, prove, all_of_them
 ):
-    monkeypatch.setattr("sharemesh_spark.shard_fold.PROVE_ALL_BYTES", 0)
+    monkeypatch.setattr("sharemesh_spark.generation.shard_fold.PROVE_ALL_BYTES", 0)
     async with cluster(tmp_path) as c, c.coordinator() as service:
         for number in range(20):
             await Client(service, f"group-{number}").I(1, 0)

@@ -11,9 +11,9 @@ from sharemesh.domain.share_state.key_text import format_topic_id
 from sharemesh.domain.share_state.records import Origin, Snapshot, Tombstone, Update
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh_spark import __main__ as application
-from sharemesh_spark import answers
-from sharemesh_spark.explain import life_of
-from sharemesh_spark.history import (
+from sharemesh_spark.history import queries
+from sharemesh_spark.history.explain import life_of
+from sharemesh_spark.history.history import (
     FOLDER,
     RUNS,
     HistoryTakenError,
@@ -99,26 +99,26 @@ def check_answers(spark, table, data):
     batches = spark.createDataFrame([(topic, 2, 0, 9, 500)], PRODUCED_SCHEMA)
     states = newest_states(spark, data)
     known = Known(table, partitions_of(table, states, batches, {}).cache(), {})
-    times = {row["member_id"]: row for row in answers.times(known).collect()}
+    times = {row["member_id"]: row for row in queries.times(known).collect()}
     assert {m: row["records"] for m, row in times.items()} == {"m1": 5, "m2": 5}
     assert (times["m2"]["queue_p50_ms"], times["m2"]["processing_p50_ms"]) == (1_000, 1_000)
     assert times["m1"]["queue_p50_ms"] == MINUTE + 1_000
-    [redelivered] = answers.redeliveries(known).collect()
+    [redelivered] = queries.redeliveries(known).collect()
     assert (redelivered["cause"], redelivered["records"], redelivered["members"]) == (
         "lock_expiry", 5, 1,
     )  # fmt: skip
-    [given_up] = answers.archived(known).collect()
+    [given_up] = queries.archived(known).collect()
     assert (given_up["first_offset"], given_up["cause"], given_up["delivery_count"]) == (
         4, "reject", 2,
     )  # fmt: skip
     minutes = [
         (r["from_ms"], r["appended"], r["finished"], r["redelivered"], r["backlog"])
-        for r in answers.throughput(known).collect()
+        for r in queries.throughput(known).collect()
     ]
     assert minutes == [(0, 10, 4, 5, 6), (MINUTE, 0, 6, 0, 0)]
-    [hot] = answers.hot_partitions(known).collect()
+    [hot] = queries.hot_partitions(known).collect()
     assert (hot["partition"], hot["changes"], hot["records"], hot["share"]) == (2, 4, 15, 1.0)
-    [group] = answers.groups(known).collect()
+    [group] = queries.groups(known).collect()
     assert (group["lives"], group["finished"], group["not_recorded"]) == (1, 10, 0)
     assert group["counts_from_ms"] is None
 
@@ -132,14 +132,16 @@ def check_life(spark, table, data):
         ("archived", "reject", "m2"),
         ("state deleted", "delete", ""),
     ]
-    assert answers.life(table, "orders 1", topic, 2, 4).count() == 4
+    assert queries.life(table, "orders 1", topic, 2, 4).count() == 4
 
 
 async def test_of_two_history_jobs_one_is_told_to_start_over(spark, tmp_path, monkeypatch):
     await write_records(tmp_path, FIRST)
     assert update_history(spark, tmp_path).run == 1
     before = changed(history(spark, tmp_path))
-    monkeypatch.setattr("sharemesh_spark.history.runs", lambda _: [])  # as it was when it began
+    monkeypatch.setattr(
+        "sharemesh_spark.history.history.runs", lambda _: []
+    )  # as it was when it began
     with pytest.raises(HistoryTakenError, match="start over"):
         update_history(spark, tmp_path)
     monkeypatch.undo()
@@ -159,7 +161,7 @@ async def test_a_job_never_publishes_what_another_one_has_half_written(
             with pytest.raises(KilledError):
                 update_history(spark, tmp_path, attempt="b")
 
-    monkeypatch.setattr("sharemesh_spark.history._sync_tree", another_begins)
+    monkeypatch.setattr("sharemesh_spark.history.history._sync_tree", another_begins)
     assert update_history(spark, tmp_path, attempt="a").rows == 4
     assert watermark(tmp_path) == {0: 4}
     assert history(spark, tmp_path).count() == 4
@@ -227,7 +229,7 @@ def kill_at(point, patched):
         case "torn manifest":
             patched.setattr(Path, "write_text", torn)
         case "durable":
-            patched.setattr("sharemesh_spark.history._sync_tree", killed)
+            patched.setattr("sharemesh_spark.history.history._sync_tree", killed)
         case "rename":
             patched.setattr(Path, "rename", killed)
         case "renamed":

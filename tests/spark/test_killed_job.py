@@ -12,10 +12,15 @@ import signal
 import pytest
 
 from sharemesh.domain.share_state.content_hash import content_hash
-from sharemesh_spark.commit import Request
-from sharemesh_spark.compact import fold_of_log
-from sharemesh_spark.generation_files import FOLDER, hinted_generation, read_base, read_manifest
-from sharemesh_spark.shard_fold import generation_of_shard
+from sharemesh_spark.generation.commit import Request
+from sharemesh_spark.generation.compact import fold_of_log
+from sharemesh_spark.generation.generation_files import (
+    FOLDER,
+    hinted_generation,
+    read_base,
+    read_manifest,
+)
+from sharemesh_spark.generation.shard_fold import generation_of_shard
 from tests.share_coordinator.world import CONTEXT, Client
 from tests.spark import killed_job
 from tests.spark.test_generations import cluster, machine_states, writes

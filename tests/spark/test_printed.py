@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from sharemesh_spark import __main__ as application
-from sharemesh_spark import printed
+from sharemesh_spark.report import console_tables
 
 pytestmark = pytest.mark.spark
 ROW = {
@@ -28,7 +28,7 @@ def output(rows, width, *, terminal):
         file=file, width=width, force_terminal=terminal, markup=False, highlight=False,
         color_system=None,
     )  # fmt: skip
-    printed.rows(out, "times", rows)
+    console_tables.rows(out, "times", rows)
     return file.getvalue()
 
 
@@ -50,8 +50,8 @@ def test_a_long_name_is_folded_not_cut():
 
 def test_a_pipe_gets_each_row_whole_on_one_line(monkeypatch, capsys):
     assert not sys.stdout.isatty()
-    rows = [{**ROW, "records": n} for n in range(printed.ROWS_MAX + 5)]
-    printed.rows(application.console(), "times", rows)
+    rows = [{**ROW, "records": n} for n in range(console_tables.ROWS_MAX + 5)]
+    console_tables.rows(application.console(), "times", rows)
     lines = capsys.readouterr().out.splitlines()
     assert len([line for line in lines if ROW["group_id"] in line]) == len(rows)
     assert all(ROW["member_id"] in line for line in lines if ROW["group_id"] in line)
@@ -65,9 +65,11 @@ def test_columns_that_say_nothing_are_left_out():
 
 
 def test_names_with_brackets_are_told_as_they_are(tmp_path, monkeypatch, capsys):
-    printed.rows(application.console(), "a", [{"group_id": "[red]x[/red]", "records": 1}])
+    console_tables.rows(application.console(), "a", [{"group_id": "[red]x[/red]", "records": 1}])
     assert "[red]x[/red]" in capsys.readouterr().out
-    monkeypatch.setitem(sys.modules, "sharemesh_spark.compact", None)  # as if pyspark were absent
+    monkeypatch.setitem(
+        sys.modules, "sharemesh_spark.generation.compact", None
+    )  # as if pyspark were absent
     assert application.main(["report", str(tmp_path)]) == 2
     assert "pip install 'sharemesh[spark]'" in capsys.readouterr().out
 
@@ -75,5 +77,5 @@ def test_names_with_brackets_are_told_as_they_are(tmp_path, monkeypatch, capsys)
 def test_what_was_pruned_unread_is_said_by_shard():
     file = io.StringIO()
     out = Console(file=file, width=80)
-    printed.holes(out, {3: [(0, 600), (700, 701)]})
+    console_tables.holes(out, {3: [(0, 600), (700, 701)]})
     assert "shard 3: offsets 0 to 599, 700 to 700 of the state log were pruned" in file.getvalue()

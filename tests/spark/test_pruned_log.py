@@ -13,8 +13,8 @@ from sharemesh.domain.state_batch import StateBatch
 from sharemesh_spark import __main__ as application
 from sharemesh_spark.__main__ import console
 from sharemesh_spark.commands import COMMANDS, Run
-from sharemesh_spark.data_directory import shard_bounds
 from sharemesh_spark.options import parser
+from sharemesh_spark.reader.data_directory import shard_bounds
 from sharemesh_spark.session import start
 from tests.spark.log_files import prune, write_records
 

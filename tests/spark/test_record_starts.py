@@ -7,9 +7,9 @@ import pytest
 
 from sharemesh.codec.batch_frame import HEADER_BYTES, place_frame, walk_frames
 from sharemesh.codec.record_set import build_plain_batch, decode_plain_records
-from sharemesh_spark import record_starts
-from sharemesh_spark.record_places import BrokenRecordsError, record_places
-from sharemesh_spark.varints import Bytes
+from sharemesh_spark.reader import record_starts
+from sharemesh_spark.reader.record_layout import BrokenRecordsError, record_places
+from sharemesh_spark.reader.varints import Bytes
 
 pytestmark = pytest.mark.spark
 

@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from sharemesh_spark.html_report import ROWS_MAX, clock_time, lines, table
-from sharemesh_spark.report_page import About, report_page
+from sharemesh_spark.report.html import ROWS_MAX, clock_time, lines, table
+from sharemesh_spark.report.report_page import About, report_page
 
 pytestmark = pytest.mark.spark
 EVIL = "<script>alert('1')</script>&\"[x]"

@@ -11,7 +11,7 @@ from sharemesh.client import AcknowledgeType, connect
 from sharemesh.serve.settings.settings import ServeSettings, UpSettings
 from sharemesh.serve.supervise.child_process import ProcessState
 from sharemesh.serve.supervise.local_cluster import LocalCluster
-from sharemesh_spark.generation_files import hinted_generation, read_manifest
+from sharemesh_spark.generation.generation_files import hinted_generation, read_manifest
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(900)]
 TOPIC, GROUP, RECORDS, REJECTED = "orders", "billing", 200, 17

@@ -7,11 +7,17 @@ from hypothesis import strategies as st
 
 from sharemesh.v1.common_pb2 import ArchivedCounts, StateBatch
 from sharemesh.v1.state_record_pb2 import ShareStateRecord
-from sharemesh_spark.field_walk import BATCH_FIELDS, FIELDS, REPEATED, TEXTS, UNKNOWN_NUMBERS
-from sharemesh_spark.record_places import RecordPlaces
-from sharemesh_spark.state_columns import state_columns
-from sharemesh_spark.value_shapes import SHAPES_OF_LENGTH_MAX, Shapes, shape_of
-from sharemesh_spark.varints import Bytes
+from sharemesh_spark.reader.protobuf_columns import (
+    BATCH_FIELDS,
+    FIELDS,
+    REPEATED,
+    TEXTS,
+    UNKNOWN_NUMBERS,
+)
+from sharemesh_spark.reader.protobuf_templates import SHAPES_OF_LENGTH_MAX, Shapes, shape_of
+from sharemesh_spark.reader.record_layout import RecordPlaces
+from sharemesh_spark.reader.state_columns import state_columns
+from sharemesh_spark.reader.varints import Bytes
 
 pytestmark = pytest.mark.spark
 NUMBERS = [name for name, _ in FIELDS if name not in REPEATED | TEXTS]

@@ -28,15 +28,15 @@ from sharemesh.domain.share_state.records import (
 )
 from sharemesh.domain.state_batch import StateBatch, combine
 from sharemesh.v1.state_record_pb2 import ShareStateRecord
-from sharemesh_spark import sweep
-from sharemesh_spark.data_directory import LogPart, ShardImage, UnreadableLogError
-from sharemesh_spark.folding import DomainFold, state_at
-from sharemesh_spark.generation_files import ARROW_SCHEMA, BaseShard, shard_content
-from sharemesh_spark.shard_fold import ShardFold
-from sharemesh_spark.shard_windows import windows
+from sharemesh_spark.fold import combine_numpy
+from sharemesh_spark.fold.reference_fold import DomainFold, state_at
+from sharemesh_spark.fold.vector_fold import Rows
+from sharemesh_spark.generation.generation_files import ARROW_SCHEMA, BaseShard, shard_content
+from sharemesh_spark.generation.shard_fold import ShardFold
+from sharemesh_spark.reader.data_directory import LogPart, ShardImage, UnreadableLogError
+from sharemesh_spark.reader.protobuf_templates import ROWS_MIN, Shapes
+from sharemesh_spark.reader.shard_windows import windows
 from sharemesh_spark.source import SCHEMA, arrow_rows
-from sharemesh_spark.value_shapes import ROWS_MIN, Shapes
-from sharemesh_spark.vector_fold import Rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 KEYS = [
@@ -142,12 +142,12 @@ def by_text(fold):
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(batched, st.booleans(), st.sampled_from([1, 2, ROWS_MIN]))
 def test_the_vectorised_fold_is_the_domains_fold(batches, tight, rows_min):
-    pieces = (sweep.PIECES_PER_BATCH_MAX, sweep._PIECES_FREE)
-    sweep.PIECES_PER_BATCH_MAX, sweep._PIECES_FREE = (1, 0) if tight else pieces
+    pieces = (combine_numpy.PIECES_PER_BATCH_MAX, combine_numpy._PIECES_FREE)
+    combine_numpy.PIECES_PER_BATCH_MAX, combine_numpy._PIECES_FREE = (1, 0) if tight else pieces
     try:
         names, rows, proofs, fold = vectorised(image_of(encoded(batches)), rows_min=rows_min)
     finally:
-        sweep.PIECES_PER_BATCH_MAX, sweep._PIECES_FREE = pieces
+        combine_numpy.PIECES_PER_BATCH_MAX, combine_numpy._PIECES_FREE = pieces
     expected = of_domain(in_log_order(batches))
     assert states(names, rows) == by_text(expected)
     assert fold.floors == expected.floors

@@ -12,7 +12,7 @@ from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors
 from sharemesh.domain.share_state.records import Snapshot, StateRecord, Tombstone, Update
 from sharemesh.domain.state_batch import StateBatch
-from sharemesh_spark.data_directory import read_shard, records
+from sharemesh_spark.reader.data_directory import read_shard, records
 from tests.simulation.generations import DiskPath
 from tests.simulation.invariants import (
     BATCHES_IN_ORDER,

@@ -15,7 +15,7 @@ from sharemesh.persister.persister import Persister
 from sharemesh.ports.share_state import StateWriteResult
 from sharemesh.runtime.shard import Shard
 from sharemesh.serve.roles import group_coordinator, share_coordinator, share_leader
-from sharemesh_spark import data_directory
+from sharemesh_spark.reader import data_directory
 from tests.simulation.patching import Patches
 
 PLANTED = "planted: a task that nobody looks at"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sharemesh_spark.varints import Ints, Mask
+from sharemesh_spark.reader.varints import Ints, Mask
 
 PIECES_PER_BATCH_MAX = 64
 """More pieces than that, for each batch of a group, are left to the domain's own sweep."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sharemesh_spark.field_walk import (
+from sharemesh_spark.reader.protobuf_columns import (
     BATCH_FIELDS,
     FIELDS,
     LENGTH_DELIMITED,
@@ -25,8 +25,8 @@ from sharemesh_spark.field_walk import (
     Batches,
     Texts,
 )
-from sharemesh_spark.record_places import RecordPlaces
-from sharemesh_spark.varints import Bytes, Ints, Mask, Words
+from sharemesh_spark.reader.record_layout import RecordPlaces
+from sharemesh_spark.reader.varints import Bytes, Ints, Mask, Words
 
 ROWS_MIN = 8
 """Fewer values of one shape are read faster field by field, with the others."""

@@ -14,25 +14,25 @@ from sharemesh.domain.share_state.content_hash import content_hash
 from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors, fold_updates
 from sharemesh.domain.share_state.key_text import parse_key
 from sharemesh.domain.share_state.records import Generation, Snapshot, Tombstone, Update
-from sharemesh_spark.data_directory import Room, ShardImage, UnreadableLogError, read_shard
-from sharemesh_spark.folding import state_at
-from sharemesh_spark.generation_files import (
+from sharemesh_spark.fold.combine_numpy import Runs
+from sharemesh_spark.fold.reference_fold import state_at
+from sharemesh_spark.fold.vector_fold import NUMBERS, Rows, folded, joined, no_rows
+from sharemesh_spark.generation.generation_files import (
     ARROW_SCHEMA,
     BaseShard,
     hinted_generation,
     read_base,
     state_batch_of,
 )
-from sharemesh_spark.shard_windows import windows
-from sharemesh_spark.state_columns import (
+from sharemesh_spark.reader.data_directory import Room, ShardImage, UnreadableLogError, read_shard
+from sharemesh_spark.reader.shard_windows import windows
+from sharemesh_spark.reader.state_columns import (
     KIND_EPOCH_FLOOR,
     KIND_GENERATION,
     KIND_TOMBSTONE,
     StateColumns,
 )
-from sharemesh_spark.sweep import Runs
-from sharemesh_spark.varints import Ints
-from sharemesh_spark.vector_fold import NUMBERS, Rows, folded, joined, no_rows
+from sharemesh_spark.reader.varints import Ints
 
 ROWS_PER_FOLD = 1_000_000
 """So many rows are kept before they are folded together; it bounds the memory of a task."""

@@ -24,10 +24,10 @@ from sharemesh.domain.share_state.content_hash import BATCH_FIELDS, packed_hash
 from sharemesh.domain.share_state.content_hash import NUMBERS as HASHED_NUMBERS
 from sharemesh.domain.share_state.fold import Floors
 from sharemesh.domain.share_state.key_text import format_key, parse_key
-from sharemesh_spark.data_directory import UnreadableLogError
-from sharemesh_spark.state_columns import KIND_SNAPSHOT
-from sharemesh_spark.sweep import Runs
-from sharemesh_spark.vector_fold import Rows
+from sharemesh_spark.fold.combine_numpy import Runs
+from sharemesh_spark.fold.vector_fold import Rows
+from sharemesh_spark.reader.data_directory import UnreadableLogError
+from sharemesh_spark.reader.state_columns import KIND_SNAPSHOT
 
 FORMAT_VERSION = 1
 FOLDER = "generations"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sharemesh.codec.batch_frame import HEADER_BYTES
-from sharemesh_spark.varints import Bytes, Ints, zigzag
+from sharemesh_spark.reader.varints import Bytes, Ints, zigzag
 
 RECORDS_PER_WALK = 64
 """About so many records lie between two cuts."""

@@ -7,7 +7,7 @@ from sharemesh.codec.batch_frame import walk_frames
 from sharemesh.codec.log_layout import RECORDS
 from sharemesh.domain.ids import TopicId
 from sharemesh.domain.share_state.key_text import format_topic_id
-from sharemesh_spark.data_directory import read_log
+from sharemesh_spark.reader.data_directory import read_log
 
 _TOPIC_HEX_LENGTH = 32
 

@@ -17,9 +17,9 @@ from sharemesh.domain.share_state.content_hash import NUMBERS as STATE_NUMBERS
 from sharemesh.domain.share_state.fold import ShareState, fold
 from sharemesh.domain.share_state.records import NO_COUNT, NO_START_OFFSET, Snapshot, Update
 from sharemesh.domain.state_batch import StateBatch
-from sharemesh_spark.state_columns import KIND_SNAPSHOT, KIND_TOMBSTONE, KIND_UPDATE
-from sharemesh_spark.sweep import Runs, combined
-from sharemesh_spark.varints import Ints, Mask
+from sharemesh_spark.fold.combine_numpy import Runs, combined
+from sharemesh_spark.reader.state_columns import KIND_SNAPSHOT, KIND_TOMBSTONE, KIND_UPDATE
+from sharemesh_spark.reader.varints import Ints, Mask
 
 _OFFSET_MAX = 2**62  # ends are counted one further
 _SMALL_MAX = np.iinfo(np.uint16).max

@@ -9,7 +9,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from sharemesh_spark.coverage import Range
-from sharemesh_spark.generation_files import FOLDER, Manifest
+from sharemesh_spark.generation.generation_files import FOLDER, Manifest
 
 ROWS_MAX = 40
 """On a terminal; a pipe gets all rows."""

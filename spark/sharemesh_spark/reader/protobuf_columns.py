@@ -15,8 +15,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from sharemesh.domain.share_state.records import UNKNOWN_START_OFFSET
 from sharemesh.v1.common_pb2 import StateBatch
 from sharemesh.v1.state_record_pb2 import ShareStateRecord
-from sharemesh_spark.record_places import RecordPlaces
-from sharemesh_spark.varints import Bytes, Ints, Words, short_varints
+from sharemesh_spark.reader.record_layout import RecordPlaces
+from sharemesh_spark.reader.varints import Bytes, Ints, Words, short_varints
 
 LENGTH_DELIMITED = 2
 UNKNOWN_NUMBERS = {"initial_start_offset": UNKNOWN_START_OFFSET}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import functions as f
 
-from sharemesh_spark.answers import size
+from sharemesh_spark.history.queries import size
 from sharemesh_spark.known import Known
 
 

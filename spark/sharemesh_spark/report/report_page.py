@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from sharemesh_spark.coverage import Range
-from sharemesh_spark.html_report import facts, lines, page, section, table, warning
+from sharemesh_spark.report.html import facts, lines, page, section, table, warning
 
 Rows = Sequence[Mapping[str, Any]]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sharemesh_spark.cluster_calls import Request, Response
-from sharemesh_spark.generation_files import FOLDER, MANIFEST, Manifest, mark_committed
+from sharemesh_spark.generation.generation_files import FOLDER, MANIFEST, Manifest, mark_committed
 
 Commit = Callable[[Request], Response]
 

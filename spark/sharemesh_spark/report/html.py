@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from sharemesh_spark.printed import shown, title_of, told_columns
+from sharemesh_spark.report.console_tables import shown, title_of, told_columns
 
 WIDTH, HEIGHT, MARGIN = 860, 220, 62
 ROWS_MAX = 200

@@ -11,9 +11,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from sharemesh_spark.data_directory import UnreadableLogError, cluster_file, shards
-from sharemesh_spark.folding import DomainFold
-from sharemesh_spark.generation_files import (
+from sharemesh_spark.fold.reference_fold import DomainFold
+from sharemesh_spark.generation.generation_files import (
     FOLDER,
     FORMAT_VERSION,
     Manifest,
@@ -23,7 +22,8 @@ from sharemesh_spark.generation_files import (
     sync,
     write_manifest,
 )
-from sharemesh_spark.leftovers import UNFINISHED
+from sharemesh_spark.generation.leftovers import UNFINISHED
+from sharemesh_spark.reader.data_directory import UnreadableLogError, cluster_file, shards
 from sharemesh_spark.source import FORMAT, StateLogSource, shard_records
 
 

@@ -6,11 +6,16 @@ import numpy as np
 
 from sharemesh.codec.batch_frame import Frame
 from sharemesh.codec.log_read import LogBytesError, part_frames
-from sharemesh_spark.data_directory import LogPart, ShardImage, UnreadableLogError, unreadable
-from sharemesh_spark.record_places import BrokenRecordsError, record_places
-from sharemesh_spark.state_columns import StateColumns, UnreadableValueError, state_columns
-from sharemesh_spark.value_shapes import Shapes
-from sharemesh_spark.varints import PADDING_BYTES, Bytes
+from sharemesh_spark.reader.data_directory import (
+    LogPart,
+    ShardImage,
+    UnreadableLogError,
+    unreadable,
+)
+from sharemesh_spark.reader.protobuf_templates import Shapes
+from sharemesh_spark.reader.record_layout import BrokenRecordsError, record_places
+from sharemesh_spark.reader.state_columns import StateColumns, UnreadableValueError, state_columns
+from sharemesh_spark.reader.varints import PADDING_BYTES, Bytes
 
 RECORDS_PER_WINDOW = 16_384
 """Measured: columns of 128 KiB; four times as many cost twice the time for each record."""

@@ -19,10 +19,18 @@ from sharemesh.codec.state_record import (
     encode_value,
 )
 from sharemesh.v1.state_record_pb2 import ShareStateRecord
-from sharemesh_spark.field_walk import BATCH_FIELDS, FIELDS, REPEATED, TEXTS, Batches, Texts, Walked
-from sharemesh_spark.record_places import RecordPlaces
-from sharemesh_spark.value_shapes import Shapes
-from sharemesh_spark.varints import Bytes, Ints, Mask
+from sharemesh_spark.reader.protobuf_columns import (
+    BATCH_FIELDS,
+    FIELDS,
+    REPEATED,
+    TEXTS,
+    Batches,
+    Texts,
+    Walked,
+)
+from sharemesh_spark.reader.protobuf_templates import Shapes
+from sharemesh_spark.reader.record_layout import RecordPlaces
+from sharemesh_spark.reader.varints import Bytes, Ints, Mask
 
 KIND_SNAPSHOT = int(ShareStateRecord.KIND_SNAPSHOT)
 KIND_UPDATE = int(ShareStateRecord.KIND_UPDATE)

@@ -11,7 +11,7 @@ from sharemesh.domain.share_state.content_hash import NUMBERS
 from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors
 from sharemesh.domain.share_state.records import Snapshot, StateRecord, Tombstone, Update
 from sharemesh.domain.state_batch import StateBatch
-from sharemesh_spark.vector_fold import Rows
+from sharemesh_spark.fold.vector_fold import Rows
 
 States = dict[SharePartitionKey, ShareState]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sharemesh.codec.batch_frame import COMPRESSION_MASK, Frame
-from sharemesh_spark.record_starts import record_starts
-from sharemesh_spark.varints import Bytes, Ints, Words, zigzag
+from sharemesh_spark.reader.record_starts import record_starts
+from sharemesh_spark.reader.varints import Bytes, Ints, Words, zigzag
 
 _ONE, _THREE, _SEVEN, _EIGHT = np.uint64(1), np.uint64(3), np.uint64(7), np.uint64(8)
 _THREE_BYTES, _FOUR_BYTES = np.uint64(24), np.uint64(32)

@@ -1,0 +1,1 @@
+"""Generations: compaction, files, commit."""

@@ -1,0 +1,1 @@
+"""The history table and the questions that it answers."""

@@ -1,0 +1,1 @@
+"""The state log as columns, read beside its writers."""
