@@ -21,7 +21,7 @@ from deploy.descriptors import (
     method_path,
     service_path,
 )
-from sharemesh.methods import METHODS, Kind
+from sharemesh.methods import METHODS, StreamingKind
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "grpc.md"
@@ -104,7 +104,9 @@ def _section(file: FileDescriptorProto, title: str) -> Iterator[str]:
 
 def _method(service: str, method: MethodDescriptorProto, comment: str) -> Iterator[str]:
     [about] = [each for each in METHODS if each.name == f"{service}/{method.name}"]
-    deadline = f"deadline {about.deadline_ms // 1_000} s; " if about.kind is Kind.UNARY else ""
+    deadline = (
+        f"deadline {about.deadline_ms // 1_000} s; " if about.kind is StreamingKind.UNARY else ""
+    )
     yield f"### {method.name}"
     yield ""
     yield from _paragraphs(comment)

@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 import kopf
 
-import sharemesh_operator.resources.words as w
+import sharemesh_operator.resources.names as w
 from sharemesh_operator.cluster.credentials import ApiServer
 from sharemesh_operator.cluster.engine import Engine
-from sharemesh_operator.cluster.finalizing import NotYetError
-from sharemesh_operator.resources.words import KubeObject
+from sharemesh_operator.cluster.finalizing import RetryLaterError
+from sharemesh_operator.resources.names import KubeObject
 
 Result = TypeVar("Result")
 
@@ -70,7 +70,7 @@ class Handlers:
                 await self._there(
                     self._engine.finalize(kind, dict(body), waited_s=runtime.total_seconds())
                 )
-            except NotYetError as error:
+            except RetryLaterError as error:
                 raise kopf.TemporaryError(str(error), delay=CLEAN_UP_RETRY_S) from error
 
         kopf.on.event(w.GROUP, VERSION, plural, registry=self.registry, id=f"seen-{plural}")(event)

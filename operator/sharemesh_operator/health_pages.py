@@ -5,8 +5,8 @@ from enum import StrEnum
 
 from aiohttp import web
 
-from sharemesh.telemetry.exposition import expose
 from sharemesh.telemetry.instruments import Registry
+from sharemesh.telemetry.prometheus_text import expose
 
 
 class Standing(StrEnum):

@@ -20,7 +20,7 @@ Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
 
 
-class Kind(Enum):
+class StreamingKind(Enum):
     """How requests and responses alternate."""
 
     UNARY = "unary"
@@ -42,7 +42,7 @@ class Method(Generic[Request, Response]):
     response: type[Response]
     deadline_ms: int
     idempotent: bool
-    kind: Kind = Kind.UNARY
+    kind: StreamingKind = StreamingKind.UNARY
     request_bytes_max: int = _MIB
     request_parts_max: int = 150_000
 
@@ -66,7 +66,7 @@ SHARE_GROUP_HEARTBEAT_STREAM = Method(
     _G.ShareGroupHeartbeatResponse,
     deadline_ms=0,
     idempotent=True,
-    kind=Kind.STREAM,
+    kind=StreamingKind.STREAM,
 )
 SHARE_GROUP_DESCRIBE = Method(
     "GroupCoordinator/ShareGroupDescribe",
@@ -150,7 +150,7 @@ CONSUME = Method(
     _L.ConsumeResponse,
     deadline_ms=0,
     idempotent=False,
-    kind=Kind.STREAM,
+    kind=StreamingKind.STREAM,
     request_bytes_max=2 * _MIB,
 )
 HOLD_SESSION = Method(
@@ -159,7 +159,7 @@ HOLD_SESSION = Method(
     _L.HoldSessionResponse,
     deadline_ms=0,
     idempotent=False,
-    kind=Kind.STREAM,
+    kind=StreamingKind.STREAM,
 )
 EXPLAIN = Method(
     "ShareLeader/Explain",

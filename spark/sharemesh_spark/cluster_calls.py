@@ -29,7 +29,7 @@ class NotAnsweredError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ClusterAccess:
     """How to reach a cluster.
 
     Attributes:
@@ -49,7 +49,7 @@ def access_of(
     files: Mapping[str, Path | None],
     headers: Sequence[str] = (),
     environment: Mapping[str, str] = os.environ,
-) -> Access:
+) -> ClusterAccess:
     """Return the access that options and environment give; options go first.
 
     Args:
@@ -71,13 +71,13 @@ def access_of(
         tls = TlsFiles(found["certificate"], found["key"], found["authority"])
     lines = headers or environment.get("SHAREMESH_HEADERS", "").split("\n")
     pairs = tuple(_pair(line.strip()) for line in lines if line.strip())
-    return Access(bootstrap, tls, pairs)
+    return ClusterAccess(bootstrap, tls, pairs)
 
 
 class ClusterCalls:
     """Open channels to the processes of a cluster; use ``cluster_calls``."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: ClusterAccess) -> None:
         self._access = access
         try:
             self._credentials = None if access.tls is None else client_credentials(access.tls)
@@ -166,7 +166,7 @@ class ClusterCalls:
 
 
 @contextmanager
-def cluster_calls(access: Access) -> Iterator[ClusterCalls]:
+def cluster_calls(access: ClusterAccess) -> Iterator[ClusterCalls]:
     """Yield what calls a cluster, and close its channels.
 
     Raises:

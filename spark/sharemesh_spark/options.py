@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sharemesh import __version__
 
 if TYPE_CHECKING:
-    from sharemesh_spark.cluster_calls import Access
+    from sharemesh_spark.cluster_calls import ClusterAccess
 
 EXAMPLES = """examples:
   sharemesh-spark compact data                      write and prove a generation
@@ -131,7 +131,7 @@ def _add_access(command: argparse.ArgumentParser, bootstrap: str) -> None:
     )
 
 
-def access_of_options(args: argparse.Namespace) -> "Access":
+def access_of_options(args: argparse.Namespace) -> "ClusterAccess":
     """Return how to reach the cluster that the options name."""
     from sharemesh_spark.cluster_calls import access_of
 

@@ -20,7 +20,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ProgressWork:
     """How much a run is to read; no records: that is not known."""
 
     shards: int = 0
@@ -36,13 +36,13 @@ class Tasks:
     seconds: float = 0.0
 
 
-def whole_log(data: Path) -> Work:
+def whole_log(data: Path) -> ProgressWork:
     """Return how much there is in the log now."""
     bounds = [shard_bounds(data, shard) for shard in shards(data)]
-    return Work(len(bounds), sum(end - start for start, end in bounds))
+    return ProgressWork(len(bounds), sum(end - start for start, end in bounds))
 
 
-def line(what: str, work: Work, tasks: Tasks, seconds: float) -> str:
+def line(what: str, work: ProgressWork, tasks: Tasks, seconds: float) -> str:
     """Return what to tell of a step; tasks of a stage are about as large.
 
     Speed is told once a task has ended, and counts no start-up: from a single task, or from none,
@@ -72,7 +72,7 @@ def progress(
     spark: SparkSession | None,
     console: Console,
     what: str,
-    work: Work | None = None,
+    work: ProgressWork | None = None,
     *,
     line_every_s: float = LINE_EVERY_S,
 ) -> Iterator[Tell]:
@@ -95,7 +95,7 @@ def progress(
                     done, count = _tasks(spark)
                     working = now if count and working is None else working
                     tasks = Tasks(done, count, 0.0 if working is None else now - working)
-                    text = line(step[0], work or Work(), tasks, now - began)
+                    text = line(step[0], work or ProgressWork(), tasks, now - began)
                 status.update(text)
                 if not console.is_terminal and now - told >= line_every_s:
                     told = now

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sharemesh_spark.cluster_calls import Access, NotAnsweredError, cluster_calls
+from sharemesh_spark.cluster_calls import ClusterAccess, NotAnsweredError, cluster_calls
 
 RUN_FILE = "run/cluster.json"
 """Where `sharemesh up` leaves the addresses of the cluster."""
 
 
-def topic_names(data: Path, access: Access | None) -> dict[str, str]:
+def topic_names(data: Path, access: ClusterAccess | None) -> dict[str, str]:
     """Return names by topic id; none if no cluster was named and that of the directory is silent.
 
     Raises:
@@ -22,7 +22,7 @@ def topic_names(data: Path, access: Access | None) -> dict[str, str]:
             return calls.topic_names()
     try:
         addresses = json.loads((data / RUN_FILE).read_text(encoding="utf-8"))["bootstrap"]
-        with cluster_calls(Access(str(addresses[0]))) as calls:
+        with cluster_calls(ClusterAccess(str(addresses[0]))) as calls:
             return calls.topic_names()
     except (OSError, ValueError, KeyError, TypeError, IndexError, NotAnsweredError):
         return {}

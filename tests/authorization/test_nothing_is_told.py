@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.message import Message
 
 from sharemesh import methods
-from sharemesh.methods import METHODS, Kind, Method
+from sharemesh.methods import METHODS, Method, StreamingKind
 from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.v1 import admin_pb2 as admin
@@ -317,7 +317,7 @@ async def world():
 async def answer(world: World, asked: Asked, request: Message) -> bytes | str:
     """Return the whole answer, or how the call failed."""
     try:
-        if asked.method.kind is Kind.STREAM:
+        if asked.method.kind is StreamingKind.STREAM:
             [found] = await world.said(asked.principal, asked.method, request)
         else:
             await _open_session(world, asked, request)

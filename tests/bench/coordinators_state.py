@@ -19,7 +19,7 @@ from sharemesh.codec.record_set import decode_plain_records
 from sharemesh.codec.segment import SEGMENT_HEADER_BYTES
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey
-from sharemesh.domain.share_state.records import Origin, Snapshot, Update
+from sharemesh.domain.share_state.records import Origin, StateSnapshot, StateUpdate
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.runtime.limits import RuntimeLimits
@@ -190,7 +190,7 @@ def made_log(rng):
     ]
     origin = Origin(Cause.ACCEPT, MemberId("c0ffee00-1234-5678-9abc-def012345678"))
     for key in keys:
-        yield Snapshot(key, 0, 1, 0, 0, 0, 0, 1, 1, (), origin)
+        yield StateSnapshot(key, 0, 1, 0, 0, 0, 0, 1, 1, (), origin)
     starts = dict.fromkeys(keys, 0)
     for _ in range(LOAD_UPDATES // LOAD_KEYS):
         for key in keys:
@@ -206,7 +206,7 @@ def made_log(rng):
                 for i in range(rng.randrange(1, 4))
             )
             starts[key] += 20
-            yield Update(key, 0, 1, 0, start, 10, 2, batches, origin)
+            yield StateUpdate(key, 0, 1, 0, start, 10, 2, batches, origin)
 
 
 async def fill(directory, updates):

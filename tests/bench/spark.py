@@ -26,7 +26,7 @@ from sharemesh.codec.state_record import UPDATE_PREFIX, encode_key, encode_value
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
 from sharemesh.domain.share_state.key_text import format_key, home_shard
-from sharemesh.domain.share_state.records import Generation, Origin, Snapshot, Update
+from sharemesh.domain.share_state.records import Generation, Origin, StateSnapshot, StateUpdate
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.ports.shard_log import LogRecord
 from sharemesh.runtime.limits import RuntimeLimits
@@ -73,7 +73,9 @@ def update_of(key, turn, variant=0):
     cut = start + 9 - variant % 4
     first = StateBatch(start, cut, STATES[turn % 3], 1 + turn % 3, Cause.ACCEPT)
     second = StateBatch(cut + 1, start + 19, STATES[0], 1, Cause.ACCEPT)
-    return Update(key, 0, 1, 0, max(0, start - 2_000), 10, 1_000 + turn, (first, second), ORIGIN)
+    return StateUpdate(
+        key, 0, 1, 0, max(0, start - 2_000), 10, 1_000 + turn, (first, second), ORIGIN
+    )
 
 
 class Encoded:
@@ -105,7 +107,7 @@ def _key_fields(key):
 
 async def fill_shard(logs, shard, keys, turns):
     log = await logs.open("state", shard, 1)
-    snapshots = [Snapshot(k, 0, 1, 0, 0, 0, 0, 1, 1, (), ORIGIN, (), 0) for k in keys]
+    snapshots = [StateSnapshot(k, 0, 1, 0, 0, 0, 0, 1, 1, (), ORIGIN, (), 0) for k in keys]
     records = [LogRecord(encode_key(r), encode_value(r), timestamp_ms=1) for r in snapshots]
     encoded = Encoded(keys)
     for turn in range(turns):

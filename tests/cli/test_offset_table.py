@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from sharemesh.cli.offset_table import offset_rows, show_offsets
-from sharemesh.cli.session import Session
+from sharemesh.cli.session import CommandSession
 from sharemesh.client.admin_results import GroupOffset, TopicPartition
 
 WHERE = TopicPartition("orders", 0)
@@ -16,7 +16,7 @@ COUNTED = GroupOffset(
 
 def shown(offsets):
     out = Console(file=io.StringIO(), width=400)
-    show_offsets(Session({}, as_json=False, timeout_ms=1, out=out, err=out), offsets)
+    show_offsets(CommandSession({}, as_json=False, timeout_ms=1, out=out, err=out), offsets)
     return out.file.getvalue()
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from sharemesh.cli.produce_tally import Tally
 from sharemesh.cli.progress import confirmed_so_far
 from sharemesh.cli.rows import RowError
-from sharemesh.cli.session import Session
+from sharemesh.cli.session import CommandSession
 from sharemesh.client.producer.batches import RecordMetadata
 
 
@@ -67,7 +67,7 @@ class Told(io.StringIO):
 
 def test_progress_is_a_line_now_and_then_where_there_is_no_terminal():
     err = Told()
-    session = Session({}, False, 1, Console(file=io.StringIO()), Console(file=err))
+    session = CommandSession({}, False, 1, Console(file=io.StringIO()), Console(file=err))
     with confirmed_so_far(session, lambda: 1_234, line_every_s=0.01):
         assert err.written.wait(10)
     assert err.getvalue().splitlines() == ["1234 records confirmed so far"]

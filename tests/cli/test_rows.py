@@ -2,7 +2,7 @@
 
 import json
 
-from sharemesh.cli.rows import Row, RowError, RowReader
+from sharemesh.cli.rows import InputRow, RowError, RowReader
 
 
 def read(text: str, **how) -> list:
@@ -16,8 +16,8 @@ def test_json_lines_keep_their_text_and_give_key_and_headers():
         header_fields=["at", "n"],
     )
     assert rows == [
-        Row(1, b"7", b'{"id": 7, "at": "x", "n": null}', (("at", b"x"), ("n", None))),
-        Row(3, b"a", b'{"id": "a", "at": 1, "n": [1]}', (("at", b"1"), ("n", b"[1]"))),
+        InputRow(1, b"7", b'{"id": 7, "at": "x", "n": null}', (("at", b"x"), ("n", None))),
+        InputRow(3, b"a", b'{"id": "a", "at": 1, "n": [1]}', (("at", b"1"), ("n", b"[1]"))),
     ]
 
 
@@ -43,7 +43,7 @@ def test_any_json_value_is_a_record_when_no_field_is_asked_for():
 
 def test_csv_rows_become_json_objects_by_the_names_of_the_first_line():
     rows = read('a,b\n1,"x, ""y"""\n2\n3,4\n', form="csv", key_field="a")
-    assert rows[0] == Row(2, b"1", b'{"a": "1", "b": "x, \\"y\\""}', ())
+    assert rows[0] == InputRow(2, b"1", b'{"a": "1", "b": "x, \\"y\\""}', ())
     assert str(rows[1]) == "line 3: 1 fields, but the first line names 2"
     assert rows[2].key == b"3"
 

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from sharemesh.cli.session import Session
+from sharemesh.cli.session import CommandSession
 from sharemesh.cli.tables import table_lines
 
 ROWS = [
@@ -20,7 +20,7 @@ COLUMNS = {"group": "GROUP", "topic": "TOPIC", "start": "START-OFFSET", "lag": "
 def test_numbers_and_names_stay_whole(terminal, width):
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=terminal, no_color=True)
-    Session({}, False, 1, console, console).show(ROWS, COLUMNS, empty="none")
+    CommandSession({}, False, 1, console, console).show(ROWS, COLUMNS, empty="none")
     lines = [line.split() for line in out.getvalue().splitlines()]
     assert len(lines) == 3
     assert lines[1] == [ROWS[0]["group"], "orders", "437812345678", "-"]
@@ -30,7 +30,7 @@ def test_numbers_and_names_stay_whole(terminal, width):
 def test_sentences_are_not_folded_into_lines():
     out = io.StringIO()
     console = Console(file=out, width=20)
-    session = Session({}, False, 1, console, console)
+    session = CommandSession({}, False, 1, console, console)
     session.say("a sentence of many more words than fit " * 10)
     session.complain("[another] one " * 40)
     assert len(out.getvalue().splitlines()) == 2

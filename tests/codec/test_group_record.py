@@ -13,8 +13,9 @@ from sharemesh.domain.ids import GroupId, MemberId, TopicId
 from sharemesh.domain.share_group.records import (
     NEVER_MS,
     CurrentMemberAssignment,
-    EpochFloor,
+    GroupEpochFloor,
     GroupMetadata,
+    GroupTombstone,
     InitializedTopic,
     InitializingPartition,
     InitializingTopic,
@@ -23,7 +24,6 @@ from sharemesh.domain.share_group.records import (
     StatePartitionMetadata,
     TargetAssignmentMember,
     TargetAssignmentMetadata,
-    Tombstone,
 )
 from sharemesh.v1.group_record_pb2 import GroupRecord
 
@@ -42,9 +42,9 @@ RECORDS = [
         {T: InitializedTopic("foo", {0: 5, 1: 6})},
         {TopicId(b"u" * 16): "bar"},
     ),
-    EpochFloor(12),
-    *(Tombstone(G, kind, M) for kind in (RecordKind.MEMBER_METADATA,)),
-    Tombstone(G, RecordKind.GROUP_METADATA),
+    GroupEpochFloor(12),
+    *(GroupTombstone(G, kind, M) for kind in (RecordKind.MEMBER_METADATA,)),
+    GroupTombstone(G, RecordKind.GROUP_METADATA),
 ]
 
 
@@ -56,7 +56,7 @@ def test_records_come_back_as_they_were(record):
 def test_keys_differ_and_a_tombstone_has_the_key_of_what_it_ends():
     keys = [record_key(record) for record in RECORDS]
     assert len(set(keys)) == 7
-    assert record_key(Tombstone(G, RecordKind.CURRENT_MEMBER_ASSIGNMENT, M)) == keys[5]
+    assert record_key(GroupTombstone(G, RecordKind.CURRENT_MEMBER_ASSIGNMENT, M)) == keys[5]
     other = MemberMetadata(GroupId("gruppe-"), MemberId("üm1"))
     assert record_key(other) != keys[0]
 

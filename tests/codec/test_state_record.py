@@ -18,9 +18,9 @@ from sharemesh.domain.share_state.records import (
     EpochFloor,
     Generation,
     Origin,
-    Snapshot,
+    StateSnapshot,
+    StateUpdate,
     Tombstone,
-    Update,
 )
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.v1.state_record_pb2 import ShareStateRecord
@@ -54,7 +54,7 @@ archived = st.none() | st.builds(
 )
 records = st.one_of(
     st.builds(
-        Snapshot,
+        StateSnapshot,
         keys,
         int32,
         int32,
@@ -70,7 +70,9 @@ records = st.one_of(
         st.one_of(st.just(UNKNOWN_START_OFFSET), int64),
         archived,
     ),
-    st.builds(Update, keys, int32, int32, int32, int64, int32, int64, batches, origins, archived),
+    st.builds(
+        StateUpdate, keys, int32, int32, int32, int64, int32, int64, batches, origins, archived
+    ),
     st.builds(Tombstone, keys, int32, int32, int64, origins),
     st.builds(EpochFloor, int32, int32, int64),
     st.builds(
@@ -91,7 +93,7 @@ records = st.one_of(
 def test_a_record_comes_back_as_it_was(record):
     back = decode_record(encode_key(record), encode_value(record))
     assert back == record
-    if isinstance(record, Snapshot | Update):
+    if isinstance(record, StateSnapshot | StateUpdate):
         assert [b.cause for b in back.batches] == [b.cause for b in record.batches]
 
 

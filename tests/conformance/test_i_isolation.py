@@ -3,7 +3,7 @@
 import pytest
 
 from sharemesh.domain.group_config import IsolationLevel
-from sharemesh.domain.share_partition.effects import AcquiredRange
+from sharemesh.domain.share_partition.effects import AcquiredRun
 from sharemesh.domain.share_partition.events import AbortedTransaction, LogBatch
 from sharemesh.domain.share_partition.rules.aborted import aborted_batches, without
 from tests.conformance.scenario import scenario
@@ -19,8 +19,8 @@ def transactions(scene: Scene, *parts: tuple[int, int, bool]) -> None:
         scene.world.log.end_transaction(producer, commit=commit)
 
 
-def ranges(*parts: tuple[int, int, int]) -> list[AcquiredRange]:
-    return [AcquiredRange(*part) for part in parts]
+def ranges(*parts: tuple[int, int, int]) -> list[AcquiredRun]:
+    return [AcquiredRun(*part) for part in parts]
 
 
 @scenario("ISO-S02")

@@ -8,7 +8,7 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicPartition
 from sharemesh.domain.record_batch import BatchHeader
-from sharemesh.domain.share_partition.effects import Acquired, AcquiredRange, WriteState
+from sharemesh.domain.share_partition.effects import AcquiredRun, RecordsAcquired, WriteState
 from sharemesh.domain.share_partition.events import (
     Acknowledge,
     AcknowledgementBatch,
@@ -310,8 +310,8 @@ def log_batches(*bounds):
 
 
 def sliced(read, *bounds):
-    ranges = tuple(AcquiredRange(first, last, 1) for first, last in bounds)
-    return overlapping(read, Acquired(1, ranges, 1))
+    ranges = tuple(AcquiredRun(first, last, 1) for first, last in bounds)
+    return overlapping(read, RecordsAcquired(1, ranges, 1))
 
 
 @scenario("DF-S14")
@@ -364,7 +364,7 @@ def acquired_again(last, *steps):
         event = Acquire(
             1, MemberId("m"), AcquireMode.BATCH_OPTIMIZED, 500, 500, first, (LogBatch(first, end),)
         )
-        (found,) = [e for e in step(event) if isinstance(e, Acquired)]
+        (found,) = [e for e in step(event) if isinstance(e, RecordsAcquired)]
         return [(r.first_offset, r.last_offset, r.delivery_count) for r in found.ranges]
 
     for first, end, done in steps:

@@ -3,11 +3,13 @@
 from sharemesh import methods
 from sharemesh.codec.group_record import Moment, read_record
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.share_group.draft import Draft
+from sharemesh.domain.share_group.context import InitializePlan
+from sharemesh.domain.share_group.group_update import GroupUpdate
 from sharemesh.domain.share_group.initialization import initialization_ended, plan_initialization
 from sharemesh.domain.share_group.records import (
     CurrentMemberAssignment,
     GroupMetadata,
+    GroupTombstone,
     InitializedTopic,
     InitializingPartition,
     InitializingTopic,
@@ -16,9 +18,7 @@ from sharemesh.domain.share_group.records import (
     StatePartitionMetadata,
     TargetAssignmentMember,
     TargetAssignmentMetadata,
-    Tombstone,
 )
-from sharemesh.domain.share_group.situation import InitializePlan
 from sharemesh.group_coordinator.states import StateAnswer
 from sharemesh.v1 import group_coordinator_pb2 as pb
 from tests.conformance.group_scene import (
@@ -163,7 +163,7 @@ def test_outcomes_of_initialization():
         GroupMetadata(GROUP, 2),
         StatePartitionMetadata(GROUP, {}, {}, {t1: "t1"}),
     )
-    draft = Draft(made.group.copy())
+    draft = GroupUpdate(made.group.copy())
     assert plan_initialization(draft, made.situation).topics.keys() == {t1}
     assert t1 in draft.group.initializing
     assert t1 not in draft.group.deleting
@@ -277,7 +277,7 @@ async def test_delete_group_deletes_state_first():
         assert (await made.describe()).error_code == 69
         await made.stop()
         tail = await logged(made)
-        kinds = [record.kind for record in tail if isinstance(record, Tombstone)]
+        kinds = [record.kind for record in tail if isinstance(record, GroupTombstone)]
         assert kinds == [
             RecordKind.TARGET_ASSIGNMENT_METADATA,
             RecordKind.STATE_PARTITION_METADATA,

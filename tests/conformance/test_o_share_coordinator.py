@@ -8,7 +8,7 @@ from sharemesh.codec.log_layout import shard_log_path
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, SharePartitionKey
 from sharemesh.domain.share_state.key_text import format_key, parse_key
-from sharemesh.domain.share_state.records import Snapshot, Tombstone, Update
+from sharemesh.domain.share_state.records import StateSnapshot, StateUpdate, Tombstone
 from sharemesh.ports.shard_log import LogFullError
 from sharemesh.v1 import share_coordinator_pb2 as pb
 from tests.conformance.scenario import scenario
@@ -70,7 +70,7 @@ async def test_a_write_is_one_update():
         await s.new_records()
         assert (await s.g.W(0, 0, 0, 0, [(0, 10, 0, 1)])).error_code == 0
         [update] = await s.new_records()
-        assert isinstance(update, Update)
+        assert isinstance(update, StateUpdate)
         assert (update.snapshot_epoch, update.leader_epoch, update.start_offset) == (0, 0, 0)
         assert tuples(update.batches) == [(0, 10, 0, 1)]
         assert s.state() == (0, 0, 0, 0, 0, [(0, 10, 0, 1)])
@@ -189,7 +189,7 @@ async def test_a_read_raises_the_leader_epoch_once():
         await s.new_records()
         first = await s.g.R(2)
         [update] = await s.new_records()
-        assert isinstance(update, Update)
+        assert isinstance(update, StateUpdate)
         assert (
             update.snapshot_epoch,
             update.leader_epoch,
@@ -247,7 +247,7 @@ async def test_writes_that_are_not_in_sequence():
         ):
             assert (await s.g.W(0, 0, start, 0, [batch])).error_code == 0
         records = await s.new_records()
-        assert [type(record) for record in records] == [Snapshot] * 5
+        assert [type(record) for record in records] == [StateSnapshot] * 5
         assert base == 0
         snapshot_epoch, _, _, start, _, batches = s.state()
         assert snapshot_epoch == 5
@@ -263,7 +263,12 @@ async def test_two_updates_then_a_snapshot():
         for offset in range(4):
             await s.g.W(0, 0, 0, 0, [(offset, offset, 2, 1)])
         records = await s.new_records()
-        assert [type(record) for record in records] == [Update, Update, Snapshot, Update]
+        assert [type(record) for record in records] == [
+            StateUpdate,
+            StateUpdate,
+            StateSnapshot,
+            StateUpdate,
+        ]
         assert records[2].snapshot_epoch == 1
         assert tuples(records[2].batches) == [(0, 2, 2, 1)]
 

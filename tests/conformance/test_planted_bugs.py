@@ -10,10 +10,10 @@ import pytest
 
 from sharemesh.client.consumer.share_sessions import ShareSessionPool
 from sharemesh.domain.share_group import initialization
-from sharemesh.domain.share_group.draft import Draft
+from sharemesh.domain.share_group.group_update import GroupUpdate
 from sharemesh.domain.share_group.records import GroupMetadata
 from sharemesh.domain.share_state import key_text, machine
-from sharemesh.runtime.shard import Shard
+from sharemesh.runtime.shard import CoordinatorShard
 from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
 from sharemesh.share_leader.requests.delayed_share_fetch import DelayedShareFetch
 from tests.client import test_async_consumer
@@ -63,14 +63,14 @@ def a_key_is_cut_at_its_first_colon(patch):
 
 def jobs_outlive_their_shard(patch):
     """KAFKA-20710: periodic jobs of a coordinator that lost its shard go on."""
-    real = Shard._end
+    real = CoordinatorShard._end
 
     def end(self, error):
         self._tasks, jobs = set(), self._tasks
         real(self, error)
         self._tasks = jobs
 
-    patch.setattr(Shard, "_end", end)
+    patch.setattr(CoordinatorShard, "_end", end)
 
 
 def a_lost_session_is_never_replaced(patch):
@@ -85,14 +85,14 @@ def added_partitions_start_at_the_end(patch):
 
 def a_reset_keeps_the_group_epoch(patch):
     """KAFKA-20910: offsets are reset under the epoch of before."""
-    real = Draft.emit
+    real = GroupUpdate.emit
 
     def emit(self, record):
         if isinstance(record, GroupMetadata) and self.group is not None and self.group.epoch:
             record = GroupMetadata(record.group_id, self.group.epoch, record.metadata_hash)
         real(self, record)
 
-    patch.setattr(Draft, "emit", emit)
+    patch.setattr(GroupUpdate, "emit", emit)
 
 
 KEY = next(

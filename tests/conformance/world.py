@@ -7,12 +7,12 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
 from sharemesh.domain.share_partition.effects import (
-    Acquired,
     Answered,
     Effect,
     Initialized,
     LocksExpired,
     ReadState,
+    RecordsAcquired,
     ResolveStartOffset,
     WakeWaiters,
     WriteState,
@@ -69,7 +69,7 @@ class PartitionWorld:
         self.expired_records = 0
         self.wake_ups = 0
         self.validate = False
-        self._acquired: Acquired | None = None
+        self._acquired: RecordsAcquired | None = None
         self._request_ids = 0
 
     # ---- operations
@@ -132,7 +132,7 @@ class PartitionWorld:
         batch_size=500,
         mode=AcquireMode.BATCH_OPTIMIZED,
         aborted=(),
-    ) -> Acquired:
+    ) -> RecordsAcquired:
         """Acquire out of log batches that were read at an offset."""
         self._acquired = None
         self.step(
@@ -217,7 +217,7 @@ class PartitionWorld:
                 self.initialized = effect
             case WriteState():
                 self.persister.write(effect, lambda error: self._outcome(machine, effect, error))
-            case Acquired():
+            case RecordsAcquired():
                 self._acquired = effect
             case Answered():
                 self.answers[effect.request_id] = effect

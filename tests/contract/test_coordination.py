@@ -12,7 +12,7 @@ import pytest
 from aetcd import rpc
 
 from sharemesh.backends.etcd.coordination import EtcdCoordination
-from sharemesh.backends.etcd.rooted import RootedCoordination
+from sharemesh.backends.etcd.namespace import NamespacedCoordination
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.ports.coordination import (
@@ -23,8 +23,8 @@ from sharemesh.ports.coordination import (
     Guard,
     KeyValue,
     Put,
+    RangeSnapshot,
     SessionLostError,
-    Snapshot,
     WatchEvent,
 )
 from tests.clocks import LoopClock
@@ -77,7 +77,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
         rooted = request.param == "rooted"
         world = World(
             lambda: (
-                RootedCoordination(LocalCoordination(store), "/elsewhere", "/t")
+                NamespacedCoordination(LocalCoordination(store), "/elsewhere", "/t")
                 if rooted
                 else LocalCoordination(store)
             ),
@@ -118,7 +118,7 @@ class Seen:
     """What a watch yields, collected."""
 
     def __init__(self, coordination: Any, prefix: str) -> None:
-        self.items: list[Snapshot | WatchEvent] = []
+        self.items: list[RangeSnapshot | WatchEvent] = []
         self.task = asyncio.create_task(self._collect(coordination, prefix))
 
     async def _collect(self, coordination: Any, prefix: str) -> None:
@@ -131,14 +131,14 @@ class Seen:
         return [item for item in self.items if isinstance(item, WatchEvent)]
 
     @property
-    def snapshots(self) -> list[Snapshot]:
-        return [item for item in self.items if isinstance(item, Snapshot)]
+    def snapshots(self) -> list[RangeSnapshot]:
+        return [item for item in self.items if isinstance(item, RangeSnapshot)]
 
     def state(self) -> dict[str, bytes]:
         """Fold of snapshots and events."""
         state: dict[str, bytes] = {}
         for item in self.items:
-            if isinstance(item, Snapshot):
+            if isinstance(item, RangeSnapshot):
                 state = {entry.key: entry.value for entry in item.entries}
             elif item.current is None:
                 state.pop(item.key, None)

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from aetcd import rpc
 
-from sharemesh.backends.etcd.changes import follow, range_end
 from sharemesh.backends.etcd.connection import EtcdLogin, EtcdTls
 from sharemesh.backends.etcd.coordination import EtcdCoordination
+from sharemesh.backends.etcd.watch import follow, range_end
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.ports.coordination import (
     CoordinationError,
     Delete,
     Guard,
     Put,
+    RangeSnapshot,
     SessionLostError,
-    Snapshot,
     WatchEvent,
 )
 from tests.etcd_server import EtcdServer, etcd_binary
@@ -217,7 +217,7 @@ class Followed:
 
     async def _follow(self, coordination: EtcdCoordination, prefix: str) -> None:
         async for item in coordination.watch(prefix):
-            if isinstance(item, Snapshot):
+            if isinstance(item, RangeSnapshot):
                 self.snapshots += 1
                 self.state = {entry.key: entry.value for entry in item.entries}
             elif item.current is not None:

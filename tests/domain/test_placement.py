@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from sharemesh.domain.ids import NodeId
 from sharemesh.domain.placement import (
+    PartitionShape,
     Placement,
     PlacementNode,
-    Shape,
     load_cap,
     plan,
     plan_in_steps,
@@ -171,10 +171,10 @@ def test_planning_comes_in_small_steps(count):
 def test_an_operator_may_choose_another_slack_and_more_or_no_standbys():
     nodes = [PlacementNode(NodeId(f"n{number}")) for number in range(5)]
     partitions = list(range(100))
-    shape = Shape(load_slack=0.0, standbys=4)
+    shape = PartitionShape(load_slack=0.0, standbys=4)
     found = plan(partitions, nodes, {}, text=str, shape=shape)
     loads = Counter(placed.leader for placed in found.placements.values())
     assert set(loads.values()) == {20}
     assert all(len(placed.standbys) == 4 for placed in found.placements.values())
-    bare = plan(partitions, nodes, {}, text=str, shape=Shape(standbys=0))
+    bare = plan(partitions, nodes, {}, text=str, shape=PartitionShape(standbys=0))
     assert all(placed.standbys == () for placed in bare.placements.values())

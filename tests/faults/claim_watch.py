@@ -8,7 +8,7 @@ from random import SystemRandom
 from sharemesh.backends.etcd.coordination import EtcdCoordination
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.cluster.store.records import decode_claim
-from sharemesh.ports.coordination import CoordinationError, KeyValue, Snapshot
+from sharemesh.ports.coordination import CoordinationError, KeyValue, RangeSnapshot
 
 PREFIX = "/sharemesh/faults/lead/"
 
@@ -51,7 +51,7 @@ async def _watch(store: EtcdCoordination, violations: list[str]) -> None:
     while True:
         with contextlib.suppress(CoordinationError):
             async for change in store.watch(PREFIX):
-                if isinstance(change, Snapshot):
+                if isinstance(change, RangeSnapshot):
                     for stored in change.entries:
                         take(stored)
                 else:

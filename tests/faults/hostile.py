@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from sharemesh.methods import METHODS, Kind, Method
+from sharemesh.methods import METHODS, Method, StreamingKind
 from sharemesh.ports.cluster import Role
 from tests.faults.crowds import crowds_in_plain_text, crowds_with_tls, more_than_files
 from tests.faults.hostile_bytes import Enemy
@@ -95,7 +95,7 @@ class Attack:
             await self._unary(method, node, bytes(OVERSIZE_BYTES))
         elif number % STRANGE_EVERY == 0:
             await self._strange(node)
-        elif method.kind is Kind.STREAM:
+        elif method.kind is StreamingKind.STREAM:
             await self._stream(method, node)
         else:
             await self._unary(method, node, self.enemy.request(method.request))

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.share_state.key_text import format_topic_id
-from sharemesh.domain.share_state.records import Generation, Snapshot, Tombstone, Update
+from sharemesh.domain.share_state.records import Generation, StateSnapshot, StateUpdate, Tombstone
 from sharemesh.ports.shard_log import CorruptLogError
 from sharemesh.share_coordinator.generation_reader import GenerationReader
 from sharemesh_spark.generation.generation_files import (
@@ -140,11 +140,11 @@ def _rows(data):
 
 def _changes(shard, offset, record):
     """Yield the rows that one record of the log is, by the words of the table's own page."""
-    if not isinstance(record, Snapshot | Update | Tombstone):
+    if not isinstance(record, StateSnapshot | StateUpdate | Tombstone):
         return
     keeps = not isinstance(record, Tombstone)
-    changed = record.changed if isinstance(record, Snapshot) else ()
-    if isinstance(record, Update):
+    changed = record.changed if isinstance(record, StateSnapshot) else ()
+    if isinstance(record, StateUpdate):
         changed = record.batches
     day = datetime.fromtimestamp(record.write_timestamp_ms / 1_000, UTC).strftime("%Y-%m-%d")
     place = (day, record.key.group_id)

@@ -10,7 +10,7 @@ from functools import cache
 
 from sharemesh import methods
 from sharemesh.admin.access import AdminAccess
-from sharemesh.admin.finding import Finding
+from sharemesh.admin.metadata import MetadataHandlers
 from sharemesh.backends.embedded.data_directory import open_data_directory
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
@@ -111,7 +111,7 @@ async def spark_cluster(data):
             cluster.disk, cluster_id="test", group_shards=1, state_shards=SHARDS
         )
         server = GrpcServer(reflection=False)
-        finding = Finding(w.view, AdminAccess(AllowAll()))
+        finding = MetadataHandlers(w.view, AdminAccess(AllowAll()))
         server.offer(methods.FIND_COORDINATOR, finding.find_coordinator)
         server.offer(methods.COMMIT_GENERATION, cluster.commit)
         cluster.port = await server.start("127.0.0.1", 0)

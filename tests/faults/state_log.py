@@ -16,7 +16,7 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.backends.local.disk import SystemDisk
 from sharemesh.codec.state_record import decode_record
 from sharemesh.domain.share_state.fold import fold
-from sharemesh.domain.share_state.records import Snapshot, Tombstone, Update
+from sharemesh.domain.share_state.records import StateSnapshot, StateUpdate, Tombstone
 from sharemesh.ports.network import CallFailedError
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.v1 import common_pb2
@@ -217,7 +217,7 @@ async def folded(directory, epoch):
     async for chunk in log.replay():
         for stored in chunk:
             record = decode_record(stored.key, stored.value)
-            if isinstance(record, Snapshot | Update | Tombstone):
+            if isinstance(record, StateSnapshot | StateUpdate | Tombstone):
                 states[record.key.partition] = fold(states.get(record.key.partition), record)
     await log.close()
     return {

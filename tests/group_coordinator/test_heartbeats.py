@@ -7,7 +7,7 @@ from sharemesh.domain.ids import TopicPartition
 from sharemesh.group_coordinator import group_shard
 from sharemesh.group_coordinator.settings import ServiceLimits
 from sharemesh.group_coordinator.states import StateAnswer
-from sharemesh.runtime.shard import Shard
+from sharemesh.runtime.shard import CoordinatorShard
 from tests.group_coordinator.world import assigned, heartbeat_request, topic_id, world
 
 FOO = topic_id("foo")
@@ -68,7 +68,7 @@ async def test_heartbeats_go_on_after_a_look_at_the_log_failed(monkeypatch):
             raise ZeroDivisionError
 
         with monkeypatch.context() as broken:
-            broken.setattr(Shard, "read", read)
+            broken.setattr(CoordinatorShard, "read", read)
             await made.clock.advance(1_000)
             asked = asyncio.ensure_future(made.hb("m1", epoch))
             await made.clock.advance(1_000)

@@ -7,7 +7,7 @@ import pytest
 from sharemesh import methods
 from sharemesh.domain.share_group.limits import MAX_SUBSCRIBED_TOPICS
 from sharemesh.group_coordinator.settings import ServiceLimits
-from sharemesh.methods import Kind
+from sharemesh.methods import StreamingKind
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.v1 import group_coordinator_pb2 as pb
 from tests.group_coordinator.world import assigned, topic_id, world
@@ -17,7 +17,7 @@ NUMBERS = (0, 1, -1, 2, 5, 2**31 - 1, -(2**31))
 UNARY = [
     method
     for method in methods.METHODS
-    if method.name.startswith("GroupCoordinator/") and method.kind is Kind.UNARY
+    if method.name.startswith("GroupCoordinator/") and method.kind is StreamingKind.UNARY
 ]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import TopicId
 from sharemesh.domain.share_state.content_hash import content_hash
-from sharemesh.domain.share_state.records import Snapshot, Update
+from sharemesh.domain.share_state.records import StateSnapshot, StateUpdate
 from sharemesh_spark.generation.compact import fold_of_log
 from sharemesh_spark.generation.generation_files import shard_content
 from sharemesh_spark.generation.shard_fold import generation_of_shard
@@ -52,11 +52,14 @@ def durable_state(data: Path, group_id: str, topic: str, topic_id: TopicId) -> D
     archived: set[tuple[str, int]] = set()
     for shard in shards(data):
         for _, _, record in shard_records(data, shard):
-            if not isinstance(record, Update | Snapshot) or record.key.group_id != group_id:
+            if (
+                not isinstance(record, StateUpdate | StateSnapshot)
+                or record.key.group_id != group_id
+            ):
                 continue
             # A snapshot of a version before this note says no more than the whole state.
             changed = record.batches
-            if isinstance(record, Snapshot):
+            if isinstance(record, StateSnapshot):
                 changed = record.changed or record.batches
             for batch in changed:
                 if batch.delivery_state not in FINAL_STATES:

@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from sharemesh.ports.cluster import Role
+from sharemesh_operator.resources.names import ROLES
 from sharemesh_operator.resources.rollout import NodeSeen, PodSeen, Seen, plan
-from sharemesh_operator.resources.words import ROLES
 from tests.operator.bodies import spec_of
 
 LEADER = Role.SHARE_LEADER

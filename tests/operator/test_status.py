@@ -14,7 +14,7 @@ from sharemesh_operator.resources.cluster_status import (
     storage_problem,
 )
 from sharemesh_operator.resources.conditions import Condition, flipped, merged
-from sharemesh_operator.resources.observed import pod_seen, settled
+from sharemesh_operator.resources.pod_status import pod_seen, settled
 from sharemesh_operator.resources.rollout import plan
 from tests.operator.bodies import spec_of
 from tests.operator.test_rollout import seen

@@ -11,10 +11,10 @@ from sharemesh.backends.local.network import LocalNetwork
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey
-from sharemesh.domain.share_state.records import Update
+from sharemesh.domain.share_state.records import StateUpdate
 from sharemesh.domain.state_batch import StateBatch
-from sharemesh.persister.lanes import Lanes
 from sharemesh.persister.persister import Persister
+from sharemesh.persister.request_batcher import RequestBatcher
 from sharemesh.persister.rpcs import READ
 from sharemesh.persister.settings import PersisterSettings
 from sharemesh.ports.network import CallFailedError, Failure
@@ -69,7 +69,7 @@ async def test_state_goes_there_and_back_with_who_and_why():
             assert (gone.error, gone.start_offset) == (ErrorCode.NONE, -1)
             refused = await persister.read_state(KEY, 0)
             assert refused.error is ErrorCode.INVALID_REQUEST
-        [update] = [r for _, r in await w.log() if isinstance(r, Update)]
+        [update] = [r for _, r in await w.log() if isinstance(r, StateUpdate)]
         assert update.origin.cause is Cause.ACCEPT
         assert update.origin.member_id == "m1"
         assert (update.origin.trace_id, update.origin.span_id) == (b"t" * 16, b"s" * 8)
@@ -230,7 +230,7 @@ async def test_a_topic_that_is_gone_here_too_is_not_asked_for_again():
 
 
 async def test_what_waits_for_a_lane_is_answered_when_the_persister_stops_before_it_begins():
-    lanes = Lanes(LocalNetwork().caller(), PersisterSettings())
+    lanes = RequestBatcher(LocalNetwork().caller(), PersisterSettings())
     asked = asyncio.ensure_future(lanes.ask(READ, "n1:1", KEY, 0))
     await asyncio.sleep(0)  # the lane's task is there, and has not begun
     await lanes.close()
@@ -246,7 +246,7 @@ async def test_an_error_that_nobody_thought_of_is_an_answer_and_the_next_one_is_
             raise ZeroDivisionError
 
     caller = Broken()
-    lanes = Lanes(caller, PersisterSettings())
+    lanes = RequestBatcher(caller, PersisterSettings())
     for _ in range(2):
         answer = await lanes.ask(READ, "n1:1", KEY, 0)
         assert answer.error is ErrorCode.UNKNOWN_SERVER_ERROR

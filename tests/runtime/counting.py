@@ -9,7 +9,7 @@ from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.backends.local.memory_disk import MemoryDisk
 from sharemesh.ports.shard_log import LogRecord
 from sharemesh.runtime.limits import RuntimeLimits
-from sharemesh.runtime.shard_kind import Decision, ShardKind, replaying
+from sharemesh.runtime.shard_kind import Decision, ShardDefinition, replaying
 from sharemesh.runtime.shard_set import ShardSet
 from tests.clocks import ManualClock
 
@@ -41,7 +41,7 @@ def decode(stored):
     return Added(stored.key.decode(), int(stored.value))
 
 
-KIND = ShardKind(name="counters", new_machine=Counters, encode=encode, load=replaying(decode))
+KIND = ShardDefinition(name="counters", new_machine=Counters, encode=encode, load=replaying(decode))
 
 
 def add(*pairs):

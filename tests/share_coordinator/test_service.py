@@ -7,7 +7,7 @@ import pytest
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, SharePartitionKey
 from sharemesh.domain.share_state.fold import fold
-from sharemesh.domain.share_state.records import Snapshot, Tombstone, Update
+from sharemesh.domain.share_state.records import StateSnapshot, StateUpdate, Tombstone
 from sharemesh.v1 import share_coordinator_pb2 as pb
 from tests.share_coordinator.world import CONTEXT, T1, T2, Client, tuples, world
 
@@ -26,7 +26,7 @@ async def test_a_write_is_one_update_and_is_served_and_folded_alike():
         served = service.shards.shard(0).peek(lambda machine: machine.state(KEY))
         await service.close()
         records = [record for _, record in await w.log()]
-        assert [type(r) for r in records] == [Snapshot, Update]
+        assert [type(r) for r in records] == [StateSnapshot, StateUpdate]
         update = records[1]
         assert (update.snapshot_epoch, update.leader_epoch, update.start_offset) == (0, 0, 0)
         assert tuples(update.batches) == [(0, 10, 0, 1)]
@@ -235,6 +235,6 @@ async def test_a_write_that_becomes_a_snapshot_still_says_what_it_changed():
             await g.I(0, 0)
             await g.W(0, 0, 0, 0, [(0, 4, 2, 1)])
             await g.W(0, 0, 5, 0, [(3, 9, 2, 1)])
-        made = [r for _, r in await w.log() if isinstance(r, Snapshot)][-1]
+        made = [r for _, r in await w.log() if isinstance(r, StateSnapshot)][-1]
         assert tuples(made.batches) == [(5, 9, 2, 1)]
         assert tuples(made.changed) == [(3, 9, 2, 1)]

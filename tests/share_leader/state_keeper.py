@@ -3,10 +3,10 @@
 import asyncio
 
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.share_state.answers import WriteRequest
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.record_history import RecordHistory
 from sharemesh.domain.share_state.records import Origin
+from sharemesh.domain.share_state.results import WriteRequest
 from sharemesh.ports.share_state import RecordHistoryResult, StateReadResult, StateWriteResult
 
 

@@ -24,7 +24,7 @@ from sharemesh.domain.share_partition.events import (
 )
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.domain.share_state.fold import fold
-from sharemesh.domain.share_state.records import Snapshot, Update
+from sharemesh.domain.share_state.records import StateSnapshot, StateUpdate
 from sharemesh.domain.state_batch import StateBatch
 from tests.simulation.checkers import state_log
 from tests.simulation.checkers.fencing import FencingChecker
@@ -37,7 +37,7 @@ from tests.simulation.story import Story
 from tests.simulation.world import Options, World
 
 KEY = SharePartitionKey(GroupId("tower"), TopicId(b"\7" * 16), 0)
-BEGIN = Snapshot(KEY, 0, 1, 1, 1, 0, 0, WALL_MS, WALL_MS, ())
+BEGIN = StateSnapshot(KEY, 0, 1, 1, 1, 0, 0, WALL_MS, WALL_MS, ())
 WAITING, DONE = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED
 
 
@@ -48,11 +48,11 @@ def world() -> Iterator[World]:
     world.loop.close()
 
 
-def update(ms: int, *batches: StateBatch) -> Update:
-    return Update(KEY, 0, 1, 1, 0, 0, WALL_MS + ms, batches)
+def update(ms: int, *batches: StateBatch) -> StateUpdate:
+    return StateUpdate(KEY, 0, 1, 1, 0, 0, WALL_MS + ms, batches)
 
 
-def history(world: World, *records: Snapshot | Update) -> StateHistory:
+def history(world: World, *records: StateSnapshot | StateUpdate) -> StateHistory:
     found = StateHistory(world)
     for offset, record in enumerate(records):
         found.take(0, offset, record)

@@ -17,7 +17,7 @@ from sharemesh.rpc.tls import TlsFiles
 from sharemesh.v1 import admin_pb2, share_coordinator_pb2
 from sharemesh_spark import __main__ as application
 from sharemesh_spark.cluster_calls import (
-    Access,
+    ClusterAccess,
     NotAnsweredError,
     access_of,
     cluster_calls,
@@ -103,7 +103,7 @@ async def test_a_commit_goes_out_with_the_certificate_and_the_headers(pems):
         [(shard, principal, metadata)] = mesh.commits
         assert (shard, principal, metadata["tenant"]) == (3, "User:spark", "blue")
         with pytest.raises(NotAnsweredError, match="did not answer Admin/FindCoordinator: unavail"):
-            await asyncio.to_thread(commit_of, Access(mesh.bootstrap))
+            await asyncio.to_thread(commit_of, ClusterAccess(mesh.bootstrap))
 
 
 async def test_without_tls_the_secret_of_the_environment_goes_along(monkeypatch):
@@ -125,7 +125,7 @@ async def test_a_topic_is_looked_up_by_its_name():
     async with Mesh() as mesh:
 
         def look(name):
-            with cluster_calls(Access(mesh.bootstrap)) as calls:
+            with cluster_calls(ClusterAccess(mesh.bootstrap)) as calls:
                 return calls.topic_id(name)
 
         assert await asyncio.to_thread(look, "orders") == b"t" * 16
@@ -138,15 +138,15 @@ def test_options_go_before_the_environment():
     access = access_of(
         "h:1", files={"authority": Path("/mine.crt")}, headers=["b=2"], environment=environment
     )
-    assert access == Access("h:1", TlsFiles(authority=Path("/mine.crt")), (("b", "2"),))
-    assert access_of("h:1", files={}, environment={}) == Access("h:1")
+    assert access == ClusterAccess("h:1", TlsFiles(authority=Path("/mine.crt")), (("b", "2"),))
+    assert access_of("h:1", files={}, environment={}) == ClusterAccess("h:1")
 
 
 def test_bad_access_is_told_without_the_secret(tmp_path):
     with pytest.raises(NotAnsweredError, match="not of the form name=value") as caught:
         access_of("h:1", files={}, headers=["s3cr3t"], environment={})
     assert "s3cr3t" not in str(caught.value)
-    missing = Access("h:1", TlsFiles(authority=tmp_path / "gone.crt"))
+    missing = ClusterAccess("h:1", TlsFiles(authority=tmp_path / "gone.crt"))
     with pytest.raises(NotAnsweredError, match=r"gone\.crt"), cluster_calls(missing):
         pass
 
@@ -198,6 +198,6 @@ async def test_topics_are_named_by_the_cluster_that_runs_in_the_directory(tmp_pa
         ]
     assert await asyncio.to_thread(topic_names, tmp_path, None) == {}, "it does not run any more"
     with pytest.raises(NotAnsweredError, match="did not answer"):
-        await asyncio.to_thread(topic_names, tmp_path, Access(mesh.bootstrap))
+        await asyncio.to_thread(topic_names, tmp_path, ClusterAccess(mesh.bootstrap))
     run_file.write_text("{}")
     assert topic_names(tmp_path, None) == {}

@@ -14,7 +14,7 @@ from sharemesh.codec.batch_frame import walk_frames
 from sharemesh.codec.state_record import encode_key, encode_value
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
-from sharemesh.domain.share_state.records import Origin, Snapshot, Tombstone, Update
+from sharemesh.domain.share_state.records import Origin, StateSnapshot, StateUpdate, Tombstone
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.ports.shard_log import LogRecord
 from sharemesh_spark import __main__ as application
@@ -40,9 +40,9 @@ def spark(tmp_path_factory):
     session.stop()
 
 
-def snapshot(key: SharePartitionKey, epoch: int) -> Snapshot:
+def snapshot(key: SharePartitionKey, epoch: int) -> StateSnapshot:
     origin = Origin(Cause.INITIALIZE)
-    return Snapshot(key, epoch, epoch, 0, 3, 0, 0, 1_000, 1_000, (), origin, (), 0)
+    return StateSnapshot(key, epoch, epoch, 0, 3, 0, 0, 1_000, 1_000, (), origin, (), 0)
 
 
 def random_record(rng: random.Random, key: SharePartitionKey, seen: set[SharePartitionKey]):
@@ -63,7 +63,7 @@ def random_record(rng: random.Random, key: SharePartitionKey, seen: set[SharePar
     batch = StateBatch(first, first + rng.randrange(20), state, rng.randrange(1, 5), cause)
     origin = Origin(cause, MemberId("member"))
     start_offset = rng.choice([-1, rng.randrange(200)])
-    return Update(key, 0, 1, rng.randrange(-1, 4), start_offset, 5, 2_000, (batch,), origin)
+    return StateUpdate(key, 0, 1, rng.randrange(-1, 4), start_offset, 5, 2_000, (batch,), origin)
 
 
 async def write_log(data: Path, seed: int, *, takeovers: int = 3, records: int = 400) -> None:
@@ -145,8 +145,8 @@ async def test_the_report_counts_records_by_cause(spark, tmp_path):
     rejected = StateBatch(10, 10, DeliveryState.ARCHIVED, 2, Cause.REJECT)
     records = [
         snapshot(key, 1),
-        Update(key, 0, 1, 1, 0, 10, 5_000, (accepted,), Origin(Cause.ACCEPT, MemberId("m"))),
-        Update(key, 0, 1, 1, 0, 11, 6_000, (rejected,), Origin(Cause.REJECT, MemberId("m"))),
+        StateUpdate(key, 0, 1, 1, 0, 10, 5_000, (accepted,), Origin(Cause.ACCEPT, MemberId("m"))),
+        StateUpdate(key, 0, 1, 1, 0, 11, 6_000, (rejected,), Origin(Cause.REJECT, MemberId("m"))),
     ]
     encoded = [LogRecord(encode_key(record), encode_value(record)) for record in records]
     await log.committed(log.append(encoded) + 1)

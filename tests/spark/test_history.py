@@ -8,7 +8,7 @@ import pytest
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
 from sharemesh.domain.share_state.key_text import format_topic_id
-from sharemesh.domain.share_state.records import Origin, Snapshot, Tombstone, Update
+from sharemesh.domain.share_state.records import Origin, StateSnapshot, StateUpdate, Tombstone
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh_spark import __main__ as application
 from sharemesh_spark.history import queries
@@ -35,11 +35,11 @@ ACK, BACK, GONE = DeliveryState.ACKNOWLEDGED, DeliveryState.AVAILABLE, DeliveryS
 
 def update(at_ms, cause, member, *batches):
     made = tuple(StateBatch(*each, cause) for each in batches)
-    return Update(KEY, 0, 1, 1, -1, 0, at_ms, made, Origin(cause, MemberId(member), b"t" * 16))
+    return StateUpdate(KEY, 0, 1, 1, -1, 0, at_ms, made, Origin(cause, MemberId(member), b"t" * 16))
 
 
 FIRST = [
-    Snapshot(KEY, 0, 1, 0, 0, 0, 0, 1_000, 1_000, (), Origin(Cause.INITIALIZE), (), 0),
+    StateSnapshot(KEY, 0, 1, 0, 0, 0, 0, 1_000, 1_000, (), Origin(Cause.INITIALIZE), (), 0),
     update(2_000, Cause.LOCK_EXPIRY, "m1", (0, 4, BACK, 1)),
     update(3_000, Cause.ACCEPT, "m2", (0, 3, ACK, 2)),
     update(MINUTE + 1_000, Cause.REJECT, "m2", (4, 4, GONE, 2)),
@@ -47,11 +47,11 @@ FIRST = [
 WHOLE = StateBatch(0, 9, ACK, 2)
 CHANGED = (StateBatch(5, 9, ACK, 1, Cause.ACCEPT),)
 SECOND = [
-    Snapshot(
+    StateSnapshot(
         KEY, 1, 1, 1, 1, 0, 0, 1, MINUTE + 2_000, (WHOLE,),
         Origin(Cause.ACCEPT, MemberId("m1")), CHANGED, 0,
     ),
-    Snapshot(KEY, 2, 1, 1, 1, 0, 0, 1, MINUTE + 3_000, (WHOLE,), Origin(Cause.SNAPSHOT)),
+    StateSnapshot(KEY, 2, 1, 1, 1, 0, 0, 1, MINUTE + 3_000, (WHOLE,), Origin(Cause.SNAPSHOT)),
     Tombstone(KEY, 1, 1, MINUTE + 4_000, Origin(Cause.DELETE)),
 ]  # fmt: skip
 

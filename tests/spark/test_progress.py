@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from sharemesh_spark import __main__ as application
-from sharemesh_spark.progress import Tasks, Work, line, progress
+from sharemesh_spark.progress import ProgressWork, Tasks, line, progress
 from sharemesh_spark.session import start
 from tests.spark.test_compaction import write_log
 
@@ -26,18 +26,18 @@ def spark(tmp_path):
 
 
 def test_a_line_tells_tasks_shards_records_and_speed():
-    work = Work(16, 5_000_000)
+    work = ProgressWork(16, 5_000_000)
     told = line("compacting", work, Tasks(2, 8, 1.0), 3)
     assert told == (
         "compacting, 2 of 8 tasks, about 4 of 16 shards, 1,250,000 of 5,000,000 records, "
         "1,250,000 records/s, 3 s"
     )
-    assert line("answering", Work(), Tasks(3, 4), 7) == "answering, 3 of 4 tasks, 7 s"
+    assert line("answering", ProgressWork(), Tasks(3, 4), 7) == "answering, 3 of 4 tasks, 7 s"
     assert line("compacting", work, Tasks(), 7) == "compacting, preparing, 7 s"
 
 
 def test_what_cannot_move_says_so_and_start_up_is_no_speed():
-    work = Work(8, 13_960)
+    work = ProgressWork(8, 13_960)
     assert line("compacting", work, Tasks(0, 1, 130), 134) == (
         "compacting, in one task, 13,960 records of 8 shards, 134 s"
     )
@@ -76,7 +76,9 @@ def test_a_run_without_a_terminal_tells_its_tasks_line_by_line(spark, tmp_path):
 
     with (
         told.open("w") as file,
-        progress(spark, Console(file=file, width=200), "counting", Work(4, 40), line_every_s=0.1),
+        progress(
+            spark, Console(file=file, width=200), "counting", ProgressWork(4, 40), line_every_s=0.1
+        ),
     ):
         assert spark.sparkContext.parallelize(range(40), 20).map(last_waits).count() == 40
     assert done() == sorted(done())

@@ -8,7 +8,7 @@ import pytest
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
 from sharemesh.domain.share_state.key_text import format_topic_id
-from sharemesh.domain.share_state.records import Origin, Snapshot, Tombstone, Update
+from sharemesh.domain.share_state.records import Origin, StateSnapshot, StateUpdate, Tombstone
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh_spark import __main__ as application
 from sharemesh_spark.__main__ import console
@@ -30,23 +30,23 @@ def key(group):
 
 def begins(group, at_ms, epoch=1):
     origin = Origin(Cause.INITIALIZE)
-    return Snapshot(key(group), 0, epoch, 0, 0, 0, 0, at_ms, at_ms, (), origin, (), 0)
+    return StateSnapshot(key(group), 0, epoch, 0, 0, 0, 0, at_ms, at_ms, (), origin, (), 0)
 
 
 def accepts(group, at_ms, first, last, epoch=1, *, count=1):
     made = (StateBatch(first, last, ACK, count, Cause.ACCEPT),)
     origin = Origin(Cause.ACCEPT, MemberId("m" if count == 1 else "second"))
-    return Update(key(group), 0, epoch, 1, first, 0, at_ms, made, origin)
+    return StateUpdate(key(group), 0, epoch, 1, first, 0, at_ms, made, origin)
 
 
 def passes(group, at_ms, first, last, cause):
     made = (StateBatch(first, last, DeliveryState.ARCHIVED, 1, cause),)
-    return Update(key(group), 0, 1, 1, 0, 0, at_ms, made, Origin(cause, MemberId("m")))
+    return StateUpdate(key(group), 0, 1, 1, 0, 0, at_ms, made, Origin(cause, MemberId("m")))
 
 
 def cold(group, at_ms, start):
     origin = Origin(Cause.SNAPSHOT)
-    return Snapshot(key(group), 1, 1, 1, 1, start, 0, 1_000, at_ms, (), origin, (), 0)
+    return StateSnapshot(key(group), 1, 1, 1, 1, start, 0, 1_000, at_ms, (), origin, (), 0)
 
 
 def deletes(group, at_ms):

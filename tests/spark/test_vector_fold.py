@@ -22,9 +22,9 @@ from sharemesh.domain.share_state.records import (
     EpochFloor,
     Generation,
     Origin,
-    Snapshot,
+    StateSnapshot,
+    StateUpdate,
     Tombstone,
-    Update,
 )
 from sharemesh.domain.state_batch import StateBatch, combine
 from sharemesh.v1.state_record_pb2 import ShareStateRecord
@@ -68,18 +68,18 @@ def snapshots(draw):
     batches = combine(draw(several), (), start_offset=start)
     initial = draw(st.sampled_from([UNKNOWN_START_OFFSET, -1, 0, 7]))
     numbers = [draw(epochs) for _ in range(4)]
-    return Snapshot(
+    return StateSnapshot(
         draw(keys), *numbers, start, draw(st.integers(-1, 9)), 5, 6, batches, ORIGIN,
         draw(several), initial,
     )  # fmt: skip
 
 
 updates = st.builds(
-    Update, keys, epochs, epochs, st.integers(-1, 4), starts, st.integers(-1, 9), st.just(7),
+    StateUpdate, keys, epochs, epochs, st.integers(-1, 4), starts, st.integers(-1, 9), st.just(7),
     several, st.just(ORIGIN),
 )  # fmt: skip
 rising = st.builds(
-    Update, keys, epochs, epochs, st.just(2), st.just(-1), st.integers(-1, 9), st.just(7),
+    StateUpdate, keys, epochs, epochs, st.just(2), st.just(-1), st.integers(-1, 9), st.just(7),
     several, st.just(ORIGIN),
 )  # fmt: skip
 records = st.one_of(
@@ -172,7 +172,7 @@ def test_folding_on_from_a_generation_is_folding_everything(before, after):
 def test_a_tombstone_without_value_and_a_value_in_another_order_are_read_like_the_codec_does(
     rows_min,
 ):
-    snapshot = Snapshot(KEYS[0], 1, 1, 1, 1, 5, 0, 1, 1, (), ORIGIN)
+    snapshot = StateSnapshot(KEYS[0], 1, 1, 1, 1, 5, 0, 1, 1, (), ORIGIN)
     later = ShareStateRecord(kind=2, format_version=2).SerializeToString()
     unknown = encode_value(snapshot) + b"\xf8\x07\x01"  # field 127
     update = ShareStateRecord(
@@ -202,8 +202,8 @@ def test_rows_of_the_source_are_those_of_the_records(rows_min):
     batch = StateBatch(3, 9, DeliveryState.ACKNOWLEDGED, 1, Cause.ACCEPT)
     whole = StateBatch(0, 9, DeliveryState.ACKNOWLEDGED, 1, Cause.ACCEPT)
     made = [
-        Snapshot(KEYS[0], 1, 2, 3, 4, 5, 6, 7, 8, (whole,), ORIGIN, (batch,), 0),
-        Update(KEYS[1], 1, 2, -1, -1, -1, 8, (batch,), ORIGIN),
+        StateSnapshot(KEYS[0], 1, 2, 3, 4, 5, 6, 7, 8, (whole,), ORIGIN, (batch,), 0),
+        StateUpdate(KEYS[1], 1, 2, -1, -1, -1, 8, (batch,), ORIGIN),
         Tombstone(KEYS[2], 2, 3, 9, Origin(Cause.DELETE)),
         EpochFloor(4, 5, 10),
         Generation("g1", "", 3, "p", b"h" * 32, 1),

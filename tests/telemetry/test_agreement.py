@@ -11,7 +11,7 @@ import pytest
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.client import AcknowledgeType, connect
 from sharemesh.domain.delivery_state import Cause
-from sharemesh.domain.share_state.records import Snapshot, Update
+from sharemesh.domain.share_state.records import StateSnapshot, StateUpdate
 from sharemesh.serve.settings.settings import ServeSettings, UpSettings
 from sharemesh.serve.supervise.child_process import ProcessState
 from sharemesh.serve.supervise.local_cluster import LocalCluster
@@ -88,9 +88,9 @@ def log_totals(data: Path, shards: int) -> tuple[Counter, set[str]]:
     named = set()
     for shard in range(shards):
         for _, _, record in shard_records(data, shard):
-            if not isinstance(record, Update | Snapshot):
+            if not isinstance(record, StateUpdate | StateSnapshot):
                 continue
-            changed = record.batches if isinstance(record, Update) else record.changed
+            changed = record.batches if isinstance(record, StateUpdate) else record.changed
             for batch in changed:
                 cause = batch.cause or record.origin.cause
                 causes[Cause(cause)] += batch.last_offset - batch.first_offset + 1

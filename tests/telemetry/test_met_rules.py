@@ -12,11 +12,11 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
 from sharemesh.domain.share_group.group import GroupState
 from sharemesh.domain.share_partition.effects import (
-    Acquired,
-    AcquiredRange,
+    AcquiredRun,
     Answered,
     Initialized,
     LocksExpired,
+    RecordsAcquired,
     WriteState,
 )
 from sharemesh.domain.share_partition.events import (
@@ -34,8 +34,8 @@ from sharemesh.group_coordinator.group_gauges import GroupGauges
 from sharemesh.serve.process.probe import idle_percent
 from sharemesh.share_leader.telemetry.partition_telemetry import PartitionTelemetry, counted
 from sharemesh.telemetry import names
-from sharemesh.telemetry.exposition import expose
 from sharemesh.telemetry.instruments import Registry
+from sharemesh.telemetry.prometheus_text import expose
 from sharemesh.telemetry.spans import Spans
 from sharemesh.telemetry.telemetry import Telemetry
 from tests.telemetry.scrape import parse
@@ -160,7 +160,7 @@ def test_met_1_load_and_acquire_times():
     assert world.value("share_partition_load_duration_seconds_sum") == 0.001
     world.watch.fetch_locked()
     event = Acquire(1, MEMBER, AcquireMode.BATCH_OPTIMIZED, 10, 10, 0, ())
-    world.watch.saw(event, (Acquired(1, (AcquiredRange(0, 9, 1),), 10),))
+    world.watch.saw(event, (RecordsAcquired(1, (AcquiredRun(0, 9, 1),), 10),))
     world.watch.fetch_unlocked()
     assert world.value("share_acquire_duration_seconds_sum", group="g") == 0.001
 
@@ -181,8 +181,8 @@ def test_met_2_batches_are_counted_as_they_enter_the_cache_initialization_includ
     batches = (StateBatch(0, 4, DeliveryState.AVAILABLE, 1),)
     world.watch.saw(StateRead(ErrorCode.NONE, batches=batches), (Initialized(ErrorCode.NONE),))
     event = Acquire(1, MEMBER, AcquireMode.BATCH_OPTIMIZED, 10, 100, 0, ())
-    taken = (AcquiredRange(0, 4, 2), AcquiredRange(5, 24, 1))  # the first is in the cache already
-    world.watch.saw(event, (Acquired(1, taken, 25),))
+    taken = (AcquiredRun(0, 4, 2), AcquiredRun(5, 24, 1))  # the first is in the cache already
+    world.watch.saw(event, (RecordsAcquired(1, taken, 25),))
     assert world.value("share_inflight_batch_records_count") == 2
     assert world.value("share_inflight_batch_records_sum") == 25
     assert world.value("share_records_redelivered_total") == 5

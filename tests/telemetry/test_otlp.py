@@ -5,7 +5,7 @@ import random
 import pytest
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-from sharemesh.telemetry.instruments import Kind, Metric, Registry
+from sharemesh.telemetry.instruments import InstrumentKind, Metric, Registry
 from sharemesh.telemetry.otlp import OtlpMetrics, OtlpSpans
 from sharemesh.telemetry.otlp_wire import SpanWriter, any_value, varint
 from sharemesh.telemetry.span_export import SpanPump
@@ -126,10 +126,10 @@ def test_a_collector_that_is_gone_takes_none():
 
 def test_a_collector_gets_every_metric():
     registry = Registry()
-    reads = Metric("test.reads", Kind.COUNTER, "{read}", "reads", ("topic",))
-    times = Metric("test.time", Kind.HISTOGRAM, "s", "times", (), (0.1, 1.0))
+    reads = Metric("test.reads", InstrumentKind.COUNTER, "{read}", "reads", ("topic",))
+    times = Metric("test.time", InstrumentKind.HISTOGRAM, "s", "times", (), (0.1, 1.0))
     registry.counter(reads, "orders").add(3)
-    registry.observe(Metric("test.open", Kind.GAUGE, "1", "open"), lambda: [((), 4.0)])
+    registry.observe(Metric("test.open", InstrumentKind.GAUGE, "1", "open"), lambda: [((), 4.0)])
     for value in (0.05, 0.5, 3):
         registry.histogram(times).record(value)
     with collector() as receiver:

@@ -4,16 +4,16 @@ import asyncio
 import random
 import threading
 
-from sharemesh.telemetry.exposition import expose
-from sharemesh.telemetry.instruments import OTHER, Kind, Metric, Registry
-from sharemesh.telemetry.metrics_page import MetricsPage
+from sharemesh.telemetry.instruments import OTHER, InstrumentKind, Metric, Registry
+from sharemesh.telemetry.metrics_http import MetricsEndpoint
+from sharemesh.telemetry.prometheus_text import expose
 from sharemesh.telemetry.span_export import SpanPump
 from sharemesh.telemetry.spans import Span, Spans
 from sharemesh.telemetry.telemetry import stride_of
 from tests.telemetry.scrape import parse, scrape
 
-READS = Metric("test.reads", Kind.COUNTER, "{read}", "reads", ("topic",))
-TIMES = Metric("test.time", Kind.HISTOGRAM, "s", "times", (), (0.1, 1.0))
+READS = Metric("test.reads", InstrumentKind.COUNTER, "{read}", "reads", ("topic",))
+TIMES = Metric("test.time", InstrumentKind.HISTOGRAM, "s", "times", (), (0.1, 1.0))
 
 
 def spans(**settings) -> Spans:
@@ -95,7 +95,7 @@ def test_sampling_of_records_by_percent() -> None:
 async def test_the_page_answers_only_what_it_knows() -> None:
     registry = Registry()
     registry.counter(READS, "t").add(3)
-    page = MetricsPage(registry)
+    page = MetricsEndpoint(registry)
     port = await page.start("127.0.0.1", 0)
 
     async def ask(request: bytes) -> bytes:

@@ -12,10 +12,10 @@ from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryStat
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
 from sharemesh.domain.share_partition.effects import (
-    Acquired,
-    AcquiredRange,
+    AcquiredRun,
     Answered,
     LocksExpired,
+    RecordsAcquired,
     WriteState,
 )
 from sharemesh.domain.share_partition.events import (
@@ -67,7 +67,7 @@ def context(*metadata):
 
 def acquire(watch):
     event = Acquire(1, MEMBER, AcquireMode.BATCH_OPTIMIZED, 10, 10, 0, ())
-    watch.saw(event, (Acquired(1, (AcquiredRange(0, 9, 1),), 10),))
+    watch.saw(event, (RecordsAcquired(1, (AcquiredRun(0, 9, 1),), 10),))
 
 
 def acknowledge(watch, kind=AcknowledgeType.ACCEPT, error=ErrorCode.NONE):

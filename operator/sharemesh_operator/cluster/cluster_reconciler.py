@@ -3,14 +3,14 @@
 import logging
 from collections.abc import Mapping
 
-import sharemesh_operator.resources.words as w
+import sharemesh_operator.resources.names as w
 from sharemesh.client.errors import SharemeshError
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import Role
+from sharemesh_operator.cluster.cluster_connection import ClusterConnection, ClusterConnectionError
+from sharemesh_operator.cluster.cluster_connections import ClusterConnections
 from sharemesh_operator.cluster.events import Events
 from sharemesh_operator.cluster.kube import Kube
-from sharemesh_operator.cluster.mesh import Mesh, MeshError
-from sharemesh_operator.cluster.meshes import Meshes
 from sharemesh_operator.cluster.status_writer import StatusWriter
 from sharemesh_operator.resources.cluster_spec import ClusterSpec, cluster_spec
 from sharemesh_operator.resources.cluster_status import (
@@ -22,9 +22,9 @@ from sharemesh_operator.resources.cluster_status import (
     storage_problem,
 )
 from sharemesh_operator.resources.conditions import Condition, find
-from sharemesh_operator.resources.observed import pod_seen, settled
-from sharemesh_operator.resources.rollout import Plan, PodSeen, Seen, plan
-from sharemesh_operator.resources.words import KubeObject
+from sharemesh_operator.resources.names import KubeObject
+from sharemesh_operator.resources.pod_status import pod_seen, settled
+from sharemesh_operator.resources.rollout import PodSeen, RolloutPlan, Seen, plan
 from sharemesh_operator.resources.workloads import needs_apply, objects_of, surplus
 
 OWNED = ("ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget")
@@ -41,7 +41,7 @@ class ClusterReconciler:
     def __init__(
         self,
         kube: Kube,
-        meshes: Meshes,
+        meshes: ClusterConnections,
         writer: StatusWriter,
         events: Events,
         clock: Clock,
@@ -91,7 +91,7 @@ class ClusterReconciler:
 
     async def _look(
         self, spec: ClusterSpec, live: list[KubeObject]
-    ) -> tuple[ClusterSeen, Mesh | None]:
+    ) -> tuple[ClusterSeen, ClusterConnection | None]:
         storage = None
         if spec.storage.claim:
             claim = await self._kube.get("PersistentVolumeClaim", spec.storage.claim)
@@ -124,10 +124,10 @@ class ClusterReconciler:
             for each in objects_of(spec, counts)
         )
 
-    async def _mesh(self, spec: ClusterSpec) -> tuple[Mesh | None, Problem | None]:
+    async def _mesh(self, spec: ClusterSpec) -> tuple[ClusterConnection | None, Problem | None]:
         try:
             mesh = await self._meshes.get(spec)
-        except MeshError as error:
+        except ClusterConnectionError as error:
             return None, error.problem
         return (mesh, None) if mesh.problem is None else (None, mesh.problem)
 
@@ -137,7 +137,7 @@ class ClusterReconciler:
         spec: ClusterSpec,
         found: ClusterSeen,
         live: list[KubeObject],
-        mesh: Mesh | None,
+        mesh: ClusterConnection | None,
     ) -> None:
         if found.storage_problem is not None and not found.seen.replicas:
             return  # pods would only fail, or write where they must not
@@ -154,7 +154,11 @@ class ClusterReconciler:
         await self._step(body, step, {pod.name: pod for pod in found.seen.pods}, mesh)
 
     async def _step(
-        self, body: KubeObject, step: Plan, pods: dict[str, PodSeen], mesh: Mesh | None
+        self,
+        body: KubeObject,
+        step: RolloutPlan,
+        pods: dict[str, PodSeen],
+        mesh: ClusterConnection | None,
     ) -> None:
         for name in step.drain:
             await self.begin_drain(body, name, mesh)
@@ -165,7 +169,7 @@ class ClusterReconciler:
             await self._kube.delete("Pod", name)
 
     async def begin_drain(
-        self, body: KubeObject, name: str, mesh: Mesh | None, *, held: str = ""
+        self, body: KubeObject, name: str, mesh: ClusterConnection | None, *, held: str = ""
     ) -> None:
         """Let a pod hand over what it leads; repeating it is fine.
 
@@ -182,7 +186,7 @@ class ClusterReconciler:
         try:
             admin = await mesh.admin()
             await admin.drain_node(name)
-        except (SharemeshError, MeshError, ValueError) as error:
+        except (SharemeshError, ClusterConnectionError, ValueError) as error:
             await self._events.tell(
                 body, "DrainNotBegun", f"{name} was not told to hand over: {error}", warning=True
             )

@@ -4,25 +4,25 @@ import logging
 from collections.abc import Callable
 from random import Random
 
-import sharemesh_operator.resources.words as w
+import sharemesh_operator.resources.names as w
 from sharemesh.cluster.view.cluster_state import StateChanges
 from sharemesh.ports.clock import Clock
 from sharemesh.telemetry.telemetry import Telemetry
+from sharemesh_operator.cluster.cluster_connection import ClusterConnectionSettings
+from sharemesh_operator.cluster.cluster_connections import ClusterConnections
 from sharemesh_operator.cluster.cluster_reconciler import ClusterReconciler
+from sharemesh_operator.cluster.cluster_ref import ClusterResolver
 from sharemesh_operator.cluster.events import Events
-from sharemesh_operator.cluster.finalizing import NotYetError
+from sharemesh_operator.cluster.finalizing import RetryLaterError
 from sharemesh_operator.cluster.group_reconciler import GroupReconciler
 from sharemesh_operator.cluster.kube import Kube, KubeError
-from sharemesh_operator.cluster.mesh import MeshSettings
-from sharemesh_operator.cluster.meshes import Meshes
 from sharemesh_operator.cluster.operation_reconciler import OperationReconciler
 from sharemesh_operator.cluster.round_telemetry import told
 from sharemesh_operator.cluster.status_writer import StatusWriter
-from sharemesh_operator.cluster.tenants import Homes
 from sharemesh_operator.cluster.topic_reconciler import TopicReconciler
 from sharemesh_operator.cluster.work_queue import Key, WorkQueue
 from sharemesh_operator.resources.deletion import awaited_by
-from sharemesh_operator.resources.words import KubeObject
+from sharemesh_operator.resources.names import KubeObject
 from sharemesh_operator.settings import OperatorSettings
 
 GATHER_MS = 300
@@ -52,8 +52,8 @@ class Engine:
         self._clock = clock
         self._events = Events(kube, clock, settings.identity)
         self._writer = StatusWriter(kube, clock)
-        self.meshes = Meshes(
-            MeshSettings(
+        self.meshes = ClusterConnections(
+            ClusterConnectionSettings(
                 settings.identity,
                 settings.secrets_directory,
                 clock,
@@ -67,7 +67,7 @@ class Engine:
         clusters = self._clusters = ClusterReconciler(
             kube, self.meshes, self._writer, self._events, clock, default_image=settings.image
         )
-        homes = Homes(kube, self.meshes, clusters)
+        homes = ClusterResolver(kube, self.meshes, clusters)
         self._topics = TopicReconciler(kube, homes, self._writer, self._events)
         self._groups = GroupReconciler(kube, homes, self._writer, self._events, clock)
         self._operations = OperationReconciler(
@@ -126,17 +126,17 @@ class Engine:
         """Clean up after an object that is being deleted; returns when it may go.
 
         Raises:
-            NotYetError: It is to wait and be tried again; never beyond ``CLEAN_UP_LIMIT_S``.
+            RetryLaterError: It is to wait and be tried again; never beyond ``CLEAN_UP_LIMIT_S``.
         """
         if self._over:
-            raise NotYetError("another replica of the operator goes on")
+            raise RetryLaterError("another replica of the operator goes on")
         body = {**body, "kind": kind}
         try:
             done = await self._finalize(kind, body)
-        except (NotYetError, KubeError) as error:
+        except (RetryLaterError, KubeError) as error:
             if waited_s < CLEAN_UP_LIMIT_S:
                 await self._events.tell(body, "CleanUpWaits", str(error), warning=True)
-                raise NotYetError(str(error)) from error
+                raise RetryLaterError(str(error)) from error
             await self._events.tell(
                 body,
                 "CleanUpGivenUp",
@@ -163,7 +163,7 @@ class Engine:
         tenants = [each for kind in POLICIES for each in await self._kube.list(kind)]
         awaited = awaited_by(name, tenants)
         if awaited:
-            raise NotYetError(f"ShareCluster {name!r} waits for {awaited}")
+            raise RetryLaterError(f"ShareCluster {name!r} waits for {awaited}")
         await self.meshes.close(name)
         return f"pods of {name!r} go; its data directory and its keys in etcd stay"
 

@@ -11,12 +11,12 @@ from sharemesh.client.errors import (
 from sharemesh.domain.ids import GroupId, TopicPartition
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ShardKind
+from sharemesh_operator.cluster.cluster_connection import ClusterConnection, ClusterConnectionError
+from sharemesh_operator.cluster.cluster_ref import ClusterGoneError, ClusterResolver, problem_of
 from sharemesh_operator.cluster.events import Events
-from sharemesh_operator.cluster.finalizing import NotYetError
+from sharemesh_operator.cluster.finalizing import RetryLaterError
 from sharemesh_operator.cluster.kube import Kube
-from sharemesh_operator.cluster.mesh import Mesh, MeshError
 from sharemesh_operator.cluster.status_writer import StatusWriter
-from sharemesh_operator.cluster.tenants import ClusterGoneError, Homes, problem_of
 from sharemesh_operator.cluster.times import now_text
 from sharemesh_operator.resources.cluster_spec import is_paused
 from sharemesh_operator.resources.conditions import Condition
@@ -29,7 +29,7 @@ from sharemesh_operator.resources.groups import (
     group_id,
     group_status,
 )
-from sharemesh_operator.resources.words import KubeObject
+from sharemesh_operator.resources.names import KubeObject
 
 RETRY_MS = 3_000
 LOOK_MS = 15_000
@@ -40,7 +40,7 @@ class GroupReconciler:
     """Sets the configs of groups, corrects drift, deletes groups by policy, tells their state."""
 
     def __init__(
-        self, kube: Kube, homes: Homes, writer: StatusWriter, events: Events, clock: Clock
+        self, kube: Kube, homes: ClusterResolver, writer: StatusWriter, events: Events, clock: Clock
     ) -> None:
         self._kube = kube
         self._homes = homes
@@ -67,7 +67,7 @@ class GroupReconciler:
         """Do what the deletion policy says; return what was done.
 
         Raises:
-            NotYetError: It cannot be done now; try again.
+            RetryLaterError: It cannot be done now; try again.
         """
         group = group_id(body)
         if body["spec"].get("deletionPolicy", "Retain") != "Delete":
@@ -83,8 +83,8 @@ class GroupReconciler:
             await admin.alter_group_configs(group, dict.fromkeys(group_configs(body)))
         except ClusterGoneError:
             return f"group {group!r} is left to the data of its cluster, which is gone"
-        except (MeshError, SharemeshError) as error:
-            raise NotYetError(f"group {group!r} cannot be deleted yet: {error}") from error
+        except (ClusterConnectionError, SharemeshError) as error:
+            raise RetryLaterError(f"group {group!r} cannot be deleted yet: {error}") from error
         return f"group {group!r} and its share state are deleted"
 
     async def _reconcile(self, body: KubeObject, policy: str) -> int:
@@ -95,7 +95,7 @@ class GroupReconciler:
             if policy == "Managed" and not home.spec.hands_off:
                 refused = await self._bring(admin, body)
             found = await _found(home.mesh, admin, body)
-        except (ClusterGoneError, MeshError, SharemeshError) as error:
+        except (ClusterGoneError, ClusterConnectionError, SharemeshError) as error:
             problem = problem_of(error, body)
             return await self._say(
                 body, [Condition.false("Ready", problem.reason, problem.message)]
@@ -161,7 +161,7 @@ class GroupReconciler:
             await self._events.tell(body, ready.reason, ready.message, warning=True)
 
 
-async def _found(mesh: Mesh, admin: AsyncAdminClient, body: KubeObject) -> GroupFound:
+async def _found(mesh: ClusterConnection, admin: AsyncAdminClient, body: KubeObject) -> GroupFound:
     group = group_id(body)
     described = (await admin.describe_groups([group])).get(group)
     if not isinstance(described, GroupDescription | GroupIdNotFoundError):
@@ -188,7 +188,9 @@ async def _found(mesh: Mesh, admin: AsyncAdminClient, body: KubeObject) -> Group
     )
 
 
-def _partitions(mesh: Mesh, names: list[str]) -> tuple[tuple[PartitionFound, ...], tuple[str, ...]]:
+def _partitions(
+    mesh: ClusterConnection, names: list[str]
+) -> tuple[tuple[PartitionFound, ...], tuple[str, ...]]:
     found, missing = [], []
     for name in names:
         topic = mesh.view.topic_named(name)

@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 import aiohttp
 
-import sharemesh_operator.resources.words as w
+import sharemesh_operator.resources.names as w
 from sharemesh_operator.cluster.credentials import ApiServer
-from sharemesh_operator.resources.words import KubeObject
+from sharemesh_operator.resources.names import KubeObject
 
 REQUEST_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10.0
@@ -31,7 +31,7 @@ class KubeError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ResourceKind:
     """Where objects of a kind are found."""
 
     path: str
@@ -43,18 +43,18 @@ class Kind:
         return self.path.removeprefix("/apis/").removeprefix("/api/")
 
 
-KINDS: Mapping[str, Kind] = {
-    "ShareCluster": Kind(f"/apis/{w.API_VERSION}", "shareclusters"),
-    "ShareTopic": Kind(f"/apis/{w.API_VERSION}", "sharetopics"),
-    "ShareGroup": Kind(f"/apis/{w.API_VERSION}", "sharegroups"),
-    "ShareGroupOperation": Kind(f"/apis/{w.API_VERSION}", "sharegroupoperations"),
-    "StatefulSet": Kind("/apis/apps/v1", "statefulsets"),
-    "PodDisruptionBudget": Kind("/apis/policy/v1", "poddisruptionbudgets"),
-    "Service": Kind("/api/v1", "services"),
-    "ConfigMap": Kind("/api/v1", "configmaps"),
-    "Pod": Kind("/api/v1", "pods"),
-    "PersistentVolumeClaim": Kind("/api/v1", "persistentvolumeclaims"),
-    "Event": Kind("/api/v1", "events"),
+KINDS: Mapping[str, ResourceKind] = {
+    "ShareCluster": ResourceKind(f"/apis/{w.API_VERSION}", "shareclusters"),
+    "ShareTopic": ResourceKind(f"/apis/{w.API_VERSION}", "sharetopics"),
+    "ShareGroup": ResourceKind(f"/apis/{w.API_VERSION}", "sharegroups"),
+    "ShareGroupOperation": ResourceKind(f"/apis/{w.API_VERSION}", "sharegroupoperations"),
+    "StatefulSet": ResourceKind("/apis/apps/v1", "statefulsets"),
+    "PodDisruptionBudget": ResourceKind("/apis/policy/v1", "poddisruptionbudgets"),
+    "Service": ResourceKind("/api/v1", "services"),
+    "ConfigMap": ResourceKind("/api/v1", "configmaps"),
+    "Pod": ResourceKind("/api/v1", "pods"),
+    "PersistentVolumeClaim": ResourceKind("/api/v1", "persistentvolumeclaims"),
+    "Event": ResourceKind("/api/v1", "events"),
 }
 
 

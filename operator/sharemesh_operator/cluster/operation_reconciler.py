@@ -1,6 +1,6 @@
 """ShareGroupOperations: done once, with the result in status, gone after a while."""
 
-import sharemesh_operator.resources.words as w
+import sharemesh_operator.resources.names as w
 from sharemesh.client.admin.async_client import AsyncAdminClient
 from sharemesh.client.admin_results import LogOffset, TopicDescription, TopicPartition
 from sharemesh.client.errors import (
@@ -12,15 +12,21 @@ from sharemesh.client.errors import (
     SharemeshError,
 )
 from sharemesh.ports.clock import Clock
+from sharemesh_operator.cluster.cluster_connection import ClusterConnectionError
 from sharemesh_operator.cluster.cluster_reconciler import ClusterReconciler
+from sharemesh_operator.cluster.cluster_ref import (
+    ClusterGoneError,
+    ClusterRef,
+    ClusterResolver,
+    problem_of,
+)
 from sharemesh_operator.cluster.events import Events
 from sharemesh_operator.cluster.kube import Kube
-from sharemesh_operator.cluster.mesh import MeshError
 from sharemesh_operator.cluster.status_writer import StatusWriter
-from sharemesh_operator.cluster.tenants import ClusterGoneError, Home, Homes, problem_of
 from sharemesh_operator.cluster.times import now_text, now_time
 from sharemesh_operator.resources.conditions import Condition
 from sharemesh_operator.resources.groups import group_id
+from sharemesh_operator.resources.names import KubeObject
 from sharemesh_operator.resources.operations import (
     LATEST,
     SUCCEEDED,
@@ -31,7 +37,6 @@ from sharemesh_operator.resources.operations import (
     refused,
     timestamp_ms,
 )
-from sharemesh_operator.resources.words import KubeObject
 
 RETRY_MS = 2_000
 GIVE_UP_S = 600
@@ -39,7 +44,7 @@ DRAIN_MARGIN_S = 30
 
 _MAY_PASS = (
     ClusterGoneError,
-    MeshError,
+    ClusterConnectionError,
     ConnectionFailedError,
     RequestTimedOutError,
     NotLeaderOrFollowerError,
@@ -60,7 +65,7 @@ class OperationReconciler:
     def __init__(
         self,
         kube: Kube,
-        homes: Homes,
+        homes: ClusterResolver,
         clusters: ClusterReconciler,
         writer: StatusWriter,
         events: Events,
@@ -122,7 +127,7 @@ class OperationReconciler:
             return 0
         return (now_time(self._clock) - parse_time(began)).total_seconds()
 
-    async def _carry_out(self, home: Home, body: KubeObject) -> tuple[Condition, int | None]:
+    async def _carry_out(self, home: ClusterRef, body: KubeObject) -> tuple[Condition, int | None]:
         match body["spec"]["operation"]:
             case "ResetOffsets":
                 return await self._reset(home, body)
@@ -145,7 +150,7 @@ class OperationReconciler:
             )
         return found
 
-    async def _reset(self, home: Home, body: KubeObject) -> tuple[Condition, int | None]:
+    async def _reset(self, home: ClusterRef, body: KubeObject) -> tuple[Condition, int | None]:
         group = await self._group(body)
         admin = await home.mesh.admin()
         names = [each["name"] for each in group["spec"]["topics"]]
@@ -161,7 +166,7 @@ class OperationReconciler:
         text = f"{done} partitions of group {group_id(group)!r} start at {body['spec']['resetTo']}"
         return Condition.true(SUCCEEDED, "OffsetsReset", text), done
 
-    async def _delete(self, home: Home, body: KubeObject) -> tuple[Condition, int | None]:
+    async def _delete(self, home: ClusterRef, body: KubeObject) -> tuple[Condition, int | None]:
         group = group_id(await self._group(body))
         admin = await home.mesh.admin()
         count = 0
@@ -179,7 +184,7 @@ class OperationReconciler:
         text = f"group {group!r} and its share state are deleted"
         return Condition.true(SUCCEEDED, "StateDeleted", text), count
 
-    async def _drain(self, home: Home, body: KubeObject) -> tuple[Condition, int | None]:
+    async def _drain(self, home: ClusterRef, body: KubeObject) -> tuple[Condition, int | None]:
         name = body["spec"]["node"]
         pod = await self._kube.get("Pod", name)
         labels = (pod or {}).get("metadata", {}).get("labels") or {}

@@ -6,7 +6,7 @@ from sharemesh.ports.clock import Clock
 from sharemesh_operator.cluster.kube import Kube
 from sharemesh_operator.cluster.times import now_text
 from sharemesh_operator.resources.conditions import Condition, flipped, merged
-from sharemesh_operator.resources.words import KubeObject
+from sharemesh_operator.resources.names import KubeObject
 
 INTERVAL_MS = 10_000
 

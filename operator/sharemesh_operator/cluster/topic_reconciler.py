@@ -9,14 +9,15 @@ from sharemesh.client.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
+from sharemesh_operator.cluster.cluster_connection import ClusterConnectionError
+from sharemesh_operator.cluster.cluster_ref import ClusterGoneError, ClusterResolver, problem_of
 from sharemesh_operator.cluster.events import Events
-from sharemesh_operator.cluster.finalizing import NotYetError
+from sharemesh_operator.cluster.finalizing import RetryLaterError
 from sharemesh_operator.cluster.kube import Kube
-from sharemesh_operator.cluster.mesh import MeshError
 from sharemesh_operator.cluster.status_writer import StatusWriter
-from sharemesh_operator.cluster.tenants import ClusterGoneError, Homes, problem_of
 from sharemesh_operator.resources.cluster_spec import is_paused
 from sharemesh_operator.resources.conditions import Condition
+from sharemesh_operator.resources.names import KubeObject
 from sharemesh_operator.resources.topics import (
     TopicChange,
     TopicFound,
@@ -25,7 +26,6 @@ from sharemesh_operator.resources.topics import (
     topic_name,
     topic_status,
 )
-from sharemesh_operator.resources.words import KubeObject
 
 RETRY_MS = 3_000
 DRIFT_MS = 60_000
@@ -34,7 +34,9 @@ DRIFT_MS = 60_000
 class TopicReconciler:
     """Creates topics, grows them, corrects their configs, deletes them by policy."""
 
-    def __init__(self, kube: Kube, homes: Homes, writer: StatusWriter, events: Events) -> None:
+    def __init__(
+        self, kube: Kube, homes: ClusterResolver, writer: StatusWriter, events: Events
+    ) -> None:
         self._kube = kube
         self._homes = homes
         self._writer = writer
@@ -55,7 +57,12 @@ class TopicReconciler:
                 hands_off = is_paused(body) or home.spec.hands_off
                 found = await self._bring(await home.mesh.admin(), body, hands_off=hands_off)
                 condition = topic_condition(body, found)
-        except (ClusterGoneError, MeshError, ConnectionFailedError, RequestTimedOutError) as error:
+        except (
+            ClusterGoneError,
+            ClusterConnectionError,
+            ConnectionFailedError,
+            RequestTimedOutError,
+        ) as error:
             problem = problem_of(error, body)
             condition = Condition.false("Ready", problem.reason, problem.message)
         except SharemeshError as error:
@@ -69,7 +76,7 @@ class TopicReconciler:
         """Do what the deletion policy says; return what was done.
 
         Raises:
-            NotYetError: It cannot be done now; try again.
+            RetryLaterError: It cannot be done now; try again.
         """
         name = topic_name(body)
         if body["spec"].get("deletionPolicy", "Retain") != "Delete":
@@ -81,11 +88,11 @@ class TopicReconciler:
             problems = await (await home.mesh.admin()).delete_topics([name])
         except ClusterGoneError:
             return f"topic {name!r} is left to the data of its cluster, which is gone"
-        except (MeshError, SharemeshError) as error:
-            raise NotYetError(f"topic {name!r} cannot be deleted yet: {error}") from error
+        except (ClusterConnectionError, SharemeshError) as error:
+            raise RetryLaterError(f"topic {name!r} cannot be deleted yet: {error}") from error
         problem = problems.get(name)
         if problem is not None and not isinstance(problem, UnknownTopicOrPartitionError):
-            raise NotYetError(f"topic {name!r} is not deleted: {problem}")
+            raise RetryLaterError(f"topic {name!r} is not deleted: {problem}")
         return f"topic {name!r} and its records are deleted"
 
     async def _bring(

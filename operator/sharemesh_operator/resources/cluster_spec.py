@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sharemesh.ports.cluster import Role
-from sharemesh_operator.resources.words import FIELDS, PAUSE_ANNOTATION, ROLES, KubeObject
+from sharemesh_operator.resources.names import FIELDS, PAUSE_ANNOTATION, ROLES, KubeObject
 
 DRAIN_TIMEOUT_S = 40
 GRACE_S = 90

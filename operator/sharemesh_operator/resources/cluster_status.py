@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import sharemesh_operator.resources.words as w
+import sharemesh_operator.resources.names as w
 from sharemesh.ports.cluster import Role
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
 from sharemesh_operator.resources.conditions import Condition
-from sharemesh_operator.resources.rollout import Plan, PodSeen, Seen
-from sharemesh_operator.resources.words import KubeObject
+from sharemesh_operator.resources.names import KubeObject
+from sharemesh_operator.resources.rollout import PodSeen, RolloutPlan, Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ClusterSeen:
     """All that the status is made from."""
 
     seen: Seen
-    plan: Plan
+    plan: RolloutPlan
     placement: PlacementSeen | None = None
     """None: etcd or the cluster's record cannot be read."""
     mesh_problem: Problem | None = None
@@ -175,7 +175,7 @@ def _role_status(spec: ClusterSpec, seen: Seen, role: Role) -> KubeObject:
     }
 
 
-def _progressing(spec: ClusterSpec, step: Plan) -> Condition:
+def _progressing(spec: ClusterSpec, step: RolloutPlan) -> Condition:
     if spec.hands_off:
         return Condition.false("Progressing", "NotManaged", "the operator changes nothing")
     return Condition("Progressing", step.progressing, step.reason, step.message)

@@ -5,16 +5,16 @@ import json
 
 import yaml
 
-import sharemesh_operator.resources.words as w
+import sharemesh_operator.resources.names as w
 from sharemesh.ports.cluster import Role
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
+from sharemesh_operator.resources.names import KubeObject
 from sharemesh_operator.resources.pods import (
     CONFIG_FILE,
     DATA_PATH,
     ETCD_TLS_PATH,
     TLS_PATH,
 )
-from sharemesh_operator.resources.words import KubeObject
 
 
 def config_map(spec: ClusterSpec) -> KubeObject:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from sharemesh_operator.resources.words import KubeObject
+from sharemesh_operator.resources.names import KubeObject
 
 NAMED_MAX = 5
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import sharemesh.domain.group_config.group_definitions as names
 from sharemesh_operator.resources.conditions import Condition
-from sharemesh_operator.resources.words import KubeObject
+from sharemesh_operator.resources.names import KubeObject
 
 _SECONDS = {
     names.RECORD_LOCK_DURATION: ("recordLockDurationSeconds", 30),

@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Sequence
 
 from sharemesh_operator.resources.conditions import Condition, find
-from sharemesh_operator.resources.words import KubeObject
+from sharemesh_operator.resources.names import KubeObject
 
 SUCCEEDED = "Succeeded"
 EARLIEST = -2

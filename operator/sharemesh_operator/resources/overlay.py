@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sharemesh_operator.resources.words import KubeObject
+from sharemesh_operator.resources.names import KubeObject
 
 
 def laid_over(base: KubeObject, overlay: Mapping[str, Any]) -> KubeObject:

@@ -1,10 +1,10 @@
 """The pod template of a role: restricted in every way that a role process does not need."""
 
-import sharemesh_operator.resources.words as w
+import sharemesh_operator.resources.names as w
 from sharemesh.ports.cluster import Role
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
+from sharemesh_operator.resources.names import KubeObject
 from sharemesh_operator.resources.overlay import laid_over
-from sharemesh_operator.resources.words import KubeObject
 
 CONTAINER = "sharemesh"
 DATA_PATH = "/data"

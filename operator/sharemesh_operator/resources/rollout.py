@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from sharemesh.ports.cluster import Role
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
-from sharemesh_operator.resources.words import ROLES
+from sharemesh_operator.resources.names import ROLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RolloutPlan:
     """What to do now. All empty: nothing is left to do."""
 
     replicas: Mapping[Role, int]
@@ -67,7 +67,7 @@ class Plan:
         return self.reason != "UpToDate"
 
 
-def plan(spec: ClusterSpec, seen: Seen) -> Plan:
+def plan(spec: ClusterSpec, seen: Seen) -> RolloutPlan:
     """Return the next step; repeating it changes nothing.
 
     More pods come at once. Fewer: the last ones hand over first. New templates: one pod after
@@ -85,21 +85,25 @@ def plan(spec: ClusterSpec, seen: Seen) -> Plan:
         return step
     if growing:
         names = ", ".join(str(role) for role in growing)
-        return Plan(replicas, reason="ScalingUp", message=f"more pods of {names}")
+        return RolloutPlan(replicas, reason="ScalingUp", message=f"more pods of {names}")
     starting = [pod.name for pod in seen.pods if not pod.ready]
     wanted = sum(replicas.values())
     if len(seen.pods) < wanted or starting:
-        return Plan(replicas, reason="PodsStarting", message=_waiting(spec, seen))
+        return RolloutPlan(replicas, reason="PodsStarting", message=_waiting(spec, seen))
     if not seen.settled:
-        return Plan(replicas, reason="TemplatesChanging", message="pod templates are being written")
-    return Plan(replicas)
+        return RolloutPlan(
+            replicas, reason="TemplatesChanging", message="pod templates are being written"
+        )
+    return RolloutPlan(replicas)
 
 
 def _replicas(spec: ClusterSpec, seen: Seen, role: Role) -> int:
     return max(spec.roles[role].replicas, seen.replicas.get(role, 0))
 
 
-def _shrink(spec: ClusterSpec, seen: Seen, role: Role, replicas: dict[Role, int]) -> Plan | None:
+def _shrink(
+    spec: ClusterSpec, seen: Seen, role: Role, replicas: dict[Role, int]
+) -> RolloutPlan | None:
     wanted = spec.roles[role].replicas
     leaving = [pod for pod in seen.pods if pod.role is role and pod.ordinal >= wanted]
     busy = [pod for pod in leaving if not _may_go(spec, seen, pod)]
@@ -110,10 +114,12 @@ def _shrink(spec: ClusterSpec, seen: Seen, role: Role, replicas: dict[Role, int]
     if untold and not seen.settled:
         untold = ()
     names = ", ".join(pod.name for pod in busy)
-    return Plan(replicas, drain=untold, reason="Draining", message=f"{names} hand over, then go")
+    return RolloutPlan(
+        replicas, drain=untold, reason="Draining", message=f"{names} hand over, then go"
+    )
 
 
-def _roll(spec: ClusterSpec, seen: Seen, replicas: Mapping[Role, int]) -> Plan | None:
+def _roll(spec: ClusterSpec, seen: Seen, replicas: Mapping[Role, int]) -> RolloutPlan | None:
     outdated = [
         pod for pod in seen.pods if not pod.terminating and (pod.outdated or _left_over(seen, pod))
     ]
@@ -122,19 +128,19 @@ def _roll(spec: ClusterSpec, seen: Seen, replicas: Mapping[Role, int]) -> Plan |
     left = f"{len(outdated)} of {len(seen.pods)} pods are to be restarted"
     broken = [pod for pod in outdated if not pod.ready]
     if broken:  # it serves nothing: a new one can only be better
-        return Plan(replicas, delete=(broken[0].name,), reason="RollingUpdate", message=left)
+        return RolloutPlan(replicas, delete=(broken[0].name,), reason="RollingUpdate", message=left)
     nxt = min(outdated, key=lambda pod: (ROLES.index(pod.role), -pod.ordinal))
     # A pod that was told to leave goes first: two on their way would be one too many.
     told = [pod for pod in outdated if pod.drain_age_s is not None]
     nxt = told[0] if told else nxt
     why = _why_wait(spec, seen, nxt)
     if why:
-        return Plan(replicas, reason="RollingUpdate", message=f"{left}; waiting: {why}")
+        return RolloutPlan(replicas, reason="RollingUpdate", message=f"{left}; waiting: {why}")
     if _may_go(spec, seen, nxt):
-        return Plan(replicas, delete=(nxt.name,), reason="RollingUpdate", message=left)
+        return RolloutPlan(replicas, delete=(nxt.name,), reason="RollingUpdate", message=left)
     drain = (nxt.name,) if nxt.drain_age_s is None else ()
     message = f"{left}; {nxt.name} hands over"
-    return Plan(replicas, drain=drain, reason="RollingUpdate", message=message)
+    return RolloutPlan(replicas, drain=drain, reason="RollingUpdate", message=message)
 
 
 def _left_over(seen: Seen, pod: PodSeen) -> bool:

@@ -1,9 +1,9 @@
 """Services of a cluster: who finds whom by which name."""
 
-import sharemesh_operator.resources.words as w
+import sharemesh_operator.resources.names as w
 from sharemesh.ports.cluster import Role
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
-from sharemesh_operator.resources.words import KubeObject
+from sharemesh_operator.resources.names import KubeObject
 
 
 def headless(spec: ClusterSpec, role: Role) -> KubeObject:

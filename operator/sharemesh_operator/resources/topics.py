@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from sharemesh.domain.topics import RETENTION_BYTES, RETENTION_MS
 from sharemesh_operator.resources.conditions import Condition
-from sharemesh_operator.resources.words import KubeObject
+from sharemesh_operator.resources.names import KubeObject
 
 NO_LIMIT = "-1"
 

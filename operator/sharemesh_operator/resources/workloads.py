@@ -4,13 +4,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-import sharemesh_operator.resources.words as w
+import sharemesh_operator.resources.names as w
 from sharemesh.ports.cluster import Role
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
 from sharemesh_operator.resources.config_map import config_hash, config_map
+from sharemesh_operator.resources.names import KubeObject
 from sharemesh_operator.resources.pods import pod_template
 from sharemesh_operator.resources.services import bootstrap, headless, pod_service
-from sharemesh_operator.resources.words import KubeObject
 
 
 def objects_of(spec: ClusterSpec, replicas: Mapping[Role, int]) -> list[KubeObject]:

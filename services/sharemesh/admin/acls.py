@@ -1,7 +1,7 @@
 """Access rules, created, described and deleted (spec section 26; Kafka's rules for them)."""
 
 from sharemesh.admin.access import AdminAccess
-from sharemesh.admin.acl_words import filter_of, rule_message, rule_of
+from sharemesh.admin.acl_codec import filter_of, rule_message, rule_of
 from sharemesh.cluster.store import acls
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.ports.authorizer import Operation

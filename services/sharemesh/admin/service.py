@@ -7,7 +7,7 @@ from sharemesh.admin.access import AdminAccess
 from sharemesh.admin.acls import AclAdmin
 from sharemesh.admin.configs import ConfigAdmin
 from sharemesh.admin.draining import BeginDrain, Draining
-from sharemesh.admin.finding import Finding
+from sharemesh.admin.metadata import MetadataHandlers
 from sharemesh.admin.topics import TopicAdmin
 from sharemesh.admin.versions import api_versions
 from sharemesh.domain.ids import NodeId
@@ -43,7 +43,7 @@ class AdminService:
         """
         self._view = view
         access = AdminAccess(authorizer)
-        self._finding = Finding(view, access)
+        self._finding = MetadataHandlers(view, access)
         self._topics = TopicAdmin(coordination, view, access, rng)
         self._configs = ConfigAdmin(coordination, view, access)
         self._acls = AclAdmin(coordination, view, access, enabled=acls_enabled)

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from sharemesh.cli.failures import CommandError
-from sharemesh.cli.session import Session, connection_before, connection_flags, session_of
+from sharemesh.cli.session import CommandSession, connection_before, connection_flags, session_of
 from sharemesh.client import AdminClient
 from sharemesh.client.acls import CLUSTER_NAME, OPERATIONS, AclBinding, AclBindingFilter
 
@@ -112,7 +112,7 @@ def _remove(args: argparse.Namespace) -> int:
     return 0
 
 
-def _show(session: Session, bindings: list[AclBinding], empty: str) -> None:
+def _show(session: CommandSession, bindings: list[AclBinding], empty: str) -> None:
     session.show([_row(each) for each in bindings], _COLUMNS, empty=empty)
 
 

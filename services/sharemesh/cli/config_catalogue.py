@@ -22,7 +22,7 @@ _UNLIMITED = (None, INT32_MAX, INT64_MAX)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogueEntry:
     """One name: what it belongs to, default, allowed values (bounds included), what it does."""
 
     name: str
@@ -32,7 +32,7 @@ class Entry:
     what: str
 
 
-def catalogue() -> list[Entry]:
+def catalogue() -> list[CatalogueEntry]:
     """Return all settings, those of groups first."""
     return [
         *_defined(GROUP_CONFIGS, "group"),
@@ -44,19 +44,21 @@ def catalogue() -> list[Entry]:
         *_of_process(ServeSettings, "process"),
         *_of_process(UpSettings, "local cluster"),
         *(
-            Entry(name, "share consumer", "none", "nothing", f"refused; {instead_of(name)}")
+            CatalogueEntry(
+                name, "share consumer", "none", "nothing", f"refused; {instead_of(name)}"
+            )
             for name in REJECTED_BY_SHARE_CONSUMERS
         ),
     ]
 
 
-def _defined(definitions: Mapping[str, ConfigDefinition], of: str) -> Iterable[Entry]:
+def _defined(definitions: Mapping[str, ConfigDefinition], of: str) -> Iterable[CatalogueEntry]:
     for each in definitions.values():
         if each.unsupported:
-            yield Entry(each.name, of, "none", "nothing", each.unsupported)
+            yield CatalogueEntry(each.name, of, "none", "nothing", each.unsupported)
             continue
         default = each.default or (f"the cluster's {each.fallback}" if each.fallback else "none")
-        yield Entry(each.name, of, default, _allowed(each), each.documentation)
+        yield CatalogueEntry(each.name, of, default, _allowed(each), each.documentation)
 
 
 def _allowed(each: ConfigDefinition) -> str:
@@ -73,14 +75,16 @@ def _bounds(least: int, most: int | None) -> str:
     return f"{least} or more" if most in _UNLIMITED else f"{least} to {most}"
 
 
-def _of_client(settings: tuple[Setting, ...], of: str) -> Iterable[Entry]:
+def _of_client(settings: tuple[Setting, ...], of: str) -> Iterable[CatalogueEntry]:
     for each in settings:
         default = "none" if each.default in (None, "") else str(each.default)
         bounds = "any" if each.least is None else _bounds(each.least, each.most)
-        yield Entry(each.name, of, default, ", ".join(each.choices) or bounds, each.what)
+        yield CatalogueEntry(each.name, of, default, ", ".join(each.choices) or bounds, each.what)
 
 
-def _of_process(record: type[ServeSettings] | type[UpSettings], of: str) -> Iterable[Entry]:
+def _of_process(
+    record: type[ServeSettings] | type[UpSettings], of: str
+) -> Iterable[CatalogueEntry]:
     for name in names_of(record):
         each = record.__dataclass_fields__[name]
         about = each.metadata
@@ -91,4 +95,4 @@ def _of_process(record: type[ServeSettings] | type[UpSettings], of: str) -> Iter
         what = about["documentation"]
         if record is ServeSettings:
             what += f" (variable {ENVIRONMENT_PREFIX}{name.upper()})"
-        yield Entry(name, of, default, ", ".join(about["choices"]) or bounds, what)
+        yield CatalogueEntry(name, of, default, ", ".join(about["choices"]) or bounds, what)

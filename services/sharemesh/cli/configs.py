@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from sharemesh.cli.config_catalogue import Entry, catalogue
+from sharemesh.cli.config_catalogue import CatalogueEntry, catalogue
 from sharemesh.cli.failures import CommandError
 from sharemesh.cli.nearest import nearest
-from sharemesh.cli.session import Session, connection_before, connection_flags, session_of
+from sharemesh.cli.session import CommandSession, connection_before, connection_flags, session_of
 from sharemesh.cli.topics import pairs
 from sharemesh.client import AdminClient
 from sharemesh.client.errors import InvalidConfigError
@@ -89,7 +89,9 @@ def _hint(changes: Mapping[str, str | None], message: str) -> str:
     return nearest(unknown[0], known) if unknown and "did you mean" not in message else ""
 
 
-def _done(session: Session, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
+def _done(
+    session: CommandSession, changes: Mapping[str, str | None], *, validate_only: bool
+) -> None:
     if session.as_json:
         session.show_json({"changes": dict(changes), "validate_only": validate_only})
     for name, value in changes.items():
@@ -119,7 +121,7 @@ def _explain(args: argparse.Namespace) -> int:
     return 0
 
 
-def _entry_row(entry: Entry) -> dict[str, Any]:
+def _entry_row(entry: CatalogueEntry) -> dict[str, Any]:
     return {
         "name": entry.name,
         "of": entry.of,

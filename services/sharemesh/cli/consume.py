@@ -11,7 +11,7 @@ from typing import Any
 from sharemesh.cli.failures import CommandError
 from sharemesh.cli.interrupts import Interrupts, interrupts
 from sharemesh.cli.nearest import nearest
-from sharemesh.cli.session import Session, connection_flags, session_of
+from sharemesh.cli.session import CommandSession, connection_flags, session_of
 from sharemesh.cli.words import counted
 from sharemesh.client import (
     AcknowledgeType,
@@ -156,7 +156,7 @@ def run(args: argparse.Namespace) -> int:
     return interrupted.code
 
 
-def _config(session: Session, args: argparse.Namespace, mode: str) -> dict[str, Any]:
+def _config(session: CommandSession, args: argparse.Namespace, mode: str) -> dict[str, Any]:
     config: dict[str, Any] = {
         **session.settings,
         "group.id": args.group,
@@ -174,7 +174,7 @@ def _config(session: Session, args: argparse.Namespace, mode: str) -> dict[str, 
 
 
 def _consume_and_leave(
-    session: Session,
+    session: CommandSession,
     args: argparse.Namespace,
     config: Mapping[str, Any],
     count: _Count,
@@ -192,7 +192,7 @@ def _consume_and_leave(
             consumer.close(COMMIT_TIMEOUT_MS)
 
 
-def _prepare(session: Session, args: argparse.Namespace) -> None:
+def _prepare(session: CommandSession, args: argparse.Namespace) -> None:
     """Check the topics and set the start of the group, before anything joins."""
     with AdminClient(session.admin_settings) as admin:
         known = admin.list_topics()
@@ -228,7 +228,7 @@ def _start_at_the_oldest(admin: AdminClient, group_id: str) -> None:
 
 
 def _consume(
-    session: Session,
+    session: CommandSession,
     args: argparse.Namespace,
     consumer: ShareConsumer,
     count: _Count,
@@ -254,7 +254,7 @@ def _consume(
 
 
 def _take(
-    session: Session,
+    session: CommandSession,
     args: argparse.Namespace,
     consumer: ShareConsumer,
     records: Sequence[ConsumerRecord],
@@ -294,7 +294,7 @@ def _decide(args: argparse.Namespace) -> AcknowledgeType:
             return _TYPES[name]
 
 
-def _show(session: Session, args: argparse.Namespace, record: ConsumerRecord) -> None:
+def _show(session: CommandSession, args: argparse.Namespace, record: ConsumerRecord) -> None:
     value = _text(record.value)
     if session.as_json:
         session.show_json(

@@ -6,7 +6,7 @@ from typing import Any
 
 from sharemesh.cli.failures import CommandError
 from sharemesh.cli.nearest import nearest
-from sharemesh.cli.session import Session, connection_flags, session_of
+from sharemesh.cli.session import CommandSession, connection_flags, session_of
 from sharemesh.cli.times import utc
 from sharemesh.cli.topics import where_of
 from sharemesh.client import AdminClient
@@ -74,7 +74,7 @@ def _explain(args: argparse.Namespace) -> int:
     return 0
 
 
-def _show_facts(session: Session, found: Explanation) -> None:
+def _show_facts(session: CommandSession, found: Explanation) -> None:
     """Show what is known: no number stands for one that is not."""
     rows = [
         {"fact": name.replace("_", " "), "value": value}

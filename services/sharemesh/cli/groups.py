@@ -8,7 +8,7 @@ from sharemesh.cli.failures import CommandError
 from sharemesh.cli.nearest import nearest
 from sharemesh.cli.offset_plan import Scenario, plan, scope_of, timestamp_ms
 from sharemesh.cli.offset_table import offset_rows, show_offsets
-from sharemesh.cli.session import Session, connection_before, connection_flags, session_of
+from sharemesh.cli.session import CommandSession, connection_before, connection_flags, session_of
 from sharemesh.cli.watch import watch
 from sharemesh.cli.words import counted
 from sharemesh.client import AdminClient
@@ -130,7 +130,7 @@ def _describe(args: argparse.Namespace) -> int:
         return _show_groups(session, admin, args.groups)
 
 
-def _show_groups(session: Session, admin: AdminClient, group_ids: Sequence[str]) -> int:
+def _show_groups(session: CommandSession, admin: AdminClient, group_ids: Sequence[str]) -> int:
     """Show each group; return 1 if one does not exist."""
     failed = 0
     for group_id, found in admin.describe_groups(group_ids).items():
@@ -146,7 +146,9 @@ def _show_groups(session: Session, admin: AdminClient, group_ids: Sequence[str])
     return failed
 
 
-def _complain(session: Session, admin: AdminClient, group_id: str, error: SharemeshError) -> None:
+def _complain(
+    session: CommandSession, admin: AdminClient, group_id: str, error: SharemeshError
+) -> None:
     hint = ""
     if isinstance(error, GroupIdNotFoundError):
         hint = nearest(group_id, [each.group_id for each in admin.list_groups()])
@@ -166,7 +168,9 @@ def _as_json(found: GroupDescription, offsets: Mapping[Any, Any]) -> dict[str, A
     }
 
 
-def _print_group(session: Session, found: GroupDescription, offsets: Mapping[Any, Any]) -> None:
+def _print_group(
+    session: CommandSession, found: GroupDescription, offsets: Mapping[Any, Any]
+) -> None:
     session.say(
         f"group {found.group_id}: {found.state}, {counted(len(found.members), 'member')}, "
         f"group epoch {found.group_epoch}, assignment epoch {found.assignment_epoch}, coordinator "

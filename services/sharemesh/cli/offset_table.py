@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sharemesh.cli.session import Session
+from sharemesh.cli.session import CommandSession
 from sharemesh.cli.times import utc
 from sharemesh.client.admin_results import GroupOffset
 from sharemesh.client.errors import SharemeshError
@@ -25,7 +25,7 @@ def offset_rows(offsets: Mapping[Any, Any]) -> list[dict[str, Any]]:
     return [_row(where, found) for where, found in sorted(offsets.items())]
 
 
-def show_offsets(session: Session, offsets: Mapping[Any, Any]) -> None:
+def show_offsets(session: CommandSession, offsets: Mapping[Any, Any]) -> None:
     """Print the rows; what is archived is counted from COUNTED-SINCE on (ARC-4)."""
     rows = offset_rows(offsets)
     if not session.as_json:

@@ -13,8 +13,8 @@ from sharemesh.cli.interrupts import interrupts
 from sharemesh.cli.nearest import nearest
 from sharemesh.cli.produce_tally import Tally
 from sharemesh.cli.progress import confirmed_so_far
-from sharemesh.cli.rows import FORMATS, Parsed, Row, RowError, RowReader
-from sharemesh.cli.session import Session, connection_flags, session_of
+from sharemesh.cli.rows import FORMATS, InputRow, Parsed, RowError, RowReader
+from sharemesh.cli.session import CommandSession, connection_flags, session_of
 from sharemesh.cli.words import counted
 from sharemesh.client import AdminClient, Producer
 from sharemesh.client.errors import SharemeshError
@@ -114,7 +114,7 @@ def _opened(name: str) -> Iterator[TextIO]:
         yield file
 
 
-def _check_topic(session: Session, topic: str, partition: int | None) -> None:
+def _check_topic(session: CommandSession, topic: str, partition: int | None) -> None:
     with AdminClient(session.admin_settings) as admin:
         known = admin.list_topics()
         if topic not in known:
@@ -133,7 +133,7 @@ def _check_topic(session: Session, topic: str, partition: int | None) -> None:
 
 
 def _send_all(
-    session: Session, args: argparse.Namespace, rows: Iterator[Parsed], tally: Tally
+    session: CommandSession, args: argparse.Namespace, rows: Iterator[Parsed], tally: Tally
 ) -> str:
     """Send rows until the end or a problem, which is returned in words; all sent are settled."""
     config = {
@@ -161,7 +161,7 @@ def _send_all(
 
 
 def _send_rows(
-    session: Session,
+    session: CommandSession,
     args: argparse.Namespace,
     producer: Producer,
     rows: Iterator[Parsed],
@@ -189,7 +189,7 @@ def _send_rows(
     return ""
 
 
-def _send(producer: Producer, args: argparse.Namespace, row: Row, tally: Tally) -> None:
+def _send(producer: Producer, args: argparse.Namespace, row: InputRow, tally: Tally) -> None:
     producer.send(
         args.topic,
         row.value,
@@ -200,14 +200,14 @@ def _send(producer: Producer, args: argparse.Namespace, row: Row, tally: Tally) 
     )
 
 
-def _complain(session: Session, tally: Tally, error: RowError) -> None:
+def _complain(session: CommandSession, tally: Tally, error: RowError) -> None:
     if tally.malformed <= BAD_ROWS_SHOWN:
         session.complain(f"skipped {error}")
     if tally.malformed == BAD_ROWS_SHOWN:
         session.complain("further skipped rows are only counted")
 
 
-def _summary(session: Session, topic: str, tally: Tally, interrupted: int) -> None:
+def _summary(session: CommandSession, topic: str, tally: Tally, interrupted: int) -> None:
     if session.as_json:
         session.show_json({**tally.as_json(topic), "interrupted": bool(interrupted)})
         return

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from sharemesh.cli.session import Session
+from sharemesh.cli.session import CommandSession
 from sharemesh.cli.words import counted
 
 BAR_EVERY_S = 0.2
@@ -15,7 +15,7 @@ LINE_EVERY_S = 10.0
 
 @contextmanager
 def confirmed_so_far(
-    session: Session, count: Callable[[], int], *, line_every_s: float = LINE_EVERY_S
+    session: CommandSession, count: Callable[[], int], *, line_every_s: float = LINE_EVERY_S
 ) -> Iterator[None]:
     """Tell on stderr, for as long as the context lasts, how many records are confirmed."""
     if session.as_json or not session.err.is_terminal:

@@ -12,7 +12,7 @@ FORMATS = ("jsonl", "csv", "text")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class InputRow:
     """One row as a record."""
 
     line: int
@@ -33,7 +33,7 @@ class RowError(Exception):
         self.line = line
 
 
-Parsed = Row | RowError
+Parsed = InputRow | RowError
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,9 @@ class RowReader:
         parse = self._text if self.form == "text" else self._json
         return self._each(lines, parse)
 
-    def _each(self, lines: Iterable[str], parse: Callable[[int, str], Row]) -> Iterator[Parsed]:
+    def _each(
+        self, lines: Iterable[str], parse: Callable[[int, str], InputRow]
+    ) -> Iterator[Parsed]:
         for number, line in enumerate(lines, start=1):
             text = line.rstrip("\r\n")
             if not text.strip() and self.form != "text":
@@ -73,10 +75,10 @@ class RowReader:
             except RowError as error:
                 yield error
 
-    def _text(self, number: int, text: str) -> Row:
-        return Row(number, None, _encoded(number, text), ())
+    def _text(self, number: int, text: str) -> InputRow:
+        return InputRow(number, None, _encoded(number, text), ())
 
-    def _json(self, number: int, text: str) -> Row:
+    def _json(self, number: int, text: str) -> InputRow:
         try:
             found = json.loads(text)
         except ValueError as error:
@@ -90,7 +92,7 @@ class RowReader:
             if needs_fields:
                 kind = type(found).__name__
                 raise RowError(number, f"{kind} has no fields; a JSON object is needed")
-            return Row(number, None, _encoded(number, text), ())
+            return InputRow(number, None, _encoded(number, text), ())
         return self._fields(number, found, text if self.keep else None)
 
     def _csv(self, lines: Iterable[str]) -> Iterator[Parsed]:
@@ -120,7 +122,7 @@ class RowReader:
             except RowError as error:
                 yield error
 
-    def _fields(self, number: int, fields: dict[str, object], text: str | None) -> Row:
+    def _fields(self, number: int, fields: dict[str, object], text: str | None) -> InputRow:
         wanted = [*([self.key_field] if self.key_field else []), *self.header_fields]
         if self.value_field:
             wanted.append(self.value_field)
@@ -131,11 +133,11 @@ class RowReader:
         key = None if self.key_field is None else _plain(number, fields[self.key_field])
         headers = tuple((name, _plain(number, fields[name])) for name in self.header_fields)
         if self.value_field is not None:
-            return Row(number, key, _plain(number, fields[self.value_field]), headers)
+            return InputRow(number, key, _plain(number, fields[self.value_field]), headers)
         if not self.keep:
             fields = {name: value for name, value in fields.items() if name not in wanted}
         value = text if text is not None else json.dumps(fields, ensure_ascii=False)
-        return Row(number, key, _encoded(number, value), headers)
+        return InputRow(number, key, _encoded(number, value), headers)
 
 
 def _plain(number: int, value: object) -> bytes | None:

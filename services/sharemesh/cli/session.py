@@ -100,7 +100,7 @@ def _given(args: argparse.Namespace) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class Session:
+class CommandSession:
     """One command's run."""
 
     settings: dict[str, Any]
@@ -145,7 +145,7 @@ class Session:
         self.err.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def session_of(args: argparse.Namespace) -> Session:
+def session_of(args: argparse.Namespace) -> CommandSession:
     """Return the session of parsed arguments.
 
     Raises:
@@ -157,4 +157,4 @@ def session_of(args: argparse.Namespace) -> Session:
     settings = _given(args)
     if args.bootstrap or "bootstrap.servers" not in settings:
         settings["bootstrap.servers"] = bootstrap_of(args.bootstrap)
-    return Session(settings, args.json, args.timeout, Console(), Console(stderr=True))
+    return CommandSession(settings, args.json, args.timeout, Console(), Console(stderr=True))

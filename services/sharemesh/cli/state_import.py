@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sharemesh.cli.failures import CommandError
-from sharemesh.cli.session import Session, connection_flags, session_of
+from sharemesh.cli.session import CommandSession, connection_flags, session_of
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import TopicPartition
 from sharemesh.client.errors import SharemeshError
@@ -108,7 +108,7 @@ def _states(records: Sequence[OldRecord], wanted: Sequence[str] | None) -> dict[
 
 
 def _show(
-    session: Session,
+    session: CommandSession,
     where: TopicPartition,
     states: dict[str, ShareState],
     imported: Sequence[str],

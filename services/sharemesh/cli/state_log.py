@@ -21,7 +21,7 @@ from sharemesh.codec.log_layout import (
 )
 from sharemesh.codec.log_read import LogBytesError
 from sharemesh.codec.state_record import UnreadableRecordError, decode_record
-from sharemesh.domain.share_state.records import Snapshot, Update
+from sharemesh.domain.share_state.records import StateSnapshot, StateUpdate
 from sharemesh.domain.state_batch import StateBatch
 
 _EXAMPLES = """examples:
@@ -119,7 +119,7 @@ def _print(
             "topic_id": where.topic_id.hex(),
             "partition": where.partition,
         }
-    if isinstance(record, Snapshot | Update):
+    if isinstance(record, StateSnapshot | StateUpdate):
         facts |= {
             "snapshot_epoch": record.snapshot_epoch,
             "state_epoch": record.state_epoch,

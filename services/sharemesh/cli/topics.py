@@ -5,7 +5,7 @@ from typing import Any
 
 from sharemesh.cli.failures import CommandError
 from sharemesh.cli.nearest import nearest
-from sharemesh.cli.session import Session, connection_before, connection_flags, session_of
+from sharemesh.cli.session import CommandSession, connection_before, connection_flags, session_of
 from sharemesh.cli.words import counted
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import NewTopic, TopicDescription, TopicPartition
@@ -189,7 +189,7 @@ def _delete_records(args: argparse.Namespace) -> int:
 
 
 def _report(
-    session: Session,
+    session: CommandSession,
     problems: dict[str, SharemeshError | None],
     done: str,
     known: list[str] | None = None,

@@ -7,7 +7,7 @@ from threading import Event
 
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.cli.failures import CommandError
-from sharemesh.cli.session import Session
+from sharemesh.cli.session import CommandSession
 from sharemesh.client.errors import SharemeshError
 
 INTERVAL_MIN_S = 0.1
@@ -21,7 +21,7 @@ def _pause(seconds: float) -> None:
 
 
 def watch(
-    session: Session,
+    session: CommandSession,
     interval_s: float,
     show: Callable[[], object],
     *,

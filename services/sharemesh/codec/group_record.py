@@ -16,9 +16,10 @@ from sharemesh.domain.share_group.assignment import Assignment
 from sharemesh.domain.share_group.records import (
     NEVER_MS,
     CurrentMemberAssignment,
-    EpochFloor,
+    GroupEpochFloor,
     GroupLogRecord,
     GroupMetadata,
+    GroupTombstone,
     InitializedTopic,
     InitializingPartition,
     InitializingTopic,
@@ -27,7 +28,6 @@ from sharemesh.domain.share_group.records import (
     StatePartitionMetadata,
     TargetAssignmentMember,
     TargetAssignmentMetadata,
-    Tombstone,
 )
 from sharemesh.v1 import common_pb2, group_record_pb2
 
@@ -40,7 +40,7 @@ _KIND_OF_TYPE: Mapping[type, RecordKind] = {
     TargetAssignmentMember: RecordKind.TARGET_ASSIGNMENT_MEMBER,
     CurrentMemberAssignment: RecordKind.CURRENT_MEMBER_ASSIGNMENT,
     StatePartitionMetadata: RecordKind.STATE_PARTITION_METADATA,
-    EpochFloor: RecordKind.EPOCH_FLOOR,
+    GroupEpochFloor: RecordKind.EPOCH_FLOOR,
 }
 
 
@@ -65,10 +65,10 @@ class BadGroupRecordError(Exception):
 
 def record_key(record: GroupLogRecord) -> bytes:
     """Return the key: kind (1 byte), length of the group id (2 bytes), group id, member id."""
-    if isinstance(record, Tombstone):
+    if isinstance(record, GroupTombstone):
         return _key(record.kind, record.group_id, record.member_id)
     kind = _KIND_OF_TYPE[type(record)]
-    if isinstance(record, EpochFloor):
+    if isinstance(record, GroupEpochFloor):
         return _key(kind, GroupId(""), MemberId(""))
     member_id = (
         record.member_id
@@ -80,11 +80,11 @@ def record_key(record: GroupLogRecord) -> bytes:
 
 def record_value(record: GroupLogRecord, moment: Moment) -> bytes | None:
     """Return the value, None for a tombstone; ``moment`` is when it is written."""
-    if isinstance(record, Tombstone):
+    if isinstance(record, GroupTombstone):
         return None
     wall_ms = moment.wall_ms
     message = group_record_pb2.GroupRecord(format_version=FORMAT_VERSION, timestamp_ms=wall_ms)
-    if isinstance(record, EpochFloor):
+    if isinstance(record, GroupEpochFloor):
         message.epoch_floor.epoch = record.epoch
         return message.SerializeToString()
     message.group_id = record.group_id
@@ -120,7 +120,7 @@ def read_record(key: bytes, value: bytes | None, moment: Moment) -> GroupLogReco
     if kind is None:
         return None
     if value is None:
-        return Tombstone(group_id, kind, member_id)
+        return GroupTombstone(group_id, kind, member_id)
     try:
         message = group_record_pb2.GroupRecord.FromString(value)
     except Exception as error:
@@ -153,7 +153,7 @@ def _read_value(
     if which == "state_partition_metadata":
         return _read_partitions(group_id, message.state_partition_metadata)
     if which == "epoch_floor":
-        return EpochFloor(message.epoch_floor.epoch)
+        return GroupEpochFloor(message.epoch_floor.epoch)
     return None
 
 

@@ -19,10 +19,10 @@ from sharemesh.domain.share_state.records import (
     EpochFloor,
     Generation,
     Origin,
-    Snapshot,
     StateRecord,
+    StateSnapshot,
+    StateUpdate,
     Tombstone,
-    Update,
 )
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.v1.common_pb2 import ArchivedCount
@@ -45,7 +45,7 @@ class UnreadableRecordError(Exception):
 def encode_key(record: StateRecord) -> bytes:
     """Return the log key of a record."""
     match record:
-        case Snapshot() | Update() | Tombstone():
+        case StateSnapshot() | StateUpdate() | Tombstone():
             return format_key(record.key).encode()
         case EpochFloor() | Generation():
             return b""
@@ -54,9 +54,9 @@ def encode_key(record: StateRecord) -> bytes:
 def encode_value(record: StateRecord) -> bytes:
     """Return the bytes of a record's value."""
     match record:
-        case Update():
+        case StateUpdate():
             message = _update(record)
-        case Snapshot():
+        case StateSnapshot():
             message = _snapshot(record)
         case Tombstone():
             message = ShareStateRecord(
@@ -95,10 +95,10 @@ UPDATE_PREFIX = bytes((0x08, ShareStateRecord.KIND_UPDATE))
 """How the value of an update begins (field 1 is written first): known without parsing it."""
 
 
-def decode_updates(values: Sequence[bytes]) -> list[Update]:
+def decode_updates(values: Sequence[bytes]) -> list[StateUpdate]:
     """Return the updates among values that begin with ``UPDATE_PREFIX``, in their order."""
     records = (decode_record(b"", value) for value in values)
-    return [record for record in records if isinstance(record, Update)]
+    return [record for record in records if isinstance(record, StateUpdate)]
 
 
 def decode_for(offset: int, key: bytes, value: bytes | None) -> StateRecord | None:
@@ -203,7 +203,7 @@ def decode_state(number: int) -> DeliveryState | None:
     return _STATES.get(number)
 
 
-def _update(record: Update) -> ShareStateRecord:
+def _update(record: StateUpdate) -> ShareStateRecord:
     message = ShareStateRecord(
         kind=ShareStateRecord.KIND_UPDATE,
         snapshot_epoch=record.snapshot_epoch,
@@ -220,7 +220,7 @@ def _update(record: Update) -> ShareStateRecord:
     return message
 
 
-def _snapshot(record: Snapshot) -> ShareStateRecord:
+def _snapshot(record: StateSnapshot) -> ShareStateRecord:
     message = ShareStateRecord(
         kind=ShareStateRecord.KIND_SNAPSHOT,
         snapshot_epoch=record.snapshot_epoch,
@@ -258,8 +258,8 @@ def _generation(record: Generation) -> ShareStateRecord:
     )
 
 
-def _decoded_update(message: ShareStateRecord) -> Update:
-    return Update(
+def _decoded_update(message: ShareStateRecord) -> StateUpdate:
+    return StateUpdate(
         key=_key(message),
         snapshot_epoch=message.snapshot_epoch,
         state_epoch=message.state_epoch,
@@ -273,8 +273,8 @@ def _decoded_update(message: ShareStateRecord) -> Update:
     )
 
 
-def _decoded_snapshot(message: ShareStateRecord) -> Snapshot:
-    return Snapshot(
+def _decoded_snapshot(message: ShareStateRecord) -> StateSnapshot:
+    return StateSnapshot(
         key=_key(message),
         snapshot_epoch=message.snapshot_epoch,
         state_epoch=message.state_epoch,

@@ -12,8 +12,8 @@ from sharemesh.ports.coordination import (
     OPERATIONS_MAX,
     Coordination,
     Delete,
+    ElectedLeadership,
     Guard,
-    Leadership,
     Put,
     SessionLostError,
 )
@@ -34,7 +34,7 @@ class AssignmentWriter:
         self._coordination = coordination
         self._view = view
 
-    async def write(self, leadership: Leadership, plan: AssignmentPlan) -> bool:
+    async def write(self, leadership: ElectedLeadership, plan: AssignmentPlan) -> bool:
         """Write a plan; return False if part of it was overtaken by other changes.
 
         Raises:
@@ -51,14 +51,14 @@ class AssignmentWriter:
                 await self._commit(leadership, [write])
         return complete
 
-    async def _commit(self, leadership: Leadership, batch: Sequence[_Write]) -> bool:
+    async def _commit(self, leadership: ElectedLeadership, batch: Sequence[_Write]) -> bool:
         guards = {guard.key: guard for write in batch for guard in write.guards}
         revision = await self._coordination.commit(
             [leadership.guard, *guards.values()], [write.operation for write in batch]
         )
         return revision is not None
 
-    async def _check(self, leadership: Leadership) -> None:
+    async def _check(self, leadership: ElectedLeadership) -> None:
         stored = await self._coordination.get(leadership.key)
         if stored is None or stored.create_revision != leadership.token:
             raise SessionLostError("another controller was elected")

@@ -17,7 +17,7 @@ from sharemesh.ports.clock import Clock
 from sharemesh.ports.coordination import (
     Coordination,
     CoordinationError,
-    Leadership,
+    ElectedLeadership,
     Session,
     SessionLostError,
 )
@@ -123,13 +123,13 @@ class PlacementController:
             if session.valid:
                 await self._resign(leadership)
 
-    async def _resign(self, leadership: Leadership) -> None:
+    async def _resign(self, leadership: ElectedLeadership) -> None:
         try:
             await self._coordination.resign(leadership)
         except (CoordinationError, SessionLostError) as error:
             self.last_error = str(error)
 
-    async def _lead(self, leadership: Leadership, session: Session) -> None:
+    async def _lead(self, leadership: ElectedLeadership, session: Session) -> None:
         elected_ms = self._clock.now_ms()
         generation = self._view.generation
         lost = asyncio.create_task(session.lost())

@@ -21,14 +21,14 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class PartitionShape:
     """How even a plan is, and how many standbys it names; an operator may choose otherwise."""
 
     load_slack: float = LOAD_SLACK
     standbys: int = STANDBYS
 
 
-SHIPPED = Shape()
+SHIPPED = PartitionShape()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(Generic[Key]):
+class PlacementPlan(Generic[Key]):
     """Placements of all partitions that can be placed; ``voluntary_moves`` were made to balance."""
 
     placements: Mapping[Key, Placement]
@@ -86,15 +86,15 @@ def plan(
     *,
     text: Callable[[Key], str],
     max_moves: int | None = None,
-    shape: Shape = SHIPPED,
-) -> Plan[Key]:
+    shape: PartitionShape = SHIPPED,
+) -> PlacementPlan[Key]:
     """Return the plan in one go; see ``plan_in_steps``."""
     steps = plan_in_steps(partitions, nodes, current, text=text, max_moves=max_moves, shape=shape)
     while True:
         try:
             next(steps)
         except StopIteration as finished:
-            result: Plan[Key] = finished.value
+            result: PlacementPlan[Key] = finished.value
             return result
 
 
@@ -105,8 +105,8 @@ def plan_in_steps(
     *,
     text: Callable[[Key], str],
     max_moves: int | None = None,
-    shape: Shape = SHIPPED,
-) -> Generator[None, None, Plan[Key]]:
+    shape: PartitionShape = SHIPPED,
+) -> Generator[None, None, PlacementPlan[Key]]:
     """Plan; yields between portions of work.
 
     Leaders stay unless they are gone, draining, or (within ``max_moves``) above their cap. A
@@ -120,12 +120,12 @@ def plan_in_steps(
     if not live:
         known = {node.node_id for node in nodes}
         kept = {p: current[p] for p in partitions if p in current and current[p].leader in known}
-        return Plan(kept, 0)
+        return PlacementPlan(kept, 0)
     work = _Planning(partitions, live, current, text=text, max_moves=max_moves, shape=shape)
     yield from work.place_leaders()
     yield from work.fill_low_nodes()
     yield from work.choose_standbys()
-    return Plan(work.placements, work.moves)
+    return PlacementPlan(work.placements, work.moves)
 
 
 class _Planning(Generic[Key]):
@@ -139,7 +139,7 @@ class _Planning(Generic[Key]):
         *,
         text: Callable[[Key], str],
         max_moves: int | None,
-        shape: Shape,
+        shape: PartitionShape,
     ) -> None:
         self._text = text
         self._shape = shape

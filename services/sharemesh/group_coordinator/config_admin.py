@@ -11,8 +11,8 @@ from sharemesh.domain.group_config.evaluate import (
     out_of_bounds,
 )
 from sharemesh.domain.ids import GroupId
+from sharemesh.group_coordinator.coordinator_context import CoordinatorContext
 from sharemesh.group_coordinator.group_shard import ServedGroups
-from sharemesh.group_coordinator.surroundings import Surroundings
 from sharemesh.ports.authorizer import Operation
 from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.ports.network import CallContext
@@ -27,12 +27,12 @@ VIEW_TIMEOUT_MS = 2_000
 """How long an answer waits until this node's own view shows the change."""
 
 
-class ConfigAdmin:
+class GroupConfigAdmin:
     """Handlers for the settings of groups; any group id has settings, existing or not."""
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        surroundings: CoordinatorContext,
         groups_of: Callable[[GroupId], ServedGroups],
         coordination: Coordination,
     ) -> None:

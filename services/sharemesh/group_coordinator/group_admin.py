@@ -7,12 +7,12 @@ from typing import TypeVar
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId
 from sharemesh.domain.share_group import assignor
-from sharemesh.domain.share_group.group import GroupState, Member, ShareGroup
+from sharemesh.domain.share_group.context import GroupDecision
+from sharemesh.domain.share_group.group import GroupMember, GroupState, ShareGroup
 from sharemesh.domain.share_group.offsets import delete_group, group_deleted
-from sharemesh.domain.share_group.situation import Outcome
+from sharemesh.group_coordinator.coordinator_context import CoordinatorContext
 from sharemesh.group_coordinator.group_shard import ServedGroups
 from sharemesh.group_coordinator.messages import partitions_message
-from sharemesh.group_coordinator.surroundings import Surroundings
 from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.ports.network import CallContext
 from sharemesh.v1 import group_coordinator_pb2 as pb
@@ -38,7 +38,7 @@ class GroupAdmin:
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        surroundings: CoordinatorContext,
         groups_of: Callable[[GroupId], ServedGroups],
         served: Callable[[], Sequence[ServedGroups]],
     ) -> None:
@@ -194,7 +194,7 @@ class GroupAdmin:
                     f"{group.group_id!r} are assigned; ask for it",
                 )
 
-    def _member_message(self, member: Member) -> pb.ShareGroupMember:
+    def _member_message(self, member: GroupMember) -> pb.ShareGroupMember:
         metadata = member.metadata
         return pb.ShareGroupMember(
             member_id=member.member_id,
@@ -217,7 +217,7 @@ class GroupAdmin:
                 answer.error, f"share state of group {group_id!r} not deleted: {answer.message}"
             )
 
-        def make(group: ShareGroup | None, floor: int) -> Outcome[None]:
+        def make(group: ShareGroup | None, floor: int) -> GroupDecision[None]:
             return group_deleted(group, group_id, plan.state_epoch, floor)
 
         await groups.decide(group_id, lambda group, situation: make(group, situation.epoch_floor))

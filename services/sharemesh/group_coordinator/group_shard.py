@@ -8,7 +8,12 @@ from typing import TypeVar
 
 from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.ids import GroupId, MemberId, TopicPartition
-from sharemesh.domain.share_group.catalog import Catalog
+from sharemesh.domain.share_group.context import (
+    DeletePlan,
+    GroupContext,
+    GroupDecision,
+    InitializePlan,
+)
 from sharemesh.domain.share_group.epochs import next_review_ms
 from sharemesh.domain.share_group.group import ShareGroup
 from sharemesh.domain.share_group.heartbeat import (
@@ -24,20 +29,15 @@ from sharemesh.domain.share_group.heartbeat import (
 )
 from sharemesh.domain.share_group.records import GroupLogRecord
 from sharemesh.domain.share_group.shard import GroupShard
-from sharemesh.domain.share_group.situation import (
-    DeletePlan,
-    InitializePlan,
-    Outcome,
-    Situation,
-)
-from sharemesh.group_coordinator.looks import Looks
+from sharemesh.domain.share_group.topics_image import TopicsImage
+from sharemesh.group_coordinator.coordinator_context import CoordinatorContext
+from sharemesh.group_coordinator.heartbeat_barrier import HeartbeatBarrier
 from sharemesh.group_coordinator.member_stream import MemberStream, MemberStreams
 from sharemesh.group_coordinator.messages import assignment_message
 from sharemesh.group_coordinator.share_state_work import ShareStateWork
 from sharemesh.group_coordinator.states import ShareStates, StateAnswer
-from sharemesh.group_coordinator.surroundings import Surroundings
 from sharemesh.group_coordinator.timers import Timers
-from sharemesh.runtime.shard import Shard
+from sharemesh.runtime.shard import CoordinatorShard
 from sharemesh.runtime.shard_kind import Decision
 from sharemesh.v1.group_coordinator_pb2 import ShareGroupHeartbeatResponse
 
@@ -60,15 +60,17 @@ class ServedGroups:
 
     def __init__(
         self,
-        shard: Shard[GroupShard, GroupLogRecord],
-        surroundings: Surroundings,
+        shard: CoordinatorShard[GroupShard, GroupLogRecord],
+        surroundings: CoordinatorContext,
         states: ShareStates,
     ) -> None:
         self.shard = shard
         self._surroundings = surroundings
         self._work = ShareStateWork(self, states)
         self._timers = Timers(surroundings.clock)
-        self._looks = Looks(shard, surroundings.clock, surroundings.limits.look_interval_ms)
+        self._looks = HeartbeatBarrier(
+            shard, surroundings.clock, surroundings.limits.look_interval_ms
+        )
         self.streams = MemberStreams()
         self._to_review: dict[GroupId, None] = {}
         self._review_wanted = asyncio.Event()
@@ -92,7 +94,9 @@ class ServedGroups:
     # ---- decisions ------------------------------------------------------------------------------
 
     async def decide(
-        self, group_id: GroupId, make: Callable[[ShareGroup | None, Situation], Outcome[Answer]]
+        self,
+        group_id: GroupId,
+        make: Callable[[ShareGroup | None, GroupContext], GroupDecision[Answer]],
     ) -> Answer:
         """Decide on a group, keep the records, and return the answer once they are durable.
 
@@ -105,7 +109,7 @@ class ServedGroups:
 
         def decision(
             machine: GroupShard,
-        ) -> Decision[GroupLogRecord, Outcome[Answer] | RefusedError]:
+        ) -> Decision[GroupLogRecord, GroupDecision[Answer] | RefusedError]:
             group = machine.groups.get(group_id)
             situation = self._surroundings.situation(group_id, machine.epoch_floor)
             try:
@@ -133,7 +137,9 @@ class ServedGroups:
             await self._looks.confirmed()
             return settled
 
-        def make(group: ShareGroup | None, situation: Situation) -> Outcome[HeartbeatAnswer]:
+        def make(
+            group: ShareGroup | None, situation: GroupContext
+        ) -> GroupDecision[HeartbeatAnswer]:
             asked = request
             member = None if group is None else group.members.get(request.member_id)
             if member is not None and under_way:
@@ -148,7 +154,7 @@ class ServedGroups:
     async def leave(self, group_id: GroupId, member_id: MemberId) -> None:
         """Decide a leave (spec GC-23)."""
 
-        def make(group: ShareGroup | None, situation: Situation) -> Outcome[None]:
+        def make(group: ShareGroup | None, situation: GroupContext) -> GroupDecision[None]:
             outcome = leave(group, group_id, member_id, situation.catalog)
             self._timers.stop(group_id, member_id)
             return outcome
@@ -181,14 +187,14 @@ class ServedGroups:
     async def members_expired(self, group_id: GroupId, member_ids: Sequence[MemberId]) -> None:
         """Remove members that were silent too long, unless they spoke in the meantime."""
 
-        def make(group: ShareGroup | None, situation: Situation) -> Outcome[None]:
+        def make(group: ShareGroup | None, situation: GroupContext) -> GroupDecision[None]:
             silent = [
                 member_id
                 for member_id in member_ids
                 if not self._timers.running(group_id, member_id)
             ]
             if group is None:
-                return Outcome((), None)
+                return GroupDecision((), None)
             return remove_members(group, silent, situation.catalog)
 
         try:
@@ -243,7 +249,7 @@ class ServedGroups:
         self._to_review[group_id] = None
         self._review_wanted.set()
 
-    def topics_changed(self, before: Catalog, now: Catalog) -> None:
+    def topics_changed(self, before: TopicsImage, now: TopicsImage) -> None:
         """Look at the groups that topics which came, went or grew concern (spec GC-14, GC-30).
 
         Only a topic that this process saw counts as deleted at once; for others there is a grace
@@ -274,12 +280,12 @@ class ServedGroups:
                 await asyncio.gather(*(self._review(group_id) for group_id in chunk))
 
     async def _review(self, group_id: GroupId) -> None:
-        def make(group: ShareGroup | None, situation: Situation) -> Outcome[None]:
+        def make(group: ShareGroup | None, situation: GroupContext) -> GroupDecision[None]:
             if group is None:
-                return Outcome((), None)
+                return GroupDecision((), None)
             outcome = review(group, situation)
             self._start_initialization(outcome.answer)
-            return Outcome(outcome.records, None)
+            return GroupDecision(outcome.records, None)
 
         try:
             await self._decide_quietly(group_id, make)
@@ -290,7 +296,9 @@ class ServedGroups:
             self._timers.start(group_id, REVIEW, RETRY_MS)
 
     async def _decide_quietly(
-        self, group_id: GroupId, make: Callable[[ShareGroup | None, Situation], Outcome[Answer]]
+        self,
+        group_id: GroupId,
+        make: Callable[[ShareGroup | None, GroupContext], GroupDecision[Answer]],
     ) -> Answer:
         """Decide without a further review: this is one."""
 
@@ -335,7 +343,7 @@ class ServedGroups:
             self.shard.start_job("push", push)
 
     @property
-    def catalog(self) -> Catalog:
+    def catalog(self) -> TopicsImage:
         """The topics that exist now."""
         return self._surroundings.catalog
 
@@ -390,5 +398,5 @@ def _said(what: str, group_id: GroupId, error: Exception) -> None:
 
 def _delivered(
     group: ShareGroup | None, member_ids: Iterable[MemberId]
-) -> Outcome[Mapping[MemberId, HeartbeatAnswer]]:
-    return Outcome((), {}) if group is None else deliver(group, member_ids)
+) -> GroupDecision[Mapping[MemberId, HeartbeatAnswer]]:
+    return GroupDecision((), {}) if group is None else deliver(group, member_ids)

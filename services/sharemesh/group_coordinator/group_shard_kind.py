@@ -7,13 +7,13 @@ from sharemesh.domain.share_group.records import GroupLogRecord
 from sharemesh.domain.share_group.shard import GroupShard
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.shard_log import LogRecord
-from sharemesh.runtime.shard_kind import ShardKind, replaying
+from sharemesh.runtime.shard_kind import ShardDefinition, replaying
 
 LOG_NAME = "group"
 _log = logging.getLogger("sharemesh.group")
 
 
-def group_shard_kind(clock: Clock) -> ShardKind[GroupShard, GroupLogRecord]:
+def group_shard_kind(clock: Clock) -> ShardDefinition[GroupShard, GroupLogRecord]:
     """Return what the runtime needs to know of group shards."""
 
     def encode(record: GroupLogRecord) -> LogRecord:
@@ -28,7 +28,7 @@ def group_shard_kind(clock: Clock) -> ShardKind[GroupShard, GroupLogRecord]:
             _log.warning("group log offset %d: a record of a later version", stored.offset)
         return record
 
-    return ShardKind(
+    return ShardDefinition(
         name=LOG_NAME,
         new_machine=lambda _: GroupShard(),
         encode=encode,

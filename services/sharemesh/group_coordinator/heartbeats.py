@@ -14,6 +14,7 @@ from sharemesh.domain.share_group.heartbeat import (
     check_fields,
 )
 from sharemesh.domain.share_group.limits import MAX_MEMBER_ID_CHARS
+from sharemesh.group_coordinator.coordinator_context import CoordinatorContext
 from sharemesh.group_coordinator.group_shard import ServedGroups
 from sharemesh.group_coordinator.member_stream import HeartbeatStream, MemberStream
 from sharemesh.group_coordinator.messages import (
@@ -21,7 +22,6 @@ from sharemesh.group_coordinator.messages import (
     heartbeat_from,
     refused_heartbeat,
 )
-from sharemesh.group_coordinator.surroundings import Surroundings
 from sharemesh.ports.authorizer import Operation
 from sharemesh.ports.network import CallContext, CallFailedError
 from sharemesh.v1.group_coordinator_pb2 import (
@@ -32,11 +32,11 @@ from sharemesh.v1.group_coordinator_pb2 import (
 _log = logging.getLogger("sharemesh.group_coordinator")
 
 
-class Heartbeats:
+class HeartbeatHandler:
     """Handlers of both forms; refusals are answers, never gRPC errors."""
 
     def __init__(
-        self, surroundings: Surroundings, groups_of: Callable[[GroupId], ServedGroups]
+        self, surroundings: CoordinatorContext, groups_of: Callable[[GroupId], ServedGroups]
     ) -> None:
         """``groups_of`` returns who serves a group, or raises what the member must hear."""
         self._surroundings = surroundings

@@ -3,9 +3,9 @@
 from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.ids import GroupId, MemberId
 from sharemesh.domain.share_group.assignment import Assignment
-from sharemesh.domain.share_group.catalog import Catalog
 from sharemesh.domain.share_group.heartbeat import JOIN_EPOCH, Heartbeat, HeartbeatAnswer
 from sharemesh.domain.share_group.limits import MAX_SUBSCRIBED_TOPICS
+from sharemesh.domain.share_group.topics_image import TopicsImage
 from sharemesh.ports.network import CallContext
 from sharemesh.v1.common_pb2 import TopicPartitions
 from sharemesh.v1.group_coordinator_pb2 import (
@@ -42,7 +42,7 @@ def client_host(peer: str) -> str:
 
 
 def assignment_message(
-    member_id: MemberId, answer: HeartbeatAnswer, heartbeat_interval_ms: int, catalog: Catalog
+    member_id: MemberId, answer: HeartbeatAnswer, heartbeat_interval_ms: int, catalog: TopicsImage
 ) -> ShareGroupHeartbeatResponse:
     """Return a heartbeat's answer; without an assignment in it if that did not change."""
     message = ShareGroupHeartbeatResponse(
@@ -55,7 +55,7 @@ def assignment_message(
     return message
 
 
-def partitions_message(assignment: Assignment, catalog: Catalog) -> ShareGroupAssignment:
+def partitions_message(assignment: Assignment, catalog: TopicsImage) -> ShareGroupAssignment:
     """Return partitions with the names of their topics where those still exist."""
     message = ShareGroupAssignment()
     for topic_id, numbers in assignment.items():

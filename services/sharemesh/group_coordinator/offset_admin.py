@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sharemesh.codec.state_record import decode_batches, encode_archived
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, TopicId, TopicPartition
+from sharemesh.domain.share_group.context import GroupContext, GroupDecision, InitializePlan
 from sharemesh.domain.share_group.group import ShareGroup
 from sharemesh.domain.share_group.initialization import epoch_raised, initialization_ended
 from sharemesh.domain.share_group.offsets import (
@@ -17,12 +18,11 @@ from sharemesh.domain.share_group.offsets import (
     delete_offsets,
     state_deleted,
 )
-from sharemesh.domain.share_group.situation import InitializePlan, Outcome, Situation
 from sharemesh.domain.share_state.checks import check_imported
+from sharemesh.group_coordinator.coordinator_context import CoordinatorContext
 from sharemesh.group_coordinator.group_shard import ServedGroups
 from sharemesh.group_coordinator.log_ends import LogEnds
 from sharemesh.group_coordinator.states import ShareStates, StateAnswer, StateSummary
-from sharemesh.group_coordinator.surroundings import Surroundings
 from sharemesh.ports.authorizer import Operation
 from sharemesh.ports.network import CallContext
 from sharemesh.v1 import group_coordinator_pb2 as pb
@@ -47,7 +47,7 @@ class OffsetAdmin:
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        surroundings: CoordinatorContext,
         groups_of: Callable[[GroupId], ServedGroups],
         states: ShareStates,
         log_ends: LogEnds,
@@ -248,16 +248,16 @@ class OffsetAdmin:
         refused = {topic_id: frozenset(numbers) for topic_id, numbers in failed.items()}
         known = max((answer.known_state_epoch for answer in answers.values()), default=-1)
 
-        def ended(group: ShareGroup | None, situation: Situation) -> Outcome[None]:
+        def ended(group: ShareGroup | None, situation: GroupContext) -> GroupDecision[None]:
             if group is None:
-                return Outcome((), None)
+                return GroupDecision((), None)
             return initialization_ended(group, plan, refused, situation)
 
-        def forgotten(group: ShareGroup | None, _: Situation) -> Outcome[None]:
+        def forgotten(group: ShareGroup | None, _: GroupContext) -> GroupDecision[None]:
             if group is None:
-                return Outcome((), None)
+                return GroupDecision((), None)
             first = alter_failed(group, plan)
-            return Outcome((*first.records, *epoch_raised(group, known).records), None)
+            return GroupDecision((*first.records, *epoch_raised(group, known).records), None)
 
         await groups.decide(plan.group_id, ended)
         if failed:

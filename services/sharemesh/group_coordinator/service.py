@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import MAX_GROUP_ID_CHARS, GroupId, NodeId
-from sharemesh.domain.share_group.catalog import Catalog
 from sharemesh.domain.share_group.records import GroupLogRecord
 from sharemesh.domain.share_group.shard import GroupShard
-from sharemesh.group_coordinator.config_admin import ConfigAdmin
+from sharemesh.domain.share_group.topics_image import TopicsImage
+from sharemesh.group_coordinator.config_admin import GroupConfigAdmin
+from sharemesh.group_coordinator.coordinator_context import CoordinatorContext
 from sharemesh.group_coordinator.group_admin import GroupAdmin
 from sharemesh.group_coordinator.group_gauges import GroupGauges
 from sharemesh.group_coordinator.group_shard import ServedGroups
 from sharemesh.group_coordinator.group_shard_kind import group_shard_kind
-from sharemesh.group_coordinator.heartbeats import Heartbeats
+from sharemesh.group_coordinator.heartbeats import HeartbeatHandler
 from sharemesh.group_coordinator.log_ends import LogEnds
 from sharemesh.group_coordinator.offset_admin import OffsetAdmin
 from sharemesh.group_coordinator.settings import ServiceLimits
 from sharemesh.group_coordinator.states import ShareStates
-from sharemesh.group_coordinator.surroundings import Surroundings
 from sharemesh.ports.authorizer import Authorizer
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
@@ -28,7 +28,7 @@ from sharemesh.ports.coordination import Coordination
 from sharemesh.ports.network import Caller, Listener
 from sharemesh.ports.shard_log import ShardLogs
 from sharemesh.runtime.limits import RuntimeLimits
-from sharemesh.runtime.shard import Shard
+from sharemesh.runtime.shard import CoordinatorShard
 from sharemesh.runtime.shard_set import ShardSet
 from sharemesh.telemetry.telemetry import Telemetry
 
@@ -61,7 +61,7 @@ class GroupCoordinatorService:
         runtime_limits: RuntimeLimits | None = None,
     ) -> None:
         self._ports = ports
-        self._surroundings = Surroundings(
+        self._surroundings = CoordinatorContext(
             node_id, ports.clock, ports.view, ports.authorizer, limits or ServiceLimits()
         )
         self._served: dict[int, ServedGroups] = {}
@@ -88,7 +88,7 @@ class GroupCoordinatorService:
 
     def offer(self, listener: Listener) -> None:
         """Offer all methods of ``GroupCoordinator``."""
-        heartbeats = Heartbeats(self._surroundings, self.groups_of)
+        heartbeats = HeartbeatHandler(self._surroundings, self.groups_of)
         groups = GroupAdmin(self._surroundings, self.groups_of, lambda: self.served)
         offsets = OffsetAdmin(
             self._surroundings,
@@ -96,7 +96,7 @@ class GroupCoordinatorService:
             self._ports.states,
             LogEnds(self._ports.view, self._ports.caller),
         )
-        configs = ConfigAdmin(self._surroundings, self.groups_of, self._ports.coordination)
+        configs = GroupConfigAdmin(self._surroundings, self.groups_of, self._ports.coordination)
         listener.offer(methods.SHARE_GROUP_HEARTBEAT, heartbeats.unary)
         listener.offer_stream(methods.SHARE_GROUP_HEARTBEAT_STREAM, heartbeats.stream)
         listener.offer(methods.SHARE_GROUP_DESCRIBE, groups.describe)
@@ -192,7 +192,7 @@ class GroupCoordinatorService:
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
-    def _loaded(self, shard: Shard[GroupShard, GroupLogRecord]) -> None:
+    def _loaded(self, shard: CoordinatorShard[GroupShard, GroupLogRecord]) -> None:
         served = ServedGroups(shard, self._surroundings, self._ports.states)
         self._served[shard.index] = served
         served.start()
@@ -201,6 +201,6 @@ class GroupCoordinatorService:
         for served in self.served:
             served.rights_changed()
 
-    def _topics_changed(self, before: Catalog, now: Catalog) -> None:
+    def _topics_changed(self, before: TopicsImage, now: TopicsImage) -> None:
         for served in self.served:
             served.topics_changed(before, now)

@@ -6,15 +6,20 @@ from typing import Protocol, TypeVar
 
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, TopicId, TopicPartition
-from sharemesh.domain.share_group.catalog import Catalog
+from sharemesh.domain.share_group.context import (
+    DeletePlan,
+    GroupContext,
+    GroupDecision,
+    InitializePlan,
+)
 from sharemesh.domain.share_group.group import ShareGroup
 from sharemesh.domain.share_group.initialization import initialization_ended
 from sharemesh.domain.share_group.offsets import state_deleted, topics_deleted
 from sharemesh.domain.share_group.records import GroupLogRecord, InitializingPartition
 from sharemesh.domain.share_group.shard import GroupShard
-from sharemesh.domain.share_group.situation import DeletePlan, InitializePlan, Outcome, Situation
+from sharemesh.domain.share_group.topics_image import TopicsImage
 from sharemesh.group_coordinator.states import ShareStates, StateAnswer
-from sharemesh.runtime.shard import Shard
+from sharemesh.runtime.shard import CoordinatorShard
 
 Answer = TypeVar("Answer")
 _log = logging.getLogger("sharemesh.group_coordinator")
@@ -31,12 +36,12 @@ class Groups(Protocol):
     """The shard that this works for."""
 
     @property
-    def shard(self) -> Shard[GroupShard, GroupLogRecord]:
+    def shard(self) -> CoordinatorShard[GroupShard, GroupLogRecord]:
         """The loaded shard."""
         ...
 
     @property
-    def catalog(self) -> Catalog:
+    def catalog(self) -> TopicsImage:
         """The topics that exist now."""
         ...
 
@@ -45,7 +50,9 @@ class Groups(Protocol):
         ...
 
     async def decide(
-        self, group_id: GroupId, make: Callable[[ShareGroup | None, Situation], Outcome[Answer]]
+        self,
+        group_id: GroupId,
+        make: Callable[[ShareGroup | None, GroupContext], GroupDecision[Answer]],
     ) -> Answer:
         """Decide on a group, and return the answer once the records are durable."""
         ...
@@ -83,9 +90,9 @@ class ShareStateWork:
             )
         refused = {topic_id: frozenset(numbers) for topic_id, numbers in failed.items()}
 
-        def make(group: ShareGroup | None, situation: Situation) -> Outcome[None]:
+        def make(group: ShareGroup | None, situation: GroupContext) -> GroupDecision[None]:
             if group is None:
-                return Outcome((), None)
+                return GroupDecision((), None)
             return initialization_ended(group, plan, refused, situation, known_epoch=known_epoch)
 
         await self._groups.decide(plan.group_id, make)
@@ -144,8 +151,8 @@ class ShareStateWork:
             self.topics_gone(dict.fromkeys(lost, 0))
 
     async def _drop_topics(self, group_id: GroupId, topics: Mapping[TopicId, int]) -> None:
-        def make(group: ShareGroup | None, _: Situation) -> Outcome[DeletePlan | None]:
-            return Outcome((), None) if group is None else topics_deleted(group, topics)
+        def make(group: ShareGroup | None, _: GroupContext) -> GroupDecision[DeletePlan | None]:
+            return GroupDecision((), None) if group is None else topics_deleted(group, topics)
 
         plan = await self._groups.decide(group_id, make)
         if plan is not None:

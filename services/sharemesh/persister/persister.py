@@ -6,7 +6,7 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import NodeId, SharePartitionKey
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.persister import rpcs
-from sharemesh.persister.lanes import Lanes
+from sharemesh.persister.request_batcher import RequestBatcher
 from sharemesh.persister.rpcs import Result, Rpc
 from sharemesh.persister.settings import PersisterSettings
 from sharemesh.ports.clock import Clock
@@ -58,7 +58,7 @@ class Persister:
         self._clock = clock
         self._rng = rng
         self._settings = settings or PersisterSettings()
-        self._lanes = Lanes(caller, self._settings)
+        self._lanes = RequestBatcher(caller, self._settings)
 
     async def initialize_state(
         self,

@@ -65,7 +65,7 @@ class WatchEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class RangeSnapshot:
     """All keys of a prefix at one revision; a watch begins with one, and again after a gap."""
 
     entries: tuple[KeyValue, ...]
@@ -73,7 +73,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Leadership:
+class ElectedLeadership:
     """Won: ``token`` (create revision) guards every write under it."""
 
     key: str
@@ -123,7 +123,7 @@ class Coordination(Protocol):
         """Return one key, linearizable."""
         ...
 
-    async def list(self, prefix: str) -> Snapshot:
+    async def list(self, prefix: str) -> RangeSnapshot:
         """Return all keys with this prefix, linearizable."""
         ...
 
@@ -148,7 +148,7 @@ class Coordination(Protocol):
         """
         ...
 
-    def watch(self, prefix: str) -> AsyncGenerator[Snapshot | WatchEvent, None]:
+    def watch(self, prefix: str) -> AsyncGenerator[RangeSnapshot | WatchEvent, None]:
         """Yield a snapshot, then each change in order; a new snapshot after lost history.
 
         It never ends by itself: while the store is away it waits and resumes. Close it
@@ -156,7 +156,7 @@ class Coordination(Protocol):
         """
         ...
 
-    async def campaign(self, election: str, value: bytes, session: Session) -> Leadership:
+    async def campaign(self, election: str, value: bytes, session: Session) -> ElectedLeadership:
         """Return once elected under ``session``; cancelling withdraws.
 
         Raises:
@@ -164,7 +164,7 @@ class Coordination(Protocol):
         """
         ...
 
-    async def resign(self, leadership: Leadership) -> None:
+    async def resign(self, leadership: ElectedLeadership) -> None:
         """Give a leadership up; the next candidate wins at once."""
         ...
 

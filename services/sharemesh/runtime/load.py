@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.shard_log import ShardLog
 from sharemesh.runtime.limits import RuntimeLimits
-from sharemesh.runtime.shard_kind import Machine, Record, ShardKind
+from sharemesh.runtime.shard_kind import Machine, Record, ShardDefinition
 
 
 async def load_machine(
-    kind: ShardKind[Machine, Record],
+    kind: ShardDefinition[Machine, Record],
     index: int,
     machine: Machine,
     log: ShardLog,

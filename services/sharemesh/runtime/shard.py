@@ -16,7 +16,7 @@ from sharemesh.ports.shard_log import (
 )
 from sharemesh.runtime.commit_round import CommitRound, Deadlines, Linger, anew
 from sharemesh.runtime.limits import RuntimeLimits
-from sharemesh.runtime.shard_kind import Decision, Machine, Record, ShardKind
+from sharemesh.runtime.shard_kind import Decision, Machine, Record, ShardDefinition
 from sharemesh.runtime.shard_telemetry import ShardTelemetry
 
 Response = TypeVar("Response")
@@ -24,7 +24,7 @@ KEEP_PAUSE_MS = 1_000  # before work that failed begins anew
 _BATCH_OVERHEAD_BYTES = 64 * 1024  # headers and lengths around the records of one commit
 
 
-class Shard(Generic[Machine, Record]):
+class CoordinatorShard(Generic[Machine, Record]):
     """The one writer of a shard under one epoch.
 
     A decision changes the machine at once, so that the next one sees it; but every answer, of
@@ -38,7 +38,7 @@ class Shard(Generic[Machine, Record]):
 
     def __init__(
         self,
-        kind: ShardKind[Machine, Record],
+        kind: ShardDefinition[Machine, Record],
         index: int,
         log: ShardLog,
         machine: Machine,

@@ -4,7 +4,7 @@ How a coordinator is built on the runtime:
 
 1. Write a pure machine with ``apply(record, offset)`` (record in, state changed) and pure functions
    that turn (machine, request) into a ``Decision`` (request in, records and response out).
-2. Describe it with a ``ShardKind``; ``replaying(decode)`` makes the usual ``load``.
+2. Describe it with a ``ShardDefinition``; ``replaying(decode)`` makes the usual ``load``.
 3. Give the kind to a ``ShardSet``: it is the ``ports.cluster.ShardHost`` of the service.
 4. In a handler: ``shard = shards.shard(index)`` (raises what the client must hear), then
    ``await shard.write(lambda machine: machine.decide(request, now))`` or ``await shard.read(...)``.
@@ -46,7 +46,7 @@ class Decision(Generic[Record_co, Response_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class ShardKind(Generic[Machine, Record]):
+class ShardDefinition(Generic[Machine, Record]):
     """One kind of shard; ``name`` is the log's name (``state``, ``group``)."""
 
     name: str

@@ -10,8 +10,8 @@ from sharemesh.ports.clock import Clock
 from sharemesh.ports.shard_log import ShardLog, ShardLogs
 from sharemesh.runtime.limits import RuntimeLimits
 from sharemesh.runtime.load import load_machine
-from sharemesh.runtime.shard import Shard
-from sharemesh.runtime.shard_kind import Machine, Record, ShardKind
+from sharemesh.runtime.shard import CoordinatorShard
+from sharemesh.runtime.shard_kind import Machine, Record, ShardDefinition
 from sharemesh.runtime.shard_telemetry import ShardTelemetry
 from sharemesh.telemetry.telemetry import Telemetry, without_export
 
@@ -21,12 +21,12 @@ class ShardSet(Generic[Machine, Record]):
 
     def __init__(
         self,
-        kind: ShardKind[Machine, Record],
+        kind: ShardDefinition[Machine, Record],
         logs: ShardLogs,
         clock: Clock,
         limits: RuntimeLimits,
         *,
-        on_loaded: Callable[[Shard[Machine, Record]], None] | None = None,
+        on_loaded: Callable[[CoordinatorShard[Machine, Record]], None] | None = None,
         telemetry: Telemetry | None = None,
     ) -> None:
         """``on_loaded`` is called before the first request: start jobs and timers there."""
@@ -35,7 +35,7 @@ class ShardSet(Generic[Machine, Record]):
         self._clock = clock
         self._limits = limits
         self._on_loaded = on_loaded
-        self._shards: dict[int, Shard[Machine, Record] | None] = {}
+        self._shards: dict[int, CoordinatorShard[Machine, Record] | None] = {}
         self._turns: dict[int, asyncio.Lock] = {}
         self._ended_callbacks: list[Callable[[int], None]] = []
         self._logger = logging.getLogger(f"sharemesh.{kind.name}")
@@ -43,7 +43,7 @@ class ShardSet(Generic[Machine, Record]):
         self._telemetry = ShardTelemetry(known, kind.name)
         self._telemetry.register(self.served, self._loading_count)
 
-    def shard(self, index: int) -> Shard[Machine, Record]:
+    def shard(self, index: int) -> CoordinatorShard[Machine, Record]:
         """Return a shard that is served, or that was until its epoch ended by itself.
 
         Raises:
@@ -62,9 +62,13 @@ class ShardSet(Generic[Machine, Record]):
             ErrorCode.NOT_COORDINATOR, f"{name} is not served here; look it up again"
         )
 
-    def served(self) -> tuple[Shard[Machine, Record], ...]:
+    def served(self) -> tuple[CoordinatorShard[Machine, Record], ...]:
         """Return the shards served now, by number."""
-        return tuple(found for _, found in sorted(self._shards.items()) if isinstance(found, Shard))
+        return tuple(
+            found
+            for _, found in sorted(self._shards.items())
+            if isinstance(found, CoordinatorShard)
+        )
 
     def _loading_count(self) -> int:
         return sum(found is None for found in self._shards.values())
@@ -104,7 +108,7 @@ class ShardSet(Generic[Machine, Record]):
         """Give all shards up."""
         await asyncio.gather(*(self.stop_shard(shard) for shard in list(self._shards)))
 
-    async def _load(self, shard: int, epoch: int) -> Shard[Machine, Record]:
+    async def _load(self, shard: int, epoch: int) -> CoordinatorShard[Machine, Record]:
         log: ShardLog = await self._logs.open(self._kind.name, shard, epoch)
         try:
             machine = self._kind.new_machine(shard)
@@ -112,14 +116,16 @@ class ShardSet(Generic[Machine, Record]):
         except BaseException:
             await log.close()
             raise
-        return Shard(self._kind, shard, log, machine, self._clock, self._limits, self._telemetry)
+        return CoordinatorShard(
+            self._kind, shard, log, machine, self._clock, self._limits, self._telemetry
+        )
 
     async def _give_up(self, shard: int) -> None:
         found = self._shards.pop(shard, None)
         if found is not None:
             await found.stop()
 
-    def _ended(self, index: int, ended: Shard[Machine, Record]) -> None:
+    def _ended(self, index: int, ended: CoordinatorShard[Machine, Record]) -> None:
         if self._shards.get(index) is not ended:
             return
         for callback in self._ended_callbacks:

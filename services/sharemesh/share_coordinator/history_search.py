@@ -9,7 +9,7 @@ from sharemesh.codec.state_record import UnreadableRecordError, decode_for
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_state.key_text import format_key
 from sharemesh.domain.share_state.record_history import RecordEvent, RecordHistory
-from sharemesh.domain.share_state.records import Snapshot, Tombstone, Update
+from sharemesh.domain.share_state.records import StateSnapshot, StateUpdate, Tombstone
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.shard_log import CorruptLogError, LogRecord
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
@@ -70,7 +70,7 @@ class HistorySearch:
         size = 0
         for stored in matches.kept:
             record = decode_for(offset, stored.key, stored.value)
-            if isinstance(record, Snapshot | Update | Tombstone):
+            if isinstance(record, StateSnapshot | StateUpdate | Tombstone):
                 history.take(record, stored.offset)
             size += len(stored.value or b"")
             if size >= _SLICE_BYTES:

@@ -6,20 +6,20 @@ from sharemesh.codec.record_event import encode_event
 from sharemesh.codec.state_record import decode_batches, decode_cause, encode_archived, put_batches
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import MemberId
-from sharemesh.domain.share_state.answers import Answer, Outcome, WriteRequest
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import Origin
-from sharemesh.share_coordinator.asked import Asked
+from sharemesh.domain.share_state.results import StateDecision, StateResult, WriteRequest
 from sharemesh.share_coordinator.history_search import Found
+from sharemesh.share_coordinator.partition_request import PartitionRequest
 from sharemesh.v1 import share_coordinator_pb2 as pb
 
-Grouped = Iterable[tuple[bytes, list[Asked]]]
+Grouped = Iterable[tuple[bytes, list[PartitionRequest]]]
 _NO_OFFSET = -1
 
 
 def initialize(
-    machine: ShareStateMachine, asked: Asked, *, in_metadata: bool, now_ms: int
-) -> Outcome:
+    machine: ShareStateMachine, asked: PartitionRequest, *, in_metadata: bool, now_ms: int
+) -> StateDecision:
     """Put one partition of InitializeShareGroupState to the machine."""
     return machine.initialize(
         asked.key,
@@ -31,12 +31,16 @@ def initialize(
     )
 
 
-def read(machine: ShareStateMachine, asked: Asked, *, in_metadata: bool, now_ms: int) -> Outcome:
+def read(
+    machine: ShareStateMachine, asked: PartitionRequest, *, in_metadata: bool, now_ms: int
+) -> StateDecision:
     """Put one partition of ReadShareGroupState to the machine."""
     return machine.read(asked.key, asked.item.leader_epoch, in_metadata=in_metadata, now_ms=now_ms)
 
 
-def write(machine: ShareStateMachine, asked: Asked, *, in_metadata: bool, now_ms: int) -> Outcome:
+def write(
+    machine: ShareStateMachine, asked: PartitionRequest, *, in_metadata: bool, now_ms: int
+) -> StateDecision:
     """Put one partition of WriteShareGroupState to the machine."""
     item = asked.item
     request = WriteRequest(
@@ -52,18 +56,20 @@ def write(machine: ShareStateMachine, asked: Asked, *, in_metadata: bool, now_ms
     return machine.write(asked.key, request, in_metadata=in_metadata, now_ms=now_ms)
 
 
-def delete(machine: ShareStateMachine, asked: Asked, *, in_metadata: bool, now_ms: int) -> Outcome:
+def delete(
+    machine: ShareStateMachine, asked: PartitionRequest, *, in_metadata: bool, now_ms: int
+) -> StateDecision:
     """Put one partition of DeleteShareGroupState to the machine."""
     return machine.delete(asked.key, asked.item.state_epoch, in_metadata=in_metadata, now_ms=now_ms)
 
 
 def summary(
     machine: ShareStateMachine,
-    asked: Asked,
+    asked: PartitionRequest,
     *,
     in_metadata: bool,
     now_ms: int,  # noqa: ARG001 - the shape that all requests have
-) -> Outcome:
+) -> StateDecision:
     """Put one partition of ReadShareGroupStateSummary to the machine."""
     return machine.summary(asked.key, in_metadata=in_metadata)
 
@@ -106,7 +112,7 @@ def summary_results(grouped: Grouped) -> Iterator[pb.ReadSummaryTopicResult]:
         )
 
 
-def _error(partition: int, answer: Answer) -> pb.PartitionStateError:
+def _error(partition: int, answer: StateResult) -> pb.PartitionStateError:
     message = pb.PartitionStateError(
         partition=partition, error_code=answer.error, error_message=answer.message
     )
@@ -115,7 +121,7 @@ def _error(partition: int, answer: Answer) -> pb.PartitionStateError:
     return message
 
 
-def _read_result(partition: int, answer: Answer) -> pb.ReadPartitionStateResult:
+def _read_result(partition: int, answer: StateResult) -> pb.ReadPartitionStateResult:
     state = answer.state
     if state is None:
         return pb.ReadPartitionStateResult(
@@ -131,7 +137,7 @@ def _read_result(partition: int, answer: Answer) -> pb.ReadPartitionStateResult:
     return message
 
 
-def _summary_result(partition: int, answer: Answer) -> pb.ReadSummaryPartitionResult:
+def _summary_result(partition: int, answer: StateResult) -> pb.ReadSummaryPartitionResult:
     state = answer.state
     if state is None:
         return pb.ReadSummaryPartitionResult(
@@ -151,7 +157,7 @@ def _summary_result(partition: int, answer: Answer) -> pb.ReadSummaryPartitionRe
     )
 
 
-def _history_result(asked: Asked, found: Found | None) -> pb.ReadHistoryPartitionResult:
+def _history_result(asked: PartitionRequest, found: Found | None) -> pb.ReadHistoryPartitionResult:
     answer, state = asked.answer, asked.answer.state
     message = pb.ReadHistoryPartitionResult(
         partition=asked.key.partition,

@@ -8,10 +8,10 @@ from typing import Any
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
-from sharemesh.domain.share_state.answers import Answer
 from sharemesh.domain.share_state.checks import check_key
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import StateRecord
+from sharemesh.domain.share_state.results import StateResult
 from sharemesh.ports.authorizer import Authorizer, Operation, ResourceType
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
@@ -20,14 +20,14 @@ from sharemesh.ports.shard_log import ShardLogs
 from sharemesh.runtime.shard_kind import Decision
 from sharemesh.runtime.shard_set import ShardSet
 from sharemesh.share_coordinator import messages
-from sharemesh.share_coordinator.asked import Asked, Decide
 from sharemesh.share_coordinator.generation_reader import GenerationReader
 from sharemesh.share_coordinator.generations import asked_generation, commit_generation
 from sharemesh.share_coordinator.history_search import Found, HistorySearch
+from sharemesh.share_coordinator.maintenance import Maintenance
+from sharemesh.share_coordinator.partition_request import Decide, PartitionRequest
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_coordinator.shard_kind import StateShard, state_shard_kind
 from sharemesh.share_coordinator.topic_watch import TopicWatch
-from sharemesh.share_coordinator.upkeep import Upkeep
 from sharemesh.telemetry.telemetry import Telemetry
 from sharemesh.v1 import share_coordinator_pb2 as pb
 
@@ -59,7 +59,7 @@ class ShareCoordinatorService:
         self._settings = settings
         self._authorizer = authorizer
         self._active = False
-        self._upkeep: dict[int, Upkeep] = {}
+        self._upkeep: dict[int, Maintenance] = {}
         self._shards_of: dict[SharePartitionKey, int] = {}
         self.shards = ShardSet(
             state_shard_kind(settings, generations),
@@ -142,7 +142,7 @@ class ShareCoordinatorService:
                 found[id(each)] = await self._search(each)
         return pb.ReadShareRecordHistoryResponse(results=messages.history_results(asked, found))
 
-    async def _search(self, asked: Asked) -> Found:
+    async def _search(self, asked: PartitionRequest) -> Found:
         try:
             shard = self.shards.shard(self._shard_of(asked.key))
         except RefusedError as refused:  # it moved just now
@@ -177,7 +177,7 @@ class ShareCoordinatorService:
 
     async def _ask(
         self, group_id: str, topics: Sequence[Any], decide: Decide, context: CallContext
-    ) -> list[tuple[bytes, list[Asked]]]:
+    ) -> list[tuple[bytes, list[PartitionRequest]]]:
         """Put each share partition to its shard; return them grouped as asked.
 
         Raises:
@@ -190,7 +190,7 @@ class ShareCoordinatorService:
             (
                 topic.topic_id,
                 [
-                    Asked(
+                    PartitionRequest(
                         SharePartitionKey(GroupId(group_id), topic.topic_id, item.partition), item
                     )
                     for item in topic.partitions
@@ -216,8 +216,8 @@ class ShareCoordinatorService:
                 f"{count} topics or share partitions in one request; ask for at most {bound}",
             )
 
-    async def _ask_all(self, everything: Sequence[Asked], decide: Decide) -> None:
-        valid: list[Asked] = []
+    async def _ask_all(self, everything: Sequence[PartitionRequest], decide: Decide) -> None:
+        valid: list[PartitionRequest] = []
         for asked in everything:
             stop = check_key(asked.key)
             if stop is None:
@@ -234,10 +234,12 @@ class ShareCoordinatorService:
         else:
             await asyncio.gather(*(self._ask_shard(*part, decide) for part in parts))
 
-    def _by_shard(self, everything: Sequence[Asked]) -> list[tuple[int, list[Asked]]]:
+    def _by_shard(
+        self, everything: Sequence[PartitionRequest]
+    ) -> list[tuple[int, list[PartitionRequest]]]:
         """Return what may be decided together: one shard, no key twice, not too many keys."""
-        parts: list[tuple[int, list[Asked]]] = []
-        current: dict[int, tuple[list[Asked], set[SharePartitionKey]]] = {}
+        parts: list[tuple[int, list[PartitionRequest]]] = []
+        current: dict[int, tuple[list[PartitionRequest], set[SharePartitionKey]]] = {}
         for asked in everything:
             shard = self._shard_of(asked.key)
             found = current.get(shard)
@@ -260,7 +262,7 @@ class ShareCoordinatorService:
             shard = self._shards_of[key] = self._view.share_shard(key)
         return shard
 
-    async def _ask_shard(self, index: int, part: list[Asked], decide: Decide) -> None:
+    async def _ask_shard(self, index: int, part: list[PartitionRequest], decide: Decide) -> None:
         try:
             shard = self.shards.shard(index)
             answers = await shard.write(partial(self._decided, part=part, decide=decide))
@@ -270,11 +272,11 @@ class ShareCoordinatorService:
             asked.answer = answer
 
     def _decided(
-        self, machine: ShareStateMachine, *, part: list[Asked], decide: Decide
-    ) -> Decision[StateRecord, list[Answer]]:
+        self, machine: ShareStateMachine, *, part: list[PartitionRequest], decide: Decide
+    ) -> Decision[StateRecord, list[StateResult]]:
         now_ms = self._clock.wall_ms()
         records: list[StateRecord] = []
-        answers: list[Answer] = []
+        answers: list[StateResult] = []
         for asked in part:
             outcome = decide(
                 machine, asked, in_metadata=self._in_metadata(asked.key), now_ms=now_ms
@@ -284,23 +286,23 @@ class ShareCoordinatorService:
                 records.append(outcome.record)
         return Decision(records, answers)
 
-    def _all_in_metadata(self, everything: Sequence[Asked]) -> bool:
+    def _all_in_metadata(self, everything: Sequence[PartitionRequest]) -> bool:
         return all(self._in_metadata(asked.key) for asked in everything)
 
     def _in_metadata(self, key: SharePartitionKey) -> bool:
         topic = self._view.topic(key.topic_id)
         return topic is not None and key.partition < topic.partitions
 
-    def _refusal(self, context: CallContext) -> Answer | None:
+    def _refusal(self, context: CallContext) -> StateResult | None:
         if not self._active:
-            return Answer(
+            return StateResult(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, "the share coordinator is not started"
             )
         if self._authorizer is None or self._authorizer.allows(
             context.principal, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, _CLUSTER
         ):
             return None
-        return Answer(
+        return StateResult(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
             f"{context.principal} may not act for the cluster",
         )
@@ -308,7 +310,7 @@ class ShareCoordinatorService:
     # ---- upkeep ---------------------------------------------------------------------------------
 
     def _loaded(self, shard: StateShard) -> None:
-        upkeep = Upkeep(shard, self._view, self._clock, self._settings)
+        upkeep = Maintenance(shard, self._view, self._clock, self._settings)
         self._upkeep[shard.index] = upkeep
         upkeep.start()
 
@@ -319,9 +321,9 @@ class ShareCoordinatorService:
             shard.start_job("deleted topics", job, comes_again=True)
 
 
-def _unanswered(refused: RefusedError) -> Answer:
+def _unanswered(refused: RefusedError) -> StateResult:
     """Return what a share partition is told whose shard did not answer (spec SC-5)."""
     error = refused.error
     if error is ErrorCode.REQUEST_TIMED_OUT:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return Answer(error, refused.message)
+    return StateResult(error, refused.message)

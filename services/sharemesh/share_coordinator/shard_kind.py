@@ -14,19 +14,19 @@ from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import (
     EpochFloor,
     Generation,
-    Snapshot,
     StateRecord,
+    StateSnapshot,
+    StateUpdate,
     Tombstone,
-    Update,
 )
 from sharemesh.ports.shard_log import LogRecord
-from sharemesh.runtime.shard import Shard
-from sharemesh.runtime.shard_kind import ShardKind
+from sharemesh.runtime.shard import CoordinatorShard
+from sharemesh.runtime.shard_kind import ShardDefinition
 from sharemesh.share_coordinator.generation_reader import GenerationReader
 from sharemesh.share_coordinator.generations import restore
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 
-StateShard = Shard[ShareStateMachine, StateRecord]
+StateShard = CoordinatorShard[ShareStateMachine, StateRecord]
 STATE_LOG = "state"
 _KEYS_PER_FOLD = 10
 
@@ -34,9 +34,9 @@ _KEYS_PER_FOLD = 10
 def state_shard_kind(
     settings: ShareCoordinatorSettings,
     generations: GenerationReader | None = None,
-) -> ShardKind[ShareStateMachine, StateRecord]:
+) -> ShardDefinition[ShareStateMachine, StateRecord]:
     """Return how a shard of the state log is loaded, from a generation on if one is committed."""
-    return ShardKind(
+    return ShardDefinition(
         name=STATE_LOG,
         new_machine=lambda _shard: ShareStateMachine(settings.updates_per_snapshot, decode_updates),
         encode=encode,
@@ -75,5 +75,5 @@ def load(machine: ShareStateMachine, chunk: Sequence[LogRecord], *, backlog_max_
 
 def _timestamp_ms(record: StateRecord) -> int:
     match record:
-        case Snapshot() | Update() | Tombstone() | EpochFloor() | Generation():
+        case StateSnapshot() | StateUpdate() | Tombstone() | EpochFloor() | Generation():
             return record.write_timestamp_ms

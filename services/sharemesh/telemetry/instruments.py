@@ -18,7 +18,7 @@ OTHER = "other"
 """Label value of all series beyond the bound of a metric."""
 
 
-class Kind(StrEnum):
+class InstrumentKind(StrEnum):
     """What a metric is, in Prometheus' words."""
 
     COUNTER = "counter"
@@ -34,7 +34,7 @@ class Metric:
     """
 
     name: str
-    kind: Kind
+    kind: InstrumentKind
     unit: str
     says: str
     labels: Labels = ()
@@ -47,7 +47,7 @@ class Metric:
         suffix = {"s": "_seconds", "By": "_bytes", "%": "_percent"}.get(self.unit, "")
         if not name.endswith(suffix):
             name += suffix
-        return f"{name}_total" if self.kind is Kind.COUNTER else name
+        return f"{name}_total" if self.kind is InstrumentKind.COUNTER else name
 
 
 class Counter:

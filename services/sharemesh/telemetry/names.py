@@ -5,7 +5,7 @@ Names under ``share.`` are Sharemesh's own. Metrics say which rule of the specif
 metric of Apache Kafka, they stand for.
 """
 
-from sharemesh.telemetry.instruments import PERCENT, SECONDS, SIZES, Kind, Metric
+from sharemesh.telemetry.instruments import PERCENT, SECONDS, SIZES, InstrumentKind, Metric
 
 SEMCONV_VERSION = "1.44.0"
 SCHEMA_URL = f"https://opentelemetry.io/schemas/{SEMCONV_VERSION}"
@@ -79,19 +79,21 @@ _GROUP_TOPIC = ("group", "topic", "partition")
 
 
 def _counter(name: str, unit: str, says: str, *labels: str) -> Metric:
-    return Metric(name, Kind.COUNTER, unit, says, labels)
+    return Metric(name, InstrumentKind.COUNTER, unit, says, labels)
 
 
 def _gauge(name: str, unit: str, says: str, *labels: str) -> Metric:
-    return Metric(name, Kind.GAUGE, unit, says, labels)
+    return Metric(name, InstrumentKind.GAUGE, unit, says, labels)
 
 
 def _seconds(name: str, says: str, *labels: str) -> Metric:
-    return Metric(name, Kind.HISTOGRAM, "s", says, labels, SECONDS)
+    return Metric(name, InstrumentKind.HISTOGRAM, "s", says, labels, SECONDS)
 
 
 def _sizes(name: str, unit: str, says: str, *labels: str) -> Metric:
-    return Metric(name, Kind.HISTOGRAM, unit, says, labels, PERCENT if unit == "%" else SIZES)
+    return Metric(
+        name, InstrumentKind.HISTOGRAM, unit, says, labels, PERCENT if unit == "%" else SIZES
+    )
 
 
 RECORDS_ACQUIRED = _counter(

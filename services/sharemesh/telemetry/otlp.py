@@ -15,7 +15,7 @@ from opentelemetry.sdk.metrics import export as sdk
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from sharemesh.telemetry.instruments import Histogram, Kind, Reading
+from sharemesh.telemetry.instruments import Histogram, InstrumentKind, Reading
 from sharemesh.telemetry.names import SCHEMA_URL, SCOPE
 from sharemesh.telemetry.otlp_wire import SpanWriter, any_value
 from sharemesh.telemetry.spans import Span
@@ -90,7 +90,7 @@ class OtlpMetrics:
         metric = reading.metric
         cumulative = sdk.AggregationTemporality.CUMULATIVE
         data: sdk.Sum | sdk.Gauge | sdk.Histogram
-        if metric.kind is Kind.HISTOGRAM:
+        if metric.kind is InstrumentKind.HISTOGRAM:
             points = [
                 self._histogram(dict(zip(metric.labels, labels, strict=True)), each, now_ns)
                 for labels, each in reading.histograms
@@ -103,7 +103,7 @@ class OtlpMetrics:
                 )
                 for labels, value in reading.values
             ]
-            is_counter = metric.kind is Kind.COUNTER
+            is_counter = metric.kind is InstrumentKind.COUNTER
             data = sdk.Sum(numbers, cumulative, True) if is_counter else sdk.Gauge(numbers)  # noqa: FBT003
         return sdk.Metric(metric.name, metric.says, metric.unit, data)
 

@@ -9,7 +9,7 @@ from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
 from sharemesh.domain.share_state.content_hash import NUMBERS
 from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors
-from sharemesh.domain.share_state.records import Snapshot, StateRecord, Tombstone, Update
+from sharemesh.domain.share_state.records import StateRecord, StateSnapshot, StateUpdate, Tombstone
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh_spark.fold.vector_fold import Rows
 
@@ -30,7 +30,7 @@ class DomainFold:
         self.end_offset = offset + 1
         self.records += 1
         self.floors = fold_floors(self.floors, record)
-        if isinstance(record, Snapshot | Update | Tombstone):
+        if isinstance(record, StateSnapshot | StateUpdate | Tombstone):
             state = fold(self.states.get(record.key), record)
             if state is None:
                 self.states.pop(record.key, None)

@@ -15,7 +15,12 @@ from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
 from sharemesh.domain.share_state.content_hash import NUMBERS as STATE_NUMBERS
 from sharemesh.domain.share_state.fold import ShareState, fold
-from sharemesh.domain.share_state.records import NO_COUNT, NO_START_OFFSET, Snapshot, Update
+from sharemesh.domain.share_state.records import (
+    NO_COUNT,
+    NO_START_OFFSET,
+    StateSnapshot,
+    StateUpdate,
+)
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh_spark.fold.combine_numpy import Runs, combined
 from sharemesh_spark.reader.state_columns import KIND_SNAPSHOT, KIND_TOMBSTONE, KIND_UPDATE
@@ -223,13 +228,13 @@ def _batch(runs: Runs, index: int) -> StateBatch:
 
 def _record(
     numbers: dict[str, Ints], row: int, batches: tuple[StateBatch, ...]
-) -> Snapshot | Update:
+) -> StateSnapshot | StateUpdate:
     value: dict[str, Any] = {name: int(numbers[name][row]) for name in NUMBERS}
     if value.pop("kind") == KIND_SNAPSHOT:
-        return Snapshot(key=_NO_KEY, batches=batches, **value)
+        return StateSnapshot(key=_NO_KEY, batches=batches, **value)
     for name in ("leader_epoch_max", "create_timestamp_ms", "initial_start_offset"):
         del value[name]
-    return Update(key=_NO_KEY, batches=batches, **value)
+    return StateUpdate(key=_NO_KEY, batches=batches, **value)
 
 
 def rows_of(key: int, state: ShareState) -> Rows:

@@ -13,7 +13,7 @@ from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_state.content_hash import content_hash
 from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors, fold_updates
 from sharemesh.domain.share_state.key_text import parse_key
-from sharemesh.domain.share_state.records import Generation, Snapshot, Tombstone, Update
+from sharemesh.domain.share_state.records import Generation, StateSnapshot, StateUpdate, Tombstone
 from sharemesh_spark.fold.combine_numpy import Runs
 from sharemesh_spark.fold.reference_fold import state_at
 from sharemesh_spark.fold.vector_fold import NUMBERS, Rows, folded, joined, no_rows
@@ -169,7 +169,7 @@ class ShardFold:
                 continue
             self._fold_held(name)
             record = decode_record(name, value)
-            if isinstance(record, Snapshot | Update | Tombstone):
+            if isinstance(record, StateSnapshot | StateUpdate | Tombstone):
                 key = self._proven_key(name)
                 self._proof[key] = fold(self._proof.get(key), record)
 

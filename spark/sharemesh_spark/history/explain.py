@@ -19,7 +19,7 @@ from sharemesh.domain.share_state.key_text import (
     home_shard,
     parse_topic_id,
 )
-from sharemesh.domain.share_state.records import Snapshot, StateRecord, Tombstone, Update
+from sharemesh.domain.share_state.records import StateRecord, StateSnapshot, StateUpdate, Tombstone
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh_spark.generation.shard_fold import generation_of_shard
 from sharemesh_spark.history.history import FOLDER, RUNS, holes, watermark
@@ -86,7 +86,7 @@ def life_of(data: Path, key: SharePartitionKey, record: int) -> list[Event]:
     reached = watermark(data).get(shard, 0)
     events = list(_from_history(data, key, record))
     for offset, _, each in shard_records(data, shard):
-        keyed = isinstance(each, Snapshot | Update | Tombstone) and each.key == key
+        keyed = isinstance(each, StateSnapshot | StateUpdate | Tombstone) and each.key == key
         if keyed and offset >= reached:
             events += _events(offset, each, record)
     return events
@@ -134,15 +134,17 @@ def _ended_in(states: pa.Table, key: SharePartitionKey, record: int) -> str:
 
 
 def _events(offset: int, each: StateRecord, record: int) -> Iterator[Event]:
-    assert isinstance(each, Snapshot | Update | Tombstone)
+    assert isinstance(each, StateSnapshot | StateUpdate | Tombstone)
     origin = each.origin
     member, trace = origin.member_id, origin.trace_id.hex()
     at_ms, cause = each.write_timestamp_ms, origin.cause.name.lower()
     if isinstance(each, Tombstone):
         yield Event(at_ms, offset, "state deleted", 0, cause, member, trace)
         return
-    changed: tuple[StateBatch, ...] = each.batches if isinstance(each, Update) else each.changed
-    if isinstance(each, Snapshot) and cause == "initialize":
+    changed: tuple[StateBatch, ...] = (
+        each.batches if isinstance(each, StateUpdate) else each.changed
+    )
+    if isinstance(each, StateSnapshot) and cause == "initialize":
         what = f"initialized at offset {each.start_offset}, state epoch {each.state_epoch}"
         yield Event(at_ms, offset, what, 0, cause, member, trace)
     for batch in changed:

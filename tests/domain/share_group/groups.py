@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from sharemesh.domain.ids import GroupId, MemberId, TopicId
-from sharemesh.domain.share_group.catalog import Catalog, Topic
+from sharemesh.domain.share_group.context import GroupContext
 from sharemesh.domain.share_group.heartbeat import Heartbeat, heartbeat, leave, review
 from sharemesh.domain.share_group.initialization import initialization_ended
 from sharemesh.domain.share_group.shard import GroupShard
-from sharemesh.domain.share_group.situation import Situation
+from sharemesh.domain.share_group.topics_image import TopicImage, TopicsImage
 
 GROUP = GroupId("g")
 
@@ -16,8 +16,8 @@ def topic_id(name: str) -> TopicId:
     return TopicId(name.encode().ljust(16, b"\0"))
 
 
-def catalog(**counts: int) -> Catalog:
-    return Catalog(Topic(name, topic_id(name), count) for name, count in counts.items())
+def catalog(**counts: int) -> TopicsImage:
+    return TopicsImage(TopicImage(name, topic_id(name), count) for name, count in counts.items())
 
 
 class World:
@@ -25,7 +25,7 @@ class World:
 
     def __init__(self, *, interval_ms=0, **counts):
         self.shard = GroupShard()
-        self.situation = Situation(
+        self.situation = GroupContext(
             catalog(**counts), now_ms=1_000_000, assignment_interval_ms=interval_ms
         )
         self.records = []

@@ -14,13 +14,13 @@ from sharemesh.domain.share_group.heartbeat import (
 from sharemesh.domain.share_group.records import (
     CurrentMemberAssignment,
     GroupMetadata,
+    GroupTombstone,
     InitializingPartition,
     InitializingTopic,
     MemberMetadata,
     StatePartitionMetadata,
     TargetAssignmentMember,
     TargetAssignmentMetadata,
-    Tombstone,
 )
 from sharemesh.domain.share_group.shard import GroupShard
 from tests.domain.share_group.groups import GROUP, World, catalog, topic_id
@@ -137,7 +137,7 @@ def test_leave_writes_tombstones_and_the_last_one_settles_the_assignment():
     world.joined("m2", ["foo"])
     world.leave("m1")
     assert [getattr(record, "kind", None) for record in world.records[:3]] == [14, 13, 10]
-    assert [type(record) for record in world.records] == [Tombstone] * 3 + [GroupMetadata]
+    assert [type(record) for record in world.records] == [GroupTombstone] * 3 + [GroupMetadata]
     epoch = world.group.epoch
     world.leave("m2")
     assert isinstance(world.records[-1], TargetAssignmentMetadata)

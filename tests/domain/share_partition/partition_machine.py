@@ -9,7 +9,12 @@ from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
-from sharemesh.domain.share_partition.effects import Acquired, Answered, LocksExpired, WriteState
+from sharemesh.domain.share_partition.effects import (
+    Answered,
+    LocksExpired,
+    RecordsAcquired,
+    WriteState,
+)
 from sharemesh.domain.share_partition.events import (
     Acknowledge,
     AcknowledgementBatch,
@@ -177,7 +182,7 @@ class PartitionMachine(RuleBasedStateMachine):
         room = self.config.partition_max_record_locks - machine.in_flight_count
         fetch = NaiveAcquire(self.model, cache, request, self.now_ms, room)
         expected = fetch.run(self._whole(), self._batches())
-        (acquired,) = (each for each in self._step(request) if isinstance(each, Acquired))
+        (acquired,) = (each for each in self._step(request) if isinstance(each, RecordsAcquired))
         granted = {
             offset: each.delivery_count
             for each in acquired.ranges

@@ -8,11 +8,11 @@ from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import MemberId
 from sharemesh.domain.share_partition.cache.record_status import HAND_BACKS_MAX
 from sharemesh.domain.share_partition.effects import (
-    Acquired,
-    AcquiredRange,
+    AcquiredRun,
     Answered,
     Lapse,
     LocksExpired,
+    RecordsAcquired,
     WakeWaiters,
     WriteState,
 )
@@ -69,7 +69,7 @@ class Driven:
         offset = self.machine.next_fetch_offset()
         batch = LogBatch(offset, 9)
         self.step(Acquire(1, member, AcquireMode.BATCH_OPTIMIZED, 500, 500, offset, (batch,)))
-        return next(each.ranges for each in self.effects if isinstance(each, Acquired))
+        return next(each.ranges for each in self.effects if isinstance(each, RecordsAcquired))
 
     def say(self, *batches, member=M1):
         """Acknowledge; return the answer, or None if it waits for a write."""
@@ -102,7 +102,7 @@ def test_an_uncounted_release_gives_the_count_of_before_and_writes_nothing():
     assert WakeWaiters() in driven.effects
     assert driven.at(0) == (AVAILABLE, 0, "")
     assert driven.machine.lock_count == 0
-    assert driven.acquire(M2) == (AcquiredRange(0, 9, 1),)
+    assert driven.acquire(M2) == (AcquiredRun(0, 9, 1),)
 
 
 def test_a_part_of_a_batch_can_be_handed_back():
@@ -123,7 +123,7 @@ def test_at_the_delivery_limit_an_uncounted_release_does_not_archive():
         driven.acquire()
         driven.say(AcknowledgementBatch(0, 9, (RELEASE,)))
         driven.written()
-    assert driven.acquire() == (AcquiredRange(0, 0, LIMIT),)  # THR-5: a suspicious one goes alone
+    assert driven.acquire() == (AcquiredRun(0, 0, LIMIT),)  # THR-5: a suspicious one goes alone
     assert driven.hand_back(0, 0) is NONE
     assert driven.at(0) == (AVAILABLE, LIMIT - 1, "")
     driven.acquire()
@@ -248,7 +248,7 @@ def test_a_renewed_record_can_be_handed_back():
 def test_a_record_does_not_circle_for_ever():
     driven = Driven()
     for _ in range(HAND_BACKS_MAX):
-        assert driven.acquire() == (AcquiredRange(0, 9, 1),)
+        assert driven.acquire() == (AcquiredRun(0, 9, 1),)
         assert driven.hand_back() is NONE
     driven.acquire()
     assert driven.hand_back() is None, "this one counts, and is written"

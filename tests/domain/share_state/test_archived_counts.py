@@ -8,11 +8,11 @@ import pytest
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
-from sharemesh.domain.share_state.answers import WriteRequest
 from sharemesh.domain.share_state.archived import ArchivedCounts, newly_archived
 from sharemesh.domain.share_state.fold import fold, fold_updates
 from sharemesh.domain.share_state.machine import ShareStateMachine
-from sharemesh.domain.share_state.records import Origin, Snapshot, Update
+from sharemesh.domain.share_state.records import Origin, StateSnapshot, StateUpdate
+from sharemesh.domain.share_state.results import WriteRequest
 from sharemesh.domain.state_batch import TERMINAL, StateBatch, combine
 
 KEY = SharePartitionKey(GroupId("g"), TopicId(b"t" * 16), 0)
@@ -87,9 +87,9 @@ def test_arc_4_the_last_record_says_what_the_counts_are():
     for number in range(12):
         log.write((number, number, ARCHIVED if number % 2 else ACKNOWLEDGED, 1, REJECT))
     assert log.folded().archived == log.machine.state(KEY).archived
-    last = max(n for n, each in enumerate(log.records) if isinstance(each, Snapshot))
+    last = max(n for n, each in enumerate(log.records) if isinstance(each, StateSnapshot))
     assert log.folded(log.records[last:]).archived == log.folded().archived
-    updates = [each for each in log.records if isinstance(each, Update)]
+    updates = [each for each in log.records if isinstance(each, StateUpdate)]
     one_by_one = log.folded([log.records[0], *updates])
     assert fold_updates(log.folded(log.records[:1]), updates).archived == one_by_one.archived
 

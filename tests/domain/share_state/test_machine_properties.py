@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
-from sharemesh.domain.share_state.answers import WriteRequest
 from sharemesh.domain.share_state.fold import Floors, fold, fold_floors, fold_updates
 from sharemesh.domain.share_state.machine import ShareStateMachine
-from sharemesh.domain.share_state.records import Snapshot, Tombstone, Update
+from sharemesh.domain.share_state.records import StateSnapshot, StateUpdate, Tombstone
+from sharemesh.domain.share_state.results import WriteRequest
 from sharemesh.domain.state_batch import StateBatch, combine
 
 KEYS = [SharePartitionKey(GroupId("g"), TopicId(b"\1" * 16), p) for p in range(3)]
@@ -76,7 +76,7 @@ def folded(records):
     states, floors = {}, Floors()
     for record in records:
         floors = fold_floors(floors, record)
-        if isinstance(record, Snapshot | Update | Tombstone):
+        if isinstance(record, StateSnapshot | StateUpdate | Tombstone):
             states[record.key] = fold(states.get(record.key), record)
     return {key: state for key, state in states.items() if state is not None}, floors
 
@@ -137,7 +137,7 @@ def test_a_finished_record_stays_finished_within_its_state_epoch(made):
         key = getattr(record, "key", None)
         machine.apply(record, now_ms)
         state = None if key is None else machine.state(key)
-        if (isinstance(record, Snapshot) and not record.batches) or state is None:
+        if (isinstance(record, StateSnapshot) and not record.batches) or state is None:
             final.pop(key, None)
         if state is None:
             continue
@@ -153,7 +153,7 @@ def test_a_finished_record_stays_finished_within_its_state_epoch(made):
 
 
 updates = st.builds(
-    Update,
+    StateUpdate,
     st.just(KEYS[0]),
     st.just(0),
     st.just(1),
@@ -164,7 +164,7 @@ updates = st.builds(
     st.lists(batches(), max_size=3).map(tuple),
 )
 snapshots = st.builds(
-    Snapshot,
+    StateSnapshot,
     st.just(KEYS[0]),
     st.integers(0, 3),
     epochs,

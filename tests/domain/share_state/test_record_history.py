@@ -3,7 +3,7 @@
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
 from sharemesh.domain.share_state.record_history import RecordHistory
-from sharemesh.domain.share_state.records import Origin, Snapshot, Tombstone, Update
+from sharemesh.domain.share_state.records import Origin, StateSnapshot, StateUpdate, Tombstone
 from sharemesh.domain.state_batch import StateBatch
 
 KEY = SharePartitionKey(GroupId("g"), TopicId(b"t" * 16), 0)
@@ -16,12 +16,12 @@ AVAILABLE, ACKNOWLEDGED, ARCHIVED = (
 
 def update(batches, *, start=0, cause=Cause.UNSPECIFIED, member="", at=1):
     made = tuple(StateBatch(*each) for each in batches)
-    return Update(KEY, 0, 1, 1, start, 0, at, made, Origin(cause, MemberId(member)))
+    return StateUpdate(KEY, 0, 1, 1, start, 0, at, made, Origin(cause, MemberId(member)))
 
 
 def snapshot(cause, *, start=0, batches=(), changed=(), at=1):
     made, new = (tuple(StateBatch(*each) for each in part) for part in (batches, changed))
-    return Snapshot(KEY, 1, 1, 1, 1, start, 0, at, at, made, Origin(cause), new)
+    return StateSnapshot(KEY, 1, 1, 1, 1, start, 0, at, at, made, Origin(cause), new)
 
 
 def told(offset, *records, events_max=100):

@@ -5,9 +5,9 @@ Owners at their logs, and leaders of share partitions at the share coordinator.
 
 from sharemesh.backends.embedded.owned.owned_log import OwnedLog
 from sharemesh.domain.ids import SharePartitionKey
-from sharemesh.domain.share_state.answers import Outcome, WriteRequest
 from sharemesh.domain.share_state.fold import ShareState
 from sharemesh.domain.share_state.machine import ShareStateMachine
+from sharemesh.domain.share_state.results import StateDecision, WriteRequest
 from tests.simulation.invariants import FENCED
 from tests.simulation.patching import Patches
 from tests.simulation.world import World
@@ -95,7 +95,7 @@ class FencingChecker:
         key: SharePartitionKey,
         before: ShareState | None,
         request: WriteRequest,
-        outcome: Outcome,
+        outcome: StateDecision,
     ) -> None:
         """A write of states was taken or refused: it must be the leader's of now, and its life."""
         if before is None:
@@ -114,7 +114,7 @@ class FencingChecker:
         key: SharePartitionKey,
         before: ShareState | None,
         state_epoch: int,
-        outcome: Outcome,
+        outcome: StateDecision,
     ) -> None:
         """A state was deleted or initialized: not by what was sent in an earlier life of it."""
         FENCED.judged(self._world.story.counters)

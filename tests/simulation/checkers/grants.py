@@ -9,7 +9,7 @@ from itertools import chain
 from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_partition.cache.record_status import HAND_BACKS_MAX
-from sharemesh.domain.share_partition.effects import Acquired, Answered, WriteState
+from sharemesh.domain.share_partition.effects import Answered, RecordsAcquired, WriteState
 from sharemesh.domain.share_partition.events import (
     Acknowledge,
     AcknowledgementBatch,
@@ -194,7 +194,7 @@ class GrantChecker:
             case ReleaseMember():
                 self._left(machine, event, effects)
         for effect in effects:
-            if isinstance(effect, Acquired) and room is not None:
+            if isinstance(effect, RecordsAcquired) and room is not None:
                 self._acquired(machine, event, effect, now_ms, room)
             elif isinstance(effect, Answered):
                 self._answered(machine, effect)
@@ -249,7 +249,7 @@ class GrantChecker:
         self,
         machine: SharePartition,
         event: Acquire,
-        effect: Acquired,
+        effect: RecordsAcquired,
         now_ms: int,
         room: Room,
     ) -> None:

@@ -5,7 +5,7 @@ from sharemesh.domain.share_group.group import ShareGroup
 from sharemesh.domain.share_group.records import (
     NEVER_MS,
     CurrentMemberAssignment,
-    EpochFloor,
+    GroupEpochFloor,
     GroupLogRecord,
     GroupMetadata,
     TargetAssignmentMetadata,
@@ -30,7 +30,7 @@ class GroupHistory:
 
     def take(self, offset: int, record: GroupLogRecord) -> None:
         """Judge a committed record, and apply it."""
-        if isinstance(record, EpochFloor):
+        if isinstance(record, GroupEpochFloor):
             self._compare("the epoch floor", self._machine.epoch_floor, record.epoch)
         else:
             group = self._machine.groups.get(record.group_id)

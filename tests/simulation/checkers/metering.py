@@ -3,7 +3,7 @@
 from collections import Counter
 
 from sharemesh.domain.delivery_state import AcknowledgeType
-from sharemesh.domain.share_partition.effects import Acquired, Answered, Effect, LocksExpired
+from sharemesh.domain.share_partition.effects import Answered, Effect, LocksExpired, RecordsAcquired
 from sharemesh.domain.share_partition.events import Acknowledge, Event
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
@@ -48,7 +48,7 @@ class MetricsChecker:
         if isinstance(event, Acknowledge):
             self._asked[id(machine), event.request_id] = event
         for effect in effects:
-            if isinstance(effect, Acquired):
+            if isinstance(effect, RecordsAcquired):
                 self.counted["acquired"] += effect.count
             elif isinstance(effect, LocksExpired):
                 self.counted["expired"] += effect.record_count

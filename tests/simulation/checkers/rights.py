@@ -8,7 +8,7 @@ from typing import Any
 from sharemesh.cluster.acl_table import AclTable
 from sharemesh.cluster.store.acl_rules import AclRule
 from sharemesh.domain.ids import TopicId
-from sharemesh.group_coordinator.heartbeats import Heartbeats
+from sharemesh.group_coordinator.heartbeats import HeartbeatHandler
 from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.share_leader.requests.share_fetch import ShareFetch
 from sharemesh.share_leader.streaming.consume import Consume
@@ -81,7 +81,7 @@ class RightsChecker:
 
         patches.setattr(AclTable, "_read", read)
         self._install_streams(patches, Consume, "__call__", "Consume", self._consumed)
-        self._install_streams(patches, Heartbeats, "stream", "heartbeats", self._assigned)
+        self._install_streams(patches, HeartbeatHandler, "stream", "heartbeats", self._assigned)
         real_fetch = ShareFetch.__call__
 
         async def fetch(handler: Any, request: Any, context: Any) -> Any:

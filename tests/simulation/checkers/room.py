@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sharemesh.domain.share_partition.effects import AcquiredRange
+from sharemesh.domain.share_partition.effects import AcquiredRun
 from sharemesh.domain.share_partition.events import Acquire, AcquireMode
 from sharemesh.domain.share_partition.machine import SharePartition
 
@@ -27,7 +27,7 @@ class Room:
         return cls(limit - machine.in_flight_count, machine.end_offset)
 
     def problem(
-        self, machine: SharePartition, event: Acquire, ranges: Sequence[AcquiredRange]
+        self, machine: SharePartition, event: Acquire, ranges: Sequence[AcquiredRun]
     ) -> str:
         """Return what is wrong with a grant, or nothing."""
         if not ranges:
@@ -49,7 +49,7 @@ class Room:
         return ""
 
 
-def _longest(machine: SharePartition, event: Acquire, ranges: Sequence[AcquiredRange]) -> int:
+def _longest(machine: SharePartition, event: Acquire, ranges: Sequence[AcquiredRun]) -> int:
     first, last = ranges[0].first_offset, ranges[-1].last_offset
     read = [each.last_offset - each.base_offset + 1 for each in event.log_batches]
     cached = [

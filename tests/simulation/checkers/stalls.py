@@ -10,7 +10,7 @@ import itertools
 from dataclasses import dataclass
 
 from sharemesh.domain.delivery_state import DeliveryState
-from sharemesh.runtime.shard import Shard
+from sharemesh.runtime.shard import CoordinatorShard
 from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
 from tests.simulation.checkers.grants import OVERDUE_MS
 from tests.simulation.invariants import FENCED, PROGRESS
@@ -55,7 +55,11 @@ class StallChecker:
 
     def install(self, patches: Patches) -> None:
         """Get to know shells and ended shards from now on."""
-        real_init, real_end, real_stop = SharePartitionRunner.__init__, Shard._end, Shard.stop
+        real_init, real_end, real_stop = (
+            SharePartitionRunner.__init__,
+            CoordinatorShard._end,
+            CoordinatorShard.stop,
+        )
         checker = self
 
         def init(shell, *arguments, **words):
@@ -71,8 +75,8 @@ class StallChecker:
             checker._lost.append(_Lost(shard._name, PROCESS.get()))
 
         patches.setattr(SharePartitionRunner, "__init__", init)
-        patches.setattr(Shard, "_end", end)
-        patches.setattr(Shard, "stop", stop)
+        patches.setattr(CoordinatorShard, "_end", end)
+        patches.setattr(CoordinatorShard, "stop", stop)
 
     async def run(self) -> None:
         """Look on until the run ends."""

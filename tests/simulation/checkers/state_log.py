@@ -10,7 +10,7 @@ from sharemesh.codec.state_record import decode_record
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors
-from sharemesh.domain.share_state.records import Snapshot, StateRecord, Tombstone, Update
+from sharemesh.domain.share_state.records import StateRecord, StateSnapshot, StateUpdate, Tombstone
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh_spark.reader.data_directory import read_shard, records
 from tests.simulation.generations import DiskPath
@@ -90,14 +90,14 @@ class StateHistory:
         self._next_offsets[shard] = offset + 1
         if record is not None:
             self.floors[shard] = fold_floors(self.floors[shard], record)
-        if isinstance(record, Snapshot | Update | Tombstone):
+        if isinstance(record, StateSnapshot | StateUpdate | Tombstone):
             self._fold(shard, record)
 
     def of_shard(self, shard: int) -> dict[SharePartitionKey, ShareState]:
         """Return what all records of a shard come to."""
         return {key: state for key, state in self.states.items() if self._shards[key] == shard}
 
-    def _fold(self, shard: int, record: Snapshot | Update | Tombstone) -> None:
+    def _fold(self, shard: int, record: StateSnapshot | StateUpdate | Tombstone) -> None:
         key = record.key
         self._shards[key] = shard
         before = self.states.get(key)
@@ -141,7 +141,9 @@ class StateHistory:
             text = f"began again in state epoch {after.state_epoch} after {ended.state_epoch}"
             self._say(NEVER_BACK, f"{self._world.place(key)}: {text}")
 
-    def _compare(self, record: Snapshot | Update, before: ShareState, after: ShareState) -> None:
+    def _compare(
+        self, record: StateSnapshot | StateUpdate, before: ShareState, after: ShareState
+    ) -> None:
         NEVER_BACK.judged(self._counters)
         where = self._world.place(record.key)
         for word in ("state_epoch", "snapshot_epoch", "leader_epoch_max"):
@@ -158,7 +160,7 @@ class StateHistory:
             self._compare_offsets(record, before, after)
 
     def _compare_archived(
-        self, record: Snapshot | Update, before: ShareState, after: ShareState
+        self, record: StateSnapshot | StateUpdate, before: ShareState, after: ShareState
     ) -> None:
         """What is newly archived is counted once; what the start offset passes is not seen here."""
         old, new = before.archived, after.archived
@@ -179,7 +181,7 @@ class StateHistory:
             self._world.story.violation(self._world.now_s, text)
 
     def _compare_offsets(
-        self, record: Snapshot | Update, before: ShareState, after: ShareState
+        self, record: StateSnapshot | StateUpdate, before: ShareState, after: ShareState
     ) -> None:
         known = dict(_offsets(after))
         for batch in record.batches:

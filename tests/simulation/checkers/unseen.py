@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sharemesh.domain.delivery_state import AcknowledgeType, Cause
 from sharemesh.domain.ids import SharePartitionKey
-from sharemesh.domain.share_partition.effects import Acquired, Answered, WriteState
+from sharemesh.domain.share_partition.effects import Answered, RecordsAcquired, WriteState
 from sharemesh.domain.share_partition.events import (
     Acknowledge,
     Acquire,
@@ -109,7 +109,9 @@ class UnseenChecker:
     # ---- grants and their ends ------------------------------------------------------------------
 
     def _granted(self, machine: SharePartition, event: Acquire, effects: tuple) -> None:
-        ranges = [one for each in effects if isinstance(each, Acquired) for one in each.ranges]
+        ranges = [
+            one for each in effects if isinstance(each, RecordsAcquired) for one in each.ranges
+        ]
         leader, now_s = PROCESS.get(), self._world.now_s
         held = self._held[machine]
         for one in ranges:

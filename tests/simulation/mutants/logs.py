@@ -13,7 +13,7 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.group_coordinator.member_stream import MemberStream
 from sharemesh.persister.persister import Persister
 from sharemesh.ports.share_state import StateWriteResult
-from sharemesh.runtime.shard import Shard
+from sharemesh.runtime.shard import CoordinatorShard
 from sharemesh.serve.roles import group_coordinator, share_coordinator, share_leader
 from sharemesh_spark.reader import data_directory
 from tests.simulation.patching import Patches
@@ -118,14 +118,14 @@ def readers_pass_the_committed_end(patch: Patches) -> None:
 
 def jobs_outlive_their_shard(patch: Patches) -> None:
     """KAFKA-20710: neither the end of its epoch nor its being given up ends a shard's jobs."""
-    real = Shard.start_job
+    real = CoordinatorShard.start_job
 
     def start_job(shard, name, job, **words):
         known, shard._tasks = shard._tasks, set()
         real(shard, name, job, **words)
         shard._tasks = known
 
-    patch.setattr(Shard, "start_job", start_job)
+    patch.setattr(CoordinatorShard, "start_job", start_job)
 
 
 def a_claim_of_unknown_outcome_is_left(patch: Patches) -> None:

@@ -189,7 +189,7 @@ class EtcdConnection:
             CoordinationError: No endpoint answered.
         """
         logins = 0
-        backoff = Backoff(self.clock, self._rng)
+        backoff = ReconnectBackoff(self.clock, self._rng)
         while True:
             endpoint = self.endpoint()
             try:
@@ -207,9 +207,9 @@ class EtcdConnection:
                     raise self.unreachable(error) from error
             await backoff.wait()
 
-    def backoff(self) -> "Backoff":
+    def backoff(self) -> "ReconnectBackoff":
         """Return growing waits with jitter."""
-        return Backoff(self.clock, self._rng)
+        return ReconnectBackoff(self.clock, self._rng)
 
     def random_bits(self, bits: int) -> int:
         """Return chance for lease ids."""
@@ -264,7 +264,7 @@ class EtcdConnection:
         return Endpoint(address, grpc.aio.secure_channel(rest, credentials, options=options))
 
 
-class Backoff:
+class ReconnectBackoff:
     """Waits of 50 ms to 1 s, doubling, with jitter."""
 
     def __init__(self, clock: Clock, rng: random.Random) -> None:

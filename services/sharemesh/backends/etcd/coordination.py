@@ -8,7 +8,6 @@ from contextlib import aclosing
 from aetcd import rpc
 
 from sharemesh.backends.etcd import session as sessions
-from sharemesh.backends.etcd.changes import follow, range_end, read_key, read_prefix, watch_prefix
 from sharemesh.backends.etcd.connection import (
     EtcdConnection,
     EtcdLogin,
@@ -16,19 +15,20 @@ from sharemesh.backends.etcd.connection import (
     EtcdTls,
 )
 from sharemesh.backends.etcd.transactions import Transaction
+from sharemesh.backends.etcd.watch import follow, range_end, read_key, read_prefix, watch_prefix
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.coordination import (
     GUARDS_MAX,
     OPERATIONS_MAX,
     CoordinationError,
     Delete,
+    ElectedLeadership,
     Guard,
     KeyValue,
-    Leadership,
     Put,
+    RangeSnapshot,
     Session,
     SessionLostError,
-    Snapshot,
     WatchEvent,
 )
 
@@ -59,7 +59,7 @@ class EtcdCoordination:
         """Return one key, linearizable."""
         return await read_key(self._connection, key)
 
-    async def list(self, prefix: str) -> Snapshot:
+    async def list(self, prefix: str) -> RangeSnapshot:
         """Return all keys with this prefix, linearizable."""
         return await read_prefix(self._connection, prefix)
 
@@ -89,11 +89,11 @@ class EtcdCoordination:
                 session.mark_lost("etcd does not know the lease")
             raise SessionLostError(f"lease {lease_id:x} is gone; open a new session") from error
 
-    def watch(self, prefix: str) -> AsyncGenerator[Snapshot | WatchEvent, None]:
+    def watch(self, prefix: str) -> AsyncGenerator[RangeSnapshot | WatchEvent, None]:
         """Yield a snapshot, then each change in order; a new snapshot after lost history."""
         return watch_prefix(self._connection, prefix)
 
-    async def campaign(self, election: str, value: bytes, session: Session) -> Leadership:
+    async def campaign(self, election: str, value: bytes, session: Session) -> ElectedLeadership:
         """Return once elected under ``session``; cancelling withdraws.
 
         One candidate key a lease, ordered by create revision; each waits for the one before it
@@ -108,9 +108,9 @@ class EtcdCoordination:
             if session.valid:
                 await self._withdraw(key)
             raise
-        return Leadership(key, token)
+        return ElectedLeadership(key, token)
 
-    async def resign(self, leadership: Leadership) -> None:
+    async def resign(self, leadership: ElectedLeadership) -> None:
         """Give a leadership up; the next candidate wins at once."""
         await self.commit([leadership.guard], [Delete(leadership.key)])
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from aetcd import rpc
 
-from sharemesh.backends.etcd.changes import range_end
 from sharemesh.backends.etcd.connection import EtcdConnection, EtcdMessage, EtcdRefusedError
+from sharemesh.backends.etcd.watch import range_end
 from sharemesh.ports.coordination import CoordinationError, Delete, Guard, Put
 
 COMMIT_ATTEMPTS = 4

@@ -14,13 +14,13 @@ from sharemesh.ports.coordination import (
     OPERATIONS_MAX,
     CoordinationError,
     Delete,
+    ElectedLeadership,
     Guard,
     KeyValue,
-    Leadership,
     Put,
+    RangeSnapshot,
     Session,
     SessionLostError,
-    Snapshot,
     WatchEvent,
 )
 
@@ -118,7 +118,7 @@ class LocalCoordination:
         await self._reach()
         return self.store.get(key)
 
-    async def list(self, prefix: str) -> Snapshot:
+    async def list(self, prefix: str) -> RangeSnapshot:
         """Return all keys with this prefix, linearizable."""
         await self._reach()
         return self.store.snapshot(prefix)
@@ -146,7 +146,7 @@ class LocalCoordination:
             raise SessionLostError("the lease is gone; open a new session")
         return self.store.commit(guards, operations, _lease_of(session))
 
-    async def watch(self, prefix: str) -> AsyncGenerator[Snapshot | WatchEvent, None]:
+    async def watch(self, prefix: str) -> AsyncGenerator[RangeSnapshot | WatchEvent, None]:
         """Yield a snapshot, then each change in order; a new snapshot after lost history."""
         await self._until_reachable()
         queue, first = self.store.subscribe(prefix)
@@ -160,7 +160,7 @@ class LocalCoordination:
         finally:
             self.store.unsubscribe(queue)
 
-    async def campaign(self, election: str, value: bytes, session: Session) -> Leadership:
+    async def campaign(self, election: str, value: bytes, session: Session) -> ElectedLeadership:
         """Return once elected under ``session``; cancelling withdraws."""
         await self._reach()
         if not session.valid:
@@ -181,7 +181,7 @@ class LocalCoordination:
             lost.cancel()
             self.store.unsubscribe(queue)
 
-    async def resign(self, leadership: Leadership) -> None:
+    async def resign(self, leadership: ElectedLeadership) -> None:
         """Give a leadership up; the next candidate wins at once."""
         await self.commit([leadership.guard], [Delete(leadership.key)])
 
@@ -202,14 +202,14 @@ class LocalCoordination:
         key: str,
         queue: "asyncio.Queue[WatchEvent]",
         lost: "asyncio.Task[None]",
-    ) -> Leadership:
+    ) -> ElectedLeadership:
         while True:
             candidates = self.store.snapshot(election_prefix(election)).entries
             mine = next((entry for entry in candidates if entry.key == key), None)
             if mine is None or lost.done():
                 raise SessionLostError(f"the session ended while campaigning for {election}")
             if all(entry.create_revision >= mine.create_revision for entry in candidates):
-                return Leadership(key, mine.create_revision)
+                return ElectedLeadership(key, mine.create_revision)
             change = asyncio.ensure_future(queue.get())
             try:
                 await asyncio.wait({change, lost}, return_when=asyncio.FIRST_COMPLETED)

@@ -11,7 +11,7 @@ from sharemesh.ports.coordination import (
     Guard,
     KeyValue,
     Put,
-    Snapshot,
+    RangeSnapshot,
     WatchEvent,
 )
 
@@ -49,13 +49,13 @@ class LocalStore:
         """Return one key."""
         return self._entries.get(key)
 
-    def snapshot(self, prefix: str) -> Snapshot:
+    def snapshot(self, prefix: str) -> RangeSnapshot:
         """Return all keys with the prefix, in key order."""
         entries = sorted(
             (entry for key, entry in self._entries.items() if key.startswith(prefix)),
             key=lambda entry: entry.key,
         )
-        return Snapshot(tuple(entries), self._revision)
+        return RangeSnapshot(tuple(entries), self._revision)
 
     def commit(
         self, guards: Sequence[Guard], operations: Sequence[Put | Delete], lease_id: int
@@ -113,7 +113,7 @@ class LocalStore:
         if lease.keys:
             self.commit([], [Delete(key) for key in sorted(lease.keys)], 0)
 
-    def subscribe(self, prefix: str) -> "tuple[asyncio.Queue[WatchEvent], Snapshot]":
+    def subscribe(self, prefix: str) -> "tuple[asyncio.Queue[WatchEvent], RangeSnapshot]":
         """Return a queue of all later changes, and what stands now."""
         queue: asyncio.Queue[WatchEvent] = asyncio.Queue()
         self._watchers.append((prefix, queue))

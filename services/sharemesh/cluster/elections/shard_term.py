@@ -14,8 +14,8 @@ from sharemesh.ports.cluster import ShardHost
 from sharemesh.ports.coordination import (
     Coordination,
     CoordinationError,
+    ElectedLeadership,
     Guard,
-    Leadership,
     Put,
     Session,
     SessionLostError,
@@ -107,7 +107,7 @@ class ShardTerm:
         rested_ms = self._clock.now_ms() - self._failed_ms
         return max(0, self._turns.settings.failed_rest_ms - rested_ms)
 
-    async def _campaign(self, session: Session) -> Leadership | None:
+    async def _campaign(self, session: Session) -> ElectedLeadership | None:
         """Stand for election; withdraw when the turn has passed to another."""
         campaign = asyncio.create_task(
             self._coordination.campaign(
@@ -134,7 +134,7 @@ class ShardTerm:
         leader = self._turns.view.tables.leader_of(self.name)
         return bool(ranks) and ranks[0] != me and leader is not None and leader.value != me
 
-    async def _lead(self, leadership: Leadership, session: Session) -> None:
+    async def _lead(self, leadership: ElectedLeadership, session: Session) -> None:
         self.stopped.clear()
         self._ended = False
         try:
@@ -161,7 +161,7 @@ class ShardTerm:
             self._failed_ms = self._clock.now_ms()
             await self._back_off()
 
-    async def _start(self, leadership: Leadership, session: Session) -> bool:
+    async def _start(self, leadership: ElectedLeadership, session: Session) -> bool:
         """Have the host take the shard over; above any fence that it finds."""
         above = 0
         for attempt in range(FENCE_ATTEMPTS):
@@ -192,7 +192,7 @@ class ShardTerm:
             lost.cancel()
             await ended(starting)
 
-    async def _serve(self, leadership: Leadership, session: Session) -> None:
+    async def _serve(self, leadership: ElectedLeadership, session: Session) -> None:
         """Return when the shard must be given up."""
         lost = asyncio.create_task(session.lost())
         view, generation = self._turns.view, self._turns.view.generation
@@ -217,7 +217,7 @@ class ShardTerm:
         finally:
             lost.cancel()
 
-    async def _raise_epoch(self, leadership: Leadership, above: int) -> int:
+    async def _raise_epoch(self, leadership: ElectedLeadership, above: int) -> int:
         """Return the new epoch, written under the guard of the leadership."""
         key = self._turns.view.keys.epoch(self.name)
         for _ in range(GUARD_ATTEMPTS):

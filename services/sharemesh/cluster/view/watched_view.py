@@ -23,7 +23,12 @@ from sharemesh.ports.cluster import (
     TopicInfo,
     UnassignedPartition,
 )
-from sharemesh.ports.coordination import Coordination, CoordinationError, Leadership, Snapshot
+from sharemesh.ports.coordination import (
+    Coordination,
+    CoordinationError,
+    ElectedLeadership,
+    RangeSnapshot,
+)
 
 START_TIMEOUT_MS = 30_000
 SNAPSHOT_SLICE_KEYS = 500  # read between two turns of the loop
@@ -259,7 +264,9 @@ class WatchedView:
         epoch = self.tables.epochs.get(election)
         return epoch.value if epoch else 0
 
-    def election_vanished(self, election: str, leadership: Leadership, generation: int) -> bool:
+    def election_vanished(
+        self, election: str, leadership: ElectedLeadership, generation: int
+    ) -> bool:
         """Return whether the store has forgotten a leadership won in view ``generation``.
 
         It does if it was restored from an older backup, while the lease may live on.
@@ -311,14 +318,14 @@ class WatchedView:
     async def _follow(self) -> None:
         async with aclosing(self._coordination.watch(self.keys.prefix)) as items:
             async for item in items:
-                if isinstance(item, Snapshot):
+                if isinstance(item, RangeSnapshot):
                     await self._take_snapshot(item)
                 else:
                     self.tables.revision = item.revision
                     self.tables.apply(item.key, item.current, self._changes)
                 self._announce()
 
-    async def _take_snapshot(self, snapshot: Snapshot) -> None:
+    async def _take_snapshot(self, snapshot: RangeSnapshot) -> None:
         tables = ClusterState(self.keys)
         for number, entry in enumerate(snapshot.entries):
             tables.apply(entry.key, entry, StateChanges())

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from sharemesh.domain.ids import MemberId, TopicId
 from sharemesh.domain.share_group.assignment import NOTHING, Assignment
 from sharemesh.domain.share_group.assignor import Subscriber, assign
-from sharemesh.domain.share_group.catalog import Catalog
-from sharemesh.domain.share_group.draft import Draft
+from sharemesh.domain.share_group.context import GroupContext
 from sharemesh.domain.share_group.group import ShareGroup
+from sharemesh.domain.share_group.group_update import GroupUpdate
 from sharemesh.domain.share_group.initialization import next_retry_ms, retry_due
 from sharemesh.domain.share_group.records import (
     NEVER_MS,
@@ -16,10 +16,10 @@ from sharemesh.domain.share_group.records import (
     TargetAssignmentMember,
     TargetAssignmentMetadata,
 )
-from sharemesh.domain.share_group.situation import Situation
+from sharemesh.domain.share_group.topics_image import TopicsImage
 
 
-def bring_up_to_date(draft: Draft, situation: Situation, *, bump: bool) -> None:
+def bring_up_to_date(draft: GroupUpdate, situation: GroupContext, *, bump: bool) -> None:
     """Raise the group epoch if there is a reason, once, and compute assignments if due.
 
     Reasons: ``bump`` (a member joined, left or changed its subscription), other topics
@@ -49,7 +49,7 @@ def assignment_due_ms(group: ShareGroup, interval_ms: int) -> int:
     return group.assigned_at_ms + interval_ms
 
 
-def next_review_ms(group: ShareGroup, situation: Situation) -> int | None:
+def next_review_ms(group: ShareGroup, situation: GroupContext) -> int | None:
     """Return the monotonic moment at which something is due without a heartbeat, or None."""
     moments: list[int] = []
     if group.members and group.assignment_pending:
@@ -60,7 +60,7 @@ def next_review_ms(group: ShareGroup, situation: Situation) -> int | None:
     return min(moments, default=None)
 
 
-def reconcile(draft: Draft, member_id: MemberId) -> bool:
+def reconcile(draft: GroupUpdate, member_id: MemberId) -> bool:
     """Bring a member to its target; return whether its partitions changed (spec GC-18)."""
     group = draft.group
     member = group.members[member_id]
@@ -79,14 +79,14 @@ def reconcile(draft: Draft, member_id: MemberId) -> bool:
     return member.assigned != target
 
 
-def stable_if_empty(draft: Draft) -> None:
+def stable_if_empty(draft: GroupUpdate) -> None:
     """Without members the assignment is up to date, so that the next is not delayed (GC-24)."""
     group = draft.group
     if not group.members and group.assignment_pending:
         draft.emit(TargetAssignmentMetadata(group.group_id, group.epoch))
 
 
-def _compute_assignment(draft: Draft, situation: Situation) -> None:
+def _compute_assignment(draft: GroupUpdate, situation: GroupContext) -> None:
     group = draft.group
     catalog = situation.catalog
     topics_of: dict[tuple[str, ...], frozenset[TopicId]] = {}
@@ -117,7 +117,7 @@ def _compute_assignment(draft: Draft, situation: Situation) -> None:
     )
 
 
-def _assignable(group: ShareGroup, catalog: Catalog) -> dict[TopicId, list[int]]:
+def _assignable(group: ShareGroup, catalog: TopicsImage) -> dict[TopicId, list[int]]:
     result: dict[TopicId, list[int]] = {}
     for topic_id, numbers in group.assignable().items():
         topic = catalog.with_id(topic_id)
@@ -126,7 +126,7 @@ def _assignable(group: ShareGroup, catalog: Catalog) -> dict[TopicId, list[int]]
     return result
 
 
-def unassigned(group: ShareGroup, catalog: Catalog) -> bool:
+def unassigned(group: ShareGroup, catalog: TopicsImage) -> bool:
     """Return whether what is initialized of subscribed topics is not just what is assigned."""
     if not group.members:
         return False

@@ -12,6 +12,7 @@ from sharemesh.domain.share_group.records import (
     CurrentMemberAssignment,
     GroupLogRecord,
     GroupMetadata,
+    GroupTombstone,
     InitializedTopic,
     InitializingTopic,
     MemberMetadata,
@@ -19,7 +20,6 @@ from sharemesh.domain.share_group.records import (
     StatePartitionMetadata,
     TargetAssignmentMember,
     TargetAssignmentMetadata,
-    Tombstone,
 )
 
 FIRST_EPOCH = 1
@@ -35,7 +35,7 @@ class GroupState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     """One member; ``member_epoch`` -1 until it was told its first assignment."""
 
     metadata: MemberMetadata
@@ -76,7 +76,7 @@ class ShareGroup:
         self.metadata_hash = 0
         self.assignment_epoch = 0
         self.assigned_at_ms = NEVER_MS
-        self.members: dict[MemberId, Member] = {}
+        self.members: dict[MemberId, GroupMember] = {}
         self.targets: dict[MemberId, Assignment] = {}
         self.partitions = StatePartitionMetadata(group_id)
         self.stale = True
@@ -175,7 +175,7 @@ class ShareGroup:
     def _member_metadata(self, record: MemberMetadata) -> None:
         old = self.members.get(record.member_id)
         if old is None:
-            self.members[record.member_id] = Member(record)
+            self.members[record.member_id] = GroupMember(record)
             self._count((), record.subscribed_topic_names)
             return
         self.members[record.member_id] = replace(old, metadata=record)
@@ -198,7 +198,7 @@ class ShareGroup:
     def _current(self, record: CurrentMemberAssignment) -> None:
         old = self.members.get(record.member_id)
         if old is None:
-            old = Member(MemberMetadata(record.group_id, record.member_id))
+            old = GroupMember(MemberMetadata(record.group_id, record.member_id))
         self.members[record.member_id] = replace(
             old,
             member_epoch=record.member_epoch,
@@ -210,7 +210,7 @@ class ShareGroup:
         self.partitions = record
         self.stale = True
 
-    def _tombstone(self, record: Tombstone) -> None:
+    def _tombstone(self, record: GroupTombstone) -> None:
         if record.kind is RecordKind.MEMBER_METADATA:
             gone = self.members.pop(record.member_id, None)
             if gone is not None:
@@ -245,5 +245,5 @@ _CHANGES: Mapping[type, Callable[[ShareGroup, Any], None]] = {
     TargetAssignmentMember: ShareGroup._target_member,
     CurrentMemberAssignment: ShareGroup._current,
     StatePartitionMetadata: ShareGroup._partitions,
-    Tombstone: ShareGroup._tombstone,
+    GroupTombstone: ShareGroup._tombstone,
 }

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import MAX_GROUP_ID_CHARS, GroupId, MemberId
 from sharemesh.domain.share_group.assignment import Assignment
-from sharemesh.domain.share_group.catalog import Catalog
-from sharemesh.domain.share_group.draft import Draft, draft_of
+from sharemesh.domain.share_group.context import GroupContext, GroupDecision, InitializePlan
 from sharemesh.domain.share_group.epochs import (
     bring_up_to_date,
     reconcile,
     stable_if_empty,
     unassigned,
 )
-from sharemesh.domain.share_group.group import Member, ShareGroup
+from sharemesh.domain.share_group.group import GroupMember, ShareGroup
+from sharemesh.domain.share_group.group_update import GroupUpdate, draft_of
 from sharemesh.domain.share_group.initialization import plan_initialization
 from sharemesh.domain.share_group.limits import (
     MAX_LABEL_CHARS,
@@ -23,11 +23,11 @@ from sharemesh.domain.share_group.limits import (
 )
 from sharemesh.domain.share_group.records import (
     GroupMetadata,
+    GroupTombstone,
     MemberMetadata,
     RecordKind,
-    Tombstone,
 )
-from sharemesh.domain.share_group.situation import InitializePlan, Outcome, Situation
+from sharemesh.domain.share_group.topics_image import TopicsImage
 
 LEAVE_EPOCH = -1
 JOIN_EPOCH = 0
@@ -75,8 +75,8 @@ def check_fields(request: Heartbeat) -> None:
 
 
 def heartbeat(
-    group: ShareGroup | None, request: Heartbeat, situation: Situation
-) -> Outcome[HeartbeatAnswer]:
+    group: ShareGroup | None, request: Heartbeat, situation: GroupContext
+) -> GroupDecision[HeartbeatAnswer]:
     """Decide a heartbeat with member epoch 0 or higher (spec GC-7 to GC-20).
 
     Raises:
@@ -89,7 +89,7 @@ def heartbeat(
         and known is not None
         and _is_settled(group, known, request, situation.catalog)
     ):
-        return Outcome((), HeartbeatAnswer(known.member_epoch))
+        return GroupDecision((), HeartbeatAnswer(known.member_epoch))
     draft = draft_of(group, request.group_id, situation.epoch_floor)
     resubscribed = _store_member(draft, known, request)
     bring_up_to_date(draft, situation, bump=resubscribed)
@@ -104,14 +104,14 @@ def heartbeat(
     )
     if group is not None and not draft.records:
         _note_settled(group, situation)
-    return Outcome(
+    return GroupDecision(
         tuple(draft.records),
         HeartbeatAnswer(member.member_epoch, member.assigned if included else None, initialize),
     )
 
 
 def settled_answer(
-    group: ShareGroup | None, request: Heartbeat, catalog: Catalog
+    group: ShareGroup | None, request: Heartbeat, catalog: TopicsImage
 ) -> HeartbeatAnswer | None:
     """Return the answer to a heartbeat that changes nothing, or None if it must be decided."""
     member = None if group is None else group.members.get(request.member_id)
@@ -121,8 +121,8 @@ def settled_answer(
 
 
 def leave(
-    group: ShareGroup | None, group_id: GroupId, member_id: MemberId, catalog: Catalog
-) -> Outcome[None]:
+    group: ShareGroup | None, group_id: GroupId, member_id: MemberId, catalog: TopicsImage
+) -> GroupDecision[None]:
     """Decide a leave; the member's epoch does not matter (spec GC-23).
 
     Raises:
@@ -136,10 +136,10 @@ def leave(
 
 
 def remove_members(
-    group: ShareGroup, member_ids: Iterable[MemberId], catalog: Catalog
-) -> Outcome[None]:
+    group: ShareGroup, member_ids: Iterable[MemberId], catalog: TopicsImage
+) -> GroupDecision[None]:
     """Remove members that left or whose session timed out: one epoch for all of them."""
-    draft = Draft(group.copy())
+    draft = GroupUpdate(group.copy())
     for member_id in member_ids:
         if member_id not in draft.group.members:
             continue
@@ -148,36 +148,36 @@ def remove_members(
             RecordKind.TARGET_ASSIGNMENT_MEMBER,
             RecordKind.MEMBER_METADATA,
         ):
-            draft.emit(Tombstone(group.group_id, kind, member_id))
+            draft.emit(GroupTombstone(group.group_id, kind, member_id))
     if not draft.records:
-        return Outcome((), None)
+        return GroupDecision((), None)
     metadata_hash = catalog.metadata_hash(draft.group.subscribed_names)
     draft.emit(GroupMetadata(group.group_id, group.epoch + 1, metadata_hash))
     stable_if_empty(draft)
-    return Outcome(tuple(draft.records), None)
+    return GroupDecision(tuple(draft.records), None)
 
 
-def review(group: ShareGroup, situation: Situation) -> Outcome[InitializePlan | None]:
+def review(group: ShareGroup, situation: GroupContext) -> GroupDecision[InitializePlan | None]:
     """Do what is due for a group without a heartbeat: new topics, assignment, initialization."""
     if not group.members and not group.initializing:
-        return Outcome((), None)
-    draft = Draft(group.copy())
+        return GroupDecision((), None)
+    draft = GroupUpdate(group.copy())
     bring_up_to_date(draft, situation, bump=False)
     initialize = plan_initialization(draft, situation)
     stable_if_empty(draft)
     if not draft.records:
         _note_settled(group, situation)
-    return Outcome(tuple(draft.records), initialize)
+    return GroupDecision(tuple(draft.records), initialize)
 
 
 def deliver(
     group: ShareGroup, member_ids: Iterable[MemberId]
-) -> Outcome[Mapping[MemberId, HeartbeatAnswer]]:
+) -> GroupDecision[Mapping[MemberId, HeartbeatAnswer]]:
     """Bring members whose partitions changed to their target, to push it to them.
 
     Members that are gone, or whose partitions did not change, are left out of the answer.
     """
-    draft = Draft(group.copy())
+    draft = GroupUpdate(group.copy())
     answers: dict[MemberId, HeartbeatAnswer] = {}
     for member_id in member_ids:
         member = draft.group.members.get(member_id)
@@ -186,11 +186,11 @@ def deliver(
         reconcile(draft, member_id)
         told = draft.group.members[member_id]
         answers[member_id] = HeartbeatAnswer(told.member_epoch, told.assigned)
-    return Outcome(tuple(draft.records), answers)
+    return GroupDecision(tuple(draft.records), answers)
 
 
 def waits_for_assignment(
-    group: ShareGroup | None, member_id: MemberId, situation: Situation
+    group: ShareGroup | None, member_id: MemberId, situation: GroupContext
 ) -> bool:
     """Return whether an assignment for this member is still on its way."""
     if group is None or member_id not in group.members:
@@ -211,8 +211,8 @@ def waits_for_assignment(
 
 
 def _known_member(
-    group: ShareGroup | None, request: Heartbeat, situation: Situation
-) -> Member | None:
+    group: ShareGroup | None, request: Heartbeat, situation: GroupContext
+) -> GroupMember | None:
     """Check group, size, member and epoch in the order of spec GC-7, GC-10 to GC-12."""
     joins = request.member_epoch == JOIN_EPOCH
     if group is None:
@@ -242,7 +242,9 @@ def _known_member(
     return member
 
 
-def _is_settled(group: ShareGroup, member: Member, request: Heartbeat, catalog: Catalog) -> bool:
+def _is_settled(
+    group: ShareGroup, member: GroupMember, request: Heartbeat, catalog: TopicsImage
+) -> bool:
     """Whether a heartbeat has nothing new to say and nothing new to hear."""
     return (
         request.member_epoch == member.member_epoch
@@ -254,13 +256,13 @@ def _is_settled(group: ShareGroup, member: Member, request: Heartbeat, catalog: 
     )
 
 
-def _note_settled(group: ShareGroup, situation: Situation) -> None:
+def _note_settled(group: ShareGroup, situation: GroupContext) -> None:
     """Nothing was to be done: until something changes heartbeats need not look again."""
     if not group.assignment_pending and not group.initializing:
         group.settled(situation.catalog)
 
 
-def _store_member(draft: Draft, known: Member | None, request: Heartbeat) -> bool:
+def _store_member(draft: GroupUpdate, known: GroupMember | None, request: Heartbeat) -> bool:
     """Keep what the member told of itself; return whether its subscription changed (GC-13)."""
     old = (
         known.metadata if known is not None else MemberMetadata(request.group_id, request.member_id)

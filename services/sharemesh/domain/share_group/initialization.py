@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sharemesh.domain.ids import TopicId
-from sharemesh.domain.share_group.catalog import Topic
-from sharemesh.domain.share_group.draft import Draft
+from sharemesh.domain.share_group.context import GroupContext, GroupDecision, InitializePlan
 from sharemesh.domain.share_group.group import ShareGroup
+from sharemesh.domain.share_group.group_update import GroupUpdate
 from sharemesh.domain.share_group.limits import FAILED_RETRY_INTERVAL_MS
 from sharemesh.domain.share_group.records import (
     NEVER_MS,
@@ -23,7 +23,7 @@ from sharemesh.domain.share_group.records import (
     InitializingTopic,
     StatePartitionMetadata,
 )
-from sharemesh.domain.share_group.situation import InitializePlan, Outcome, Situation
+from sharemesh.domain.share_group.topics_image import TopicImage
 
 NEVER_READ = -1
 """Start offset of a topic the group never read: the leader applies the reset policy (INI-4)."""
@@ -31,7 +31,7 @@ NEW_PARTITION = 0
 """Start offset of partitions added to a topic the group knows (spec GC-27)."""
 
 
-def retry_due(group: ShareGroup, situation: Situation) -> bool:
+def retry_due(group: ShareGroup, situation: GroupContext) -> bool:
     """Return whether an initialization has been without an answer for too long (spec GC-28)."""
     return any(_overdue(topic, situation) for topic in group.initializing.values())
 
@@ -42,7 +42,7 @@ def next_retry_ms(group: ShareGroup, retry_interval_ms: int) -> int | None:
     return min(moments, default=None)
 
 
-def plan_initialization(draft: Draft, situation: Situation) -> InitializePlan | None:
+def plan_initialization(draft: GroupUpdate, situation: GroupContext) -> InitializePlan | None:
     """Put what is not initialized into initializing and return what must be sent (spec GC-26)."""
     group = draft.group
     planned: dict[TopicId, dict[int, InitializingPartition]] = {}
@@ -73,10 +73,10 @@ def initialization_ended(
     group: ShareGroup,
     plan: InitializePlan,
     failed: Mapping[TopicId, frozenset[int]],
-    situation: Situation,
+    situation: GroupContext,
     *,
     known_epoch: int = 0,
-) -> Outcome[None]:
+) -> GroupDecision[None]:
     """Move what was initialized; what failed stays and is due again soon (spec GC-28).
 
     Partitions that are no longer initializing under the plan's state epoch are passed over. If the
@@ -113,22 +113,22 @@ def initialization_ended(
                 pending.topic_name, dict(sorted(merged.items()))
             )
     if not changed:
-        return Outcome((), None)
+        return GroupDecision((), None)
     records: list[GroupLogRecord] = [
         StatePartitionMetadata(group.group_id, initializing, initialized, group.deleting)
     ]
     records.extend(epoch_raised(group, known_epoch).records)
-    return Outcome(tuple(records), None)
+    return GroupDecision(tuple(records), None)
 
 
-def epoch_raised(group: ShareGroup, epoch: int) -> Outcome[None]:
+def epoch_raised(group: ShareGroup, epoch: int) -> GroupDecision[None]:
     """Raise the group epoch to ``epoch`` if it is lower."""
     if epoch <= group.epoch:
-        return Outcome((), None)
-    return Outcome((GroupMetadata(group.group_id, epoch, group.metadata_hash),), None)
+        return GroupDecision((), None)
+    return GroupDecision((GroupMetadata(group.group_id, epoch, group.metadata_hash),), None)
 
 
-def _due_again(situation: Situation, *, at_once: bool) -> int:
+def _due_again(situation: GroupContext, *, at_once: bool) -> int:
     """Return a ``since_ms`` by which a failed try is due at once, or after a pause."""
     if at_once:
         return NEVER_MS
@@ -136,7 +136,7 @@ def _due_again(situation: Situation, *, at_once: bool) -> int:
     return situation.now_ms - situation.initialize_retry_interval_ms + pause_ms
 
 
-def _wanted_topics(group: ShareGroup, situation: Situation) -> list[Topic]:
+def _wanted_topics(group: ShareGroup, situation: GroupContext) -> list[TopicImage]:
     """Topics that are subscribed to, and those with an initialization to repeat."""
     found = {
         topic.topic_id: topic
@@ -151,7 +151,7 @@ def _wanted_topics(group: ShareGroup, situation: Situation) -> list[Topic]:
 
 
 def _tries(
-    group: ShareGroup, topic: Topic, situation: Situation
+    group: ShareGroup, topic: TopicImage, situation: GroupContext
 ) -> dict[int, InitializingPartition]:
     initialized = group.initialized.get(topic.topic_id)
     pending = group.initializing.get(topic.topic_id)
@@ -170,5 +170,5 @@ def _tries(
     return tries
 
 
-def _overdue(topic: InitializingTopic, situation: Situation) -> bool:
+def _overdue(topic: InitializingTopic, situation: GroupContext) -> bool:
     return situation.now_ms - topic.since_ms >= situation.initialize_retry_interval_ms

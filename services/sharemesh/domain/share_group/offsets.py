@@ -5,21 +5,26 @@ from dataclasses import dataclass, field, replace
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, TopicId
-from sharemesh.domain.share_group.catalog import Catalog, Topic
-from sharemesh.domain.share_group.draft import draft_of
+from sharemesh.domain.share_group.context import (
+    DeletePlan,
+    GroupContext,
+    GroupDecision,
+    InitializePlan,
+)
 from sharemesh.domain.share_group.group import FIRST_EPOCH, ShareGroup
+from sharemesh.domain.share_group.group_update import draft_of
 from sharemesh.domain.share_group.records import (
-    EpochFloor,
+    GroupEpochFloor,
     GroupLogRecord,
     GroupMetadata,
+    GroupTombstone,
     InitializedTopic,
     InitializingPartition,
     InitializingTopic,
     RecordKind,
     StatePartitionMetadata,
-    Tombstone,
 )
-from sharemesh.domain.share_group.situation import DeletePlan, InitializePlan, Outcome, Situation
+from sharemesh.domain.share_group.topics_image import TopicImage, TopicsImage
 from sharemesh.domain.state_batch import StateBatch
 
 NOTHING_TO_DELETE = "There is no offset information to delete."
@@ -55,8 +60,8 @@ def alter_offsets(
     group: ShareGroup | None,
     group_id: GroupId,
     offsets: Mapping[str, Mapping[int, AlteredOffset]],
-    situation: Situation,
-) -> Outcome[AlterAnswer]:
+    situation: GroupContext,
+) -> GroupDecision[AlterAnswer]:
     """Record new start offsets of an empty or missing group under a new epoch (spec GC-42).
 
     Raises:
@@ -67,7 +72,7 @@ def alter_offsets(
         _check_empty(group)
     draft = draft_of(group, group_id, situation.epoch_floor)
     refused: dict[str, dict[int, RefusedError]] = {}
-    planned: dict[Topic, dict[int, AlteredOffset]] = {}
+    planned: dict[TopicImage, dict[int, AlteredOffset]] = {}
     for name, partitions in offsets.items():
         topic = situation.catalog.named(name)
         for number, altered in partitions.items():
@@ -77,7 +82,7 @@ def alter_offsets(
             else:
                 planned.setdefault(topic, {})[number] = altered
     if not planned:
-        return Outcome((), AlterAnswer(refused, None))
+        return GroupDecision((), AlterAnswer(refused, None))
     metadata_hash = draft.group.metadata_hash
     draft.emit(GroupMetadata(group_id, draft.group.epoch + 1, metadata_hash))
     epoch = draft.group.epoch
@@ -95,10 +100,12 @@ def alter_offsets(
         initializing[topic.topic_id] = InitializingTopic(topic.name, merged, situation.now_ms)
     deleting = {key: name for key, name in draft.group.deleting.items() if key not in initializing}
     draft.emit(replace(draft.group.partitions, initializing=initializing, deleting=deleting))
-    return Outcome(tuple(draft.records), AlterAnswer(refused, InitializePlan(group_id, tries)))
+    return GroupDecision(
+        tuple(draft.records), AlterAnswer(refused, InitializePlan(group_id, tries))
+    )
 
 
-def alter_failed(group: ShareGroup, plan: InitializePlan) -> Outcome[None]:
+def alter_failed(group: ShareGroup, plan: InitializePlan) -> GroupDecision[None]:
     """Forget an alteration that the share coordinator refused: the caller was told so."""
     initializing: dict[TopicId, InitializingTopic] = {}
     for topic_id, pending in group.initializing.items():
@@ -107,13 +114,13 @@ def alter_failed(group: ShareGroup, plan: InitializePlan) -> Outcome[None]:
         if left:
             initializing[topic_id] = replace(pending, partitions=left)
     if initializing == group.initializing:
-        return Outcome((), None)
-    return Outcome((replace(group.partitions, initializing=initializing),), None)
+        return GroupDecision((), None)
+    return GroupDecision((replace(group.partitions, initializing=initializing),), None)
 
 
 def delete_offsets(
-    group: ShareGroup | None, group_id: GroupId, names: Iterable[str], catalog: Catalog
-) -> Outcome[DeleteOffsetsAnswer]:
+    group: ShareGroup | None, group_id: GroupId, names: Iterable[str], catalog: TopicsImage
+) -> GroupDecision[DeleteOffsetsAnswer]:
     """Move topics of an empty group to deleting (spec GC-43).
 
     Raises:
@@ -136,12 +143,12 @@ def delete_offsets(
     delete = _delete_plan(group, chosen, catalog)
     answer = DeleteOffsetsAnswer(refused, delete, chosen)
     records = (_moved_to_deleting(group, chosen),) if chosen else ()
-    return Outcome(records, answer)
+    return GroupDecision(records, answer)
 
 
 def delete_group(
-    group: ShareGroup | None, group_id: GroupId, catalog: Catalog
-) -> Outcome[DeletePlan]:
+    group: ShareGroup | None, group_id: GroupId, catalog: TopicsImage
+) -> GroupDecision[DeletePlan]:
     """Move all topics of an empty group to deleting, first step of its deletion (spec GC-44).
 
     Raises:
@@ -154,12 +161,12 @@ def delete_group(
     chosen.update({topic_id: topic.topic_name for topic_id, topic in group.initialized.items()})
     chosen.update(group.deleting)
     records = (_moved_to_deleting(group, chosen),) if chosen != group.deleting else ()
-    return Outcome(records, _delete_plan(group, chosen, catalog))
+    return GroupDecision(records, _delete_plan(group, chosen, catalog))
 
 
 def group_deleted(
     group: ShareGroup | None, group_id: GroupId, state_epoch: int, floor: int
-) -> Outcome[None]:
+) -> GroupDecision[None]:
     """Write the tombstones of a group whose state is deleted (spec GC-34, GC-44).
 
     Raises:
@@ -172,7 +179,7 @@ def group_deleted(
             ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} was used while it was being deleted"
         )
     records: list[GroupLogRecord] = [
-        Tombstone(group_id, kind)
+        GroupTombstone(group_id, kind)
         for kind in (
             RecordKind.TARGET_ASSIGNMENT_METADATA,
             RecordKind.STATE_PARTITION_METADATA,
@@ -180,20 +187,22 @@ def group_deleted(
         )
     ]
     if group.epoch > max(floor, FIRST_EPOCH):
-        records.append(EpochFloor(group.epoch))
-    return Outcome(tuple(records), None)
+        records.append(GroupEpochFloor(group.epoch))
+    return GroupDecision(tuple(records), None)
 
 
-def state_deleted(group: ShareGroup | None, topic_ids: Iterable[TopicId]) -> Outcome[None]:
+def state_deleted(group: ShareGroup | None, topic_ids: Iterable[TopicId]) -> GroupDecision[None]:
     """Take topics out of deleting, now that their state is gone."""
     gone = set(topic_ids)
     if group is None or not gone & group.deleting.keys():
-        return Outcome((), None)
+        return GroupDecision((), None)
     left = {topic_id: name for topic_id, name in group.deleting.items() if topic_id not in gone}
-    return Outcome((replace(group.partitions, deleting=left),), None)
+    return GroupDecision((replace(group.partitions, deleting=left),), None)
 
 
-def topics_deleted(group: ShareGroup, topics: Mapping[TopicId, int]) -> Outcome[DeletePlan | None]:
+def topics_deleted(
+    group: ShareGroup, topics: Mapping[TopicId, int]
+) -> GroupDecision[DeletePlan | None]:
     """Take deleted topics (id: number of partitions) out of all sets (spec GC-30)."""
     known: dict[TopicId, set[int]] = {}
     for topic_id, count in topics.items():
@@ -207,7 +216,7 @@ def topics_deleted(group: ShareGroup, topics: Mapping[TopicId, int]) -> Outcome[
         if numbers or topic_id in group.deleting:
             known[topic_id] = numbers
     if not known:
-        return Outcome((), None)
+        return GroupDecision((), None)
     record = StatePartitionMetadata(
         group.group_id,
         {key: value for key, value in group.initializing.items() if key not in known},
@@ -217,7 +226,7 @@ def topics_deleted(group: ShareGroup, topics: Mapping[TopicId, int]) -> Outcome[
     plan = DeletePlan(
         group.group_id, group.epoch, {key: tuple(sorted(each)) for key, each in known.items()}
     )
-    return Outcome((record,), plan)
+    return GroupDecision((record,), plan)
 
 
 def _moved_to_deleting(group: ShareGroup, chosen: Mapping[TopicId, str]) -> StatePartitionMetadata:
@@ -230,7 +239,9 @@ def _moved_to_deleting(group: ShareGroup, chosen: Mapping[TopicId, str]) -> Stat
     )
 
 
-def _delete_plan(group: ShareGroup, chosen: Mapping[TopicId, str], catalog: Catalog) -> DeletePlan:
+def _delete_plan(
+    group: ShareGroup, chosen: Mapping[TopicId, str], catalog: TopicsImage
+) -> DeletePlan:
     """Return what to delete; the share coordinators forget deleted topics by themselves (SC-25)."""
     topics: dict[TopicId, tuple[int, ...]] = {}
     for topic_id in chosen:
@@ -250,7 +261,7 @@ def _delete_plan(group: ShareGroup, chosen: Mapping[TopicId, str], catalog: Cata
 
 
 def _unalterable(
-    topic: Topic | None, name: str, number: int, altered: AlteredOffset
+    topic: TopicImage | None, name: str, number: int, altered: AlteredOffset
 ) -> RefusedError | None:
     if topic is None or not 0 <= number < topic.partitions:
         return _unknown_topic(name, number)

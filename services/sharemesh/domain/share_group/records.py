@@ -128,7 +128,7 @@ class StatePartitionMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class Tombstone:
+class GroupTombstone:
     """The thing of this kind is no more."""
 
     group_id: GroupId
@@ -137,7 +137,7 @@ class Tombstone:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochFloor:
+class GroupEpochFloor:
     """The highest epoch of a deleted group of this shard: new groups start there (DESIGN 5)."""
 
     epoch: int
@@ -150,7 +150,7 @@ GroupLogRecord = (
     | TargetAssignmentMember
     | CurrentMemberAssignment
     | StatePartitionMetadata
-    | Tombstone
-    | EpochFloor
+    | GroupTombstone
+    | GroupEpochFloor
 )
 """What a group coordinator shard writes."""

@@ -8,15 +8,15 @@ from sharemesh.domain.share_group.group import FIRST_EPOCH, ShareGroup
 from sharemesh.domain.share_group.limits import MAX_GROUPS, MAX_MEMBERS_BYTES
 from sharemesh.domain.share_group.records import (
     CurrentMemberAssignment,
-    EpochFloor,
+    GroupEpochFloor,
     GroupLogRecord,
     GroupMetadata,
+    GroupTombstone,
     MemberMetadata,
     RecordKind,
     StatePartitionMetadata,
     TargetAssignmentMember,
     TargetAssignmentMetadata,
-    Tombstone,
 )
 
 
@@ -31,20 +31,20 @@ class GroupShard:
 
     def apply(self, record: GroupLogRecord, offset: int) -> None:  # noqa: ARG002
         """Change the state as a record says; where it lies in the log does not matter."""
-        if isinstance(record, EpochFloor):
+        if isinstance(record, GroupEpochFloor):
             self.epoch_floor = max(self.epoch_floor, record.epoch)
             return
-        if isinstance(record, Tombstone) and record.kind is RecordKind.GROUP_METADATA:
+        if isinstance(record, GroupTombstone) and record.kind is RecordKind.GROUP_METADATA:
             self.groups.pop(record.group_id, None)
             return
         group = self.groups.get(record.group_id)
         if group is None:
-            if isinstance(record, Tombstone):
+            if isinstance(record, GroupTombstone):
                 return
             group = self.groups[record.group_id] = ShareGroup(record.group_id, self.epoch_floor)
         if isinstance(record, MemberMetadata):
             self.members_bytes += record.size_bytes - _metadata_bytes(group, record.member_id)
-        elif isinstance(record, Tombstone) and record.kind is RecordKind.MEMBER_METADATA:
+        elif isinstance(record, GroupTombstone) and record.kind is RecordKind.MEMBER_METADATA:
             self.members_bytes -= _metadata_bytes(group, record.member_id)
         group.apply(record)
 
@@ -75,7 +75,7 @@ class GroupShard:
 
     def own_records(self) -> list[GroupLogRecord]:
         """Return the records that rebuild what is of no group."""
-        return [EpochFloor(self.epoch_floor)] if self.epoch_floor > FIRST_EPOCH else []
+        return [GroupEpochFloor(self.epoch_floor)] if self.epoch_floor > FIRST_EPOCH else []
 
     def records_of(self, group_id: GroupId) -> list[GroupLogRecord]:
         """Return the records that rebuild a group; none if it is gone."""

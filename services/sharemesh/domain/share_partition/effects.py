@@ -47,7 +47,7 @@ class WriteState(NamedTuple):
     member_id: MemberId
 
 
-class AcquiredRange(NamedTuple):
+class AcquiredRun(NamedTuple):
     """Offsets that one member now holds, all delivered for the same time."""
 
     first_offset: int
@@ -56,7 +56,7 @@ class AcquiredRange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Acquired:
+class RecordsAcquired:
     """Answer to ``Acquire``; no ranges means nothing could be acquired.
 
     ``count`` is offsets acquired, gaps included, aborted ones not (spec ACQ-21, as traced).
@@ -65,7 +65,7 @@ class Acquired:
     """
 
     request_id: int
-    ranges: tuple[AcquiredRange, ...]
+    ranges: tuple[AcquiredRun, ...]
     count: int
     throttled: bool = False
 
@@ -124,7 +124,7 @@ Effect = (
     | ResolveStartOffset
     | Initialized
     | WriteState
-    | Acquired
+    | RecordsAcquired
     | Answered
     | LocksExpired
     | WakeAt

@@ -10,13 +10,13 @@ from sharemesh.domain.share_partition import invariants
 from sharemesh.domain.share_partition.cache.in_flight import InFlight
 from sharemesh.domain.share_partition.cache.record_status import NO_MEMBER
 from sharemesh.domain.share_partition.effects import (
-    Acquired,
     Answered,
     Dropped,
     Effect,
     Initialized,
     LocksExpired,
     ReadState,
+    RecordsAcquired,
     ResolveStartOffset,
     WakeAt,
     WakeWaiters,
@@ -291,7 +291,7 @@ class SharePartition:
 
     def _acquire(self, event: Acquire, now_ms: int) -> list[Effect]:
         if self._state is not Lifecycle.ACTIVE:  # ACQ-1
-            return [Acquired(event.request_id, (), 0)]
+            return [RecordsAcquired(event.request_id, (), 0)]
         return [acquire(self._flight, event, now_ms)]
 
     def _acknowledge(self, event: Acknowledge, now_ms: int) -> list[Effect]:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_state.key_text import format_key, parse_key
-from sharemesh.domain.share_state.records import Update
+from sharemesh.domain.share_state.records import StateUpdate
 
-DecodeUpdates = Callable[[Sequence[bytes]], Sequence[Update]]
+DecodeUpdates = Callable[[Sequence[bytes]], Sequence[StateUpdate]]
 
 
 class Backlog:
@@ -26,7 +26,7 @@ class Backlog:
     def __len__(self) -> int:
         return len(self.values)
 
-    def take(self, key: SharePartitionKey) -> Sequence[Update]:
+    def take(self, key: SharePartitionKey) -> Sequence[StateUpdate]:
         """Return the updates of a key, oldest first, and forget them."""
         if not self.values:
             return ()

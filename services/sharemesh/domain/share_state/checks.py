@@ -3,8 +3,8 @@
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import MAX_GROUP_ID_CHARS, SharePartitionKey
-from sharemesh.domain.share_state.answers import Answer, Outcome, WriteRequest
 from sharemesh.domain.share_state.fold import ShareState
+from sharemesh.domain.share_state.results import StateDecision, StateResult, WriteRequest
 from sharemesh.domain.state_batch import StateBatch, combine, complete_count
 
 MAX_BATCHES = 20_000  # of a write, and of a state: twice the most records that can be in flight
@@ -16,12 +16,12 @@ _COUNT_MAX = 2**31 - 1
 _TOPIC_ID_BYTES = 16
 
 
-def refused(error: ErrorCode, message: str, *, known_state_epoch: int = -1) -> Outcome:
+def refused(error: ErrorCode, message: str, *, known_state_epoch: int = -1) -> StateDecision:
     """Return an outcome that changes nothing."""
-    return Outcome(Answer(error, message, known_state_epoch=known_state_epoch))
+    return StateDecision(StateResult(error, message, known_state_epoch=known_state_epoch))
 
 
-def check_key(key: SharePartitionKey) -> Outcome | None:
+def check_key(key: SharePartitionKey) -> StateDecision | None:
     """Refuse a null topic id, then a negative partition."""
     if not key.topic_id:
         return refused(ErrorCode.INVALID_REQUEST, "The topic id cannot be null.")
@@ -40,14 +40,14 @@ def check_key(key: SharePartitionKey) -> Outcome | None:
     return None
 
 
-def check_epoch(name: str, epoch: int) -> Outcome | None:
+def check_epoch(name: str, epoch: int) -> StateDecision | None:
     """Refuse a negative ``name`` epoch (leader, state)."""
     if epoch < 0:
         return refused(ErrorCode.INVALID_REQUEST, f"The {name} epoch cannot be a negative number.")
     return None
 
 
-def check_batches(batches: tuple[StateBatch, ...]) -> Outcome | None:
+def check_batches(batches: tuple[StateBatch, ...]) -> StateDecision | None:
     """Refuse what no share partition can mean, so that it never reaches the log."""
     if len(batches) > MAX_BATCHES:
         return refused(
@@ -69,7 +69,7 @@ def check_batches(batches: tuple[StateBatch, ...]) -> Outcome | None:
     return None
 
 
-def check_leap(state_epoch: int, known: int) -> Outcome | None:
+def check_leap(state_epoch: int, known: int) -> StateDecision | None:
     """Refuse a state epoch that would leave later groups of the shard no room above it."""
     highest = max(MAX_STATE_EPOCH, known + MAX_EPOCH_STEP)
     if state_epoch <= highest:
@@ -80,7 +80,7 @@ def check_leap(state_epoch: int, known: int) -> Outcome | None:
     )
 
 
-def check_imported(batches: tuple[StateBatch, ...], start_offset: int) -> Outcome | None:
+def check_imported(batches: tuple[StateBatch, ...], start_offset: int) -> StateDecision | None:
     """Refuse delivery states of an import without a start offset, or that nothing can mean."""
     if batches and start_offset < 0:
         return refused(
@@ -95,7 +95,7 @@ def check_imported(batches: tuple[StateBatch, ...], start_offset: int) -> Outcom
     return stop
 
 
-def unknown_partition(key: SharePartitionKey) -> Outcome:
+def unknown_partition(key: SharePartitionKey) -> StateDecision:
     """Refuse a topic or partition that is not in the metadata."""
     return refused(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -103,7 +103,7 @@ def unknown_partition(key: SharePartitionKey) -> Outcome:
     )
 
 
-def check_room(state: ShareState, request: WriteRequest) -> Outcome | None:
+def check_room(state: ShareState, request: WriteRequest) -> StateDecision | None:
     """Refuse a write after which the state would not fit a record."""
     if len(state.batches) + len(request.batches) <= MAX_BATCHES:
         return None
@@ -117,7 +117,7 @@ def check_room(state: ShareState, request: WriteRequest) -> Outcome | None:
     )
 
 
-def fenced_leader(leader_epoch: int, state: ShareState) -> Outcome:
+def fenced_leader(leader_epoch: int, state: ShareState) -> StateDecision:
     """Refuse a leader that another one has followed."""
     return refused(
         ErrorCode.FENCED_LEADER_EPOCH,

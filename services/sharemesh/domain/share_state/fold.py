@@ -10,10 +10,10 @@ from sharemesh.domain.share_state.records import (
     UNKNOWN_START_OFFSET,
     EpochFloor,
     Generation,
-    Snapshot,
     StateRecord,
+    StateSnapshot,
+    StateUpdate,
     Tombstone,
-    Update,
 )
 from sharemesh.domain.state_batch import StateBatch, combine
 
@@ -47,18 +47,20 @@ class Floors:
     leader_epoch: int = -1
 
 
-def fold(state: ShareState | None, record: Snapshot | Update | Tombstone) -> ShareState | None:
+def fold(
+    state: ShareState | None, record: StateSnapshot | StateUpdate | Tombstone
+) -> ShareState | None:
     """Return the state of a share partition after one more record of it (spec SC-17, SC-19)."""
     match record:
-        case Update():
+        case StateUpdate():
             return _updated(state, record)
-        case Snapshot():
+        case StateSnapshot():
             return _snapshotted(state, record)
         case Tombstone():
             return None
 
 
-def fold_updates(state: ShareState | None, updates: Sequence[Update]) -> ShareState | None:
+def fold_updates(state: ShareState | None, updates: Sequence[StateUpdate]) -> ShareState | None:
     """Return what folding the updates one by one would give, combining batches only once.
 
     That is the same as long as start offsets do not go back, because on each offset the best
@@ -87,14 +89,14 @@ def fold_floors(floors: Floors, record: StateRecord) -> Floors:
             state_epoch, leader_epoch = record.state_epoch, record.leader_epoch_max
         case EpochFloor():
             state_epoch, leader_epoch = record.state_epoch, record.leader_epoch
-        case Snapshot() | Update() | Generation():
+        case StateSnapshot() | StateUpdate() | Generation():
             return floors
     if state_epoch <= floors.state_epoch and leader_epoch <= floors.leader_epoch:
         return floors
     return Floors(max(floors.state_epoch, state_epoch), max(floors.leader_epoch, leader_epoch))
 
 
-def _snapshotted(state: ShareState | None, record: Snapshot) -> ShareState:
+def _snapshotted(state: ShareState | None, record: StateSnapshot) -> ShareState:
     known = record.leader_epoch_max if state is None else state.leader_epoch_max
     return ShareState(
         snapshot_epoch=record.snapshot_epoch,
@@ -111,7 +113,7 @@ def _snapshotted(state: ShareState | None, record: Snapshot) -> ShareState:
     )
 
 
-def _start_never_goes_back(state: ShareState, updates: Sequence[Update]) -> bool:
+def _start_never_goes_back(state: ShareState, updates: Sequence[StateUpdate]) -> bool:
     highest = state.start_offset
     for each in updates:
         if each.start_offset != NO_START_OFFSET:
@@ -121,7 +123,9 @@ def _start_never_goes_back(state: ShareState, updates: Sequence[Update]) -> bool
     return True
 
 
-def _updated(state: ShareState | None, record: Update, *, combining: bool = True) -> ShareState:
+def _updated(
+    state: ShareState | None, record: StateUpdate, *, combining: bool = True
+) -> ShareState:
     if state is None:  # only in a log that lost its snapshot; better a part than nothing
         state = ShareState(
             snapshot_epoch=record.snapshot_epoch,
@@ -158,7 +162,7 @@ def _updated(state: ShareState | None, record: Update, *, combining: bool = True
     )
 
 
-def _archived(state: ShareState, record: Update) -> ArchivedCounts | None:
+def _archived(state: ShareState, record: StateUpdate) -> ArchivedCounts | None:
     """Return the counts after an update; one that does not count what it archives ends them."""
     if record.archived is None and has_archived(record.batches):
         return None

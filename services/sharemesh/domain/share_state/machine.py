@@ -7,7 +7,6 @@ from itertools import islice
 from sharemesh.domain.delivery_state import Cause
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import SharePartitionKey, TopicId
-from sharemesh.domain.share_state.answers import Answer, Outcome, WriteRequest
 from sharemesh.domain.share_state.archived import (
     ArchivedCounts,
     has_archived,
@@ -39,11 +38,12 @@ from sharemesh.domain.share_state.records import (
     EpochFloor,
     Generation,
     Origin,
-    Snapshot,
     StateRecord,
+    StateSnapshot,
+    StateUpdate,
     Tombstone,
-    Update,
 )
+from sharemesh.domain.share_state.results import StateDecision, StateResult, WriteRequest
 from sharemesh.domain.state_batch import StateBatch, combine, complete_count
 
 DEFAULT_UPDATES_PER_SNAPSHOT = 500
@@ -90,11 +90,11 @@ class ShareStateMachine:
     def apply(self, record: StateRecord, offset: int) -> None:
         """Change the state as this record says (spec SC-6, SC-14, SC-17)."""
         match record:
-            case Update():
+            case StateUpdate():
                 key = record.key
                 self._states[key] = self._folded(key, record)
                 self._update_counts[key] = self._update_counts.get(key, 0) + 1
-            case Snapshot():
+            case StateSnapshot():
                 key = record.key
                 updates = self._update_counts.get(key, 0) + self.backlog.drop(key)
                 self._states[key] = self._folded(key, record)
@@ -126,7 +126,7 @@ class ShareStateMachine:
         self._floors_restored = floors != Floors()
         self._floors_offset = offset if floors != Floors() else -1
 
-    def _folded(self, key: SharePartitionKey, record: Snapshot | Update) -> ShareState:
+    def _folded(self, key: SharePartitionKey, record: StateSnapshot | StateUpdate) -> ShareState:
         folded = fold(self.state(key), record)
         assert folded is not None
         return folded
@@ -154,7 +154,7 @@ class ShareStateMachine:
         *,
         in_metadata: bool,
         now_ms: int,
-    ) -> Outcome:
+    ) -> StateDecision:
         """Begin a state epoch: a new snapshot, without batches (spec SC-9) but of an import.
 
         Delivery states of an old log (spec 19) are ``batches``: they need a start offset, and what
@@ -186,9 +186,9 @@ class ShareStateMachine:
             and start_offset in (state.start_offset, state.initial_start_offset)
             and _covers(state, batches)
         ):
-            return Outcome(Answer(state=state))
+            return StateDecision(StateResult(state=state))
         imported = combine(batches, (), start_offset=start_offset)
-        record = Snapshot(
+        record = StateSnapshot(
             key=key,
             snapshot_epoch=0 if state is None else state.snapshot_epoch + 1,
             state_epoch=state_epoch,
@@ -204,11 +204,11 @@ class ShareStateMachine:
             initial_start_offset=start_offset,
             archived=ArchivedCounts(now_ms),
         )
-        return Outcome(Answer(), record)
+        return StateDecision(StateResult(), record)
 
     def read(
         self, key: SharePartitionKey, leader_epoch: int, *, in_metadata: bool, now_ms: int
-    ) -> Outcome:
+    ) -> StateDecision:
         """Return the state; a higher leader epoch is recorded first (spec SC-10, SC-11)."""
         stop = check_key(key) or check_epoch("leader", leader_epoch)
         if stop is not None:
@@ -224,12 +224,12 @@ class ShareStateMachine:
         if not in_metadata:
             return unknown_partition(key)
         if leader_epoch == state.leader_epoch_max:
-            return Outcome(Answer(state=state))
+            return StateDecision(StateResult(state=state))
         raised = replace(state, leader_epoch=leader_epoch, leader_epoch_max=leader_epoch)
         origin = Origin(Cause.LEADER_CHANGE)
         if self._snapshot_is_due(key):
-            return Outcome(Answer(state=state), _snapshot(key, raised, now_ms, origin))
-        record = Update(
+            return StateDecision(StateResult(state=state), _snapshot(key, raised, now_ms, origin))
+        record = StateUpdate(
             key=key,
             snapshot_epoch=state.snapshot_epoch,
             state_epoch=state.state_epoch,
@@ -240,11 +240,11 @@ class ShareStateMachine:
             batches=(),
             origin=origin,
         )
-        return Outcome(Answer(state=state), record)
+        return StateDecision(StateResult(state=state), record)
 
     def write(
         self, key: SharePartitionKey, request: WriteRequest, *, in_metadata: bool, now_ms: int
-    ) -> Outcome:
+    ) -> StateDecision:
         """Record delivery states (spec SC-12, SC-13, SC-15, SC-16, SC-18)."""
         stop = (
             check_key(key)
@@ -275,8 +275,8 @@ class ShareStateMachine:
             )
             snapshot = _snapshot(key, merged, now_ms, request.origin)
             changed = combine(request.batches, (), start_offset=NO_START_OFFSET, keep_causes=True)
-            return Outcome(Answer(), replace(snapshot, changed=changed))
-        record = Update(
+            return StateDecision(StateResult(), replace(snapshot, changed=changed))
+        record = StateUpdate(
             key=key,
             snapshot_epoch=state.snapshot_epoch,
             state_epoch=state.state_epoch,
@@ -288,11 +288,11 @@ class ShareStateMachine:
             origin=request.origin,
             archived=archived,
         )
-        return Outcome(Answer(), record)
+        return StateDecision(StateResult(), record)
 
     def delete(
         self, key: SharePartitionKey, state_epoch: int, *, in_metadata: bool, now_ms: int
-    ) -> Outcome:
+    ) -> StateDecision:
         """Delete a state; nothing is done for an absent one (spec SC-19).
 
         A positive ``state_epoch`` below the stored one is a late request of an earlier life and
@@ -305,7 +305,7 @@ class ShareStateMachine:
             return unknown_partition(key)
         state = self.state(key)
         if state is None:
-            return Outcome(Answer())
+            return StateDecision(StateResult())
         if 0 < state_epoch < state.state_epoch:
             return refused(
                 ErrorCode.FENCED_STATE_EPOCH,
@@ -313,16 +313,16 @@ class ShareStateMachine:
                 "was initialized again since.",
                 known_state_epoch=state.state_epoch,
             )
-        return Outcome(Answer(), _tombstone(key, state, now_ms))
+        return StateDecision(StateResult(), _tombstone(key, state, now_ms))
 
-    def summary(self, key: SharePartitionKey, *, in_metadata: bool) -> Outcome:
+    def summary(self, key: SharePartitionKey, *, in_metadata: bool) -> StateDecision:
         """Return the state without its batches; an absent one is no error (spec SC-20)."""
         stop = check_key(key)
         if stop is not None:
             return stop
         if not in_metadata:
             return unknown_partition(key)
-        return Outcome(Answer(state=self.state(key)))
+        return StateDecision(StateResult(state=self.state(key)))
 
     def topics_deleted(self, topic_ids: Iterable[TopicId], *, now_ms: int) -> tuple[Tombstone, ...]:
         """Return tombstones for all keys of topics that are gone (spec SC-25)."""
@@ -346,7 +346,7 @@ class ShareStateMachine:
             if now_ms - state.write_timestamp_ms >= interval_ms
         )
 
-    def cold_snapshot(self, key: SharePartitionKey, *, now_ms: int) -> Snapshot | None:
+    def cold_snapshot(self, key: SharePartitionKey, *, now_ms: int) -> StateSnapshot | None:
         """Return a snapshot of what is there, creation time kept; None if the key is gone."""
         state = self.state(key)
         if state is None:
@@ -436,7 +436,7 @@ class ShareStateMachine:
         request: WriteRequest,
         *,
         in_metadata: bool,
-    ) -> Outcome | None:
+    ) -> StateDecision | None:
         if request.leader_epoch < state.leader_epoch_max:
             return fenced_leader(request.leader_epoch, state)
         if request.state_epoch < state.state_epoch:
@@ -476,8 +476,10 @@ def _covers(state: ShareState, batches: tuple[StateBatch, ...]) -> bool:
     )
 
 
-def _snapshot(key: SharePartitionKey, state: ShareState, now_ms: int, origin: Origin) -> Snapshot:
-    return Snapshot(
+def _snapshot(
+    key: SharePartitionKey, state: ShareState, now_ms: int, origin: Origin
+) -> StateSnapshot:
+    return StateSnapshot(
         key=key,
         snapshot_epoch=state.snapshot_epoch + 1,
         state_epoch=state.state_epoch,

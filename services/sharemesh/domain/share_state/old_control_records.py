@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, SharePartitionKey
 from sharemesh.domain.share_state.fold import ShareState, fold
-from sharemesh.domain.share_state.records import Origin, Snapshot, Update
+from sharemesh.domain.share_state.records import Origin, StateSnapshot, StateUpdate
 from sharemesh.domain.state_batch import StateBatch, combine, complete_count
 
 OLD_AVAILABLE = 0
@@ -77,7 +77,7 @@ def old_states(
 
 def import_records(
     key: SharePartitionKey, log: Sequence[OldRecord], *, timestamp_ms: int
-) -> tuple[Snapshot, tuple[Update, ...]]:
+) -> tuple[StateSnapshot, tuple[StateUpdate, ...]]:
     """Return today's records for the group's state: the snapshot, then updates in log order.
 
     The newest checkpoint counts, with the deltas of its epoch (OLD-3, OLD-6). CheckpointEpoch
@@ -98,7 +98,7 @@ def import_records(
     origin = Origin(cause=Cause.IMPORT)
     start = checkpoint.start_offset
     batches = combine((), _batches(checkpoint.states, checkpoint.offset), start_offset=start)
-    snapshot = Snapshot(
+    snapshot = StateSnapshot(
         key=key,
         snapshot_epoch=checkpoint.checkpoint_epoch,
         state_epoch=0,
@@ -116,7 +116,7 @@ def import_records(
         changed = combine((), _batches(delta.states, delta.offset), start_offset=start)
         batches = combine(batches, changed, start_offset=start)
         updates.append(
-            Update(
+            StateUpdate(
                 key=key,
                 snapshot_epoch=checkpoint.checkpoint_epoch,
                 state_epoch=0,

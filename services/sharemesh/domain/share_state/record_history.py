@@ -8,9 +8,9 @@ from sharemesh.domain.ids import MemberId
 from sharemesh.domain.share_state.records import (
     NO_START_OFFSET,
     Origin,
-    Snapshot,
+    StateSnapshot,
+    StateUpdate,
     Tombstone,
-    Update,
 )
 from sharemesh.domain.state_batch import TERMINAL, StateBatch
 
@@ -61,23 +61,23 @@ class RecordHistory:
         """Whether nothing is missing since the share partition began."""
         return self._began and not self._dropped
 
-    def take(self, record: Snapshot | Update | Tombstone, log_offset: int) -> None:
+    def take(self, record: StateSnapshot | StateUpdate | Tombstone, log_offset: int) -> None:
         """Take note of the next record; what a snapshot only holds is no change (EXP-3)."""
         match record:
             case Tombstone():
                 self._begin_again()
                 self._began = self._is_known = False
                 self._add(record, log_offset, record.origin.cause, NO_START_OFFSET)
-            case Snapshot() if record.origin.cause in _BEGINNINGS:
+            case StateSnapshot() if record.origin.cause in _BEGINNINGS:
                 self._begin_again()
                 self._began = True
                 self._add(record, log_offset, record.origin.cause, record.start_offset)
                 self._change(record, record.changed, log_offset)
                 self._is_known = True
-            case Snapshot():
+            case StateSnapshot():
                 self._change(record, record.changed, log_offset)
                 self._hold(record.batches)
-            case Update():
+            case StateUpdate():
                 self._change(record, record.batches, log_offset)
 
     def _begin_again(self) -> None:
@@ -85,7 +85,7 @@ class RecordHistory:
         self._start_offset = None
 
     def _change(
-        self, record: Snapshot | Update, batches: tuple[StateBatch, ...], log_offset: int
+        self, record: StateSnapshot | StateUpdate, batches: tuple[StateBatch, ...], log_offset: int
     ) -> None:
         start_before, start = self._start_offset, record.start_offset
         if start != NO_START_OFFSET:
@@ -98,7 +98,7 @@ class RecordHistory:
         elif start_before is not None and start_before <= self._offset < start:
             self._passed(record, log_offset)
 
-    def _passed(self, record: Snapshot | Update, log_offset: int) -> None:
+    def _passed(self, record: StateSnapshot | StateUpdate, log_offset: int) -> None:
         """Tell that the start offset passed it, unless it was finished, or may have been."""
         last = self._last
         if self._is_known if last is None else last.delivery_state not in TERMINAL:
@@ -116,7 +116,7 @@ class RecordHistory:
 
     def _add(
         self,
-        record: Snapshot | Update | Tombstone,
+        record: StateSnapshot | StateUpdate | Tombstone,
         log_offset: int,
         cause: Cause,
         start_offset: int,

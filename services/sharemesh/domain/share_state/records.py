@@ -31,7 +31,7 @@ NO_ORIGIN = Origin()
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class StateSnapshot:
     """The whole state of a share partition (ShareSnapshot).
 
     ``leader_epoch_max`` is the highest leader epoch ever seen; unlike ``leader_epoch`` it survives
@@ -60,7 +60,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class StateUpdate:
     """What changed since the last record of the share partition (ShareUpdate).
 
     ``state_epoch`` is that of the state at the time, for readers of the log; it changes nothing.
@@ -120,4 +120,4 @@ class Generation:
     write_timestamp_ms: int = 0
 
 
-StateRecord = Snapshot | Update | Tombstone | EpochFloor | Generation
+StateRecord = StateSnapshot | StateUpdate | Tombstone | EpochFloor | Generation

@@ -6,7 +6,7 @@ from random import Random
 
 from sharemesh.backends.etcd.connection import EtcdTls
 from sharemesh.backends.etcd.coordination import EtcdCoordination
-from sharemesh.backends.etcd.rooted import SHIPPED_ROOT, RootedCoordination
+from sharemesh.backends.etcd.namespace import SHIPPED_ROOT, NamespacedCoordination
 from sharemesh.cluster.bootstrap import ClusterMismatchError, ensure_cluster
 from sharemesh.cluster.store.configs import alter_cluster_configs
 from sharemesh.cluster.store.records import ClusterRecord, decode_configs
@@ -39,7 +39,7 @@ def connect_etcd(
     etcd = EtcdCoordination(endpoints, clock=clock, rng=rng, tls=tls)
     if settings.etcd_prefix == SHIPPED_ROOT:
         return etcd
-    return RootedCoordination(etcd, settings.etcd_prefix)
+    return NamespacedCoordination(etcd, settings.etcd_prefix)
 
 
 async def reach(

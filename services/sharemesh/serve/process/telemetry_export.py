@@ -12,7 +12,7 @@ from sharemesh.rpc.server import ListenError
 from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Registry
-from sharemesh.telemetry.metrics_page import MetricsPage
+from sharemesh.telemetry.metrics_http import MetricsEndpoint
 from sharemesh.telemetry.otlp import OtlpMetrics, OtlpSpans
 from sharemesh.telemetry.span_export import SpanExporter, SpanFile, SpanPump
 from sharemesh.telemetry.spans import Spans
@@ -39,7 +39,7 @@ class TelemetryExport:
         self._metrics: OtlpMetrics | None = None
         self._sender: asyncio.Task[None] | None = None
         registry = Registry(series_max=settings.metric_series_max)
-        self._page = MetricsPage(registry)
+        self._page = MetricsEndpoint(registry)
         self.telemetry = Telemetry(
             registry,
             Spans(

@@ -10,13 +10,13 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import GroupConfig, IsolationLevel
 from sharemesh.domain.ids import MemberId, SharePartitionKey
 from sharemesh.domain.share_partition.effects import (
-    Acquired,
     Answered,
     Dropped,
     Effect,
     Initialized,
     LocksExpired,
     ReadState,
+    RecordsAcquired,
     ResolveStartOffset,
     WakeAt,
     WakeWaiters,
@@ -88,7 +88,7 @@ class SharePartitionRunner:
         self._config = environment.view.group_config(key.group_id)
         self._machine = SharePartition(key, log.leader_epoch, self._config)
         self._request_id = 0
-        self._acquired: Acquired | None = None
+        self._acquired: RecordsAcquired | None = None
         self._pending: dict[int, asyncio.Future[Answered]] = {}
         self._waiters: dict[Waiter, None] = {}
         self._stalled: dict[object, None] = {}
@@ -234,12 +234,12 @@ class SharePartitionRunner:
 
     # ---- what members do ------------------------------------------------------------------------
 
-    def acquire(self, event: Acquire) -> Acquired:
+    def acquire(self, event: Acquire) -> RecordsAcquired:
         """Acquire out of what was read under the fetch lock; ``request_id`` is chosen here."""
         self.step(event)
         acquired, self._acquired = self._acquired, None
         if acquired is None:
-            return Acquired(event.request_id, (), 0)
+            return RecordsAcquired(event.request_id, (), 0)
         self._environment.counters.records_acquired += acquired.count
         return acquired
 
@@ -318,7 +318,7 @@ class SharePartitionRunner:
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
-            case Acquired():
+            case RecordsAcquired():
                 self._acquired = effect
             case Answered(request_id=request_id):
                 answer = self._pending.pop(request_id, None)

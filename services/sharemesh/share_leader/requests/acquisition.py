@@ -9,7 +9,7 @@ from itertools import accumulate
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.group_config import IsolationLevel
 from sharemesh.domain.ids import MemberId, TopicPartition
-from sharemesh.domain.share_partition.effects import Acquired, AcquiredRange
+from sharemesh.domain.share_partition.effects import AcquiredRun, RecordsAcquired
 from sharemesh.domain.share_partition.events import (
     AbortedTransaction,
     Acquire,
@@ -53,7 +53,7 @@ class PartitionFetch:
     partition: TopicPartition
     leader_epoch: int
     records: bytes = b""
-    ranges: tuple[AcquiredRange, ...] = ()
+    ranges: tuple[AcquiredRun, ...] = ()
     count: int = 0
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -254,7 +254,7 @@ def _event(
     )
 
 
-def overlapping(read: ReadResult, acquired: Acquired) -> bytes:
+def overlapping(read: ReadResult, acquired: RecordsAcquired) -> bytes:
     """Return the bytes of the log batches from the first to the last acquired offset (ACQ-22)."""
     headers = read.headers
     if len(headers) == 1:

@@ -5,7 +5,7 @@ from typing import Any
 
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import SharePartitionKey
-from sharemesh.domain.share_partition.effects import Acquired, WriteState
+from sharemesh.domain.share_partition.effects import RecordsAcquired, WriteState
 from sharemesh.share_leader.telemetry.acquisition_index import IndexedAcquisition
 from sharemesh.telemetry import names
 from sharemesh.telemetry.request_span import current_request
@@ -42,7 +42,7 @@ class PartitionSpans:
 
     def acquired(
         self,
-        effect: Acquired,
+        effect: RecordsAcquired,
         member_id: str,
         context: TraceContext,
         times: tuple[int, int],

@@ -8,11 +8,11 @@ from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryStat
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_partition.effects import (
-    Acquired,
     Answered,
     Effect,
     Initialized,
     LocksExpired,
+    RecordsAcquired,
     WriteState,
 )
 from sharemesh.domain.share_partition.events import (
@@ -188,7 +188,7 @@ class PartitionTelemetry:
     def _acquire(self, event: Acquire, effects: tuple[Effect, ...], now_ns: int) -> None:
         links, self._links = self._links, ()
         for effect in effects:
-            if isinstance(effect, Acquired) and effect.ranges:
+            if isinstance(effect, RecordsAcquired) and effect.ranges:
                 start_ns = self._fetching_ns or now_ns
                 self._count_acquired(effect, (now_ns - start_ns) / 1e9)
                 context = self._spans.context(called_by()) if self._spans.enabled else None
@@ -200,7 +200,7 @@ class PartitionTelemetry:
                     times = (start_ns, now_ns)
                     self._traces.acquired(effect, event.member_id, context, times, links)
 
-    def _count_acquired(self, effect: Acquired, seconds: float) -> None:
+    def _count_acquired(self, effect: RecordsAcquired, seconds: float) -> None:
         series = self._series
         series.acquired.add(effect.count)
         series.acquire_duration.record(seconds)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from sharemesh.domain.share_partition.cache.in_flight import InFlight
-from sharemesh.domain.share_partition.effects import AcquiredRange
+from sharemesh.domain.share_partition.effects import AcquiredRun
 from sharemesh.domain.share_partition.events import AbortedTransaction, Acquire, LogBatch
 from sharemesh.domain.share_partition.rules.archive import archived_status
 
@@ -33,8 +33,8 @@ def aborted_batches(
 
 
 def archive_aborted(
-    flight: InFlight, request: Acquire, ranges: Sequence[AcquiredRange]
-) -> tuple[AcquiredRange, ...]:
+    flight: InFlight, request: Acquire, ranges: Sequence[AcquiredRun]
+) -> tuple[AcquiredRun, ...]:
     """Archive what was just acquired of aborted batches; return the ranges without it (ISO-3)."""
     dropped = aborted_batches(request.log_batches, request.aborted)
     for first, last in dropped:
@@ -55,20 +55,20 @@ def _archive(flight: InFlight, first: int, last: int) -> None:
 
 
 def without(
-    ranges: Sequence[AcquiredRange], dropped: Sequence[tuple[int, int]]
-) -> tuple[AcquiredRange, ...]:
+    ranges: Sequence[AcquiredRun], dropped: Sequence[tuple[int, int]]
+) -> tuple[AcquiredRun, ...]:
     """Return the acquired ranges minus sorted, disjoint offset ranges."""
-    result: list[AcquiredRange] = []
+    result: list[AcquiredRun] = []
     for acquired in ranges:
         begin = acquired.first_offset
         for first, last in dropped:
             if last < begin or first > acquired.last_offset:
                 continue
             if first > begin:
-                result.append(AcquiredRange(begin, first - 1, acquired.delivery_count))
+                result.append(AcquiredRun(begin, first - 1, acquired.delivery_count))
             begin = last + 1
         if begin == acquired.first_offset:
             result.append(acquired)
         elif begin <= acquired.last_offset:
-            result.append(AcquiredRange(begin, acquired.last_offset, acquired.delivery_count))
+            result.append(AcquiredRun(begin, acquired.last_offset, acquired.delivery_count))
     return tuple(result)

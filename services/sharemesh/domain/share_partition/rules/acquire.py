@@ -3,7 +3,7 @@
 from sharemesh.domain.group_config import IsolationLevel
 from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch, Run
 from sharemesh.domain.share_partition.cache.in_flight import InFlight
-from sharemesh.domain.share_partition.effects import Acquired, AcquiredRange
+from sharemesh.domain.share_partition.effects import AcquiredRun, RecordsAcquired
 from sharemesh.domain.share_partition.events import Acquire, AcquireMode
 from sharemesh.domain.share_partition.rules.aborted import archive_aborted
 from sharemesh.domain.share_partition.rules.acquisition import Acquisition
@@ -13,9 +13,9 @@ from sharemesh.domain.share_partition.rules.start_offset import move_start_offse
 from sharemesh.domain.share_partition.rules.throttle import Lot, is_throttled
 
 
-def acquire(flight: InFlight, request: Acquire, now_ms: int) -> Acquired:
+def acquire(flight: InFlight, request: Acquire, now_ms: int) -> RecordsAcquired:
     """Return the ranges that the member holds now, and how many offsets were acquired (ACQ-21)."""
-    nothing = Acquired(request.request_id, (), 0)
+    nothing = RecordsAcquired(request.request_id, (), 0)
     log_batches = request.log_batches
     if request.max_fetch_records <= 0 or not log_batches:  # ACQ-1
         return nothing
@@ -36,11 +36,11 @@ def acquire(flight: InFlight, request: Acquire, now_ms: int) -> Acquired:
         _walk(taken, position, base, last)
     elif not taken.ranges:
         _pass_compacted(flight, request.fetch_offset, base)
-    ranges = tuple(AcquiredRange(first, end, count) for first, end, count in taken.ranges)
+    ranges = tuple(AcquiredRun(first, end, count) for first, end, count in taken.ranges)
     if request.isolation_level is IsolationLevel.READ_COMMITTED and request.aborted:
         ranges = archive_aborted(flight, request, ranges)
         taken.count = sum(each.last_offset - each.first_offset + 1 for each in ranges)
-    return Acquired(request.request_id, ranges, taken.count, throttled=taken.throttled)
+    return RecordsAcquired(request.request_id, ranges, taken.count, throttled=taken.throttled)
 
 
 def _budget(flight: InFlight, request: Acquire, last: int) -> tuple[int, int]:

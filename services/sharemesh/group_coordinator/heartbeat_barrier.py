@@ -6,13 +6,13 @@ from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.share_group.records import GroupLogRecord
 from sharemesh.domain.share_group.shard import GroupShard
 from sharemesh.ports.clock import Clock
-from sharemesh.runtime.shard import Shard
+from sharemesh.runtime.shard import CoordinatorShard
 
 MAX_WAITING = 100_000
 """Answers that may wait for one look; beyond it they are refused."""
 
 
-class Looks:
+class HeartbeatBarrier:
     """Lets answers go once the log was still ours after they were decided (DESIGN 5.2).
 
     A look costs a job in the storage pool; thousands of members a second share one each
@@ -20,7 +20,7 @@ class Looks:
     """
 
     def __init__(
-        self, shard: Shard[GroupShard, GroupLogRecord], clock: Clock, interval_ms: int
+        self, shard: CoordinatorShard[GroupShard, GroupLogRecord], clock: Clock, interval_ms: int
     ) -> None:
         self._shard = shard
         self._clock = clock

@@ -36,7 +36,7 @@ MAX_AWAITED = 1_000
 """Partitions whose new leader one metadata request may await."""
 
 
-class Finding:
+class MetadataHandlers:
     """Where things are. Nothing here changes anything."""
 
     def __init__(self, view: ClusterView, access: AdminAccess) -> None:

@@ -21,7 +21,7 @@ class WriteRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StateResult:
     """An error, or NONE; ``state`` is what the answer tells of (before the change, SC-10).
 
     ``known_state_epoch`` is set with FENCED_STATE_EPOCH: the highest one known; an initialization
@@ -35,8 +35,8 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StateDecision:
     """The record that a request comes to, if any, and its answer; an error has no record."""
 
-    answer: Answer
+    answer: StateResult
     record: StateRecord | None = None

@@ -10,7 +10,7 @@ from random import Random
 import sharemesh
 from sharemesh.backends.etcd.connection import EtcdTls
 from sharemesh.backends.etcd.coordination import EtcdCoordination
-from sharemesh.backends.etcd.rooted import RootedCoordination
+from sharemesh.backends.etcd.namespace import NamespacedCoordination
 from sharemesh.client.admin.async_client import AsyncAdminClient
 from sharemesh.cluster.bootstrap import ClusterMismatchError, ensure_cluster
 from sharemesh.cluster.membership import ClusterMember
@@ -20,7 +20,7 @@ from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.controller.desired import PlacementLimits
 from sharemesh.controller.placement_controller import ControllerSettings, PlacementController
 from sharemesh.domain.ids import NodeId, TopicPartition
-from sharemesh.domain.placement import Shape
+from sharemesh.domain.placement import PartitionShape
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import NodeInfo, Role
 from sharemesh.ports.coordination import Coordination, CoordinationError
@@ -40,7 +40,7 @@ LOAD_SLACK_MAX = 1.0  # a node may be empty then: more would mean nothing for th
 _log = logging.getLogger(__name__)
 
 
-class MeshError(Exception):
+class ClusterConnectionError(Exception):
     """The cluster cannot be reached or used; ``problem`` says why and what to do."""
 
     def __init__(self, problem: Problem) -> None:
@@ -49,7 +49,7 @@ class MeshError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class MeshSettings:
+class ClusterConnectionSettings:
     """What is the same for all clusters of one operator."""
 
     identity: str
@@ -64,11 +64,14 @@ class MeshSettings:
     """Where spans of placement rounds go."""
 
 
-class Mesh:
+class ClusterConnection:
     """Owns the operator's connections to one cluster, from ``start`` to ``close``."""
 
     def __init__(
-        self, spec: ClusterSpec, settings: MeshSettings, changed: Callable[[StateChanges], None]
+        self,
+        spec: ClusterSpec,
+        settings: ClusterConnectionSettings,
+        changed: Callable[[StateChanges], None],
     ) -> None:
         self._spec = spec
         self._changed = changed
@@ -91,16 +94,16 @@ class Mesh:
         """Connect, create the cluster's record if need be, watch, and stand for election.
 
         Raises:
-            MeshError: etcd does not answer, or holds another cluster of this name.
+            ClusterConnectionError: etcd does not answer, or holds another cluster of this name.
         """
         spec = self._spec
         try:
             await self._start()
         except ClusterMismatchError as error:
-            raise MeshError(Problem("ClusterMismatch", str(error))) from error
+            raise ClusterConnectionError(Problem("ClusterMismatch", str(error))) from error
         except CoordinationError as error:
             where = ", ".join(spec.etcd.endpoints)
-            raise MeshError(
+            raise ClusterConnectionError(
                 Problem("EtcdUnavailable", f"etcd at {where} does not answer: {error}")
             ) from error
 
@@ -137,11 +140,11 @@ class Mesh:
         """Return the client of the cluster's admin service.
 
         Raises:
-            MeshError: No process of the cluster runs.
+            ClusterConnectionError: No process of the cluster runs.
         """
         addresses = frozenset(node.address for node in self.view.nodes() if node.port)
         if not addresses:
-            raise MeshError(
+            raise ClusterConnectionError(
                 Problem(
                     "ClusterNotReady",
                     f"no pod of ShareCluster {self._spec.name!r} runs yet; look at its conditions",
@@ -206,7 +209,7 @@ class Mesh:
         etcd = EtcdCoordination(
             spec.etcd.addresses, clock=clock, rng=self._settings.rng, tls=self._etcd_tls()
         )
-        coordination = self._coordination = RootedCoordination(etcd, spec.etcd.prefix)
+        coordination = self._coordination = NamespacedCoordination(etcd, spec.etcd.prefix)
         await ensure_cluster(
             coordination,
             spec.cluster_id,
@@ -283,7 +286,7 @@ class Mesh:
         files = {name: folder / name for name in ("ca.crt", "tls.crt", "tls.key")}
         missing = [name for name, path in files.items() if not path.is_file()]
         if missing:
-            raise MeshError(
+            raise ClusterConnectionError(
                 Problem(
                     "SecretNotMounted",
                     f"the operator has no {', '.join(missing)} of Secret {secret!r}; name the "
@@ -299,5 +302,5 @@ def _limits(spec: ClusterSpec) -> PlacementLimits:
     slack = (wanted.max_load_percent - 100) / 100
     return PlacementLimits(
         moves_per_round=-(-wanted.moves_per_minute // ROUNDS_PER_MINUTE),
-        shape=Shape(load_slack=min(slack, LOAD_SLACK_MAX), standbys=wanted.standbys),
+        shape=PartitionShape(load_slack=min(slack, LOAD_SLACK_MAX), standbys=wanted.standbys),
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from sharemesh.telemetry.instruments import Histogram, Kind, Labels, Reading
+from sharemesh.telemetry.instruments import Histogram, InstrumentKind, Labels, Reading
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -15,7 +15,7 @@ def expose(readings: Iterable[Reading]) -> str:
         lines.append(f"# HELP {name} {_escaped_help(reading.metric.says)}")
         lines.append(f"# TYPE {name} {reading.metric.kind}")
         names = reading.metric.labels
-        if reading.metric.kind is Kind.HISTOGRAM:
+        if reading.metric.kind is InstrumentKind.HISTOGRAM:
             for values, histogram in reading.histograms:
                 lines.extend(_buckets(name, names, values, histogram))
         else:

@@ -8,7 +8,7 @@ from sharemesh.domain.share_group.records import GroupLogRecord
 
 
 @dataclass(slots=True)
-class Draft:
+class GroupUpdate:
     """Works on a copy: the group itself changes only when the records are applied to it."""
 
     group: ShareGroup
@@ -20,6 +20,6 @@ class Draft:
         self.group.apply(record)
 
 
-def draft_of(group: ShareGroup | None, group_id: GroupId, floor: int = FIRST_EPOCH) -> Draft:
+def draft_of(group: ShareGroup | None, group_id: GroupId, floor: int = FIRST_EPOCH) -> GroupUpdate:
     """Return a draft of a group, or of a new one whose epoch starts at ``floor``."""
-    return Draft(group.copy() if group is not None else ShareGroup(group_id, floor))
+    return GroupUpdate(group.copy() if group is not None else ShareGroup(group_id, floor))

@@ -7,19 +7,19 @@ from dataclasses import replace
 from sharemesh.ports.coordination import (
     Coordination,
     Delete,
+    ElectedLeadership,
     Guard,
     KeyValue,
-    Leadership,
     Put,
+    RangeSnapshot,
     Session,
-    Snapshot,
     WatchEvent,
 )
 
 SHIPPED_ROOT = "/sharemesh"
 
 
-class RootedCoordination:
+class NamespacedCoordination:
     """Fills ``Coordination`` over another one; ``/sharemesh/…`` becomes ``<root>/…`` in the store.
 
     Nobody above needs to know: keys go in and come out with the shipped root.
@@ -46,7 +46,7 @@ class RootedCoordination:
         found = await self._inner.get(self._stored(key))
         return None if found is None else self._shown(found)
 
-    async def list(self, prefix: str) -> Snapshot:
+    async def list(self, prefix: str) -> RangeSnapshot:
         """Return all keys with this prefix, linearizable."""
         return self._snapshot(await self._inner.list(self._stored(prefix)))
 
@@ -64,11 +64,11 @@ class RootedCoordination:
             session=session,
         )
 
-    async def watch(self, prefix: str) -> AsyncGenerator[Snapshot | WatchEvent, None]:
+    async def watch(self, prefix: str) -> AsyncGenerator[RangeSnapshot | WatchEvent, None]:
         """Yield a snapshot, then each change in order; a new snapshot after lost history."""
         async with aclosing(self._inner.watch(self._stored(prefix))) as changes:
             async for change in changes:
-                if isinstance(change, Snapshot):
+                if isinstance(change, RangeSnapshot):
                     yield self._snapshot(change)
                     continue
                 current = change.current
@@ -78,12 +78,12 @@ class RootedCoordination:
                     change.revision,
                 )
 
-    async def campaign(self, election: str, value: bytes, session: Session) -> Leadership:
+    async def campaign(self, election: str, value: bytes, session: Session) -> ElectedLeadership:
         """Return once elected under ``session``; cancelling withdraws."""
         won = await self._inner.campaign(self._stored(election), value, session)
         return replace(won, key=self._key(won.key))
 
-    async def resign(self, leadership: Leadership) -> None:
+    async def resign(self, leadership: ElectedLeadership) -> None:
         """Give a leadership up; the next candidate wins at once."""
         await self._inner.resign(replace(leadership, key=self._stored(leadership.key)))
 
@@ -104,5 +104,5 @@ class RootedCoordination:
     def _shown(self, found: KeyValue) -> KeyValue:
         return replace(found, key=self._key(found.key))
 
-    def _snapshot(self, found: Snapshot) -> Snapshot:
+    def _snapshot(self, found: RangeSnapshot) -> RangeSnapshot:
         return replace(found, entries=tuple(self._shown(each) for each in found.entries))

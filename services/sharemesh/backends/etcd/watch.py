@@ -14,7 +14,7 @@ from sharemesh.backends.etcd.connection import (
     EtcdMessage,
     EtcdRefusedError,
 )
-from sharemesh.ports.coordination import CoordinationError, KeyValue, Snapshot, WatchEvent
+from sharemesh.ports.coordination import CoordinationError, KeyValue, RangeSnapshot, WatchEvent
 
 PAGE_KEYS = 2_000
 COMPACTED = "required revision has been compacted"
@@ -49,7 +49,7 @@ async def read_key(connection: EtcdConnection, key: str) -> KeyValue | None:
     return to_key_value(answer.kvs[0]) if answer.kvs else None
 
 
-async def read_prefix(connection: EtcdConnection, prefix: str) -> Snapshot:
+async def read_prefix(connection: EtcdConnection, prefix: str) -> RangeSnapshot:
     """Return all keys of a prefix at one revision, read in pages."""
     while True:
         try:
@@ -59,7 +59,7 @@ async def read_prefix(connection: EtcdConnection, prefix: str) -> Snapshot:
                 raise  # else the pages' revision went away meanwhile: read again at a newer one
 
 
-async def _read_pages(connection: EtcdConnection, prefix: str) -> Snapshot:
+async def _read_pages(connection: EtcdConnection, prefix: str) -> RangeSnapshot:
     start, end, revision = prefix.encode(), range_end(prefix), 0
     entries: list[KeyValue] = []
     while True:
@@ -70,13 +70,13 @@ async def _read_pages(connection: EtcdConnection, prefix: str) -> Snapshot:
         revision = revision or answer.header.revision
         entries.extend(to_key_value(stored) for stored in answer.kvs)
         if not answer.more:
-            return Snapshot(tuple(entries), revision)
+            return RangeSnapshot(tuple(entries), revision)
         start = answer.kvs[-1].key + b"\0"
 
 
 async def watch_prefix(
     connection: EtcdConnection, prefix: str
-) -> AsyncGenerator[Snapshot | WatchEvent, None]:
+) -> AsyncGenerator[RangeSnapshot | WatchEvent, None]:
     """Yield a snapshot and then each change; another snapshot whenever history was lost.
 
     Raises:

@@ -6,8 +6,8 @@ from typing import Protocol
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import GroupId, NodeId
-from sharemesh.domain.share_group.catalog import Catalog, Topic
-from sharemesh.domain.share_group.situation import Situation
+from sharemesh.domain.share_group.context import GroupContext
+from sharemesh.domain.share_group.topics_image import TopicImage, TopicsImage
 from sharemesh.group_coordinator.settings import GroupSettings, ServiceLimits, settings_from
 from sharemesh.ports.authorizer import Authorizer, Operation, ResourceType
 from sharemesh.ports.clock import Clock
@@ -25,7 +25,7 @@ class _WithPartitions(Protocol):
     def partitions(self) -> Sized: ...
 
 
-class Surroundings:
+class CoordinatorContext:
     """The watched view, as the group coordinator needs it.
 
     ``catalog`` is replaced when topics change, and only then.
@@ -45,24 +45,24 @@ class Surroundings:
         self.limits = limits
         self._authorizer = authorizer
         self.settings: GroupSettings = settings_from(view.cluster_configs())
-        self.catalog = Catalog()
+        self.catalog = TopicsImage()
         self._topics: tuple[TopicInfo, ...] = ()
         self._read_topics()
-        self._on_topics: list[Callable[[Catalog, Catalog], None]] = []
+        self._on_topics: list[Callable[[TopicsImage, TopicsImage], None]] = []
         self._unsubscribe = view.on_change(self._changed)
 
     def close(self) -> None:
         """Stop following the view."""
         self._unsubscribe()
 
-    def on_topics(self, callback: Callable[[Catalog, Catalog], None]) -> None:
+    def on_topics(self, callback: Callable[[TopicsImage, TopicsImage], None]) -> None:
         """Register what is called with the catalog before and after a change."""
         self._on_topics.append(callback)
 
-    def situation(self, group_id: GroupId, epoch_floor: int) -> Situation:
+    def situation(self, group_id: GroupId, epoch_floor: int) -> GroupContext:
         """Return what a decision on a group needs to know now."""
         config = self.config(group_id)
-        return Situation(
+        return GroupContext(
             self.catalog,
             self.clock.now_ms(),
             assignment_interval_ms=config.assignment_interval_ms,
@@ -157,7 +157,9 @@ class Surroundings:
         if topics == self._topics:
             return False
         self._topics = topics
-        catalog = Catalog(Topic(info.name, info.topic_id, info.partitions) for info in topics)
+        catalog = TopicsImage(
+            TopicImage(info.name, info.topic_id, info.partitions) for info in topics
+        )
         if catalog.topics == self.catalog.topics:
             return False  # only settings of topics changed
         self.catalog = catalog

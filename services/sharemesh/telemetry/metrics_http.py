@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import logging
 
-from sharemesh.telemetry.exposition import CONTENT_TYPE, expose
 from sharemesh.telemetry.instruments import Registry
+from sharemesh.telemetry.prometheus_text import CONTENT_TYPE, expose
 
 PATH = "/metrics"
 REQUEST_BYTES_MAX = 8_192
@@ -15,7 +15,7 @@ CONNECTIONS_MAX = 16
 _log = logging.getLogger(__name__)
 
 
-class MetricsPage:
+class MetricsEndpoint:
     """Serves ``GET /metrics`` without TLS, for the pod's own network; nothing else."""
 
     def __init__(self, registry: Registry) -> None:

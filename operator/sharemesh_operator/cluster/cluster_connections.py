@@ -6,7 +6,11 @@ from collections.abc import Callable
 from functools import partial
 
 from sharemesh.cluster.view.cluster_state import StateChanges
-from sharemesh_operator.cluster.mesh import Mesh, MeshError, MeshSettings
+from sharemesh_operator.cluster.cluster_connection import (
+    ClusterConnection,
+    ClusterConnectionError,
+    ClusterConnectionSettings,
+)
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
 from sharemesh_operator.resources.cluster_status import Problem
 
@@ -15,13 +19,13 @@ Changed = Callable[[str, StateChanges], None]
 _log = logging.getLogger(__name__)
 
 
-class Meshes:
+class ClusterConnections:
     """Opens and closes the connection to each cluster; ``changed`` hears what moves there."""
 
-    def __init__(self, settings: MeshSettings, changed: Changed) -> None:
+    def __init__(self, settings: ClusterConnectionSettings, changed: Changed) -> None:
         self._settings = settings
         self._changed = changed
-        self._open: dict[str, tuple[object, Mesh]] = {}
+        self._open: dict[str, tuple[object, ClusterConnection]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._over = False
 
@@ -35,11 +39,11 @@ class Meshes:
         """How many of them have this operator as their elected placement controller."""
         return sum(mesh.places for _, mesh in self._open.values())
 
-    async def get(self, spec: ClusterSpec) -> Mesh:
+    async def get(self, spec: ClusterSpec) -> ClusterConnection:
         """Return the connected cluster; a new one if what it was made from changed.
 
         Raises:
-            MeshError: It cannot be connected; nothing is left open.
+            ClusterConnectionError: It cannot be connected; nothing is left open.
         """
         key = (spec.uid, spec.etcd, spec.tls_secret, spec.placement, _shards(spec))
         async with self._locks.setdefault(spec.name, asyncio.Lock()):
@@ -48,8 +52,10 @@ class Meshes:
                 return known[1]
             await self._close(spec.name)
             if self._over:
-                raise MeshError(Problem("NotElected", "another replica of the operator goes on"))
-            mesh = Mesh(spec, self._settings, partial(self._changed, spec.name))
+                raise ClusterConnectionError(
+                    Problem("NotElected", "another replica of the operator goes on")
+                )
+            mesh = ClusterConnection(spec, self._settings, partial(self._changed, spec.name))
             try:
                 await mesh.start()
             except BaseException:

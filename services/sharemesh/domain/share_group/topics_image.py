@@ -8,7 +8,7 @@ from sharemesh.domain.ids import TopicId
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicImage:
     """One topic; partitions are numbered from 0."""
 
     name: str
@@ -16,19 +16,19 @@ class Topic:
     partitions: int
 
 
-class Catalog:
+class TopicsImage:
     """All topics at one moment; another moment is another object, so identity tells a change."""
 
-    def __init__(self, topics: Iterable[Topic] = ()) -> None:
+    def __init__(self, topics: Iterable[TopicImage] = ()) -> None:
         self.topics = tuple(topics)
         self._by_name = {topic.name: topic for topic in self.topics}
         self._by_id = {topic.topic_id: topic for topic in self.topics}
 
-    def named(self, name: str) -> Topic | None:
+    def named(self, name: str) -> TopicImage | None:
         """Return the topic of this name."""
         return self._by_name.get(name)
 
-    def with_id(self, topic_id: TopicId) -> Topic | None:
+    def with_id(self, topic_id: TopicId) -> TopicImage | None:
         """Return the topic with this id."""
         return self._by_id.get(topic_id)
 

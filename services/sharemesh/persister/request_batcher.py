@@ -43,7 +43,7 @@ class _Lane:
     under_way: list[_Waiting] = field(default_factory=list)
 
 
-class Lanes:
+class RequestBatcher:
     """One lane for each node, RPC and group that has something under way."""
 
     def __init__(self, caller: Caller, settings: PersisterSettings) -> None:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-import sharemesh_operator.resources.words as w
+import sharemesh_operator.resources.names as w
 from sharemesh.ports.cluster import Role
+from sharemesh_operator.resources.names import KubeObject
 from sharemesh_operator.resources.rollout import PodSeen
-from sharemesh_operator.resources.words import KubeObject
 
 _REVISION = "controller-revision-hash"
 _PATIENT = {"ContainerCreating", "PodInitializing"}

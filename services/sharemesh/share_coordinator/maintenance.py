@@ -19,7 +19,7 @@ _KEYS_PER_FOLD = 2
 _FOLD_PAUSE_MS = 5
 
 
-class Upkeep:
+class Maintenance:
     """The periodic jobs of one shard; they stop with the shard."""
 
     def __init__(

@@ -6,18 +6,18 @@ from typing import Generic, TypeVar
 
 from sharemesh.domain.ids import GroupId, TopicId
 from sharemesh.domain.share_group.assignor import AssignorMode
-from sharemesh.domain.share_group.catalog import Catalog
 from sharemesh.domain.share_group.group import FIRST_EPOCH
 from sharemesh.domain.share_group.records import GroupLogRecord, InitializingPartition
+from sharemesh.domain.share_group.topics_image import TopicsImage
 
 Answer_co = TypeVar("Answer_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class GroupContext:
     """Topics, time (monotonic) and settings in force at one moment."""
 
-    catalog: Catalog
+    catalog: TopicsImage
     now_ms: int
     assignment_interval_ms: int = 1_000
     max_size: int = 200
@@ -27,7 +27,7 @@ class Situation:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[Answer_co]):
+class GroupDecision(Generic[Answer_co]):
     """Records that must be kept before the answer is given."""
 
     records: tuple[GroupLogRecord, ...]
