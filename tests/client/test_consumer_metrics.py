@@ -2,7 +2,7 @@
 
 from sharemesh.client import AcknowledgeType
 from tests.client.mini_cluster import MiniCluster
-from tests.client.test_async_consumer import explicit_of
+from tests.client.test_async_share_consumer import explicit_of
 
 
 async def test_polls_records_acknowledgements_heartbeats_and_assignments_are_counted():

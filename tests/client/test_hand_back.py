@@ -6,7 +6,7 @@ import time
 
 from sharemesh.v1 import share_leader_pb2 as pb
 from tests.client.mini_cluster import MiniCluster
-from tests.client.test_async_consumer import consumer_of, explicit_of, until
+from tests.client.test_async_share_consumer import consumer_of, explicit_of, until
 
 LOCK_MS = 2_000
 

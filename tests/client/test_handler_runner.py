@@ -9,7 +9,7 @@ from sharemesh.client import AcknowledgeType, RunOptions
 from sharemesh.client.errors import IllegalArgumentError, TopicAuthorizationFailedError
 from sharemesh.domain.errors import ErrorCode
 from tests.client.mini_cluster import MiniCluster
-from tests.client.test_async_consumer import consumer_of, until
+from tests.client.test_async_share_consumer import consumer_of, until
 
 
 async def test_each_record_is_acknowledged_as_its_handler_says():

@@ -1,7 +1,7 @@
 """``metadata.max.age.ms``: metadata is read anew although nothing went wrong."""
 
 from tests.client.mini_cluster import MiniCluster, Partition
-from tests.client.test_async_consumer import consumer_of, until
+from tests.client.test_async_share_consumer import consumer_of, until
 from tests.client.test_producer import producer_of
 
 AGE_MS = 50

@@ -1,7 +1,7 @@
 """``prefetch.records``: how far ahead of poll leaders may send."""
 
 from tests.client.mini_cluster import MiniCluster
-from tests.client.test_async_consumer import consumer_of, explicit_of, until
+from tests.client.test_async_share_consumer import consumer_of, explicit_of, until
 
 
 def held(cluster: MiniCluster) -> int:

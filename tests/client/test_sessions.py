@@ -13,7 +13,7 @@ from sharemesh.client.errors import (
     error_for,
 )
 from tests.client.mini_cluster import MiniCluster
-from tests.client.test_async_consumer import consumer_of, explicit_of, until
+from tests.client.test_async_share_consumer import consumer_of, explicit_of, until
 
 
 async def one_record(cluster: MiniCluster):

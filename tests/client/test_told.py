@@ -20,7 +20,7 @@ from sharemesh.client.producer.producer import Producer
 from sharemesh.client.repeated_warnings import RepeatedWarnings
 from sharemesh.ports.network import CallFailedError, Failure
 from tests.client.mini_cluster import MiniCluster
-from tests.client.test_async_consumer import consumer_of, explicit_of, until
+from tests.client.test_async_share_consumer import consumer_of, explicit_of, until
 from tests.clocks import ManualClock
 
 NOBODY = {"bootstrap.servers": "c:1,d:1"}

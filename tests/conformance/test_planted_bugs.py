@@ -16,7 +16,7 @@ from sharemesh.domain.share_state import key_text, machine
 from sharemesh.runtime.shard import CoordinatorShard
 from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
 from sharemesh.share_leader.requests.delayed_share_fetch import DelayedShareFetch
-from tests.client import test_async_consumer
+from tests.client import test_async_share_consumer
 from tests.conformance import test_o_share_coordinator as share_coordinator
 from tests.domain.share_group import test_heartbeat
 from tests.domain.share_state import test_key_text
@@ -119,7 +119,7 @@ CASES = [
     (jobs_outlive_their_shard, test_shard.test_jobs_stop_when_the_epoch_ends_by_itself, ()),
     (
         a_lost_session_is_never_replaced,
-        test_async_consumer.test_a_lost_connection_starts_a_new_session,
+        test_async_share_consumer.test_a_lost_connection_starts_a_new_session,
         (),
     ),
     (

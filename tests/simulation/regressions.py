@@ -22,7 +22,7 @@ REGRESSIONS = (
         "mixed",
         1,
         "a drained leader was asked again without a pause until the metadata changed",
-        "tests/client/test_async_consumer.py",
+        "tests/client/test_async_share_consumer.py",
     ),
     Regression(
         "mixed",

@@ -8,7 +8,7 @@ from sharemesh.client import AcknowledgeType
 from sharemesh.client.records import ConsumerRecord
 from sharemesh.client.tracing import producer_links, with_trace_context
 from tests.client.mini_cluster import MiniCluster
-from tests.client.test_async_consumer import explicit_of
+from tests.client.test_async_share_consumer import explicit_of
 
 OURS = (("kind", b"order"),)
 

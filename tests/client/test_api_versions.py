@@ -7,7 +7,7 @@ import pytest
 from sharemesh.client import AcknowledgeType
 from sharemesh.client.errors import UnsupportedVersionError
 from tests.client.mini_cluster import MiniCluster
-from tests.client.test_async_consumer import consumer_of, explicit_of, until
+from tests.client.test_async_share_consumer import consumer_of, explicit_of, until
 
 
 @pytest.fixture
