@@ -41,7 +41,7 @@ from sharemesh_spark.reader.data_directory import (
     shards,
 )
 from sharemesh_spark.reader.protobuf_columns import Batches
-from sharemesh_spark.reader.protobuf_templates import Shapes
+from sharemesh_spark.reader.protobuf_templates import ValueTemplates
 from sharemesh_spark.reader.shard_windows import windows
 from sharemesh_spark.reader.state_columns import (
     KIND_EPOCH_FLOOR,
@@ -120,7 +120,7 @@ class StateLogReader(DataSourceReader):
         """Yield the records of each shard in order of offset, or its folded states."""
         assert isinstance(partition, SomeShards)
         spare_modules()
-        room, shapes = Room(), Shapes()
+        room, shapes = Room(), ValueTemplates()
         for shard in partition.shards:
             if self._folds:
                 table = generation_of_shard(self._data, shard, one_in=self._one_in, room=room)
@@ -128,7 +128,7 @@ class StateLogReader(DataSourceReader):
             else:
                 yield from self._rows(shard, room, shapes)
 
-    def _rows(self, shard: int, room: Room, shapes: Shapes) -> Iterator[pa.RecordBatch]:
+    def _rows(self, shard: int, room: Room, shapes: ValueTemplates) -> Iterator[pa.RecordBatch]:
         low, high = self._from, self._to
         if self._ranges is not None:
             low, high = self._ranges[shard]

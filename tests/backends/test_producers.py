@@ -3,7 +3,7 @@
 import pytest
 
 from sharemesh.backends.embedded.records import producers as module
-from sharemesh.backends.embedded.records.producers import BATCHES_KEPT, Producer, Producers
+from sharemesh.backends.embedded.records.producers import BATCHES_KEPT, ProducerEntry, Producers
 from sharemesh.codec.batch_frame import Frame
 from sharemesh.domain.errors import ErrorCode, RefusedError
 
@@ -31,7 +31,7 @@ def test_the_producer_that_wrote_longest_ago_is_forgotten_first(few) -> None:
 def test_what_is_restored_is_bounded_too(few) -> None:
     producers = Producers()
     for producer_id in range(10):
-        producers.restore(producer_id, Producer(0))
+        producers.restore(producer_id, ProducerEntry(0))
     assert [producer_id for producer_id, _ in producers.all()] == [7, 8, 9]
 
 

@@ -31,4 +31,4 @@ def test_time_that_decides_comes_from_the_clock(room):
 
 
 def test_patience_is_found_where_it_is():
-    assert patience(PRODUCT / "share_leader" / "leadership.py")
+    assert patience(PRODUCT / "share_leader" / "partition" / "leadership.py")

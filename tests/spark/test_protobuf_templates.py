@@ -14,8 +14,8 @@ from sharemesh_spark.reader.protobuf_columns import (
     TEXTS,
     UNKNOWN_NUMBERS,
 )
-from sharemesh_spark.reader.protobuf_templates import SHAPES_OF_LENGTH_MAX, Shapes, shape_of
-from sharemesh_spark.reader.record_layout import RecordPlaces
+from sharemesh_spark.reader.protobuf_templates import SHAPES_OF_LENGTH_MAX, ValueTemplates, shape_of
+from sharemesh_spark.reader.record_layout import RecordLayout
 from sharemesh_spark.reader.state_columns import state_columns
 from sharemesh_spark.reader.varints import Bytes
 
@@ -69,8 +69,8 @@ def read(values, rows_min=1, around=b"??"):
     numbers = np.arange(len(values))
     length = np.array([len(value) for value in values], dtype=np.int64)
     at = np.array(at, dtype=np.int64)
-    places = RecordPlaces(numbers, numbers, at, length, at, length)
-    return state_columns(Bytes(bytes(data)), places, Shapes(rows_min))
+    places = RecordLayout(numbers, numbers, at, length, at, length)
+    return state_columns(Bytes(bytes(data)), places, ValueTemplates(rows_min))
 
 
 def same(columns, expected):
@@ -150,7 +150,7 @@ def test_a_value_that_reaches_beyond_the_buffer_is_not_read_as_a_table():
     value = ShareStateRecord(kind=2, start_offset=5).SerializeToString()
     rows = np.zeros(3, dtype=np.int64)
     length = np.full(3, 500, dtype=np.int64)
-    places = RecordPlaces(rows, rows, rows, rows, rows, length)
-    found, others = Shapes(1).tables(Bytes(value), places)
+    places = RecordLayout(rows, rows, rows, rows, rows, length)
+    found, others = ValueTemplates(1).tables(Bytes(value), places)
     assert found == []
     assert others.tolist() == [0, 1, 2]

@@ -30,11 +30,11 @@ from sharemesh.domain.state_batch import StateBatch, combine
 from sharemesh.v1.state_record_pb2 import ShareStateRecord
 from sharemesh_spark.fold import combine_numpy
 from sharemesh_spark.fold.reference_fold import DomainFold, state_at
-from sharemesh_spark.fold.vector_fold import Rows
+from sharemesh_spark.fold.vector_fold import FoldRows
 from sharemesh_spark.generation.generation_files import ARROW_SCHEMA, BaseShard, shard_content
 from sharemesh_spark.generation.shard_fold import ShardFold
 from sharemesh_spark.reader.data_directory import LogPart, ShardImage, UnreadableLogError
-from sharemesh_spark.reader.protobuf_templates import ROWS_MIN, Shapes
+from sharemesh_spark.reader.protobuf_templates import ROWS_MIN, ValueTemplates
 from sharemesh_spark.reader.shard_windows import windows
 from sharemesh_spark.source import SCHEMA, arrow_rows
 
@@ -118,7 +118,7 @@ def in_log_order(batches):
 
 def vectorised(image, base=None, from_offset=0, rows_min=ROWS_MIN):
     fold = ShardFold(base, one_in=1)
-    for window in windows(image, from_offset, Shapes(rows_min)):
+    for window in windows(image, from_offset, ValueTemplates(rows_min)):
         fold.add(window)
     names, rows, proofs = fold.result()
     return names, rows, proofs, fold
@@ -160,7 +160,7 @@ def test_the_vectorised_fold_is_the_domains_fold(batches, tight, rows_min):
 def test_folding_on_from_a_generation_is_folding_everything(before, after):
     names, rows, _, fold = vectorised(image_of(encoded(before), epoch_changes=False))
     base = BaseShard(
-        "g1", 0, tuple(names), Rows(np.arange(len(names)), rows.numbers, rows.runs), fold.floors
+        "g1", 0, tuple(names), FoldRows(np.arange(len(names)), rows.numbers, rows.runs), fold.floors
     )
     names, rows, _, fold = vectorised(image_of(encoded(after), epoch_changes=False), base)
     expected = of_domain([record for batch in before + after for record in batch])
@@ -209,7 +209,7 @@ def test_rows_of_the_source_are_those_of_the_records(rows_min):
         Generation("g1", "", 3, "p", b"h" * 32, 1),
     ]
     image = image_of(encoded([made]), epoch_changes=False)
-    [window] = windows(image, 0, Shapes(rows_min))
+    [window] = windows(image, 0, ValueTemplates(rows_min))
     columns = [part.split()[0] for part in SCHEMA.split(", ")]
     columns = [name for name in columns if name.isidentifier()]
     rows = arrow_rows(7, window, columns).to_pylist()

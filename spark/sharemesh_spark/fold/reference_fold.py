@@ -11,7 +11,7 @@ from sharemesh.domain.share_state.content_hash import NUMBERS
 from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors
 from sharemesh.domain.share_state.records import StateRecord, StateSnapshot, StateUpdate, Tombstone
 from sharemesh.domain.state_batch import StateBatch
-from sharemesh_spark.fold.vector_fold import Rows
+from sharemesh_spark.fold.vector_fold import FoldRows
 
 States = dict[SharePartitionKey, ShareState]
 
@@ -58,7 +58,7 @@ def states_of(rows: Iterable[dict[str, Any]]) -> tuple[States, Floors]:
     return states, floors
 
 
-def state_at(rows: Rows, row: int) -> ShareState:
+def state_at(rows: FoldRows, row: int) -> ShareState:
     """Return the state in one row of a vectorised fold."""
     runs = rows.runs
     low, high = np.searchsorted(runs.group, [row, row + 1]).tolist()

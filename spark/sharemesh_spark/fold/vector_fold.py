@@ -35,7 +35,7 @@ _DECIDING = ("kind", "start_offset", "leader_epoch", "leader_epoch_max", "delive
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class FoldRows:
     """Snapshots, updates and tombstones in log order; ``key`` numbers share partitions.
 
     ``runs.group`` is the row that a state batch belongs to; rows are in order there.
@@ -49,7 +49,7 @@ class Rows:
         return len(self.key)
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
+def joined(parts: Sequence[FoldRows]) -> FoldRows:
     """Return rows one after the other."""
     if len(parts) == 1:
         return parts[0]
@@ -61,20 +61,20 @@ def joined(parts: Sequence[Rows]) -> Rows:
     columns["group"] = np.concatenate(
         [part.runs.group + begin for part, begin in zip(parts, begins, strict=True)]
     )
-    return Rows(
+    return FoldRows(
         np.concatenate([part.key for part in parts]),
         {name: np.concatenate([part.numbers[name] for part in parts]) for name in NUMBERS},
         Runs(**columns),
     )
 
 
-def no_rows() -> Rows:
+def no_rows() -> FoldRows:
     """Return no rows."""
     nothing = np.zeros(0, dtype=np.int64)
-    return Rows(nothing, dict.fromkeys(NUMBERS, nothing), Runs(*[nothing] * 5))
+    return FoldRows(nothing, dict.fromkeys(NUMBERS, nothing), Runs(*[nothing] * 5))
 
 
-def folded(rows: Rows) -> Rows:
+def folded(rows: FoldRows) -> FoldRows:
     """Return the state of each share partition that lives, as one snapshot row each."""
     if len(rows) == 0:
         return rows
@@ -82,7 +82,7 @@ def folded(rows: Rows) -> Rows:
 
 
 class _Fold:
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: FoldRows) -> None:
         self.rows = rows
         # Of 16 bits NumPy sorts without comparing: a tenth of the time.
         small = len(rows.key) > 0 and int(rows.key.max()) <= _SMALL_MAX
@@ -117,7 +117,7 @@ class _Fold:
         result: Ints = column[np.maximum(self._last(self.counts & mask), self.base)]
         return result
 
-    def result(self) -> Rows:
+    def result(self) -> FoldRows:
         number = self.number
         states = {name: self.rows.numbers[name][self.order[self.base]] for name in NUMBERS}
         start, leader = number["start_offset"], number["leader_epoch"]
@@ -141,7 +141,7 @@ class _Fold:
         place = np.full(len(self.keys), -1, dtype=np.int64)
         place[good] = np.arange(len(good))
         runs = runs.selected(place[runs.group] >= 0)
-        plain = Rows(
+        plain = FoldRows(
             self.keys[good],
             {name: states[name][good] for name in NUMBERS},
             Runs(place[runs.group], runs.first, runs.last, runs.state, runs.count),
@@ -203,7 +203,7 @@ class _Fold:
         picked = everything.selected(chosen)
         return Runs(group[chosen], picked.first, picked.last, picked.state, picked.count)
 
-    def _by_domain(self, group: int, splits: Ints) -> Rows | None:
+    def _by_domain(self, group: int, splits: Ints) -> FoldRows | None:
         """Fold one group record by record."""
         state: ShareState | None = None
         for at in range(int(self.first[group]), int(self.after[group])):
@@ -237,7 +237,7 @@ def _record(
     return StateUpdate(key=_NO_KEY, batches=batches, **value)
 
 
-def rows_of(key: int, state: ShareState) -> Rows:
+def rows_of(key: int, state: ShareState) -> FoldRows:
     """Return a state as one snapshot row."""
     value = {
         name: np.array([KIND_SNAPSHOT if name == "kind" else getattr(state, name)], dtype=np.int64)
@@ -252,4 +252,4 @@ def rows_of(key: int, state: ShareState) -> Rows:
     )
     runs = [np.array(column, dtype=np.int64) for column in columns]
     empty = [np.zeros(0, dtype=np.int64)] * 5
-    return Rows(np.array([key], dtype=np.int64), value, Runs(*(runs or empty)))
+    return FoldRows(np.array([key], dtype=np.int64), value, Runs(*(runs or empty)))

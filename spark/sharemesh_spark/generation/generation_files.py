@@ -25,7 +25,7 @@ from sharemesh.domain.share_state.content_hash import NUMBERS as HASHED_NUMBERS
 from sharemesh.domain.share_state.fold import Floors
 from sharemesh.domain.share_state.key_text import format_key, parse_key
 from sharemesh_spark.fold.combine_numpy import Runs
-from sharemesh_spark.fold.vector_fold import Rows
+from sharemesh_spark.fold.vector_fold import FoldRows
 from sharemesh_spark.reader.data_directory import UnreadableLogError
 from sharemesh_spark.reader.state_columns import KIND_SNAPSHOT
 
@@ -121,7 +121,7 @@ class BaseShard:
     generation_id: str
     end_offset: int
     names: tuple[bytes, ...]
-    rows: Rows
+    rows: FoldRows
     floors: Floors
 
 
@@ -203,7 +203,7 @@ class ShardContent:
     """
 
     names: tuple[bytes, ...]
-    rows: Rows
+    rows: FoldRows
     proofs: list[bytes | None]
     floors: Floors
     about: dict[str, Any]
@@ -260,7 +260,7 @@ def shard_content(table: pa.Table, shard: int) -> ShardContent:
     return ShardContent(names, _rows(states), proofs, floors, about)
 
 
-def _rows(states: pa.Table) -> Rows:
+def _rows(states: pa.Table) -> FoldRows:
     count = states.num_rows
     numbers = {name: states.column(name).to_numpy().astype(np.int64) for name in HASHED_NUMBERS}
     numbers["kind"] = np.full(count, KIND_SNAPSHOT, dtype=np.int64)
@@ -273,10 +273,12 @@ def _rows(states: pa.Table) -> Rows:
         inner.field(name).to_numpy(zero_copy_only=False).astype(np.int64)
         for name in ("first", "last", "state", "count")
     ]
-    return Rows(np.arange(count), numbers, Runs(group, *columns))
+    return FoldRows(np.arange(count), numbers, Runs(group, *columns))
 
 
-def state_batch_of(shard: int, names: list[bytes], rows: Rows, proofs: list[Any]) -> pa.RecordBatch:
+def state_batch_of(
+    shard: int, names: list[bytes], rows: FoldRows, proofs: list[Any]
+) -> pa.RecordBatch:
     """Return states as rows of a generation; ``names`` and ``proofs`` are one a row."""
     keys = [parse_key(name.decode()) for name in names]
     count = len(rows)

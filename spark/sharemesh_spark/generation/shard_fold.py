@@ -16,7 +16,7 @@ from sharemesh.domain.share_state.key_text import parse_key
 from sharemesh.domain.share_state.records import Generation, StateSnapshot, StateUpdate, Tombstone
 from sharemesh_spark.fold.combine_numpy import Runs
 from sharemesh_spark.fold.reference_fold import state_at
-from sharemesh_spark.fold.vector_fold import NUMBERS, Rows, folded, joined, no_rows
+from sharemesh_spark.fold.vector_fold import NUMBERS, FoldRows, folded, joined, no_rows
 from sharemesh_spark.generation.generation_files import (
     ARROW_SCHEMA,
     BaseShard,
@@ -65,14 +65,14 @@ class ShardFold:
         self._numbers_of_keys: dict[bytes, int] = {}
         self._names: list[bytes] = []
         self._sampled = np.zeros(0, dtype=bool)
-        self._parts: list[Rows] = []
+        self._parts: list[FoldRows] = []
         self._waiting = 0
         self._proof: dict[SharePartitionKey, ShareState | None] = {}
         self._proven_keys: dict[bytes, SharePartitionKey] = {}
         self._held: dict[bytes, list[bytes]] = {}
         self._held_bytes = 0
         if base is not None:
-            self._keep(Rows(self._keys(pa.array(base.names, pa.binary())), *_of(base.rows)))
+            self._keep(FoldRows(self._keys(pa.array(base.names, pa.binary())), *_of(base.rows)))
             for row in np.flatnonzero(self._sampled[base.rows.key]).tolist():
                 self._proof[parse_key(base.names[row].decode())] = state_at(base.rows, row)
 
@@ -92,7 +92,7 @@ class ShardFold:
         sampled = self._sampled[keys]
         self._prove(columns, keyed[sampled], keys[sampled])
 
-    def result(self) -> tuple[list[bytes], Rows, list[bytes | None]]:
+    def result(self) -> tuple[list[bytes], FoldRows, list[bytes | None]]:
         """Return key texts, states and proofs (None outside the sample), by key text.
 
         Raises:
@@ -108,7 +108,7 @@ class ShardFold:
         runs = rows.runs
         by_place = np.argsort(place[runs.group], kind="stable")
         moved = runs.selected(by_place)
-        rows = Rows(
+        rows = FoldRows(
             rows.key[chosen],
             {name: rows.numbers[name][chosen] for name in NUMBERS},
             Runs(place[moved.group], moved.first, moved.last, moved.state, moved.count),
@@ -149,7 +149,7 @@ class ShardFold:
         result: Ints = numbers[encoded.indices.to_numpy()]
         return result
 
-    def _keep(self, rows: Rows) -> None:
+    def _keep(self, rows: FoldRows) -> None:
         self._parts.append(rows)
         self._waiting += len(rows)
         if self._waiting >= ROWS_PER_FOLD:
@@ -187,11 +187,11 @@ class ShardFold:
         return key
 
 
-def _of(rows: Rows) -> tuple[dict[str, Ints], Runs]:
+def _of(rows: FoldRows) -> tuple[dict[str, Ints], Runs]:
     return rows.numbers, rows.runs
 
 
-def _rows(columns: StateColumns, keyed: Ints, keys: Ints) -> Rows:
+def _rows(columns: StateColumns, keyed: Ints, keys: Ints) -> FoldRows:
     batches = columns.batches
     row = np.repeat(np.arange(len(columns)), np.diff(batches.splits))
     numbers = {name: columns.numbers[name] for name in NUMBERS}
@@ -200,7 +200,7 @@ def _rows(columns: StateColumns, keyed: Ints, keys: Ints) -> Rows:
         place[keyed] = np.arange(len(keyed))
         row = place[row]  # records without a key have no batches
         numbers = {name: column[keyed] for name, column in numbers.items()}
-    return Rows(
+    return FoldRows(
         keys,
         numbers,
         Runs(

@@ -15,7 +15,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from sharemesh.domain.share_state.records import UNKNOWN_START_OFFSET
 from sharemesh.v1.common_pb2 import StateBatch
 from sharemesh.v1.state_record_pb2 import ShareStateRecord
-from sharemesh_spark.reader.record_layout import RecordPlaces
+from sharemesh_spark.reader.record_layout import RecordLayout
 from sharemesh_spark.reader.varints import Bytes, Ints, Words, short_varints
 
 LENGTH_DELIMITED = 2
@@ -69,7 +69,7 @@ class Batches:
 class Walked:
     """Records of any form; all that is asked for by name is read when it is made."""
 
-    def __init__(self, buffer: Bytes, places: RecordPlaces, rows: Ints) -> None:
+    def __init__(self, buffer: Bytes, places: RecordLayout, rows: Ints) -> None:
         """``rows`` are the numbers of the records in the window that they are part of.
 
         ``odd`` are the indexes of those that could not be read.

@@ -25,7 +25,7 @@ from sharemesh_spark.reader.protobuf_columns import (
     Batches,
     Texts,
 )
-from sharemesh_spark.reader.record_layout import RecordPlaces
+from sharemesh_spark.reader.record_layout import RecordLayout
 from sharemesh_spark.reader.varints import Bytes, Ints, Mask, Words
 
 ROWS_MIN = 8
@@ -48,7 +48,7 @@ _NOTHING: Ints = np.zeros(0, dtype=np.int64)
 Table = npt.NDArray[np.uint8]
 
 
-class Place(NamedTuple):
+class FieldPlace(NamedTuple):
     """Bytes of a value; ``constant`` is the number there if it is part of the shape."""
 
     at: int
@@ -61,12 +61,12 @@ class _IrregularError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ValueTemplate:
     """Where fields lie in values of one shape, and which bits make the shape."""
 
-    numbers: Mapping[str, Place]
-    texts: Mapping[str, Place]
-    repeated: Mapping[str, Sequence[Mapping[str, Place]]]
+    numbers: Mapping[str, FieldPlace]
+    texts: Mapping[str, FieldPlace]
+    repeated: Mapping[str, Sequence[Mapping[str, FieldPlace]]]
     mask: Words
     """The bits of each eight bytes of a value that count."""
     wanted: Words
@@ -97,12 +97,12 @@ class _Learner:
     def __init__(self, value: bytes) -> None:
         self.value = value
         self.mask = bytearray(len(value))
-        self.numbers: dict[str, Place] = {}
-        self.texts: dict[str, Place] = {}
-        self.repeated: dict[str, list[Mapping[str, Place]]] = {}
+        self.numbers: dict[str, FieldPlace] = {}
+        self.texts: dict[str, FieldPlace] = {}
+        self.repeated: dict[str, list[Mapping[str, FieldPlace]]] = {}
         self._read_record()
 
-    def shape(self) -> Shape:
+    def shape(self) -> ValueTemplate:
         whole = -len(self.value) % _WORD
         mask_bits = int.from_bytes(self.mask, "little")
         wanted_bits = int.from_bytes(self.value, "little") & mask_bits
@@ -110,7 +110,9 @@ class _Learner:
             np.frombuffer(bits.to_bytes(len(self.value) + whole, "little"), dtype="<u8")
             for bits in (mask_bits, wanted_bits)
         )
-        return Shape(self.numbers, self.texts, self.repeated, mask, wanted, mask_bits, wanted_bits)
+        return ValueTemplate(
+            self.numbers, self.texts, self.repeated, mask, wanted, mask_bits, wanted_bits
+        )
 
     def _read_record(self) -> None:
         at, before = 0, 0
@@ -133,13 +135,13 @@ class _Learner:
         if wire_type != LENGTH_DELIMITED or end > len(self.value):
             raise _IrregularError
         if name in TEXTS:
-            self.texts[name] = Place(body, length)
+            self.texts[name] = FieldPlace(body, length)
         else:
             self.repeated.setdefault(name, []).append(self._read_batch(body, end))
         return end
 
-    def _read_batch(self, at: int, end: int) -> Mapping[str, Place]:
-        found: dict[str, Place] = {}
+    def _read_batch(self, at: int, end: int) -> Mapping[str, FieldPlace]:
+        found: dict[str, FieldPlace] = {}
         before = 0
         while at < end:
             tag, at = self._said(at)
@@ -153,7 +155,7 @@ class _Learner:
             raise _IrregularError
         return found
 
-    def _number(self, name: str, wire_type: int, at: int) -> tuple[Place, int]:
+    def _number(self, name: str, wire_type: int, at: int) -> tuple[FieldPlace, int]:
         value, end = self._varint(at)
         # Where a number may have more bits than its field, protobuf drops them.
         too_long = name in SHORT and end - at >= _LONG_OF_32 and not -(1 << 31) <= value < 0
@@ -163,7 +165,7 @@ class _Learner:
         fixed = name in _FIXED or end - at == _LONGEST
         for place in range(at, end):
             self.mask[place] = 0xFF if fixed else 0x80
-        return Place(at, end - at, value if fixed else None), end
+        return FieldPlace(at, end - at, value if fixed else None), end
 
     def _said(self, at: int) -> tuple[int, int]:
         """Return a tag or a length, which is part of the shape, and where it ends."""
@@ -184,7 +186,7 @@ class _Learner:
         raise _IrregularError
 
 
-def shape_of(value: bytes) -> Shape | None:
+def shape_of(value: bytes) -> ValueTemplate | None:
     """Return the shape of a value, None if it is not written as this project writes."""
     try:
         return _Learner(value).shape()
@@ -196,7 +198,12 @@ class Shaped:
     """Records of one shape."""
 
     def __init__(
-        self, shape: Shape, rows: Ints, table: Table, value_at: Ints, fits: Mask | None = None
+        self,
+        shape: ValueTemplate,
+        rows: Ints,
+        table: Table,
+        value_at: Ints,
+        fits: Mask | None = None,
     ) -> None:
         """``table`` has a value in each row; ``value_at`` says where it lies.
 
@@ -239,7 +246,7 @@ class Shaped:
             columns.append(table.ravel())
         return Batches(splits, *columns)
 
-    def _read(self, place: Place | None, missing: int) -> Ints:
+    def _read(self, place: FieldPlace | None, missing: int) -> Ints:
         if place is None or place.constant is not None:
             value = missing if place is None or place.constant is None else place.constant
             return np.full(len(self.rows), value, dtype=np.int64)
@@ -251,15 +258,15 @@ class Shaped:
         return found
 
 
-class Shapes:
+class ValueTemplates:
     """The shapes of a log, learnt while its windows pass by."""
 
     def __init__(self, rows_min: int = ROWS_MIN) -> None:
         """Fewer than ``rows_min`` values of one shape are left to others to read."""
         self._rows_min = rows_min
-        self._of_length: dict[int, list[Shape]] = {}
+        self._of_length: dict[int, list[ValueTemplate]] = {}
 
-    def tables(self, buffer: Bytes, places: RecordPlaces) -> tuple[list[Shaped], Ints]:
+    def tables(self, buffer: Bytes, places: RecordLayout) -> tuple[list[Shaped], Ints]:
         """Return the records of common shapes, a table each, and the numbers of the others."""
         length = places.value_length
         order = np.argsort(np.clip(length, 0, VALUE_BYTES_MAX + 1).astype(np.uint16), kind="stable")
@@ -276,7 +283,7 @@ class Shapes:
         return found, np.sort(others)
 
     def _of_one_length(
-        self, buffer: Bytes, places: RecordPlaces, rows: Ints, found: list[Shaped]
+        self, buffer: Bytes, places: RecordLayout, rows: Ints, found: list[Shaped]
     ) -> Ints:
         """Add tables of these records to ``found``; return the records that are in none."""
         length = int(places.value_length[rows[0]])
@@ -303,7 +310,7 @@ class Shapes:
             rows, table, value_at = rows[fails], table[fails], value_at[fails]
         return np.concatenate([*few, rows]) if few else rows
 
-    def _shape_of(self, value: bytes) -> Shape | None:
+    def _shape_of(self, value: bytes) -> ValueTemplate | None:
         """Return the shape of a value, known or new; None if it has none, or too many are known."""
         known = self._of_length.setdefault(len(value), [])
         number = int.from_bytes(value, "little")

@@ -23,7 +23,7 @@ class BrokenRecordsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class RecordPlaces:
+class RecordLayout:
     """One entry a record, in order of offset; an absent value has the length -1."""
 
     offset: Ints
@@ -36,9 +36,9 @@ class RecordPlaces:
     def __len__(self) -> int:
         return len(self.offset)
 
-    def selected(self, chosen: Ints) -> "RecordPlaces":
+    def selected(self, chosen: Ints) -> "RecordLayout":
         """Return the records with these indexes."""
-        return RecordPlaces(
+        return RecordLayout(
             self.offset[chosen],
             self.timestamp_ms[chosen],
             self.key_at[chosen],
@@ -50,7 +50,7 @@ class RecordPlaces:
 
 def record_places(
     buffer: Bytes, frames: Sequence[Frame], *, start_position: int, records_about: int
-) -> Iterator[RecordPlaces]:
+) -> Iterator[RecordLayout]:
     """Yield where the records of whole, checked frames lie, some at a time.
 
     Args:
@@ -89,7 +89,7 @@ def record_places(
         yield _places(buffer, some, base_offset[frame], first_ms[frame])
 
 
-def _places(buffer: Bytes, starts: Ints, base_offset: Ints, first_ms: Ints) -> RecordPlaces:
+def _places(buffer: Bytes, starts: Ints, base_offset: Ints, first_ms: Ints) -> RecordLayout:
     words = buffer.words(starts)
     # Mostly a length of two bytes, the attributes, how much later the record is in one byte, and
     # in one or two bytes each which one it is and how long its key is.
@@ -105,7 +105,7 @@ def _places(buffer: Bytes, starts: Ints, base_offset: Ints, first_ms: Ints) -> R
         key_length[other], key_at[other] = buffer.varints(behind)
     key_size = np.maximum(zigzag(key_length), 0)
     value_length, value_at = buffer.varints(key_at + key_size)
-    return RecordPlaces(
+    return RecordLayout(
         offset=base_offset + zigzag(offset_delta),
         timestamp_ms=first_ms + zigzag(delta_ms),
         key_at=key_at,

@@ -12,7 +12,7 @@ from sharemesh_spark.reader.data_directory import (
     UnreadableLogError,
     unreadable,
 )
-from sharemesh_spark.reader.protobuf_templates import Shapes
+from sharemesh_spark.reader.protobuf_templates import ValueTemplates
 from sharemesh_spark.reader.record_layout import BrokenRecordsError, record_places
 from sharemesh_spark.reader.state_columns import StateColumns, UnreadableValueError, state_columns
 from sharemesh_spark.reader.varints import PADDING_BYTES, Bytes
@@ -28,7 +28,7 @@ _GROUP_BYTES_MAX = 64 * 1024 * 1024
 
 
 def windows(
-    image: ShardImage, from_offset: int = 0, shapes: Shapes | None = None
+    image: ShardImage, from_offset: int = 0, shapes: ValueTemplates | None = None
 ) -> Iterator[StateColumns]:
     """Yield all state records of ``[from_offset, end)`` as columns, oldest first.
 
@@ -38,7 +38,7 @@ def windows(
         UnreadableLogError: Corruption, named as the writer's recovery names it.
     """
     first = max(from_offset, image.start_offset)
-    shapes = shapes or Shapes()
+    shapes = shapes or ValueTemplates()
     for part in image.parts:
         if part.place.end_offset <= first:
             continue
@@ -52,7 +52,7 @@ def windows(
 
 
 def _of_part(
-    part: LogPart, image: ShardImage, first: int, shapes: Shapes
+    part: LogPart, image: ShardImage, first: int, shapes: ValueTemplates
 ) -> Iterator[StateColumns]:
     frames = part_frames(part.place, part.data)
     start = part.place.start_position

@@ -28,8 +28,8 @@ from sharemesh_spark.reader.protobuf_columns import (
     Texts,
     Walked,
 )
-from sharemesh_spark.reader.protobuf_templates import Shapes
-from sharemesh_spark.reader.record_layout import RecordPlaces
+from sharemesh_spark.reader.protobuf_templates import ValueTemplates
+from sharemesh_spark.reader.record_layout import RecordLayout
 from sharemesh_spark.reader.varints import Bytes, Ints, Mask
 
 KIND_SNAPSHOT = int(ShareStateRecord.KIND_SNAPSHOT)
@@ -93,7 +93,7 @@ class _Numbers(Mapping[str, Ints]):
 class StateColumns:
     """Records of known kinds as columns; numbers that a record does not have are 0."""
 
-    def __init__(self, buffer: Bytes, places: RecordPlaces, parts: Sequence[Part]) -> None:
+    def __init__(self, buffer: Bytes, places: RecordLayout, parts: Sequence[Part]) -> None:
         """``parts`` together hold each record once."""
         self.buffer = buffer
         self.places = places
@@ -173,7 +173,7 @@ def _together(parts: Sequence[tuple[Ints, Ints]], count: int) -> Ints:
 
 
 def state_columns(
-    buffer: Bytes, places: RecordPlaces, shapes: Shapes | None = None
+    buffer: Bytes, places: RecordLayout, shapes: ValueTemplates | None = None
 ) -> StateColumns:
     """Read the values; kinds and versions that are not known here are left out (spec SC-22).
 
@@ -182,7 +182,7 @@ def state_columns(
     Raises:
         UnreadableValueError: A value is no state record.
     """
-    shapes = shapes or Shapes()
+    shapes = shapes or ValueTemplates()
     shaped, rest = shapes.tables(buffer, places)
     parts: list[Part] = list(shaped)
     if rest.size:
@@ -211,7 +211,7 @@ def _known(part: Part) -> Mask:
     return found
 
 
-def _rewritten(buffer: Bytes, places: RecordPlaces, odd: Ints) -> tuple[Bytes, RecordPlaces]:
+def _rewritten(buffer: Bytes, places: RecordLayout, odd: Ints) -> tuple[Bytes, RecordLayout]:
     """Return a buffer and places in which the codec has written odd values anew."""
     more, starts, lengths = bytearray(), [], []
     for row in odd.tolist():
@@ -229,7 +229,7 @@ def _rewritten(buffer: Bytes, places: RecordPlaces, odd: Ints) -> tuple[Bytes, R
     value_at, value_length = places.value_at.copy(), places.value_length.copy()
     value_at[odd], value_length[odd] = starts, lengths
     longer = Bytes(buffer.octets[: buffer.size].tobytes() + bytes(more))
-    return longer, RecordPlaces(
+    return longer, RecordLayout(
         places.offset,
         places.timestamp_ms,
         places.key_at,

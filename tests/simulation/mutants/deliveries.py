@@ -9,7 +9,7 @@ from sharemesh.domain.share_partition.events import Acquire
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.domain.share_partition.rules import acquire, expiry
 from sharemesh.domain.share_partition.rules.acknowledge import _Acknowledger
-from sharemesh.domain.share_partition.rules.pending_transitions import Changes
+from sharemesh.domain.share_partition.rules.pending_transitions import PendingTransitions
 from sharemesh.share_leader.requests import durable_record, reasons
 from sharemesh.share_leader.telemetry.partition_telemetry import PartitionTelemetry
 from tests.simulation.patching import Patches
@@ -104,7 +104,7 @@ def the_in_flight_limit_is_not_kept(patch: Patches) -> None:
 def a_refusal_ends_the_lock(patch: Patches) -> None:
     """What a failed write leaves to its holder goes to the next one (spec RS-10)."""
     patch.setattr(
-        Changes,
+        PendingTransitions,
         "_lost_lock",
         lambda changes, status: status.write_id == changes.write_id and status.saved is not None,
     )

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from sharemesh.backends.embedded.owned.group_commit import Entry, GroupCommit, Piece
-from sharemesh.backends.embedded.owned.owned_log import OwnedLog, Place
+from sharemesh.backends.embedded.owned.group_commit import CommitEntry, GroupCommit, Piece
+from sharemesh.backends.embedded.owned.owned_log import LogPosition, OwnedLog
 from sharemesh.backends.embedded.owned.segment_scan import corrupt, read_whole_frames
 from sharemesh.backends.embedded.owned.segments import Segment
 from sharemesh.backends.embedded.settings import LogSettings
@@ -93,7 +93,7 @@ class EmbeddedShardLog:
         base = self._commits.end_offset
         end = base + len(records)
         queued = _Queued(base, self._clock.wall_ms(), tuple(records))
-        self._commits.append(Entry((), size, end, -1, queued))
+        self._commits.append(CommitEntry((), size, end, -1, queued))
         return end - 1
 
     def has_room(self, more_bytes: int) -> bool:
@@ -121,7 +121,7 @@ class EmbeddedShardLog:
                 leader_epoch=self.epoch,
                 timestamp_ms=self._clock.wall_ms(),
             )
-            self._commits.append(Entry((marker,), len(marker), self.end_offset, offset, None))
+            self._commits.append(CommitEntry((marker,), len(marker), self.end_offset, offset, None))
             await self._commits.committed(self.end_offset)
         await self._commits.between_commits(self._prune)
 
@@ -132,7 +132,7 @@ class EmbeddedShardLog:
     def _prune(self) -> None:
         self._log.prune()
 
-    def _encode(self, entries: list[Entry[_Queued | None]]) -> list[Piece]:
+    def _encode(self, entries: list[CommitEntry[_Queued | None]]) -> list[Piece]:
         """Make one batch of all records that lie together: fewer headers to read at a replay."""
         pieces: list[Piece] = []
         together: list[_Queued] = []
@@ -161,7 +161,7 @@ class EmbeddedShardLog:
         place_frame(batch, together[0].base_offset, self._log.epoch)
         return batch
 
-    def _on_committed(self, entries: list[Entry[_Queued | None]], place: Place) -> None:
+    def _on_committed(self, entries: list[CommitEntry[_Queued | None]], place: LogPosition) -> None:
         """Nothing to index: shard logs are only read from one end to the other."""
 
     def _read_chunk(

@@ -43,7 +43,7 @@ from sharemesh.domain.share_partition.rules.acquire import acquire
 from sharemesh.domain.share_partition.rules.expiry import Expiry
 from sharemesh.domain.share_partition.rules.log_start import move_log_start
 from sharemesh.domain.share_partition.rules.next_offset import can_acquire, next_fetch_offset
-from sharemesh.domain.share_partition.rules.pending_transitions import Changes, Written
+from sharemesh.domain.share_partition.rules.pending_transitions import PendingTransitions, Written
 from sharemesh.domain.share_partition.rules.persister_errors import drops_partition, seen_by_client
 from sharemesh.domain.share_partition.rules.recovery import fault_in, load
 from sharemesh.domain.share_partition.rules.release import release_member
@@ -85,7 +85,7 @@ class SharePartition:
         self._state_epoch = 0
         self._write_ids = 0
         self._announced_ms: int | None = None
-        self._pending: dict[int, tuple[Changes, int | None]] = {}
+        self._pending: dict[int, tuple[PendingTransitions, int | None]] = {}
         self._unwritten: list[Written] | None = None  # in force, but not stored; None: all is
         self._doors: dict[type, Callable[..., list[Effect]]] = {
             Initialize: self._initialize,
@@ -298,7 +298,7 @@ class SharePartition:
         if self._state not in _IN_USE:
             return [self._turned_away(event.request_id)]
         self._write_ids += 1
-        changes = Changes(self._flight, self._write_ids)
+        changes = PendingTransitions(self._flight, self._write_ids)
         try:
             acknowledge(self._flight, event, changes, now_ms)
         except RefusedError as refused:
@@ -314,7 +314,7 @@ class SharePartition:
         return self._written(changes, event.request_id, event.member_id, Cause.SESSION_CLOSE)
 
     def _written(
-        self, changes: Changes, request_id: int, member_id: MemberId, cause: Cause | None
+        self, changes: PendingTransitions, request_id: int, member_id: MemberId, cause: Cause | None
     ) -> list[Effect]:
         """Ask for the write that the changes wait for, or answer at once (ACK-16, REL-4)."""
         if not changes.written:
@@ -328,9 +328,9 @@ class SharePartition:
     # ---- time, log, persister
 
     def _tick(self, event: Tick, now_ms: int) -> list[Effect]:
-        by_member: dict[MemberId, Changes] = {}
+        by_member: dict[MemberId, PendingTransitions] = {}
 
-        def changes_of(member_id: MemberId) -> Changes:
+        def changes_of(member_id: MemberId) -> PendingTransitions:
             changes = by_member.get(member_id)
             if changes is None:
                 changes = by_member[member_id] = self._changes()
@@ -386,7 +386,7 @@ class SharePartition:
         return effects
 
     def _write_failed(
-        self, changes: Changes, request_id: int | None, event: StateWritten
+        self, changes: PendingTransitions, request_id: int | None, event: StateWritten
     ) -> list[Effect]:
         """Roll back (ACK-19, REL-5), or only move on if locks had expired (LK-6, LK-7)."""
         error = seen_by_client(event.error)
@@ -418,11 +418,13 @@ class SharePartition:
 
     # ---- small things
 
-    def _changes(self) -> Changes:
+    def _changes(self) -> PendingTransitions:
         self._write_ids += 1
-        return Changes(self._flight, self._write_ids)
+        return PendingTransitions(self._flight, self._write_ids)
 
-    def _write(self, changes: Changes, member_id: MemberId, cause: Cause | None) -> WriteState:
+    def _write(
+        self, changes: PendingTransitions, member_id: MemberId, cause: Cause | None
+    ) -> WriteState:
         """Return the write of changes, with the start offset of before (PER-1, PER-2).
 
         Only acknowledgements, releases and expiries write (PER-4).

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.share_partition.cache.in_flight import InFlight
 from sharemesh.domain.share_partition.cache.record_status import RecordStatus
-from sharemesh.domain.share_partition.rules.pending_transitions import Changes, Written
+from sharemesh.domain.share_partition.rules.pending_transitions import PendingTransitions, Written
 
 
-def note_again(flight: InFlight, unwritten: Iterable[Written], changes: Changes) -> None:
+def note_again(flight: InFlight, unwritten: Iterable[Written], changes: PendingTransitions) -> None:
     """Write it again, but for what somebody has moved since: whoever does writes himself.
 
     Who has acquired a record may hand it back, and writes nothing then (HBK-6). What was archived

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
-from sharemesh.backends.embedded.owned.owned_log import OwnedLog, Place
+from sharemesh.backends.embedded.owned.owned_log import LogPosition, OwnedLog
 from sharemesh.backends.embedded.settings import MIB, LogSettings
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.disk import Disk
@@ -22,7 +22,7 @@ ROOM_AMPLE_BYTES = 256 * MIB  # more than other processes write in that time
 Piece = bytes | bytearray | memoryview
 
 
-class Entry(NamedTuple, Generic[Note]):
+class CommitEntry(NamedTuple, Generic[Note]):
     """Bytes, in pieces, that wait for their commit, and what to remember until then."""
 
     data: tuple[Piece, ...]
@@ -37,7 +37,7 @@ class _Waiter(NamedTuple):
     future: asyncio.Future[None]
 
 
-def _joined(entries: list[Entry[Note]]) -> Sequence[Piece]:
+def _joined(entries: list[CommitEntry[Note]]) -> Sequence[Piece]:
     return [piece for entry in entries for piece in entry.data]
 
 
@@ -62,8 +62,8 @@ class GroupCommit(Generic[Note]):
         log: OwnedLog,
         settings: LogSettings,
         reserve_bytes: int,
-        on_committed: Callable[[list[Entry[Note]], Place], None],
-        encode: Callable[[list[Entry[Note]]], Sequence[Piece]] | None = None,
+        on_committed: Callable[[list[CommitEntry[Note]], LogPosition], None],
+        encode: Callable[[list[CommitEntry[Note]]], Sequence[Piece]] | None = None,
     ) -> None:
         self._disk = disk
         self._clock = clock
@@ -72,7 +72,7 @@ class GroupCommit(Generic[Note]):
         self._reserve_bytes = reserve_bytes
         self._on_committed = on_committed
         self._encode = encode or _joined
-        self._queue: deque[Entry[Note]] = deque()
+        self._queue: deque[CommitEntry[Note]] = deque()
         self._queued_bytes = 0
         self._waiters: list[_Waiter] = []
         self._jobs: deque[tuple[Callable[[], None], asyncio.Future[None]]] = deque()
@@ -117,7 +117,7 @@ class GroupCommit(Generic[Note]):
         self._room_asked_ms = self._clock.now_ms()
         self._log.free_bytes = await self._disk.run(self._disk.free_bytes)
 
-    def append(self, entry: Entry[Note]) -> None:
+    def append(self, entry: CommitEntry[Note]) -> None:
         """Queue an entry whose offsets begin at ``end_offset``.
 
         Raises:
@@ -226,8 +226,8 @@ class GroupCommit(Generic[Note]):
             elif not waiter.future.done():
                 waiter.future.set_result(None)
 
-    def _take(self) -> list[Entry[Note]]:
-        entries: list[Entry[Note]] = []
+    def _take(self) -> list[CommitEntry[Note]]:
+        entries: list[CommitEntry[Note]] = []
         size = 0
         while self._queue:
             size += self._queue[0].size_bytes
@@ -237,7 +237,7 @@ class GroupCommit(Generic[Note]):
             self._queued_bytes -= entries[-1].size_bytes
         return entries
 
-    def _commit(self, entries: list[Entry[Note]]) -> Place:
+    def _commit(self, entries: list[CommitEntry[Note]]) -> LogPosition:
         data = self._encode(entries)
         log_start = max(entry.log_start_offset for entry in entries)
         log_start = max(log_start, self._log.log_start_offset)

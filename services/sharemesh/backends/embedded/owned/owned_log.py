@@ -14,7 +14,7 @@ from sharemesh.ports.disk import Disk
 from sharemesh.ports.shard_log import CorruptLogError, FencedError, LogFailedError
 
 
-class Place(NamedTuple):
+class LogPosition(NamedTuple):
     """Where a commit put its bytes."""
 
     segment: Segment
@@ -78,7 +78,7 @@ class OwnedLog:
         data: Sequence[bytes | bytearray | memoryview],
         end_offset: int,
         log_start_offset: int,
-    ) -> Place:
+    ) -> LogPosition:
         """Append, sync, look, publish (DESIGN 5.2), and return where ``data`` lies.
 
         Args:
@@ -113,7 +113,7 @@ class OwnedLog:
             self._publish()
         except OSError as error:
             raise self._end(f"publishing the committed end failed: {error}") from error
-        return Place(newest, position)
+        return LogPosition(newest, position)
 
     def prune(self) -> list[Segment]:
         """Delete segments that lie below the committed log start, oldest first; return them."""

@@ -34,7 +34,7 @@ from sharemesh.ports.shard_log import CorruptLogError, FencedError, LogFailedErr
 
 
 @dataclass(slots=True)
-class Taken:
+class TakenLog:
     """A log that was taken over; ``segments`` are its files, oldest first.
 
     ``file`` and ``slots`` are None if it is corrupt, and ``corruption`` says where: nothing can
@@ -49,7 +49,9 @@ class Taken:
     corruption: CorruptLogError | None
 
 
-def take_over(disk: Disk, path: str, epoch: int, fences: Fences, *, salvage: bool = False) -> Taken:
+def take_over(
+    disk: Disk, path: str, epoch: int, fences: Fences, *, salvage: bool = False
+) -> TakenLog:
     """Take the log at ``path`` over under ``epoch``. Blocks.
 
     With ``salvage`` a damaged log is taken over too, for an owner who looks for the damage itself
@@ -67,7 +69,7 @@ def take_over(disk: Disk, path: str, epoch: int, fences: Fences, *, salvage: boo
             tail = read_tail(disk, path, state, epoch, check_committed=not salvage)
         except CorruptLogError as error:
             if not salvage:
-                return Taken([], 0, 0, None, None, error)
+                return TakenLog([], 0, 0, None, None, error)
         else:
             return _settle(disk, path, epoch, fences, state, tail)
         return _settle_damaged(disk, path, epoch, fences)
@@ -77,7 +79,7 @@ def take_over(disk: Disk, path: str, epoch: int, fences: Fences, *, salvage: boo
         ) from error
 
 
-def _settle_damaged(disk: Disk, path: str, epoch: int, fences: Fences) -> Taken:
+def _settle_damaged(disk: Disk, path: str, epoch: int, fences: Fences) -> TakenLog:
     """Go on behind the damage; nothing that lies there is deleted."""
     state = salvaged_state(disk, path)
     tail = salvaged_tail(disk, path, state)
@@ -95,7 +97,7 @@ def _settle_damaged(disk: Disk, path: str, epoch: int, fences: Fences) -> Taken:
         )
     )
     segments.append(Segment(SegmentName(epoch, tail.base_offset), tail.end_offset, file.size))
-    return Taken(segments, tail.end_offset, tail.log_start_offset, file, slots, None)
+    return TakenLog(segments, tail.end_offset, tail.log_start_offset, file, slots, None)
 
 
 def _segment(link: ChainLink) -> Segment:
@@ -106,7 +108,7 @@ def _segment(link: ChainLink) -> Segment:
 
 def _settle(
     disk: Disk, path: str, epoch: int, fences: Fences, state: LogState, tail: Tail
-) -> Taken:
+) -> TakenLog:
     """Open the own segment, make it the log, publish, and clear what is outside."""
     file, slots = _begin(disk, path, epoch, fences, tail)
     segments = [_segment(link) for link in state.chain.links[:-1]]
@@ -116,7 +118,7 @@ def _settle(
     segments.append(Segment(SegmentName(epoch, tail.base_offset), tail.end_offset, file.size))
     with suppress(OSError, FencedError):  # what stays behind costs space, and goes next time
         _clear(disk, path, epoch, fences, {segment.name for segment in segments})
-    return Taken(segments, tail.end_offset, tail.log_start_offset, file, slots, None)
+    return TakenLog(segments, tail.end_offset, tail.log_start_offset, file, slots, None)
 
 
 def _begin(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from sharemesh.backends.embedded.owned.offset_index import OffsetIndex, SegmentIndex
 from sharemesh.backends.embedded.owned.segments import Segment
-from sharemesh.backends.embedded.records.producers import Producer, Producers, Written
+from sharemesh.backends.embedded.records.producers import AppendedBatch, ProducerEntry, Producers
 from sharemesh.backends.embedded.records.transactions import Transactions
 from sharemesh.codec.checksum import crc32c
 from sharemesh.codec.segment import SegmentName
@@ -36,7 +36,7 @@ _ABORTED = struct.Struct("<qqq")
 
 
 @dataclass(slots=True)
-class Snapshot:
+class RecordLogSnapshot:
     """A snapshot that was read; ``producers`` are decoded when they are asked for."""
 
     index: SegmentIndex
@@ -57,7 +57,9 @@ class Snapshot:
             end = at + _WRITTEN.size * count
             rows = _WRITTEN.iter_unpack(self.producer_bytes[at:end])
             at = end
-            producers.restore(producer_id, Producer(epoch, tuple(Written(*row) for row in rows)))
+            producers.restore(
+                producer_id, ProducerEntry(epoch, tuple(AppendedBatch(*row) for row in rows))
+            )
         return producers
 
 
@@ -84,7 +86,7 @@ def write_snapshot(
 
 def read_snapshot(
     disk: Disk, path: str, segment: Segment, *, interval_bytes: int
-) -> Snapshot | None:
+) -> RecordLogSnapshot | None:
     """Return the snapshot of a segment, or None if there is none that may be used. Blocks."""
     try:
         data = disk.read(f"{path}/{segment.name.snapshot_name}", 0, SNAPSHOT_BYTES_MAX)
@@ -131,7 +133,7 @@ def _encode(
     return _HEAD.pack(_MAGIC, crc32c(body)) + body
 
 
-def _decode(body: memoryview, segment: Segment, interval_bytes: int) -> Snapshot | None:
+def _decode(body: memoryview, segment: Segment, interval_bytes: int) -> RecordLogSnapshot | None:
     epoch, base, offset, position, max_ms, interval, highest, entries, opened, aborted, count = (
         _FIXED.unpack_from(body)
     )
@@ -150,7 +152,7 @@ def _decode(body: memoryview, segment: Segment, interval_bytes: int) -> Snapshot
     at += _OPEN.size * opened
     ended = [AbortedTxn(*row) for row in _rows(_ABORTED, body, at, aborted)]
     at += _ABORTED.size * aborted
-    return Snapshot(index, is_open, ended, highest, count, body[at:])
+    return RecordLogSnapshot(index, is_open, ended, highest, count, body[at:])
 
 
 def _rows(row: struct.Struct, body: memoryview, at: int, count: int) -> Iterator[tuple[int, ...]]:

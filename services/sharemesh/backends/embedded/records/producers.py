@@ -15,7 +15,7 @@ INVENTED_FROM = 1 << 62  # nobody comes so far by counting
 _SEQUENCES = 1 << 31
 
 
-class Written(NamedTuple):
+class AppendedBatch(NamedTuple):
     """One batch that is in the log, or waits for its commit; all bounds inclusive."""
 
     first_sequence: int
@@ -24,18 +24,18 @@ class Written(NamedTuple):
     last_offset: int
 
 
-class Producer(NamedTuple):
+class ProducerEntry(NamedTuple):
     """The newest epoch of one producer id and its last batches, oldest first."""
 
     epoch: int
-    batches: tuple[Written, ...] = ()
+    batches: tuple[AppendedBatch, ...] = ()
 
 
 class Producers:
     """All producers of one partition; the one that wrote longest ago is forgotten first."""
 
     def __init__(self) -> None:
-        self._producers: OrderedDict[int, Producer] = OrderedDict()
+        self._producers: OrderedDict[int, ProducerEntry] = OrderedDict()
         self._highest_id = -1
 
     @property
@@ -50,11 +50,11 @@ class Producers:
         other._producers = self._producers.copy()
         return other
 
-    def all(self) -> Iterator[tuple[int, Producer]]:
+    def all(self) -> Iterator[tuple[int, ProducerEntry]]:
         """Yield each producer with its id, the one that wrote longest ago first."""
         yield from self._producers.items()
 
-    def restore(self, producer_id: int, producer: Producer) -> None:
+    def restore(self, producer_id: int, producer: ProducerEntry) -> None:
         """Add a producer that ``all`` gave, as the one that wrote last."""
         self._producers[producer_id] = producer
         self._forget_oldest()
@@ -69,14 +69,14 @@ class Producers:
         producer = self._producers.get(producer_id)
         return -1 if producer is None else producer.epoch
 
-    def check(self, frames: list[Frame]) -> list[Written | None]:
+    def check(self, frames: list[Frame]) -> list[AppendedBatch | None]:
         """Return for each frame where it was written before, or None if it is new.
 
         Raises:
             RefusedError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
         seen: dict[int, tuple[int, int]] = {}  # producer id -> epoch, last sequence
-        answers: list[Written | None] = []
+        answers: list[AppendedBatch | None] = []
         for frame in frames:
             known = None
             if frame.producer_id >= 0:
@@ -104,15 +104,15 @@ class Producers:
         self.saw_id(frame.producer_id)
         producer = self._producers.pop(frame.producer_id, None)
         if producer is None or frame.producer_epoch > producer.epoch:
-            producer = Producer(frame.producer_epoch)
+            producer = ProducerEntry(frame.producer_epoch)
         if not frame.attributes & CONTROL:
-            last = Written(
+            last = AppendedBatch(
                 frame.base_sequence,
                 _last_sequence(frame),
                 frame.base_offset,
                 frame.end_offset - 1,
             )
-            producer = Producer(producer.epoch, (*producer.batches, last)[-BATCHES_KEPT:])
+            producer = ProducerEntry(producer.epoch, (*producer.batches, last)[-BATCHES_KEPT:])
         self._producers[frame.producer_id] = producer
         self._forget_oldest()
 
@@ -120,7 +120,7 @@ class Producers:
         if len(self._producers) > PRODUCERS_MAX:
             self._producers.popitem(last=False)
 
-    def _duplicate(self, frame: Frame) -> Written | None:
+    def _duplicate(self, frame: Frame) -> AppendedBatch | None:
         producer = self._producers.get(frame.producer_id)
         if producer is None or producer.epoch != frame.producer_epoch:
             return None

@@ -13,7 +13,7 @@ from sharemesh.backends.embedded.owned.segment_scan import (
 )
 from sharemesh.backends.embedded.owned.segments import Segment
 from sharemesh.backends.embedded.owned.verify import Unverified, newest_part, verify
-from sharemesh.backends.embedded.records.log_snapshot import Snapshot, read_snapshot
+from sharemesh.backends.embedded.records.log_snapshot import RecordLogSnapshot, read_snapshot
 from sharemesh.backends.embedded.records.producers import Producers
 from sharemesh.backends.embedded.records.transactions import Transactions
 from sharemesh.backends.embedded.settings import LogSettings
@@ -86,7 +86,9 @@ class _Loader:
         self._disk = disk
         self._log = log
         self._loaded = loaded
-        self._snapshot: Snapshot | None = None  # the newest one, whose producers are not taken yet
+        self._snapshot: RecordLogSnapshot | None = (
+            None  # the newest one, whose producers are not taken yet
+        )
 
     def load(self, segment: Segment) -> None:
         """Load the next segment.

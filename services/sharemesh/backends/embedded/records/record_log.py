@@ -7,11 +7,11 @@ from functools import partial
 from typing import NamedTuple
 
 from sharemesh.backends.embedded.owned.damaged_log import resume_after
-from sharemesh.backends.embedded.owned.group_commit import Entry, GroupCommit
-from sharemesh.backends.embedded.owned.owned_log import OwnedLog, Place
+from sharemesh.backends.embedded.owned.group_commit import CommitEntry, GroupCommit
+from sharemesh.backends.embedded.owned.owned_log import LogPosition, OwnedLog
 from sharemesh.backends.embedded.owned.segments import Segment
 from sharemesh.backends.embedded.records.log_snapshot import write_snapshot
-from sharemesh.backends.embedded.records.producers import Producers, Written
+from sharemesh.backends.embedded.records.producers import AppendedBatch, Producers
 from sharemesh.backends.embedded.records.recent_batches import RecentBatches
 from sharemesh.backends.embedded.records.record_load import Loaded, load_records
 from sharemesh.backends.embedded.records.record_reader import RecordReader
@@ -166,7 +166,7 @@ class EmbeddedPartitionLog:
         place_frame(batch, offset, self._log.epoch)
         frame = frame_of(batch, offset)
         note = _Note([frame], is_abort=not commit)
-        self._queue(Entry((batch,), len(batch), offset + 1, -1, note))
+        self._queue(CommitEntry((batch,), len(batch), offset + 1, -1, note))
         self._producers.note(frame)
         await self._commits.committed(offset + 1)
         return AppendResult(offset, offset, self.log_start_offset)
@@ -265,7 +265,7 @@ class EmbeddedPartitionLog:
     # ---- writing --------------------------------------------------------------------------
 
     def _place(
-        self, batches: bytes, frames: list[Frame], before: list[Written | None]
+        self, batches: bytes, frames: list[Frame], before: list[AppendedBatch | None]
     ) -> list[tuple[int, int]]:
         """Queue the new frames, and return (base offset, last offset) of all of them."""
         new = [frame for frame, known in zip(frames, before, strict=True) if known is None]
@@ -286,7 +286,9 @@ class EmbeddedPartitionLog:
             )
             offset, position = end, position + size
         if placed:
-            self._queue(Entry(tuple(pieces), position, offset, -1, _Note(placed, is_abort=False)))
+            self._queue(
+                CommitEntry(tuple(pieces), position, offset, -1, _Note(placed, is_abort=False))
+            )
         for frame in placed:
             self._producers.note(frame)
         spans: list[tuple[int, int]] = []
@@ -299,7 +301,7 @@ class EmbeddedPartitionLog:
                 next_offset += frame.record_count
         return spans
 
-    def _queue(self, entry: Entry[_Note]) -> None:
+    def _queue(self, entry: CommitEntry[_Note]) -> None:
         moves_log_start = entry.log_start_offset >= 0  # allowed: the way past a damage
         try:
             if self._corruption is not None and not moves_log_start:
@@ -317,7 +319,9 @@ class EmbeddedPartitionLog:
                 leader_epoch=self._log.epoch,
                 timestamp_ms=self._clock.wall_ms(),
             )
-            self._queue(Entry((marker,), len(marker), offset, target, _Note([], is_abort=False)))
+            self._queue(
+                CommitEntry((marker,), len(marker), offset, target, _Note([], is_abort=False))
+            )
             await self._commits.committed(offset)
         corruption = self._corruption
         if corruption is not None and corruption.offset < self.log_start_offset:
@@ -347,13 +351,13 @@ class EmbeddedPartitionLog:
         for callback in self._callbacks:
             callback()
 
-    def _on_committed(self, entries: list[Entry[_Note]], place: Place) -> None:
+    def _on_committed(self, entries: list[CommitEntry[_Note]], place: LogPosition) -> None:
         if not self._is_cut_short:  # else it was only a log start
             self._note_committed(entries, place)
         for callback in self._callbacks:
             callback()
 
-    def _note_committed(self, entries: list[Entry[_Note]], place: Place) -> None:
+    def _note_committed(self, entries: list[CommitEntry[_Note]], place: LogPosition) -> None:
         self._to_scan_bytes += sum(entry.size_bytes for entry in entries)
         index = self._index.open_segment(place.segment)
         position = place.position

@@ -9,7 +9,7 @@ from sharemesh.domain.share_partition.cache.in_flight import InFlight, Move
 from sharemesh.domain.share_partition.cache.locks import Lock
 from sharemesh.domain.share_partition.cache.record_status import RecordStatus
 from sharemesh.domain.share_partition.events import Acknowledge, AcknowledgementBatch
-from sharemesh.domain.share_partition.rules.pending_transitions import Changes
+from sharemesh.domain.share_partition.rules.pending_transitions import PendingTransitions
 from sharemesh.domain.share_partition.rules.transitions import CAUSES, TARGETS
 
 RENEW_SETTING = "share.renew.acknowledge.enable"
@@ -19,7 +19,9 @@ _RENEW = AcknowledgeType.RENEW
 _TYPES = {int(each): each for each in AcknowledgeType}
 
 
-def acknowledge(flight: InFlight, request: Acknowledge, changes: Changes, now_ms: int) -> None:
+def acknowledge(
+    flight: InFlight, request: Acknowledge, changes: PendingTransitions, now_ms: int
+) -> None:
     """Start all transitions that the request asks for.
 
     Batches are processed in order, each seeing the effect of earlier ones (ACK-13); one may span
@@ -90,7 +92,7 @@ class _Acknowledger:
     __slots__ = ("_changes", "_flight", "_member_id", "_now_ms", "_renewals", "_uncounted")
 
     def __init__(
-        self, flight: InFlight, request: Acknowledge, changes: Changes, now_ms: int
+        self, flight: InFlight, request: Acknowledge, changes: PendingTransitions, now_ms: int
     ) -> None:
         self._flight = flight
         self._member_id = request.member_id

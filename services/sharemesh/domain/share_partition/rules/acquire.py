@@ -10,7 +10,7 @@ from sharemesh.domain.share_partition.rules.acquisition import Acquisition
 from sharemesh.domain.share_partition.rules.archive import archive_available
 from sharemesh.domain.share_partition.rules.new_range import acquire_new_range
 from sharemesh.domain.share_partition.rules.start_offset import move_start_offset
-from sharemesh.domain.share_partition.rules.throttle import Lot, is_throttled
+from sharemesh.domain.share_partition.rules.throttle import ThrottledLot, is_throttled
 
 
 def acquire(flight: InFlight, request: Acquire, now_ms: int) -> RecordsAcquired:
@@ -114,12 +114,12 @@ def _take(taken: Acquisition, batch: CachedBatch, first: int, last: int) -> bool
     if not whole or throttled or (limit is not None and len(batch) > limit):
         taken.flight.track_per_offset(batch)  # ACQ-8, ACQ-9, IFB-2, IFB-4
     before = taken.count
-    _take_lot(taken, batch, Lot(config, len(batch), limit), runs)
+    _take_lot(taken, batch, ThrottledLot(config, len(batch), limit), runs)
     taken.throttled = throttled and taken.count > before
     return not taken.throttled  # THR-4
 
 
-def _take_lot(taken: Acquisition, batch: CachedBatch, lot: Lot, runs: list[Run]) -> None:
+def _take_lot(taken: Acquisition, batch: CachedBatch, lot: ThrottledLot, runs: list[Run]) -> None:
     """Acquire as much of the available runs as the lot allows."""
     merge_from = len(taken.ranges)  # results merge within this batch only (ACQ-9)
     for begin, end, status in runs:

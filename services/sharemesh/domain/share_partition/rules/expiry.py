@@ -9,9 +9,9 @@ from sharemesh.domain.share_partition.cache.in_flight import InFlight
 from sharemesh.domain.share_partition.cache.locks import Lock
 from sharemesh.domain.share_partition.cache.record_status import RecordStatus
 from sharemesh.domain.share_partition.effects import Lapse
-from sharemesh.domain.share_partition.rules.pending_transitions import Changes
+from sharemesh.domain.share_partition.rules.pending_transitions import PendingTransitions
 from sharemesh.domain.share_partition.rules.release import cut_at_start
-from sharemesh.domain.share_partition.rules.transitions import TARGETS, Happening
+from sharemesh.domain.share_partition.rules.transitions import TARGETS, Trigger
 
 
 class Expiry:
@@ -23,7 +23,10 @@ class Expiry:
     __slots__ = ("_changes_of", "_flight", "_lapsed", "_left", "record_count")
 
     def __init__(
-        self, flight: InFlight, limit: int | None, changes_of: Callable[[MemberId], Changes]
+        self,
+        flight: InFlight,
+        limit: int | None,
+        changes_of: Callable[[MemberId], PendingTransitions],
     ) -> None:
         self._flight = flight
         self._left = limit
@@ -92,9 +95,9 @@ class Expiry:
             self._lapsed[member_id] = max(known_ms, old.lock.since_ms)
         changes = self._changes_of(member_id)
         for begin, end, below in cut_at_start(flight.start_offset, first, last):
-            target, cause = TARGETS[Happening.LOCK_EXPIRY], Cause.LOCK_EXPIRY  # T9, T10
+            target, cause = TARGETS[Trigger.LOCK_EXPIRY], Cause.LOCK_EXPIRY  # T9, T10
             if below:  # T11
-                target, cause = TARGETS[Happening.LOCK_EXPIRY_BELOW_START], Cause.LOG_START
+                target, cause = TARGETS[Trigger.LOCK_EXPIRY_BELOW_START], Cause.LOG_START
             new = changes.settle(begin, end, old, target, cause)
             if new.acquirable:
                 flight.find_next = True  # OFF-4

@@ -4,7 +4,7 @@ from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch, Run
 from sharemesh.domain.share_partition.cache.in_flight import InFlight, Move
 from sharemesh.domain.share_partition.cache.record_status import NO_MEMBER, RecordStatus
-from sharemesh.domain.share_partition.rules.transitions import TARGETS, Happening, limited
+from sharemesh.domain.share_partition.rules.transitions import TARGETS, Trigger, limited
 from sharemesh.domain.state_batch import StateBatch
 
 _AVAILABLE = DeliveryState.AVAILABLE
@@ -14,7 +14,7 @@ Written = tuple[int, int, DeliveryState, int, Cause]
 """The fields of a state batch: first and last offset, state, delivery count, cause."""
 
 
-class Changes:
+class PendingTransitions:
     """What one operation changes: what to write, and how to finish or undo it.
 
     The delivery count limit is captured at the start, for RS-8 and RS-11.
@@ -78,7 +78,7 @@ class Changes:
         status = self._handed_back.get(old)
         if status is None:
             status = self._handed_back[old] = RecordStatus(
-                TARGETS[Happening.HANDED_BACK],
+                TARGETS[Trigger.HANDED_BACK],
                 old.delivery_count - 1,
                 NO_MEMBER,
                 old.lock,

@@ -5,11 +5,11 @@ from sharemesh.domain.ids import MemberId
 from sharemesh.domain.share_partition.cache.cached_batch import Run
 from sharemesh.domain.share_partition.cache.in_flight import InFlight, Move
 from sharemesh.domain.share_partition.cache.record_status import RecordStatus
-from sharemesh.domain.share_partition.rules.pending_transitions import Changes
-from sharemesh.domain.share_partition.rules.transitions import TARGETS, Happening
+from sharemesh.domain.share_partition.rules.pending_transitions import PendingTransitions
+from sharemesh.domain.share_partition.rules.transitions import TARGETS, Trigger
 
 
-def release_member(flight: InFlight, member_id: MemberId, changes: Changes) -> None:
+def release_member(flight: InFlight, member_id: MemberId, changes: PendingTransitions) -> None:
     """Start to release every record that the member holds (REL-1, T12)."""
     for batch in flight.held_batches(member_id):
         if not batch.per_offset and not _held(batch.status, member_id):
@@ -30,12 +30,12 @@ def _held(status: RecordStatus, member_id: MemberId) -> bool:
     return status.state is DeliveryState.ACQUIRED and status.member_id == member_id
 
 
-def _released(flight: InFlight, changes: Changes, run: Run) -> list[Move]:
+def _released(flight: InFlight, changes: PendingTransitions, run: Run) -> list[Move]:
     moves = []
     for first, last, below in cut_at_start(flight.start_offset, run[0], run[1]):
-        target, cause = TARGETS[Happening.SESSION_CLOSE], Cause.SESSION_CLOSE
+        target, cause = TARGETS[Trigger.SESSION_CLOSE], Cause.SESSION_CLOSE
         if below:  # as T11
-            target, cause = TARGETS[Happening.LOCK_EXPIRY_BELOW_START], Cause.LOG_START
+            target, cause = TARGETS[Trigger.LOCK_EXPIRY_BELOW_START], Cause.LOG_START
         moves.append((first, last, run[2], changes.start(first, last, run[2], target, cause)))
     return moves
 

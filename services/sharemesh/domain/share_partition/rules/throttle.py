@@ -17,7 +17,7 @@ def is_throttled(config: GroupConfig, runs: Sequence[Run]) -> bool:
     return any(status.acquirable and status.delivery_count >= threshold for _, _, status in runs)
 
 
-class Lot:
+class ThrottledLot:
     """How many offsets of one cached batch go out at once (THR-4, THR-5, ACQ-10).
 
     The size of a small lot is found at the first suspicious record. QUIRK, as Kafka's traces

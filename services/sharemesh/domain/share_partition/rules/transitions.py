@@ -19,7 +19,7 @@ class Written(Enum):
     AFTER = "after it took effect"  # LK-6
 
 
-class Happening(Enum):
+class Trigger(Enum):
     """What moves a record, apart from what a member says of it."""
 
     FIRST_ACQUIRE = "first acquire of a range"
@@ -41,29 +41,29 @@ class Transition:
 
     rule: str
     source: DeliveryState | None
-    event: AcknowledgeType | Happening
+    event: AcknowledgeType | Trigger
     target: DeliveryState
     count_change: int
     written: Written
 
 
 TRANSITION_TABLE = (  # spec RS-5; T16 and RS-16 belong to the dead-letter queue, left out
-    Transition("T1", None, Happening.FIRST_ACQUIRE, _ACQUIRED, 1, Written.NO),
-    Transition("T2", _AVAILABLE, Happening.ACQUIRE, _ACQUIRED, 1, Written.NO),
+    Transition("T1", None, Trigger.FIRST_ACQUIRE, _ACQUIRED, 1, Written.NO),
+    Transition("T2", _AVAILABLE, Trigger.ACQUIRE, _ACQUIRED, 1, Written.NO),
     Transition("T3", _ACQUIRED, AcknowledgeType.ACCEPT, _ACKNOWLEDGED, 0, Written.BEFORE),
     Transition("T4", _ACQUIRED, AcknowledgeType.REJECT, _ARCHIVED, 0, Written.BEFORE),
     Transition("T5", _ACQUIRED, AcknowledgeType.GAP, _ARCHIVED, 0, Written.BEFORE),
     Transition("T6", _ACQUIRED, AcknowledgeType.RELEASE, _AVAILABLE, 0, Written.BEFORE),
-    Transition("T7", _ACQUIRED, Happening.RELEASE_AT_LIMIT, _ARCHIVED, 0, Written.BEFORE),
+    Transition("T7", _ACQUIRED, Trigger.RELEASE_AT_LIMIT, _ARCHIVED, 0, Written.BEFORE),
     Transition("T8", _ACQUIRED, AcknowledgeType.RENEW, _ACQUIRED, 0, Written.NO),
-    Transition("T9", _ACQUIRED, Happening.LOCK_EXPIRY, _AVAILABLE, 0, Written.AFTER),
-    Transition("T10", _ACQUIRED, Happening.LOCK_EXPIRY_AT_LIMIT, _ARCHIVED, 0, Written.AFTER),
-    Transition("T11", _ACQUIRED, Happening.LOCK_EXPIRY_BELOW_START, _ARCHIVED, 0, Written.AFTER),
-    Transition("T12", _ACQUIRED, Happening.SESSION_CLOSE, _AVAILABLE, 0, Written.BEFORE),
-    Transition("T13", _AVAILABLE, Happening.LOG_START_MOVED, _ARCHIVED, 0, Written.NO),
-    Transition("T14", _AVAILABLE, Happening.COMPACTED, _ARCHIVED, 0, Written.NO),
-    Transition("T15", _ACQUIRED, Happening.ABORTED, _ARCHIVED, 0, Written.NO),
-    Transition("HBK-2", _ACQUIRED, Happening.HANDED_BACK, _AVAILABLE, -1, Written.NO),
+    Transition("T9", _ACQUIRED, Trigger.LOCK_EXPIRY, _AVAILABLE, 0, Written.AFTER),
+    Transition("T10", _ACQUIRED, Trigger.LOCK_EXPIRY_AT_LIMIT, _ARCHIVED, 0, Written.AFTER),
+    Transition("T11", _ACQUIRED, Trigger.LOCK_EXPIRY_BELOW_START, _ARCHIVED, 0, Written.AFTER),
+    Transition("T12", _ACQUIRED, Trigger.SESSION_CLOSE, _AVAILABLE, 0, Written.BEFORE),
+    Transition("T13", _AVAILABLE, Trigger.LOG_START_MOVED, _ARCHIVED, 0, Written.NO),
+    Transition("T14", _AVAILABLE, Trigger.COMPACTED, _ARCHIVED, 0, Written.NO),
+    Transition("T15", _ACQUIRED, Trigger.ABORTED, _ARCHIVED, 0, Written.NO),
+    Transition("HBK-2", _ACQUIRED, Trigger.HANDED_BACK, _AVAILABLE, -1, Written.NO),
 )
 
 TARGETS = {row.event: row.target for row in TRANSITION_TABLE}
@@ -82,5 +82,5 @@ def limited(
 ) -> tuple[DeliveryState, Cause]:
     """Return ARCHIVED instead of AVAILABLE for a record at the delivery limit (RS-7, T7, T10)."""
     if target is _AVAILABLE and delivery_count >= limit:
-        return TARGETS[Happening.RELEASE_AT_LIMIT], Cause.DELIVERY_LIMIT
+        return TARGETS[Trigger.RELEASE_AT_LIMIT], Cause.DELIVERY_LIMIT
     return target, cause
