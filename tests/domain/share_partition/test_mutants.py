@@ -12,21 +12,21 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.share_partition import (
+from sharemesh.domain.share_partition import machine
+from sharemesh.domain.share_partition.cache import in_flight
+from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch
+from sharemesh.domain.share_partition.cache.record_status import RecordStatus
+from sharemesh.domain.share_partition.rules import (
     acknowledge,
     acquire,
     expiry,
-    in_flight,
     log_start,
-    machine,
     new_range,
     pending_transitions,
     recovery,
     release,
     transitions,
 )
-from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch
-from sharemesh.domain.share_partition.cache.record_status import RecordStatus
 from tests.conformance.traces import first_difference, histories
 from tests.domain.share_partition.partition_machine import PartitionMachine
 
@@ -114,14 +114,14 @@ def window_is_forgotten(patch):
 
 def session_release_lowers_the_count(patch):
     """KAFKA-19972: the delivery is not counted when the session is released."""
-    real = pending_transitions.Changes.start
+    real = pending_transitions.PendingTransitions.start
 
     def start(self, first, last, old, target, cause):
         if cause is Cause.SESSION_CLOSE and old.delivery_count > 1:
             old = RecordStatus(old.state, old.delivery_count - 1, old.member_id, old.lock)
         return real(self, first, last, old, target, cause)
 
-    patch.setattr(pending_transitions.Changes, "start", start)
+    patch.setattr(pending_transitions.PendingTransitions, "start", start)
 
 
 def complete_count_ignores_the_start(patch):
@@ -131,7 +131,7 @@ def complete_count_ignores_the_start(patch):
 
 def complete_count_is_not_rolled_back(patch):
     """KAFKA-20034: delivery-complete count stays too high after a failed write."""
-    real = pending_transitions.Changes.roll_back
+    real = pending_transitions.PendingTransitions.roll_back
 
     def roll_back(self, *, is_written):
         before = self._flight.delivery_complete_count
@@ -139,7 +139,7 @@ def complete_count_is_not_rolled_back(patch):
         self._flight.delivery_complete_count = before
         return result
 
-    patch.setattr(pending_transitions.Changes, "roll_back", roll_back)
+    patch.setattr(pending_transitions.PendingTransitions, "roll_back", roll_back)
 
 
 def log_start_keeps_the_count(patch):
@@ -167,7 +167,9 @@ def anyone_may_acknowledge(patch):
 
 def half_of_a_refused_request_stays(patch):
     """A refused acknowledgement is not rolled back."""
-    patch.setattr(pending_transitions.Changes, "roll_back", lambda self, *, is_written: False)
+    patch.setattr(
+        pending_transitions.PendingTransitions, "roll_back", lambda self, *, is_written: False
+    )
 
 
 def records_in_transition_are_delivered(patch):
@@ -191,7 +193,7 @@ def release_ignores_the_limit(patch):
 
 def roll_back_ignores_a_fired_lock(patch):
     """A record stays ACQUIRED without a lock after a failed write (RS-11): stuck for ever."""
-    patch.setattr(pending_transitions.Changes, "_lost_lock", lambda self, status: False)
+    patch.setattr(pending_transitions.PendingTransitions, "_lost_lock", lambda self, status: False)
 
 
 def expiry_skips_parts(patch):
@@ -216,7 +218,7 @@ def reject_is_forgotten(patch):
 
 def released_records_are_never_found(patch):
     """What became available is not looked for (OFF-4): delivery stalls."""
-    patch.setattr(pending_transitions.Changes, "_freed", lambda self: self._available)
+    patch.setattr(pending_transitions.PendingTransitions, "_freed", lambda self: self._available)
 
 
 def commit_forgets_a_part(patch):
@@ -236,8 +238,8 @@ def commit_forgets_a_part(patch):
         patch.setattr(CachedBatch, "runs_between", real)
         return real_commit(self)
 
-    real_commit = pending_transitions.Changes.commit
-    patch.setattr(pending_transitions.Changes, "commit", commit)
+    real_commit = pending_transitions.PendingTransitions.commit
+    patch.setattr(pending_transitions.PendingTransitions, "commit", commit)
 
 
 def stale_records_stay(patch):
@@ -252,24 +254,26 @@ def throttling_is_off(patch):
 
 def expired_records_are_lost(patch):
     """The table of transitions says that an expired lock archives: the machine follows it."""
-    patch.setitem(transitions.TARGETS, transitions.Happening.LOCK_EXPIRY, DeliveryState.ARCHIVED)
+    patch.setitem(transitions.TARGETS, transitions.Trigger.LOCK_EXPIRY, DeliveryState.ARCHIVED)
 
 
 def an_uncounted_release_counts(patch):
     """What nobody has seen burns deliveries (HBK-2)."""
-    real = pending_transitions.Changes.handed_back
+    real = pending_transitions.PendingTransitions.handed_back
 
     def handed_back(self, old):
         status = real(self, old)
         status.delivery_count = old.delivery_count
         return status
 
-    patch.setattr(pending_transitions.Changes, "handed_back", handed_back)
+    patch.setattr(pending_transitions.PendingTransitions, "handed_back", handed_back)
 
 
 def a_count_that_may_be_stored_is_given_twice(patch):
     """A write of a count failed, and the next acquisition gets the same count (HBK-4)."""
-    patch.setattr(pending_transitions.Changes, "_held_again", lambda self, old, saved: saved)
+    patch.setattr(
+        pending_transitions.PendingTransitions, "_held_again", lambda self, old, saved: saved
+    )
 
 
 MUTANTS = (
