@@ -21,11 +21,11 @@ from deploy.descriptors import (
     method_path,
     service_path,
 )
+from deploy.rule_links import linked
 from sharemesh.methods import METHODS, StreamingKind
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "grpc.md"
-SPEC = ROOT / "docs" / "spec"
 CELL_CHARS_MAX = 160
 """A message with a longer meaning is a list: a table of such cells is hard to read."""
 
@@ -62,8 +62,6 @@ _INTEGERS = {
     FieldDescriptorProto.TYPE_BYTES: "bytes",
 }
 _PACKAGE = ".sharemesh.v1."
-_DEFINITION = re.compile(r"^(### |- \*\*)([A-Z]{2,4}-\d+)\b", re.MULTILINE)
-_RULE = re.compile(r"\b[A-Z]{2,4}-\d+\b")
 _DOCS_PAGE = re.compile(r"\bdocs/([\w./-]+\.md)")
 _MIB = 1024 * 1024
 
@@ -71,11 +69,10 @@ _MIB = 1024 * 1024
 def page() -> str:
     """Return the whole page."""
     files = {Path(each.name).stem: each for each in compiled(comments=True).file}
-    rules = _rules()
     conventions = _paragraphs(Comments(files["common"]).of_file())
-    lines = [HEAD, "## Conventions", "", *_linked(conventions, rules)]
+    lines = [HEAD, "## Conventions", "", *_linked(conventions)]
     for stem, title in ORDER:
-        lines += _linked(_section(files.pop(stem), title), rules)
+        lines += _linked(_section(files.pop(stem), title))
     if files:
         raise ValueError(f"name the place of {', '.join(files)} on the page: ORDER")
     return "\n".join(lines).rstrip() + "\n"
@@ -155,7 +152,7 @@ def _rows(head: tuple[str, str, str], rows: list[tuple[str, str, str]]) -> Itera
         for name, kind, meaning in rows:
             first, *others = _joined(meaning)
             yield f"- {name} ({kind}): {first}"
-            yield from (f"  {line}".rstrip() for line in others)
+            yield from (f"    {line}".rstrip() for line in others)
     else:
         yield f"| {' | '.join(head)} |"
         yield "|---|---|---|"
@@ -204,25 +201,10 @@ def _joined(comment: str) -> list[str]:
     return lines
 
 
-def _rules() -> dict[str, str]:
-    """Return where each rule of the specification is defined, seen from the page."""
-    found = {}
-    for source in sorted(SPEC.glob("*.md")):
-        for mark, rule in _DEFINITION.findall(source.read_text(encoding="utf-8")):
-            anchor = f"#{rule.lower()}" if mark.startswith("#") else ""
-            found[rule] = f"../spec/{source.name}{anchor}"
-    return found
-
-
-def _linked(lines: Iterable[str], rules: dict[str, str]) -> Iterator[str]:
+def _linked(lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines with links to the rules and the pages that they name."""
-
-    def link(match: re.Match[str]) -> str:
-        rule = match.group()
-        return f"[{rule}]({rules[rule]})" if rule in rules else rule
-
     for line in lines:
-        yield _DOCS_PAGE.sub(r"[\1](../\1)", _RULE.sub(link, line))
+        yield _DOCS_PAGE.sub(r"[\1](../\1)", linked(line, PAGE.relative_to(ROOT).as_posix()))
 
 
 if __name__ == "__main__":

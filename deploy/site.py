@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: the site has what the pages link to, also outside of docs/.
+"""Hooks of MkDocs: the site has what the pages link to, also outside of docs/, and links rules.
 
 On the forge a page links to `../../examples/worker.py`, and README to `docs/spec`. On the site such
 a file is published below `source/`, a folder becomes a page that lists it, and the pages of
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+
+from deploy.rule_links import linked
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = {
@@ -56,7 +58,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
         uri = uri_of(target)
         return uri and posixpath.relpath(uri, folder or ".")
 
-    return _relinked(markdown, posixpath.dirname(path), leads_to)
+    return _relinked(linked(markdown, path), posixpath.dirname(path), leads_to)
 
 
 def uri_of(path: str) -> str:

@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from deploy.rule_links import linked
 from sharemesh import client
 from sharemesh.client import acls, admin_results, errors, tracing
 from sharemesh.client.config_sources import from_environment, from_file
@@ -63,18 +64,25 @@ def page() -> str:
         parts.extend(_described(thing) for thing in things)
     parts.append("## Errors (`sharemesh.client.errors`)\n")
     parts.append(_errors())
-    return "\n".join(parts).rstrip() + "\n"
+    text = "\n".join(parts).rstrip() + "\n"
+    return linked(text, PAGE.relative_to(PAGE.parents[2]).as_posix())
 
 
 def _described(thing: Any) -> str:
     if not inspect.isclass(thing):
-        return f"### `{_signature(thing)}`\n\n{_text(thing)}\n"
-    lines = [f"### `{thing.__name__}{_arguments(thing)}`\n", _text(thing), ""]
+        return f"### `{thing.__name__}`\n\n{_block(_signature(thing))}{_text(thing)}\n"
+    arguments = _arguments(thing)
+    made = _block(thing.__name__ + arguments) if arguments else ""
+    lines = [f"### `{thing.__name__}`\n", made + _text(thing), ""]
     if issubclass(thing, Enum):
         lines += [f"- `{each.name}` = {each.value}" for each in thing]
     for name, member in _members(thing):
         lines.append(f"- `{name}`: {_indented(member)}")
     return "\n".join(lines) + "\n"
+
+
+def _block(signature: str) -> str:
+    return f"```text\n{signature}\n```\n\n"
 
 
 def _members(kind: type[Any]) -> Iterator[tuple[str, Any]]:
@@ -133,7 +141,7 @@ def _sections(text: str) -> str:
 
 
 def _indented(thing: Any) -> str:
-    return textwrap.indent(_text(thing), "  ").strip()
+    return textwrap.indent(_text(thing), "    ").strip()
 
 
 def _errors() -> str:

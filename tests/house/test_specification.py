@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from deploy.rule_links import linked
+
 ROOT = Path(__file__).parents[2]
 SPEC = ROOT / "docs" / "spec"
 CITING = ("services", "operator", "spark", "protos", "tests", "docs", "charts")
@@ -79,7 +81,34 @@ def test_each_rule_of_the_core_is_found_in_the_product(defined):
     assert core - cited == set(NOT_IN_THE_PRODUCT)
 
 
+USER_PAGES = [
+    page
+    for folder in ("tutorial", "concepts", "guides", "reference", "runbooks")
+    for page in sorted((ROOT / "docs" / folder).glob("*.md"))
+]
+
+
+@pytest.mark.parametrize("page", USER_PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_user_page_links_the_rules_that_it_names(page):
+    text = page.read_text()
+    assert text == linked(text, page.relative_to(ROOT).as_posix())
+
+
 def test_each_page_stands_in_the_index():
     index = (SPEC / "README.md").read_text()
     pages = {page.name for page in SPEC.glob("*.md")} - {"README.md"}
     assert pages == {name for name in pages if f"({name})" in index}
+
+
+@pytest.mark.parametrize(
+    ("text", "page", "with_links"),
+    [
+        ("# T\nas LK-6 says", "docs/a.md", "# T\nas [LK-6](spec/share-partition.md#lk-6) says"),
+        ("of HBK-1.", "docs/guides/a.md", "of [HBK-1](../spec/hand-back.md)."),
+        ("LK-1, LK-6", "docs/spec/share-partition.md", "[LK-1](#lk-1), [LK-6](#lk-6)"),
+        ("`LK-6` [LK-6](x) UTF-8 KIP-932", "docs/a.md", "`LK-6` [LK-6](x) UTF-8 KIP-932"),
+        ("### LK-6\n- **HBK-1** is", "docs/spec/a.md", "### LK-6\n- **HBK-1** is"),
+    ],
+)
+def test_the_id_of_a_rule_becomes_a_link(text, page, with_links):
+    assert linked(text, page) == with_links
