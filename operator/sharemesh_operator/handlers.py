@@ -10,7 +10,7 @@ import kopf
 import sharemesh_operator.resources.names as w
 from sharemesh_operator.cluster.credentials import ApiServer
 from sharemesh_operator.cluster.engine import Engine
-from sharemesh_operator.cluster.finalizing import RetryLaterError
+from sharemesh_operator.cluster.kube import RetryLaterError
 from sharemesh_operator.resources.names import KubeObject
 
 Result = TypeVar("Result")

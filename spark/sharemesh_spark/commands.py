@@ -13,10 +13,9 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from sharemesh_spark.cluster_calls import cluster_calls
-from sharemesh_spark.generation.commit import commit
+from sharemesh_spark.generation.commit import commit, remove_leftovers
 from sharemesh_spark.generation.compact import compact
 from sharemesh_spark.generation.generation_files import FOLDER as GENERATIONS
-from sharemesh_spark.generation.leftovers import remove_leftovers
 from sharemesh_spark.generation.shard_fold import peak_memory_bytes
 from sharemesh_spark.history import queries
 from sharemesh_spark.history.history import FOLDER as HISTORY

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sharemesh.cli.failures import CommandError
 from sharemesh.cli.offset_file import offsets_as_csv, offsets_of_file
+from sharemesh.cli.session import CommandError
 from sharemesh.client.admin_results import TopicPartition
 
 OFFSETS = {TopicPartition("b", 0): 7, TopicPartition("a", 11): 0, TopicPartition("a", 2): 2**63 - 1}

@@ -4,8 +4,7 @@ import pytest
 
 from sharemesh.client.consumer.acknowledgement_sender import AcknowledgementSender
 from sharemesh.client.consumer.consume_stream import LeaderSession
-from sharemesh.client.consumer.deliveries import Delivery, PartitionAcknowledgements
-from sharemesh.client.consumer.payload import Payload
+from sharemesh.client.consumer.deliveries import Delivery, PartitionAcknowledgements, Payload
 from sharemesh.client.records import AcquiredRange, TopicIdPartition
 from sharemesh.domain.delivery_state import AcknowledgeType
 from tests.clocks import ManualClock

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sharemesh.client.consumer.pace import Pace
+from sharemesh.client.consumer.unseen_records import Pace
 
 
 def worked(pace: Pace, count: int, record_ms: float, polls: int = 4, now_ms: int = 0) -> int:

@@ -4,10 +4,9 @@ import random
 
 import pytest
 
-from sharemesh.client.consumer.deliveries import Delivery
+from sharemesh.client.consumer.deliveries import Delivery, Payload
 from sharemesh.client.consumer.delivery_reader import DeliveryReader
-from sharemesh.client.consumer.payload import Payload
-from sharemesh.client.consumer.record_buffer import RecordBuffer
+from sharemesh.client.consumer.unseen_records import RecordBuffer
 from sharemesh.client.records import AcquiredRange, TopicIdPartition
 from sharemesh.codec import client_batches
 from sharemesh.codec.client_batches import BatchWriter

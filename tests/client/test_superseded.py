@@ -2,8 +2,7 @@
 
 import pytest
 
-from sharemesh.client.consumer.deliveries import Delivery
-from sharemesh.client.consumer.payload import Payload
+from sharemesh.client.consumer.deliveries import Delivery, Payload
 from sharemesh.client.consumer.unseen_records import UnseenRecords
 from sharemesh.client.records import AcquiredRange, TopicIdPartition
 from tests.clocks import ManualClock

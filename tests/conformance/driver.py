@@ -7,8 +7,7 @@ from typing import Any
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import IsolationLevel
-from sharemesh.domain.share_partition.events import AcquireMode, Fence
-from sharemesh.domain.share_partition.lifecycle import Lifecycle
+from sharemesh.domain.share_partition.events import AcquireMode, Fence, Lifecycle
 from tests.conformance.fields import (
     LARGEST_SETTING,
     LARGEST_STEP,

@@ -5,7 +5,7 @@ import pytest
 from sharemesh.domain.group_config import IsolationLevel
 from sharemesh.domain.share_partition.effects import AcquiredRun
 from sharemesh.domain.share_partition.events import AbortedTransaction, LogBatch
-from sharemesh.domain.share_partition.rules.aborted import aborted_batches, without
+from sharemesh.domain.share_partition.rules.archive import aborted_batches, without
 from tests.conformance.scenario import scenario
 from tests.conformance.scene import Scene
 

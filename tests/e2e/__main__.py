@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 
-from sharemesh.serve.supervise import parent_death_signal
+from sharemesh.serve.supervise import guard
 from tests.e2e.footprint import Footprint
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ STOP_LIMIT_S = 120
 """How long a part that was told to stop may clean up: on a cluster of others, the tests do."""
 TAG, NEWER = "e2e", "e2e-newer"
 PYTEST = ("-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "--durations=20")
-TETHER = (parent_death_signal.__file__, str(os.getpid()))  # a worker does not outlive this process
+TETHER = (guard.__file__, str(os.getpid()))  # a worker does not outlive this process
 WORKERS = ("0", "1")
 NONE_SELECTED = 5  # of pytest
 POLL_S = 0.2

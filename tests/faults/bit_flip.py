@@ -12,8 +12,8 @@ from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.backends.local.disk import SystemDisk
-from sharemesh.cli.failures import CommandError
 from sharemesh.cli.log_files import open_log
+from sharemesh.cli.session import CommandError
 from sharemesh.codec.log_read import LogBytesError
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.ports.shard_log import CorruptLogError

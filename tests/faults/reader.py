@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sharemesh.cli.failures import CommandError
 from sharemesh.cli.log_files import open_log
+from sharemesh.cli.session import CommandError
 from sharemesh_spark.reader.data_directory import UnreadableLogError, read_shard
 from sharemesh_spark.reader.data_directory import records as shard_records
 from tests.faults.folds import unequal_folds

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from sharemesh import methods
-from sharemesh.domain.share_group.limits import MAX_SUBSCRIBED_TOPICS
+from sharemesh.domain.share_group.context import MAX_SUBSCRIBED_TOPICS
 from sharemesh.group_coordinator.settings import ServiceLimits
 from sharemesh.methods import StreamingKind
 from sharemesh.ports.network import CallFailedError, Failure

@@ -8,8 +8,8 @@ from sharemesh import methods
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.share_partition.events import AcquireMode
+from sharemesh.share_leader.requests.access import Reader
 from sharemesh.share_leader.requests.acquisition import FetchAcquisition, FetchOrder
-from sharemesh.share_leader.requests.reader import Reader
 from sharemesh.share_leader.requests.reasons import Reason, why
 from sharemesh.v1 import share_leader_pb2 as pb
 from tests.share_leader.test_consume import acknowledge, deliveries, results, state

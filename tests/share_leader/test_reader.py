@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, TopicId, TopicPartition
-from sharemesh.share_leader.requests.access import LeaderAccess
-from sharemesh.share_leader.requests.reader import Reader
+from sharemesh.share_leader.requests.access import LeaderAccess, Reader
 
 FOO, BAR = TopicId(b"f" * 16), TopicId(b"b" * 16)
 NAMES = {FOO: "foo", BAR: "bar"}

@@ -6,8 +6,7 @@ import pytest
 
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, NodeId
-from sharemesh.share_leader.counters import LeaderCounters
-from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.environment import LeaderCounters, LeaderEnvironment
 from sharemesh.share_leader.owned_tasks import OwnedTasks
 from sharemesh.share_leader.partition.state_prefetch import StatePrefetch
 from sharemesh.share_leader.settings import LeaderSettings

@@ -1,8 +1,13 @@
 """Producers' contexts are found in batches as they lie in the log, and only sampled ones."""
 
 from sharemesh.codec.decoded_records import encode_records
-from sharemesh.telemetry.producer_links import producer_contexts
-from sharemesh.telemetry.trace_context import LINKS_MAX, TraceContext, parsed, sampled_contexts
+from sharemesh.telemetry.trace_context import (
+    LINKS_MAX,
+    TraceContext,
+    parsed,
+    producer_contexts,
+    sampled_contexts,
+)
 from sharemesh.v1.common_pb2 import DecodedRecord, Header
 
 

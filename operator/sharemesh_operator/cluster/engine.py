@@ -13,9 +13,8 @@ from sharemesh_operator.cluster.cluster_connections import ClusterConnections
 from sharemesh_operator.cluster.cluster_reconciler import ClusterReconciler
 from sharemesh_operator.cluster.cluster_ref import ClusterResolver
 from sharemesh_operator.cluster.events import Events
-from sharemesh_operator.cluster.finalizing import RetryLaterError
 from sharemesh_operator.cluster.group_reconciler import GroupReconciler
-from sharemesh_operator.cluster.kube import Kube, KubeError
+from sharemesh_operator.cluster.kube import Kube, KubeError, RetryLaterError
 from sharemesh_operator.cluster.operation_reconciler import OperationReconciler
 from sharemesh_operator.cluster.round_telemetry import told
 from sharemesh_operator.cluster.status_writer import StatusWriter

@@ -5,8 +5,7 @@ from collections import OrderedDict
 
 import sharemesh_operator.resources.names as w
 from sharemesh.ports.clock import Clock
-from sharemesh_operator.cluster.kube import Kube, KubeError
-from sharemesh_operator.cluster.times import now_text
+from sharemesh_operator.cluster.kube import Kube, KubeError, now_text
 from sharemesh_operator.resources.names import KubeObject
 
 REPEAT_MS = 120_000

@@ -1,5 +1,6 @@
 """The Kubernetes API as far as the operator needs it: read, apply, delete, tell."""
 
+import datetime
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,8 +11,24 @@ from urllib.parse import quote
 import aiohttp
 
 import sharemesh_operator.resources.names as w
+from sharemesh.ports.clock import Clock
 from sharemesh_operator.cluster.credentials import ApiServer
 from sharemesh_operator.resources.names import KubeObject
+
+
+class RetryLaterError(Exception):
+    """The clean-up cannot be done now; the message says why. It is tried again, within bounds."""
+
+
+def now_time(clock: Clock) -> datetime.datetime:
+    """Return the wall clock's instant."""
+    return datetime.datetime.fromtimestamp(clock.wall_ms() / 1_000, tz=datetime.UTC)
+
+
+def now_text(clock: Clock) -> str:
+    """Return the wall clock's instant in RFC 3339, whole seconds."""
+    return now_time(clock).strftime("%Y-%m-%dT%H:%M:%SZ")
+
 
 REQUEST_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10.0

@@ -21,9 +21,8 @@ from sharemesh_operator.cluster.cluster_ref import (
     problem_of,
 )
 from sharemesh_operator.cluster.events import Events
-from sharemesh_operator.cluster.kube import Kube
+from sharemesh_operator.cluster.kube import Kube, now_text, now_time
 from sharemesh_operator.cluster.status_writer import StatusWriter
-from sharemesh_operator.cluster.times import now_text, now_time
 from sharemesh_operator.resources.conditions import Condition
 from sharemesh_operator.resources.groups import group_id
 from sharemesh_operator.resources.names import KubeObject

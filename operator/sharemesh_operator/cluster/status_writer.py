@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from sharemesh.ports.clock import Clock
-from sharemesh_operator.cluster.kube import Kube
-from sharemesh_operator.cluster.times import now_text
+from sharemesh_operator.cluster.kube import Kube, now_text
 from sharemesh_operator.resources.conditions import Condition, flipped, merged
 from sharemesh_operator.resources.names import KubeObject
 

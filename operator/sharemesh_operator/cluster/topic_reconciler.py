@@ -12,8 +12,7 @@ from sharemesh.client.errors import (
 from sharemesh_operator.cluster.cluster_connection import ClusterConnectionError
 from sharemesh_operator.cluster.cluster_ref import ClusterGoneError, ClusterResolver, problem_of
 from sharemesh_operator.cluster.events import Events
-from sharemesh_operator.cluster.finalizing import RetryLaterError
-from sharemesh_operator.cluster.kube import Kube
+from sharemesh_operator.cluster.kube import Kube, RetryLaterError
 from sharemesh_operator.cluster.status_writer import StatusWriter
 from sharemesh_operator.resources.cluster_spec import is_paused
 from sharemesh_operator.resources.conditions import Condition

@@ -6,10 +6,9 @@ from sharemesh import methods
 from sharemesh.admin.access import AdminAccess
 from sharemesh.admin.acls import AclAdmin
 from sharemesh.admin.configs import ConfigAdmin
-from sharemesh.admin.draining import BeginDrain, Draining
 from sharemesh.admin.metadata import MetadataHandlers
+from sharemesh.admin.nodes import BeginDrain, Draining, api_versions
 from sharemesh.admin.topics import TopicAdmin
-from sharemesh.admin.versions import api_versions
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.authorizer import Authorizer
 from sharemesh.ports.cluster import ClusterView

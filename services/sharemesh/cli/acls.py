@@ -3,8 +3,13 @@
 import argparse
 from typing import Any
 
-from sharemesh.cli.failures import CommandError
-from sharemesh.cli.session import CommandSession, connection_before, connection_flags, session_of
+from sharemesh.cli.session import (
+    CommandError,
+    CommandSession,
+    connection_before,
+    connection_flags,
+    session_of,
+)
 from sharemesh.client import AdminClient
 from sharemesh.client.acls import CLUSTER_NAME, OPERATIONS, AclBinding, AclBindingFilter
 

@@ -21,8 +21,7 @@ from sharemesh.cli import (
 )
 from sharemesh.cli.command_parser import CommandParser
 from sharemesh.cli.entry import INTERRUPTED
-from sharemesh.cli.failures import CommandError
-from sharemesh.cli.session import connection_before, origin_of_address
+from sharemesh.cli.session import CommandError, connection_before, origin_of_address
 from sharemesh.client.errors import ConnectionFailedError, SharemeshError
 
 _PROCESS_COMMANDS = {

@@ -5,9 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from sharemesh.cli.config_catalogue import CatalogueEntry, catalogue
-from sharemesh.cli.failures import CommandError
-from sharemesh.cli.nearest import nearest
-from sharemesh.cli.session import CommandSession, connection_before, connection_flags, session_of
+from sharemesh.cli.session import (
+    CommandError,
+    CommandSession,
+    connection_before,
+    connection_flags,
+    session_of,
+)
+from sharemesh.cli.tables import nearest
 from sharemesh.cli.topics import pairs
 from sharemesh.client import AdminClient
 from sharemesh.client.errors import InvalidConfigError

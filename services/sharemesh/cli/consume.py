@@ -8,11 +8,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from sharemesh.cli.failures import CommandError
 from sharemesh.cli.interrupts import Interrupts, interrupts
-from sharemesh.cli.nearest import nearest
-from sharemesh.cli.session import CommandSession, connection_flags, session_of
-from sharemesh.cli.words import counted
+from sharemesh.cli.session import CommandError, CommandSession, connection_flags, session_of
+from sharemesh.cli.tables import counted, nearest
 from sharemesh.client import (
     AcknowledgeType,
     AdminClient,

@@ -4,10 +4,8 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from sharemesh.cli.failures import CommandError
-from sharemesh.cli.nearest import nearest
-from sharemesh.cli.session import CommandSession, connection_flags, session_of
-from sharemesh.cli.times import utc
+from sharemesh.cli.session import CommandError, CommandSession, connection_flags, session_of
+from sharemesh.cli.tables import nearest, utc
 from sharemesh.cli.topics import where_of
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import Explanation, RecordEvent

@@ -4,13 +4,17 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sharemesh.cli.failures import CommandError
-from sharemesh.cli.nearest import nearest
 from sharemesh.cli.offset_plan import Scenario, plan, scope_of, timestamp_ms
 from sharemesh.cli.offset_table import offset_rows, show_offsets
-from sharemesh.cli.session import CommandSession, connection_before, connection_flags, session_of
+from sharemesh.cli.session import (
+    CommandError,
+    CommandSession,
+    connection_before,
+    connection_flags,
+    session_of,
+)
+from sharemesh.cli.tables import counted, nearest
 from sharemesh.cli.watch import watch
-from sharemesh.cli.words import counted
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import GroupDescription, GroupOffset, MemberDescription
 from sharemesh.client.errors import GroupIdNotFoundError, SharemeshError

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sharemesh.cli.failures import CommandError
+from sharemesh.cli.session import CommandError
 from sharemesh.codec.committed_end import CommittedEnd, decode_committed_end
 from sharemesh.codec.log_chain import (
     Chain,

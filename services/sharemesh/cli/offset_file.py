@@ -5,7 +5,7 @@ import io
 from collections.abc import Mapping
 from pathlib import Path
 
-from sharemesh.cli.failures import CommandError
+from sharemesh.cli.session import CommandError
 from sharemesh.client.admin_results import TopicPartition
 
 ROWS_MAX = 100_000

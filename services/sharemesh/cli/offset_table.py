@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sharemesh.cli.session import CommandSession
-from sharemesh.cli.times import utc
+from sharemesh.cli.tables import utc
 from sharemesh.client.admin_results import GroupOffset
 from sharemesh.client.errors import SharemeshError
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from sharemesh.cli.rows import RowError
-from sharemesh.cli.words import counted
+from sharemesh.cli.tables import counted
 from sharemesh.client.producer.batches import RecordMetadata
 
 

@@ -4,7 +4,7 @@ import argparse
 import os
 from typing import Any
 
-from sharemesh.cli.failures import CommandError
+from sharemesh.cli.session import CommandError
 from sharemesh.serve.settings.flags import add_serve_flags
 
 _EXAMPLES = """examples:

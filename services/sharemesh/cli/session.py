@@ -11,11 +11,19 @@ from typing import Any
 from rich.console import Console
 
 from sharemesh.cli.command_parser import CommandParser
-from sharemesh.cli.failures import CommandError
 from sharemesh.cli.tables import table_lines
 from sharemesh.client.config import ADMIN_SETTINGS
 from sharemesh.client.config_sources import FILE_VARIABLE, from_environment, from_file, those_of
 from sharemesh.serve.supervise.run_file import RUN_FILE
+
+
+class CommandError(Exception):
+    """The command cannot go on; the message is one clear sentence that says what to do."""
+
+    def __init__(self, message: str, *, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
 
 DEFAULT_ADDRESS = "127.0.0.1:9400"
 BOOTSTRAP_VARIABLE = "SHAREMESH_BOOTSTRAP"

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sharemesh.cli.failures import CommandError
-from sharemesh.cli.session import CommandSession, connection_flags, session_of
+from sharemesh.cli.session import CommandError, CommandSession, connection_flags, session_of
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import TopicPartition
 from sharemesh.client.errors import SharemeshError

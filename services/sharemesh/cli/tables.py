@@ -1,6 +1,26 @@
 """Tables of text: each column is as wide as its widest cell, so nothing is ever cut or folded."""
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint at the nearest known name, or an empty text."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 record``, ``2 records``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def utc(timestamp_ms: int) -> str:
+    """Return ms since the epoch as a time of day in UTC."""
+    moment = datetime.fromtimestamp(timestamp_ms / 1_000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
 
 MISSING = "-"
 

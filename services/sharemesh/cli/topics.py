@@ -3,10 +3,14 @@
 import argparse
 from typing import Any
 
-from sharemesh.cli.failures import CommandError
-from sharemesh.cli.nearest import nearest
-from sharemesh.cli.session import CommandSession, connection_before, connection_flags, session_of
-from sharemesh.cli.words import counted
+from sharemesh.cli.session import (
+    CommandError,
+    CommandSession,
+    connection_before,
+    connection_flags,
+    session_of,
+)
+from sharemesh.cli.tables import counted, nearest
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import NewTopic, TopicDescription, TopicPartition
 from sharemesh.client.errors import SharemeshError, UnknownTopicOrPartitionError

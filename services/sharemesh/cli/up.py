@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sharemesh.cli import up_restart
-from sharemesh.cli.failures import CommandError
+from sharemesh.cli.session import CommandError
 from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.settings.flags import add_config_flags, add_flags
 from sharemesh.serve.settings.settings import (

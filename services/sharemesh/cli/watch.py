@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from threading import Event
 
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.cli.failures import CommandError
-from sharemesh.cli.session import CommandSession
+from sharemesh.cli.session import CommandError, CommandSession
 from sharemesh.client.errors import SharemeshError
 
 INTERVAL_MIN_S = 0.1

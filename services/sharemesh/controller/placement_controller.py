@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,6 @@ from sharemesh.cluster.view.cluster_state import StateChanges
 from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.controller.assignment_writer import AssignmentWriter
 from sharemesh.controller.desired import DesiredPlacement, PlacementLimits
-from sharemesh.controller.round_telemetry import register, trace_round
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.coordination import (
     Coordination,
@@ -21,7 +21,25 @@ from sharemesh.ports.coordination import (
     Session,
     SessionLostError,
 )
+from sharemesh.telemetry import names
+from sharemesh.telemetry.instruments import Registry
+from sharemesh.telemetry.spans import Span, Spans
 from sharemesh.telemetry.telemetry import Telemetry, without_export
+
+
+def register(registry: Registry, elected: Callable[[], bool], moves: Callable[[], int]) -> None:
+    """Register the controller's metrics."""
+    registry.observe(names.CONTROLLER_ELECTED, lambda: [((), float(elected()))])
+    registry.observe(names.PLACEMENT_MOVES, lambda: [((), moves())])
+
+
+def trace_round(spans: Spans, began_ns: int, changes: int, moves: int) -> None:
+    """Write the span of a placement round that wrote assignments."""
+    if spans.enabled and changes:
+        attributes = {names.PLACEMENT_CHANGES: changes, names.MOVES: moves}
+        context = spans.context()
+        spans.end(Span(names.PLACEMENT, context, None, began_ns, spans.now_ns(), attributes))
+
 
 RETRY_MS = 250
 

@@ -6,6 +6,7 @@ from functools import partial
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId
+from sharemesh.domain.share_group.context import MAX_MEMBER_ID_CHARS
 from sharemesh.domain.share_group.heartbeat import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -13,7 +14,6 @@ from sharemesh.domain.share_group.heartbeat import (
     HeartbeatAnswer,
     check_fields,
 )
-from sharemesh.domain.share_group.limits import MAX_MEMBER_ID_CHARS
 from sharemesh.group_coordinator.coordinator_context import CoordinatorContext
 from sharemesh.group_coordinator.group_shard import ServedGroups
 from sharemesh.group_coordinator.member_stream import HeartbeatStream, MemberStream

@@ -3,8 +3,8 @@
 from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.ids import GroupId, MemberId
 from sharemesh.domain.share_group.assignment import Assignment
+from sharemesh.domain.share_group.context import MAX_SUBSCRIBED_TOPICS
 from sharemesh.domain.share_group.heartbeat import JOIN_EPOCH, Heartbeat, HeartbeatAnswer
-from sharemesh.domain.share_group.limits import MAX_SUBSCRIBED_TOPICS
 from sharemesh.domain.share_group.topics_image import TopicsImage
 from sharemesh.ports.network import CallContext
 from sharemesh.v1.common_pb2 import TopicPartitions

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import CallContext, CallFailedError, Failure, Stream
-from sharemesh.rpc.health import Health
+from sharemesh.rpc.health import Health, reflection_handlers
 from sharemesh.rpc.limits import (
     HEALTH_BYTES_MAX,
     HEALTH_CONNECTIONS_MAX,
@@ -22,7 +22,6 @@ from sharemesh.rpc.limits import (
 )
 from sharemesh.rpc.message_parts import MessageParts
 from sharemesh.rpc.principals import SECRET_HEADER, Principals
-from sharemesh.rpc.reflection import reflection_handlers
 from sharemesh.rpc.server_certificates import ServerCertificates
 from sharemesh.rpc.server_stream import GrpcServerStream
 from sharemesh.rpc.status import code_of

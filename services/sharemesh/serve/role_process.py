@@ -35,8 +35,8 @@ from sharemesh.serve.process.readiness import Readiness
 from sharemesh.serve.process.telemetry_export import TelemetryExport
 from sharemesh.serve.process.volumes import check_volume, is_known
 from sharemesh.serve.process_context import ProcessContext
+from sharemesh.serve.settings.coordinators import server_certificates, tls_files
 from sharemesh.serve.settings.settings import ServeSettings
-from sharemesh.serve.settings.tls import server_certificates, tls_files
 from sharemesh.serve.supervise.child_protocol import Report, Reporter, ReportKind
 from sharemesh.serve.supervise.data_lock import make_writable
 

@@ -10,12 +10,10 @@ from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sharemesh.serve.exit_codes import ExitCode, StartError
-from sharemesh.serve.process.gc_tuning import tune_interpreter
-from sharemesh.serve.process.malloc_trim import bound_heap
+from sharemesh.serve.process.malloc_trim import bound_heap, tune_interpreter
 from sharemesh.serve.settings.settings import ServeSettings, read_file, serve_settings
-from sharemesh.serve.supervise import parent_death_signal
 from sharemesh.serve.supervise.child_protocol import Report, Reporter, ReportKind
-from sharemesh.serve.supervise.guard import guard
+from sharemesh.serve.supervise.guard import die_with, guard
 from sharemesh.telemetry.logs import set_up_logs
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ _log = logging.getLogger(__name__)
 def serve(flags: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Run one process until it is told to stop; return its exit code."""
     if flags.parent_pid is not None:
-        parent_death_signal.die_with(flags.parent_pid)
+        die_with(flags.parent_pid)
     reporter = Reporter(flags.report_descriptor)
     try:
         given = {name: value for name, value in vars(flags).items() if value is not None}

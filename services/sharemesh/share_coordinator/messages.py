@@ -1,17 +1,38 @@
 """State requests as messages: what they ask of the machine, and how answers are put."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from sharemesh.codec.record_event import encode_event
 from sharemesh.codec.state_record import decode_batches, decode_cause, encode_archived, put_batches
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.ids import MemberId
+from sharemesh.domain.ids import MemberId, SharePartitionKey
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import Origin
 from sharemesh.domain.share_state.results import StateDecision, StateResult, WriteRequest
 from sharemesh.share_coordinator.history_search import Found
-from sharemesh.share_coordinator.partition_request import PartitionRequest
 from sharemesh.v1 import share_coordinator_pb2 as pb
+
+
+@dataclass(slots=True)
+class PartitionRequest:
+    """One share partition of a request: its key, its part of the message, and its answer."""
+
+    key: SharePartitionKey
+    item: Any
+    answer: StateResult = field(default_factory=StateResult)
+
+
+class Decide(Protocol):
+    """A request on one share partition, against the machine of its shard."""
+
+    def __call__(
+        self, machine: ShareStateMachine, asked: PartitionRequest, *, in_metadata: bool, now_ms: int
+    ) -> StateDecision:
+        """Return the outcome; it must not change the machine."""
+        ...
+
 
 Grouped = Iterable[tuple[bytes, list[PartitionRequest]]]
 _NO_OFFSET = -1

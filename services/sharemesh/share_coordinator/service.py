@@ -24,7 +24,7 @@ from sharemesh.share_coordinator.generation_reader import GenerationReader
 from sharemesh.share_coordinator.generations import asked_generation, commit_generation
 from sharemesh.share_coordinator.history_search import Found, HistorySearch
 from sharemesh.share_coordinator.maintenance import Maintenance
-from sharemesh.share_coordinator.partition_request import Decide, PartitionRequest
+from sharemesh.share_coordinator.messages import Decide, PartitionRequest
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_coordinator.shard_kind import StateShard, state_shard_kind
 from sharemesh.share_coordinator.topic_watch import TopicWatch

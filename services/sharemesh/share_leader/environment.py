@@ -1,17 +1,63 @@
 """What every part of the leader needs of its surroundings, in one value."""
 
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from sharemesh.domain.ids import NodeId
+from sharemesh.domain.delivery_state import AcknowledgeType
+from sharemesh.domain.ids import GroupId, NodeId, TopicId
+from sharemesh.domain.share_partition.effects import Lapse
+from sharemesh.domain.share_session import SessionKey
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.share_state import PersisterPort
-from sharemesh.share_leader.counters import LeaderCounters
-from sharemesh.share_leader.lapses import Lapses
 from sharemesh.share_leader.owned_tasks import OwnedTasks
 from sharemesh.share_leader.settings import LeaderSettings
 from sharemesh.share_leader.timers import Timers
 from sharemesh.telemetry.telemetry import Telemetry
+
+
+class Lapses:
+    """From share partitions to the streams of a leader, at most one for each member (HBK-10)."""
+
+    def __init__(self) -> None:
+        self._streams: dict[SessionKey, Callable[[int], None]] = {}
+
+    def watch(self, key: SessionKey, lapsed: Callable[[int], None]) -> None:
+        """Call back with the time since when a member had locks that ended; replaces an older."""
+        self._streams[key] = lapsed
+
+    def unwatch(self, key: SessionKey, lapsed: Callable[[int], None]) -> None:
+        """Stop calling back, unless another stream of the member has taken the place."""
+        if self._streams.get(key) == lapsed:
+            del self._streams[key]
+
+    def tell(self, group_id: GroupId, lapses: Iterable[Lapse]) -> None:
+        """Tell those that consume by streams; a unary fetch is heard whenever it asks (HBK-12)."""
+        for lapse in lapses:
+            lapsed = self._streams.get(SessionKey(group_id, lapse.member_id))
+            if lapsed is not None:
+                lapsed(lapse.since_ms)
+
+
+@dataclass(slots=True)
+class LeaderCounters:
+    """Totals since the process began."""
+
+    records_produced: int = 0
+    bytes_produced: int = 0
+    records_acquired: int = 0
+    bytes_delivered: int = 0
+    locks_expired: int = 0  # records (spec LK-10)
+    sessions_evicted: int = 0  # by loss of their connection (spec SES-12)
+    fetches_expired: int = 0  # long polls that ended by max_wait_ms
+    invariants_checked: int = 0
+    invariants_broken: int = 0
+    acknowledged: Counter[AcknowledgeType] = field(default_factory=Counter)  # offsets (MET-1)
+    fetch_requests: Counter[TopicId] = field(default_factory=Counter)  # spec MET-3
+    failed_fetch_requests: Counter[TopicId] = field(default_factory=Counter)
+    acknowledge_requests: Counter[TopicId] = field(default_factory=Counter)
+    failed_acknowledge_requests: Counter[TopicId] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)

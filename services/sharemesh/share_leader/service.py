@@ -12,8 +12,7 @@ from sharemesh.ports.network import Listener
 from sharemesh.ports.producer_ids import ProducerIds
 from sharemesh.ports.record_log import RecordLogs
 from sharemesh.ports.share_state import PersisterPort
-from sharemesh.share_leader.counters import LeaderCounters
-from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.environment import LeaderCounters, LeaderEnvironment
 from sharemesh.share_leader.owned_tasks import OwnedTasks
 from sharemesh.share_leader.partition.invariant_monitor import InvariantMonitor
 from sharemesh.share_leader.partition.leader_gauges import LeaderGauges

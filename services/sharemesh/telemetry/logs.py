@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TextIO
 
-from sharemesh.telemetry.request_span import current_request
+from sharemesh.telemetry.trace_context import current_request
 
 _PLAIN = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {
     "message",

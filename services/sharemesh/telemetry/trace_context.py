@@ -1,5 +1,6 @@
 """W3C trace context: who a piece of work belongs to, on the wire and in record headers."""
 
+from contextvars import ContextVar
 from typing import NamedTuple
 
 TRACEPARENT = "traceparent"
@@ -63,3 +64,55 @@ def sampled_contexts(
 
 
 _SAMPLED = frozenset(b"%02x" % flags for flags in range(1, 256, 2))
+
+
+class RequestSpan:
+    """The span of one call or stream that a process answers.
+
+    Timers and tasks inherit it and may outlive it, so it only counts while it is ``open``.
+    """
+
+    __slots__ = ("context", "is_stream", "open")
+
+    def __init__(self, context: TraceContext, *, is_stream: bool) -> None:
+        self.context = context
+        self.is_stream = is_stream
+        self.open = True
+
+
+REQUEST: ContextVar[RequestSpan | None] = ContextVar("request span", default=None)
+
+
+def current_request() -> RequestSpan | None:
+    """Return the request that is being answered here, None outside of one or without spans."""
+    request = REQUEST.get()
+    return request if request is not None and request.open else None
+
+
+PROBE_BYTES = 2_048
+"""Looked through at both ends first: headers end a record, and producers that trace send them
+with every record. A look through everything costs 2 us for each KiB, as much as the delivery."""
+
+SCAN_BYTES_MAX = 1 << 18
+"""Bytes looked through for one acquisition, once the probe has found something."""
+
+_KEY = b"\x16traceparent\x6e00-"
+"""A record header's key and value lengths as varints (11 and 55), the key, version 00."""
+_VALUE_AT = len(_KEY) - 3
+_VALUE_LENGTH = 55
+
+
+def producer_contexts(records: bytes) -> list[TraceContext]:
+    """Return sampled contexts in the headers of uncompressed records, at most ``LINKS_MAX``.
+
+    Compressed batches have none: the leader does not open them (DESIGN 5); consumers do.
+    """
+    if _KEY not in records[:PROBE_BYTES] and _KEY not in records[-PROBE_BYTES:]:
+        return []
+    values: list[bytes] = []
+    position = records.find(_KEY, 0, SCAN_BYTES_MAX)
+    while position >= 0 and len(values) < LINKS_MAX * 4:
+        start = position + _VALUE_AT
+        values.append(records[start : start + _VALUE_LENGTH])
+        position = records.find(_KEY, start, SCAN_BYTES_MAX)
+    return sampled_contexts(values)[0] if values else []

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from sharemesh_spark.fold.reference_fold import DomainFold
+from sharemesh_spark.generation.commit import UNFINISHED
 from sharemesh_spark.generation.generation_files import (
     FOLDER,
     FORMAT_VERSION,
@@ -22,7 +23,6 @@ from sharemesh_spark.generation.generation_files import (
     sync,
     write_manifest,
 )
-from sharemesh_spark.generation.leftovers import UNFINISHED
 from sharemesh_spark.reader.data_directory import UnreadableLogError, cluster_file, shards
 from sharemesh_spark.source import FORMAT, StateLogSource, shard_records
 

@@ -23,8 +23,8 @@ from pyspark.sql import functions as f
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh_spark.coverage import Range, holes_between
+from sharemesh_spark.generation.commit import UNFINISHED
 from sharemesh_spark.generation.generation_files import sync
-from sharemesh_spark.generation.leftovers import UNFINISHED
 from sharemesh_spark.reader.data_directory import UnreadableLogError, shard_bounds, shards
 from sharemesh_spark.source import FORMAT, StateLogSource
 

@@ -15,13 +15,13 @@ from sharemesh.domain.share_partition.events import (
     AcknowledgementBatch,
     Acquire,
     Event,
+    Lifecycle,
     ReleaseMember,
     StartOffsetResolved,
     StateRead,
     StateWritten,
     Tick,
 )
-from sharemesh.domain.share_partition.lifecycle import Lifecycle
 from sharemesh.domain.share_partition.machine import SharePartition
 from tests.simulation.checkers.room import Room
 from tests.simulation.checkers.state_log import FINISHED

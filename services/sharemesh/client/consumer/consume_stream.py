@@ -9,8 +9,8 @@ from sharemesh.client.consumer.deliveries import (
     AcknowledgementResult,
     Delivery,
     PartitionAcknowledgements,
+    Payload,
 )
-from sharemesh.client.consumer.payload import Payload
 from sharemesh.client.errors import (
     InvalidRecordStateError,
     NetworkError,

@@ -3,8 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from sharemesh.client.consumer.deliveries import Delivery
-from sharemesh.client.consumer.payload import records_between
+from sharemesh.client.consumer.deliveries import Delivery, records_between
 from sharemesh.client.errors import CorruptRecordError, RecordDeserializationError
 from sharemesh.client.records import AcquiredRange, ConsumerRecord, Deserializer
 from sharemesh.codec.client_batches import ReadBatch

@@ -1,7 +1,9 @@
 """ShareConsumer: Kafka's share consumer for threads; the network runs in the background."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -10,12 +12,31 @@ from sharemesh.client.background_loop import BackgroundLoop
 from sharemesh.client.consumer.application_state import CommitCallback, CommitResult
 from sharemesh.client.consumer.calls import DEFAULT_CLOSE_TIMEOUT_MS, ConsumerCalls, drive_on
 from sharemesh.client.consumer.handler_runner import HandlerRunner
-from sharemesh.client.consumer.thread_handlers import ThreadHandlers
 from sharemesh.client.environment import ClientEnvironment
 from sharemesh.client.errors import ConcurrentModificationError
 from sharemesh.client.records import ConsumerRecord
 from sharemesh.client.run_options import RunOptions
 from sharemesh.domain.delivery_state import AcknowledgeType
+
+
+class ThreadHandlers:
+    """A handler on up to ``concurrency`` threads; leaving the context waits for them."""
+
+    def __init__(
+        self, handler: Callable[[ConsumerRecord], AcknowledgeType | None], concurrency: int
+    ) -> None:
+        self._handler = handler
+        self._pool = ThreadPoolExecutor(max(concurrency, 1), thread_name_prefix="sharemesh-handler")
+
+    async def handle(self, record: ConsumerRecord) -> AcknowledgeType | None:
+        """Return what the handler says."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._handler, record)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 class ShareConsumer:

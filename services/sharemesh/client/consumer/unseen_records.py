@@ -2,15 +2,140 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 
 from sharemesh.client.consumer.deliveries import Delivery
-from sharemesh.client.consumer.pace import Pace
-from sharemesh.client.consumer.record_buffer import RecordBuffer
 from sharemesh.client.records import TopicIdPartition
 from sharemesh.client.tasks import cancelled
 from sharemesh.domain.share_partition.events import AcquireMode
 from sharemesh.ports.clock import Clock
+
+
+class RecordBuffer:
+    """A queue of deliveries that is counted, and cut, by records.
+
+    Attributes:
+        records: Acquired offsets in it, gaps included.
+    """
+
+    def __init__(self) -> None:
+        self._held: deque[Delivery] = deque()
+        self.records = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[Delivery]:
+        return iter(self._held)
+
+    def append(self, delivery: Delivery) -> None:
+        """Put a delivery at the end."""
+        self._held.append(delivery)
+        self.records += delivery.record_count
+
+    def put_back(self, delivery: Delivery) -> None:
+        """Put a delivery at the beginning: it was taken too early."""
+        self._held.appendleft(delivery)
+        self.records += delivery.record_count
+
+    def take(self, wanted: int) -> list[Delivery]:
+        """Remove and return the first ``wanted`` records, or all."""
+        found: list[Delivery] = []
+        while self._held and wanted > 0:
+            delivery = self._held.popleft()
+            count = delivery.record_count
+            if count > wanted:
+                delivery, rest = delivery.split(wanted)
+                self._held.appendleft(rest)
+                count = wanted
+            found.append(delivery)
+            wanted -= count
+            self.records -= count
+        return found
+
+    def take_last(self, surplus: int) -> list[Delivery]:
+        """Remove and return the last ``surplus`` records, or all."""
+        found: list[Delivery] = []
+        while self._held and surplus > 0:
+            delivery = self._held.pop()
+            count = delivery.record_count
+            if count > surplus:
+                kept, delivery = delivery.split(count - surplus)
+                self._held.append(kept)
+                count = surplus
+            found.append(delivery)
+            surplus -= count
+            self.records -= count
+        return found
+
+    def remove(self, condition: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Remove and return the deliveries for which ``condition`` is true."""
+        found = [held for held in self._held if condition(held)]
+        if found:
+            self._held = deque(held for held in self._held if not condition(held))
+            self.records -= sum(held.record_count for held in found)
+        return found
+
+
+AHEAD_MS = 1_000
+"""Records may wait for an application that begins them within so long."""
+
+_DECAY = 0.5
+"""Weight of earlier polls against the last one."""
+
+
+class Pace:
+    """Estimates how many waiting records an application can begin soon.
+
+    What a poll returned, over the time until the next poll, is the pace. While the application is
+    busy it cannot have worked faster than all that it has, in the time that has passed.
+    """
+
+    def __init__(self, unknown: int) -> None:
+        """``unknown`` is how many records may wait while nothing is known of the application."""
+        self._unknown = unknown
+        self._records = 0.0
+        self._ms = 0.0
+        self._taken = 0
+        self._taken_ms = 0
+
+    @property
+    def busy_since_ms(self) -> int | None:
+        """When the application took the records that it works on; None if it has none."""
+        return self._taken_ms if self._taken else None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the application is busy, and was measured before."""
+        return bool(self._taken and self._ms)
+
+    def took(self, count: int, now_ms: int) -> None:
+        """Note that a poll returned ``count`` records."""
+        self._taken, self._taken_ms = count, now_ms
+
+    def came_back(self, now_ms: int) -> None:
+        """Note that the application polls again, done with what it had."""
+        if self._taken:
+            self._records = self._records * _DECAY + self._taken
+            self._ms = self._ms * _DECAY + max(now_ms - self._taken_ms, 1)
+            self._taken = 0
+
+    def workable(self, now_ms: int) -> int:
+        """Return how many records behind those that it has the application can begin soon."""
+        if not self._taken:
+            return self._unknown  # it has nothing to do: whatever comes is begun at once
+        passed_ms = max(now_ms - self._taken_ms, 1)
+        known = self._records / self._ms if self._ms else None
+        expected_ms = self._taken / known if known is not None else 0
+        if passed_ms >= expected_ms + AHEAD_MS:
+            return 0  # it hangs: nobody knows when it comes back
+        most = self._taken / passed_ms
+        if known is None:
+            return min(self._unknown, int(most * AHEAD_MS))
+        rate = min(known, most)
+        return max(int(rate * (AHEAD_MS + passed_ms) - self._taken), 0)
+
 
 WATCH_MS = 250
 """How often waiting records are looked at while the application is busy."""

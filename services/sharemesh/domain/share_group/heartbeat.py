@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import MAX_GROUP_ID_CHARS, GroupId, MemberId
 from sharemesh.domain.share_group.assignment import Assignment
-from sharemesh.domain.share_group.context import GroupContext, GroupDecision, InitializePlan
+from sharemesh.domain.share_group.context import (
+    MAX_LABEL_CHARS,
+    MAX_NAME_CHARS,
+    MAX_SUBSCRIBED_TOPICS,
+    GroupContext,
+    GroupDecision,
+    InitializePlan,
+)
 from sharemesh.domain.share_group.epochs import (
     bring_up_to_date,
     reconcile,
@@ -16,11 +23,6 @@ from sharemesh.domain.share_group.epochs import (
 from sharemesh.domain.share_group.group import GroupMember, ShareGroup
 from sharemesh.domain.share_group.group_update import GroupUpdate, draft_of
 from sharemesh.domain.share_group.initialization import plan_initialization
-from sharemesh.domain.share_group.limits import (
-    MAX_LABEL_CHARS,
-    MAX_NAME_CHARS,
-    MAX_SUBSCRIBED_TOPICS,
-)
 from sharemesh.domain.share_group.records import (
     GroupMetadata,
     GroupTombstone,

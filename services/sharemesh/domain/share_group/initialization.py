@@ -10,10 +10,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from sharemesh.domain.ids import TopicId
-from sharemesh.domain.share_group.context import GroupContext, GroupDecision, InitializePlan
+from sharemesh.domain.share_group.context import (
+    FAILED_RETRY_INTERVAL_MS,
+    GroupContext,
+    GroupDecision,
+    InitializePlan,
+)
 from sharemesh.domain.share_group.group import ShareGroup
 from sharemesh.domain.share_group.group_update import GroupUpdate
-from sharemesh.domain.share_group.limits import FAILED_RETRY_INTERVAL_MS
 from sharemesh.domain.share_group.records import (
     NEVER_MS,
     GroupLogRecord,

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, MemberId
+from sharemesh.domain.share_group.context import MAX_GROUPS, MAX_MEMBERS_BYTES
 from sharemesh.domain.share_group.group import FIRST_EPOCH, ShareGroup
-from sharemesh.domain.share_group.limits import MAX_GROUPS, MAX_MEMBERS_BYTES
 from sharemesh.domain.share_group.records import (
     CurrentMemberAssignment,
     GroupEpochFloor,

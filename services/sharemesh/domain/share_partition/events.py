@@ -6,7 +6,7 @@ named tuple, which costs half of a frozen dataclass to make.
 """
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 from sharemesh.domain.delivery_state import AcknowledgeType
@@ -14,6 +14,16 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import GroupConfig, IsolationLevel
 from sharemesh.domain.ids import MemberId
 from sharemesh.domain.state_batch import StateBatch
+
+
+class Lifecycle(StrEnum):
+    """EMPTY, INITIALIZING, then ACTIVE or FAILED; any to FENCED (spec IFB-6)."""
+
+    EMPTY = "EMPTY"
+    INITIALIZING = "INITIALIZING"
+    ACTIVE = "ACTIVE"
+    FAILED = "FAILED"
+    FENCED = "FENCED"
 
 
 class AcquireMode(IntEnum):

@@ -29,6 +29,7 @@ from sharemesh.domain.share_partition.events import (
     Event,
     Fence,
     Initialize,
+    Lifecycle,
     LogStartMoved,
     ReleaseMember,
     StartOffsetResolved,
@@ -37,18 +38,20 @@ from sharemesh.domain.share_partition.events import (
     Tick,
     WriteAgain,
 )
-from sharemesh.domain.share_partition.lifecycle import Lifecycle
 from sharemesh.domain.share_partition.rules.acknowledge import acknowledge
 from sharemesh.domain.share_partition.rules.acquire import acquire
 from sharemesh.domain.share_partition.rules.expiry import Expiry
 from sharemesh.domain.share_partition.rules.log_start import move_log_start
 from sharemesh.domain.share_partition.rules.next_offset import can_acquire, next_fetch_offset
-from sharemesh.domain.share_partition.rules.pending_transitions import PendingTransitions, Written
+from sharemesh.domain.share_partition.rules.pending_transitions import (
+    PendingTransitions,
+    Written,
+    note_again,
+)
 from sharemesh.domain.share_partition.rules.persister_errors import drops_partition, seen_by_client
 from sharemesh.domain.share_partition.rules.recovery import fault_in, load
 from sharemesh.domain.share_partition.rules.release import release_member
 from sharemesh.domain.share_partition.rules.start_offset import move_start_offset
-from sharemesh.domain.share_partition.unwritten import note_again
 from sharemesh.domain.share_partition.view import BatchView, RecordView, batch_views, record_views
 from sharemesh.domain.state_batch import NO_START_OFFSET
 

@@ -6,10 +6,15 @@ from contextlib import contextmanager
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import CallContext, CallFailedError, Listener, Stream
 from sharemesh.telemetry import names
-from sharemesh.telemetry.request_span import REQUEST, RequestSpan
 from sharemesh.telemetry.spans import Span, SpanKind
 from sharemesh.telemetry.telemetry import Telemetry
-from sharemesh.telemetry.trace_context import TRACEPARENT, TraceContext, parsed
+from sharemesh.telemetry.trace_context import (
+    REQUEST,
+    TRACEPARENT,
+    RequestSpan,
+    TraceContext,
+    parsed,
+)
 
 
 class MeasuredListener:

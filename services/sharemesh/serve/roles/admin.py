@@ -1,6 +1,6 @@
 """What every process answers: the Admin service, from its watched view."""
 
-from sharemesh.admin.draining import BeginDrain
+from sharemesh.admin.nodes import BeginDrain
 from sharemesh.admin.service import AdminService
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.ports.network import Listener

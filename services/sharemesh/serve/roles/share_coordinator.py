@@ -6,8 +6,11 @@ from sharemesh.cluster.membership import ClusterMember
 from sharemesh.ports.cluster import ShardKind
 from sharemesh.ports.network import Listener
 from sharemesh.serve.process_context import ProcessContext
-from sharemesh.serve.settings.coordinators import share_coordinator_settings, state_log_settings
-from sharemesh.serve.settings.logs import log_settings
+from sharemesh.serve.settings.coordinators import (
+    log_settings,
+    share_coordinator_settings,
+    state_log_settings,
+)
 from sharemesh.share_coordinator.generation_reader import GenerationReader
 from sharemesh.share_coordinator.service import ShareCoordinatorService
 

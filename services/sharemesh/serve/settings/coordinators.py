@@ -18,8 +18,36 @@ from sharemesh.domain.group_config.cluster_definitions import (
 )
 from sharemesh.domain.group_config.evaluate import cluster_int
 from sharemesh.persister.settings import PersisterSettings
+from sharemesh.ports.clock import Clock
+from sharemesh.rpc.server_certificates import ServerCertificates
+from sharemesh.rpc.tls import TlsFiles
 from sharemesh.runtime.limits import RuntimeLimits
+from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
+
+
+def tls_files(settings: ServeSettings) -> TlsFiles | None:
+    """Return the files for servers and for calls to other processes, or None without TLS."""
+    if settings.tls_certificate is None:
+        return None
+    return TlsFiles(
+        settings.tls_certificate,
+        settings.tls_key,
+        settings.tls_authority,
+        demand_certificates=settings.tls_client_certificates == "required",
+    )
+
+
+def server_certificates(settings: ServeSettings, clock: Clock) -> ServerCertificates | None:
+    """Return what a server of this process shows, or None without TLS."""
+    files = tls_files(settings)
+    return None if files is None else ServerCertificates(files, clock)
+
+
+def log_settings(settings: ServeSettings) -> LogSettings:
+    """Return the shipped bounds; only ``durability: os`` leaves fsync out."""
+    return LogSettings(fsync=settings.durability == "fsync")
+
 
 SEGMENT_BYTES_MIN = 64 * 1024
 """Smaller values of the segment setting count as this: a file for each record helps nobody."""

@@ -5,13 +5,17 @@ restarting is the container runtime's.
 """
 
 import asyncio
+import ctypes
+import logging
+import os
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from random import SystemRandom
 
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.ports.clock import Clock
-from sharemesh.ports.coordination import Coordination
+from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.serve.exit_codes import ExitCode
 from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.serve.supervise.child_process import (
@@ -20,8 +24,50 @@ from sharemesh.serve.supervise.child_process import (
     ProcessState,
     ProcessStatus,
 )
-from sharemesh.serve.supervise.leases import revoke_leases
 from sharemesh.serve.supervise.role_command import child_command
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with(parent_pid: int) -> None:
+    """Let the kernel kill this process when ``parent_pid`` ends; kept over exec.
+
+    Does nothing where the kernel is not Linux: there the supervisor's stop must do.
+    """
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:  # it ended before we asked
+        os._exit(1)
+
+
+def main(arguments: list[str]) -> None:
+    """Tie this process to its parent and become the command."""
+    die_with(int(arguments[0]))
+    os.execv(arguments[1], arguments[1:])  # noqa: S606 - the supervisor's own command
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+
+REVOKE_TIMEOUT_MS = 2_000
+
+_log = logging.getLogger(__name__)
+
+
+async def revoke_leases(coordination: Coordination, status: ProcessStatus) -> None:
+    """Revoke every lease that a process reported; one that cannot be revoked runs out."""
+    leases, status.lease_ids = status.lease_ids, []
+    for lease_id in leases:
+        try:
+            async with asyncio.timeout(REVOKE_TIMEOUT_MS / 1_000):
+                await coordination.revoke(lease_id)
+        except (CoordinationError, TimeoutError) as error:
+            _log.warning(
+                "lease not revoked; it runs out by itself",
+                extra={"child": status.name, "lease_id": f"{lease_id:x}", "error": error},
+            )
+
 
 _SIGNALLED = 128
 

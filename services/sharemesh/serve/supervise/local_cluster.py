@@ -22,8 +22,8 @@ from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.process.coordination import connect_etcd, create_cluster, reach
 from sharemesh.serve.process.identity import Identity, with_secret
+from sharemesh.serve.settings.coordinators import tls_files
 from sharemesh.serve.settings.settings import ServeSettings, UpSettings
-from sharemesh.serve.settings.tls import tls_files
 from sharemesh.serve.supervise.child_process import (
     ManagedProcess,
     ProcessPlan,
@@ -32,8 +32,8 @@ from sharemesh.serve.supervise.child_process import (
 )
 from sharemesh.serve.supervise.data_lock import DirectoryLock, make_writable, unusable
 from sharemesh.serve.supervise.etcd_process import EtcdPlace, place_etcd
+from sharemesh.serve.supervise.guard import revoke_leases
 from sharemesh.serve.supervise.init_rollback import InitRollback
-from sharemesh.serve.supervise.leases import revoke_leases
 from sharemesh.serve.supervise.role_command import role_command
 from sharemesh.serve.supervise.run_file import LOGS, RUN_FILE
 from sharemesh.v1.admin_pb2 import DescribeClusterRequest

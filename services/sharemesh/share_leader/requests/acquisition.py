@@ -23,8 +23,8 @@ from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.partition.led_partitions import LedPartition, LedPartitions
 from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
-from sharemesh.share_leader.requests.reader import Reader
-from sharemesh.telemetry.producer_links import producer_contexts
+from sharemesh.share_leader.requests.access import Reader
+from sharemesh.telemetry.trace_context import producer_contexts
 
 _LOG = logging.getLogger(__name__)
 

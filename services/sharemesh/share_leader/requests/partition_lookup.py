@@ -7,7 +7,7 @@ from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.share_leader.partition.led_partitions import LedPartitions
 from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
-from sharemesh.share_leader.requests.reader import Reader
+from sharemesh.share_leader.requests.access import Reader
 from sharemesh.share_leader.requests.redirects import not_led
 
 Outcome = tuple[ErrorCode, str]

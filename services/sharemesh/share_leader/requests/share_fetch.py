@@ -8,7 +8,7 @@ from sharemesh.domain.share_session import INITIAL_EPOCH, FetchContext, SessionK
 from sharemesh.ports.network import CallContext
 from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
-from sharemesh.share_leader.requests.access import LeaderAccess
+from sharemesh.share_leader.requests.access import LeaderAccess, Reader
 from sharemesh.share_leader.requests.acknowledgements import (
     AcknowledgeCaller,
     Acknowledgements,
@@ -19,7 +19,6 @@ from sharemesh.share_leader.requests.acquisition import FetchAcquisition, FetchO
 from sharemesh.share_leader.requests.delayed_share_fetch import DelayedShareFetch
 from sharemesh.share_leader.requests.fetch_response import FetchResponse
 from sharemesh.share_leader.requests.partition_lookup import PartitionLookup
-from sharemesh.share_leader.requests.reader import Reader
 from sharemesh.share_leader.requests.request_checks import (
     RequestChecks,
     acquire_mode,

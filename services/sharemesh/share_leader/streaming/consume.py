@@ -10,9 +10,8 @@ from sharemesh.domain.share_session import SessionKey
 from sharemesh.ports.network import CallContext, Stream
 from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.partition.open_streams import OpenStreams, topics_message
-from sharemesh.share_leader.requests.access import LeaderAccess
+from sharemesh.share_leader.requests.access import LeaderAccess, Reader
 from sharemesh.share_leader.requests.acquisition import FetchOrder
-from sharemesh.share_leader.requests.reader import Reader
 from sharemesh.share_leader.requests.request_checks import (
     NEWEST_VERSION,
     RequestChecks,

@@ -14,6 +14,7 @@ from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.failures import outcome_of
 from sharemesh.share_leader.owned_tasks import OwnedTasks
 from sharemesh.share_leader.partition.share_partition_runner import Phase
+from sharemesh.share_leader.requests.access import Reader
 from sharemesh.share_leader.requests.acknowledgements import (
     AcknowledgeCaller,
     Acknowledgements,
@@ -24,7 +25,6 @@ from sharemesh.share_leader.requests.acquisition import FetchAcquisition, FetchO
 from sharemesh.share_leader.requests.delayed_share_fetch import DelayedShareFetch
 from sharemesh.share_leader.requests.fetch_response import FetchResponse, acknowledged_topics
 from sharemesh.share_leader.requests.partition_lookup import Outcome, PartitionLookup
-from sharemesh.share_leader.requests.reader import Reader
 from sharemesh.share_leader.requests.redirects import Redirects
 from sharemesh.share_leader.requests.request_checks import (
     NEWEST_VERSION,

@@ -8,10 +8,9 @@ from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_partition.effects import RecordsAcquired, WriteState
 from sharemesh.share_leader.telemetry.acquisition_index import IndexedAcquisition
 from sharemesh.telemetry import names
-from sharemesh.telemetry.request_span import current_request
 from sharemesh.telemetry.spans import Span, SpanKind, Spans
 from sharemesh.telemetry.telemetry import Telemetry
-from sharemesh.telemetry.trace_context import LINKS_MAX, TraceContext
+from sharemesh.telemetry.trace_context import LINKS_MAX, TraceContext, current_request
 
 Ranges = Sequence[tuple[int, int]]
 OPERATIONS = (names.ACQUIRE, names.SETTLE, names.RELEASE, names.LOCK_TIMEOUT, names.INITIALIZE)

@@ -1,12 +1,32 @@
 """Walking the frames of a segment file in bounded pieces. All calls block."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from sharemesh.backends.embedded.owned.segments import Segment
 from sharemesh.codec.batch_frame import HEADER_BYTES, Frame, Frames, frame_size, walk_frames
 from sharemesh.codec.segment import SEGMENT_HEADER_BYTES, SegmentName
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.shard_log import CorruptLogError
+
+
+@dataclass(slots=True)
+class Segment:
+    """One segment of the log; what lies behind the ends is not committed, or not the log's.
+
+    Ends are exclusive. Those of the newest segment move with each commit. ``problem`` says why
+    nothing of it can be read (its header is invalid, or the file is gone), else it is empty.
+    """
+
+    name: SegmentName
+    end_offset: int
+    end_position: int
+    problem: str = ""
+
+    @property
+    def base_offset(self) -> int:
+        """The first offset that the segment can hold."""
+        return self.name.base_offset
+
 
 SCAN_WINDOW_BYTES = 64 * 1024
 

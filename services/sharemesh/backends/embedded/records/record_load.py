@@ -7,11 +7,11 @@ from sharemesh.backends.embedded.owned.damaged_log import next_whole, resume_aft
 from sharemesh.backends.embedded.owned.offset_index import OffsetIndex, SegmentIndex
 from sharemesh.backends.embedded.owned.owned_log import OwnedLog
 from sharemesh.backends.embedded.owned.segment_scan import (
+    Segment,
     corrupt,
     read_whole_frames,
     scan_headers,
 )
-from sharemesh.backends.embedded.owned.segments import Segment
 from sharemesh.backends.embedded.owned.verify import Unverified, newest_part, verify
 from sharemesh.backends.embedded.records.log_snapshot import RecordLogSnapshot, read_snapshot
 from sharemesh.backends.embedded.records.producers import Producers

@@ -5,12 +5,27 @@ from collections.abc import Sequence
 
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import MemberId
-from sharemesh.domain.share_partition.cache.available import AvailableOffsets
 from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch
-from sharemesh.domain.share_partition.cache.gap_window import GapWindow
-from sharemesh.domain.share_partition.cache.holders import Holders
+from sharemesh.domain.share_partition.cache.holders import AvailableOffsets, Holders
 from sharemesh.domain.share_partition.cache.locks import Lock, LockIndex
 from sharemesh.domain.share_partition.cache.record_status import RecordStatus, SettledStatuses
+
+
+class GapWindow:
+    """Holes in ``gap_start..end_offset`` must be fetched again; active by ``InFlight``."""
+
+    __slots__ = ("end_offset", "gap_start", "scan_from")
+
+    def __init__(self, gap_start: int, end_offset: int) -> None:
+        self.gap_start = gap_start
+        self.end_offset = end_offset
+        self.scan_from = gap_start  # no hole lies in gap_start..scan_from - 1
+
+    def move(self, gap_start: int) -> None:
+        """Set where the holes begin, after a range was acquired (spec INI-11)."""
+        self.scan_from = gap_start if gap_start < self.gap_start else max(gap_start, self.scan_from)
+        self.gap_start = gap_start
+
 
 Move = tuple[int, int, RecordStatus, RecordStatus]  # first, last, from, to
 

@@ -5,9 +5,8 @@ from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch, Run
 from sharemesh.domain.share_partition.cache.in_flight import InFlight
 from sharemesh.domain.share_partition.effects import AcquiredRun, RecordsAcquired
 from sharemesh.domain.share_partition.events import Acquire, AcquireMode
-from sharemesh.domain.share_partition.rules.aborted import archive_aborted
 from sharemesh.domain.share_partition.rules.acquisition import Acquisition
-from sharemesh.domain.share_partition.rules.archive import archive_available
+from sharemesh.domain.share_partition.rules.archive import archive_aborted, archive_available
 from sharemesh.domain.share_partition.rules.new_range import acquire_new_range
 from sharemesh.domain.share_partition.rules.start_offset import move_start_offset
 from sharemesh.domain.share_partition.rules.throttle import ThrottledLot, is_throttled

@@ -1,7 +1,6 @@
 """The next fetch offset and whether anything can be acquired (spec OFF-1..6)."""
 
-from sharemesh.domain.share_partition.cache.gap_window import GapWindow
-from sharemesh.domain.share_partition.cache.in_flight import InFlight
+from sharemesh.domain.share_partition.cache.in_flight import GapWindow, InFlight
 
 
 def next_fetch_offset(flight: InFlight) -> int:

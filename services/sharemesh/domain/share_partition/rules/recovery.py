@@ -2,8 +2,7 @@
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch
-from sharemesh.domain.share_partition.cache.gap_window import GapWindow
-from sharemesh.domain.share_partition.cache.in_flight import InFlight
+from sharemesh.domain.share_partition.cache.in_flight import GapWindow, InFlight
 from sharemesh.domain.share_partition.events import StateRead
 from sharemesh.domain.share_partition.rules.start_offset import move_start_offset
 from sharemesh.domain.state_batch import StateBatch
