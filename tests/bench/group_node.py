@@ -29,7 +29,7 @@ from sharemesh.ports.cluster import TopicInfo
 from sharemesh.ports.coordination import Put
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.server import GrpcServer
-from sharemesh.serve.process.malloc_trim import bound_heap, tune_interpreter
+from sharemesh.serve.process.memory import bound_heap, tune_interpreter
 
 TOPIC = TopicId(b"benchbenchbench!")
 PARTITIONS = 256

@@ -36,7 +36,7 @@ from sharemesh.ports.cluster import NodeInfo, Role, ShardKind, TopicInfo
 from sharemesh.ports.coordination import Put
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.server import GrpcServer
-from sharemesh.serve.process.malloc_trim import MallocTrim, bound_heap, tune_interpreter
+from sharemesh.serve.process.memory import MallocTrim, bound_heap, tune_interpreter
 from sharemesh.serve.process.telemetry_export import TelemetryExport
 from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.share_coordinator.service import ShareCoordinatorService

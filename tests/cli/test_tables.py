@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
+from sharemesh.cli.formatting import table_lines
 from sharemesh.cli.session import CommandSession
-from sharemesh.cli.tables import table_lines
 
 ROWS = [
     {"group": "rr17953320" + "9" * 40, "topic": "orders", "start": 437_812_345_678, "lag": None},

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sharemesh.cli.tables import table_lines
+from sharemesh.cli.formatting import table_lines
 from sharemesh.client import AcknowledgeType
 from sharemesh.client.admin.codec import group_states
 from sharemesh.client.errors import IllegalArgumentError

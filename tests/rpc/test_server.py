@@ -13,11 +13,11 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.methods import API_VERSIONS, CONSUME, HOLD_SESSION
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.rpc.channels import GrpcCaller
-from sharemesh.rpc.health import LIVENESS, READINESS
 from sharemesh.rpc.limits import ServerLimits
 from sharemesh.rpc.message_parts import MessageParts
 from sharemesh.rpc.server import GrpcServer, ListenError
 from sharemesh.rpc.server_stream import GrpcServerStream
+from sharemesh.rpc.standard_services import LIVENESS, READINESS
 from sharemesh.v1 import admin_pb2, share_leader_pb2
 
 

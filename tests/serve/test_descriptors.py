@@ -11,7 +11,7 @@ import pytest
 from sharemesh.rpc.limits import MAX_CONNECTIONS, ServerLimits
 from sharemesh.rpc.server import GrpcServer
 from sharemesh.serve.process.file_descriptors import ConnectionWatch, connections_max, open_sockets
-from sharemesh.serve.process.malloc_trim import resident_bytes
+from sharemesh.serve.process.memory import resident_bytes
 from tests.clocks import ManualClock
 
 

@@ -16,7 +16,7 @@ from sharemesh.domain.ids import NodeId
 from sharemesh.ports.cluster import NodeInfo
 from sharemesh.serve.exit_codes import StartError
 from sharemesh.serve.process.producer_ids import BlockProducerIds
-from sharemesh.serve.settings.coordinators import (
+from sharemesh.serve.settings.room_settings import (
     SEGMENT_BYTES_MIN,
     persister_settings,
     share_coordinator_settings,

@@ -8,7 +8,7 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, NodeId
 from sharemesh.share_leader.environment import LeaderCounters, LeaderEnvironment
 from sharemesh.share_leader.owned_tasks import OwnedTasks
-from sharemesh.share_leader.partition.state_prefetch import StatePrefetch
+from sharemesh.share_leader.partition.initialization import StatePrefetch
 from sharemesh.share_leader.settings import LeaderSettings
 from sharemesh.share_leader.timers import Timers
 from tests.share_leader.world import FOO, TopicPartition, world

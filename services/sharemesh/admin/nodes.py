@@ -1,4 +1,4 @@
-"""Partitions of the view as messages."""
+"""Nodes, their supported versions, their partitions, and draining them."""
 
 from collections.abc import Awaitable, Callable
 

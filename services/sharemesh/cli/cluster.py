@@ -7,8 +7,8 @@ from typing import Any
 
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.cli.entry import INTERRUPTED
+from sharemesh.cli.formatting import counted
 from sharemesh.cli.session import CommandError, connection_flags, session_of
-from sharemesh.cli.tables import counted
 from sharemesh.client import AdminClient, AsyncAdminClient
 from sharemesh.client.admin_results import ClusterDescription
 

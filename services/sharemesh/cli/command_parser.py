@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from sharemesh.cli.tables import nearest
+from sharemesh.cli.formatting import nearest
 
 _CARRIED = "carried"
 """Where options that stand before the command wait for it."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sharemesh.cli.config_catalogue import CatalogueEntry, catalogue
+from sharemesh.cli.formatting import nearest
 from sharemesh.cli.session import (
     CommandError,
     CommandSession,
@@ -12,7 +13,6 @@ from sharemesh.cli.session import (
     connection_flags,
     session_of,
 )
-from sharemesh.cli.tables import nearest
 from sharemesh.cli.topics import pairs
 from sharemesh.client import AdminClient
 from sharemesh.client.errors import InvalidConfigError

@@ -8,9 +8,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+from sharemesh.cli.formatting import counted, nearest
 from sharemesh.cli.interrupts import Interrupts, interrupts
 from sharemesh.cli.session import CommandError, CommandSession, connection_flags, session_of
-from sharemesh.cli.tables import counted, nearest
 from sharemesh.client import (
     AcknowledgeType,
     AdminClient,

@@ -4,8 +4,8 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
+from sharemesh.cli.formatting import nearest, utc
 from sharemesh.cli.session import CommandError, CommandSession, connection_flags, session_of
-from sharemesh.cli.tables import nearest, utc
 from sharemesh.cli.topics import where_of
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import Explanation, RecordEvent

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sharemesh.cli.formatting import counted, nearest
 from sharemesh.cli.offset_plan import Scenario, plan, scope_of, timestamp_ms
 from sharemesh.cli.offset_table import offset_rows, show_offsets
 from sharemesh.cli.session import (
@@ -13,7 +14,6 @@ from sharemesh.cli.session import (
     connection_flags,
     session_of,
 )
-from sharemesh.cli.tables import counted, nearest
 from sharemesh.cli.watch import watch
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import GroupDescription, GroupOffset, MemberDescription

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from sharemesh.cli.formatting import nearest
 from sharemesh.cli.session import CommandError
-from sharemesh.cli.tables import nearest
 from sharemesh.client import AdminClient
 from sharemesh.client.admin.async_client import EARLIEST, LATEST
 from sharemesh.client.admin_results import GroupOffset, LogOffset, TopicDescription, TopicPartition

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from sharemesh.cli.formatting import utc
 from sharemesh.cli.session import CommandSession
-from sharemesh.cli.tables import utc
 from sharemesh.client.admin_results import GroupOffset
 from sharemesh.client.errors import SharemeshError
 

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
+from sharemesh.cli.formatting import counted, nearest
 from sharemesh.cli.interrupts import interrupts
 from sharemesh.cli.produce_tally import Tally
 from sharemesh.cli.progress import confirmed_so_far
 from sharemesh.cli.rows import FORMATS, InputRow, Parsed, RowError, RowReader
 from sharemesh.cli.session import CommandError, CommandSession, connection_flags, session_of
-from sharemesh.cli.tables import counted, nearest
 from sharemesh.client import AdminClient, Producer
 from sharemesh.client.errors import SharemeshError
 

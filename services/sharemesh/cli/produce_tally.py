@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from sharemesh.cli.formatting import counted
 from sharemesh.cli.rows import RowError
-from sharemesh.cli.tables import counted
 from sharemesh.client.producer.batches import RecordMetadata
 
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from sharemesh.cli.formatting import counted
 from sharemesh.cli.session import CommandSession
-from sharemesh.cli.tables import counted
 
 BAR_EVERY_S = 0.2
 LINE_EVERY_S = 10.0

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from sharemesh.cli.command_parser import CommandParser
-from sharemesh.cli.tables import table_lines
+from sharemesh.cli.formatting import table_lines
 from sharemesh.client.config import ADMIN_SETTINGS
 from sharemesh.client.config_sources import FILE_VARIABLE, from_environment, from_file, those_of
 from sharemesh.serve.supervise.run_file import RUN_FILE

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from sharemesh.cli.entry import INTERRUPTED
+from sharemesh.cli.formatting import table_lines
 from sharemesh.cli.groups import assignment_text, scenario_of
 from sharemesh.cli.offset_file import offsets_as_csv, offsets_of_file
 from sharemesh.cli.offset_plan import of_file, plan, scope_of
 from sharemesh.cli.session import CommandError
 from sharemesh.cli.share_groups_options import check, parser
-from sharemesh.cli.tables import table_lines
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import GroupDescription, GroupOffset, TopicPartition
 from sharemesh.client.config_sources import from_file

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from sharemesh.cli import state_import
+from sharemesh.cli.formatting import counted
 from sharemesh.cli.log_files import OpenedLog, open_log
 from sharemesh.cli.session import DEFAULT_DATA_DIRECTORY, CommandError, connection_before
-from sharemesh.cli.tables import counted
 from sharemesh.codec.log_layout import (
     CLUSTER_FILE,
     STATE,

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from sharemesh.cli.formatting import counted, nearest
 from sharemesh.cli.session import (
     CommandError,
     CommandSession,
@@ -10,7 +11,6 @@ from sharemesh.cli.session import (
     connection_flags,
     session_of,
 )
-from sharemesh.cli.tables import counted, nearest
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import NewTopic, TopicDescription, TopicPartition
 from sharemesh.client.errors import SharemeshError, UnknownTopicOrPartitionError

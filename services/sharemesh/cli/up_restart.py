@@ -11,8 +11,8 @@ from typing import Any
 
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.cli.entry import INTERRUPTED
+from sharemesh.cli.formatting import nearest
 from sharemesh.cli.session import CommandError
-from sharemesh.cli.tables import nearest
 from sharemesh.serve.exit_codes import StartError
 from sharemesh.serve.settings.flags import add_config_flags
 from sharemesh.serve.settings.settings import read_file, serve_settings

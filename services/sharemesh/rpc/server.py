@@ -12,7 +12,6 @@ from google.protobuf.message import DecodeError
 
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import CallContext, CallFailedError, Failure, Stream
-from sharemesh.rpc.health import Health, reflection_handlers
 from sharemesh.rpc.limits import (
     HEALTH_BYTES_MAX,
     HEALTH_CONNECTIONS_MAX,
@@ -24,6 +23,7 @@ from sharemesh.rpc.message_parts import MessageParts
 from sharemesh.rpc.principals import SECRET_HEADER, Principals
 from sharemesh.rpc.server_certificates import ServerCertificates
 from sharemesh.rpc.server_stream import GrpcServerStream
+from sharemesh.rpc.standard_services import Health, reflection_handlers
 from sharemesh.rpc.status import code_of
 
 PACKAGE = "sharemesh.v1"

@@ -29,13 +29,13 @@ from sharemesh.serve.hosted_roles import HostedRoles
 from sharemesh.serve.process.coordination import connect_etcd, create_cluster, reach
 from sharemesh.serve.process.file_descriptors import ConnectionWatch, connections_max, raise_limit
 from sharemesh.serve.process.identity import Identity
-from sharemesh.serve.process.malloc_trim import MallocTrim
+from sharemesh.serve.process.memory import MallocTrim
 from sharemesh.serve.process.probe import ProcessProbe
 from sharemesh.serve.process.readiness import Readiness
 from sharemesh.serve.process.telemetry_export import TelemetryExport
 from sharemesh.serve.process.volumes import check_volume, is_known
 from sharemesh.serve.process_context import ProcessContext
-from sharemesh.serve.settings.coordinators import server_certificates, tls_files
+from sharemesh.serve.settings.room_settings import server_certificates, tls_files
 from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.serve.supervise.child_protocol import Report, Reporter, ReportKind
 from sharemesh.serve.supervise.data_lock import make_writable

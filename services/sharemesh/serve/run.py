@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sharemesh.serve.exit_codes import ExitCode, StartError
-from sharemesh.serve.process.malloc_trim import bound_heap, tune_interpreter
+from sharemesh.serve.process.memory import bound_heap, tune_interpreter
 from sharemesh.serve.settings.settings import ServeSettings, read_file, serve_settings
 from sharemesh.serve.supervise.child_protocol import Report, Reporter, ReportKind
 from sharemesh.serve.supervise.guard import die_with, guard

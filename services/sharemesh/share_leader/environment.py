@@ -1,4 +1,4 @@
-"""What every part of the leader needs of its surroundings, in one value."""
+"""What every part of the leader is given: settings, ports, timers, counters, lapsed locks."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""W3C trace context: who a piece of work belongs to, on the wire and in record headers."""
+"""W3C trace context on the wire and in record headers; spans of requests and producers."""
 
 from contextvars import ContextVar
 from typing import NamedTuple

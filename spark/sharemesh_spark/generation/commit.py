@@ -1,4 +1,4 @@
-"""Commits a generation, shard by shard, through `ShareCoordinator.CommitGeneration` (DESIGN 5)."""
+"""Commits a generation shard by shard (CommitGeneration), and removes what others left."""
 
 import os
 import shutil

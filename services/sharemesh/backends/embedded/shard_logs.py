@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sharemesh.backends.embedded.owned.group_commit import CommitEntry, GroupCommit, Piece
 from sharemesh.backends.embedded.owned.owned_log import LogPosition, OwnedLog
-from sharemesh.backends.embedded.owned.segment_scan import Segment, corrupt, read_whole_frames
+from sharemesh.backends.embedded.owned.segments import Segment, corrupt, read_whole_frames
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.codec.batch_frame import HEADER_BYTES, place_frame
 from sharemesh.codec.log_layout import shard_log_path

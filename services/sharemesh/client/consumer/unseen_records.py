@@ -1,4 +1,4 @@
-"""Records that leaders sent and no poll has returned: kept shortly, else given back (spec HBK)."""
+"""Records that no poll has returned: kept as the application's pace allows (spec HBK)."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What a decision on a group needs to know of the world, and what it comes to."""
+"""What a decision on a group is given, the limits of groups, and what a decision returns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

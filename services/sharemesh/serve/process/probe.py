@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
-from sharemesh.serve.process.malloc_trim import resident_bytes
+from sharemesh.serve.process.memory import resident_bytes
 from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Observation
 from sharemesh.telemetry.telemetry import Telemetry

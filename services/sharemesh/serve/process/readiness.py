@@ -3,7 +3,7 @@
 import asyncio
 
 from sharemesh.cluster.membership import ClusterMember
-from sharemesh.rpc.health import READINESS, Health
+from sharemesh.rpc.standard_services import READINESS, Health
 
 
 class Readiness:

@@ -9,7 +9,7 @@ from sharemesh.ports.cluster import ShardKind
 from sharemesh.ports.network import Listener
 from sharemesh.serve.process.share_states import PersistedShareStates
 from sharemesh.serve.process_context import ProcessContext
-from sharemesh.serve.settings.coordinators import log_settings, persister_settings
+from sharemesh.serve.settings.room_settings import log_settings, persister_settings
 
 
 class GroupCoordinatorRole:

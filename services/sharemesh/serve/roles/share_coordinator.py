@@ -6,7 +6,7 @@ from sharemesh.cluster.membership import ClusterMember
 from sharemesh.ports.cluster import ShardKind
 from sharemesh.ports.network import Listener
 from sharemesh.serve.process_context import ProcessContext
-from sharemesh.serve.settings.coordinators import (
+from sharemesh.serve.settings.room_settings import (
     log_settings,
     share_coordinator_settings,
     state_log_settings,

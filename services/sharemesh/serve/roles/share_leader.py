@@ -10,7 +10,7 @@ from sharemesh.persister.persister import Persister
 from sharemesh.ports.network import Listener
 from sharemesh.serve.process.producer_ids import BlockProducerIds
 from sharemesh.serve.process_context import ProcessContext
-from sharemesh.serve.settings.coordinators import log_settings, persister_settings
+from sharemesh.serve.settings.room_settings import log_settings, persister_settings
 from sharemesh.share_leader.service import ShareLeaderService
 from sharemesh.share_leader.settings import LeaderSettings
 

@@ -22,7 +22,7 @@ from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.process.coordination import connect_etcd, create_cluster, reach
 from sharemesh.serve.process.identity import Identity, with_secret
-from sharemesh.serve.settings.coordinators import tls_files
+from sharemesh.serve.settings.room_settings import tls_files
 from sharemesh.serve.settings.settings import ServeSettings, UpSettings
 from sharemesh.serve.supervise.child_process import (
     ManagedProcess,

@@ -9,10 +9,10 @@ from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.record_log import RecordLogs
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.partition.initialization import StatePrefetch
 from sharemesh.share_leader.partition.leader_gauges import topic_name
 from sharemesh.share_leader.partition.led_partitions import LedPartition, LedPartitions
 from sharemesh.share_leader.partition.open_streams import OpenStreams
-from sharemesh.share_leader.partition.state_prefetch import StatePrefetch
 from sharemesh.telemetry import names
 from sharemesh.telemetry.spans import Span
 

@@ -8,9 +8,9 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicPartition
 from sharemesh.ports.record_log import PartitionLog
 from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.partition.initialization import StatePrefetch
 from sharemesh.share_leader.partition.read_barrier import ReadBarrier
 from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
-from sharemesh.share_leader.partition.state_prefetch import StatePrefetch
 
 _LOG = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from sharemesh.ports.record_log import PartitionLog
 from sharemesh.ports.share_state import StateReadResult, StateWrite
 from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.failures import outcome_of
-from sharemesh.share_leader.partition.state_prefetch import resolve_start_offset
+from sharemesh.share_leader.partition.initialization import resolve_start_offset
 
 
 class StateRequests:

@@ -1,4 +1,4 @@
-"""Who may fetch, acknowledge, produce and ask (spec section 26)."""
+"""Checks who may fetch, acknowledge, produce and ask, at the request and after each wait."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from sharemesh.backends.embedded.owned.log_state import LogState, read_listing
-from sharemesh.backends.embedded.owned.segment_scan import Segment, scan_headers
+from sharemesh.backends.embedded.owned.segments import Segment, scan_headers
 from sharemesh.codec.batch_frame import find_valid_frame, frame_start
 from sharemesh.codec.log_chain import resolve_chain
 from sharemesh.codec.segment import (

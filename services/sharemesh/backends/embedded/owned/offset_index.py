@@ -4,7 +4,7 @@ from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from sharemesh.backends.embedded.owned.segment_scan import Segment
+from sharemesh.backends.embedded.owned.segments import Segment
 from sharemesh.codec.segment import SEGMENT_HEADER_BYTES
 
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from sharemesh.backends.embedded.owned.fences import Fences
-from sharemesh.backends.embedded.owned.segment_scan import Segment
+from sharemesh.backends.embedded.owned.segments import Segment
 from sharemesh.backends.embedded.owned.take_over import create_segment, take_over
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.codec.committed_end import CommittedEnd, encode_committed_end

@@ -14,7 +14,7 @@ from sharemesh.backends.embedded.owned.damaged_log import (
 )
 from sharemesh.backends.embedded.owned.fences import Fences
 from sharemesh.backends.embedded.owned.log_state import LogState, read_log_state
-from sharemesh.backends.embedded.owned.segment_scan import Segment
+from sharemesh.backends.embedded.owned.segments import Segment
 from sharemesh.backends.embedded.owned.uncommitted_tail import Tail, read_tail, salvaged_tail
 from sharemesh.codec.committed_end import SLOT_BYTES, CommittedEnd, encode_committed_end
 from sharemesh.codec.log_chain import ChainLink

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from sharemesh.backends.embedded.owned.log_state import LogState
-from sharemesh.backends.embedded.owned.segment_scan import corrupt, scan_headers
+from sharemesh.backends.embedded.owned.segments import corrupt, scan_headers
 from sharemesh.codec.batch_frame import Frame, find_valid_frame, place_frame, walk_frames
 from sharemesh.codec.committed_end import CommittedEnd
 from sharemesh.codec.log_chain import Chain, ChainLink

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from sharemesh.backends.embedded.owned.offset_index import SegmentIndex
-from sharemesh.backends.embedded.owned.segment_scan import read_whole_frames
+from sharemesh.backends.embedded.owned.segments import read_whole_frames
 from sharemesh.ports.disk import Disk
 
 VERIFY_WINDOW_BYTES = 1 << 20

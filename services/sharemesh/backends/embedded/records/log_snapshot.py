@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sharemesh.backends.embedded.owned.offset_index import OffsetIndex, SegmentIndex
-from sharemesh.backends.embedded.owned.segment_scan import Segment
+from sharemesh.backends.embedded.owned.segments import Segment
 from sharemesh.backends.embedded.records.producers import AppendedBatch, ProducerEntry, Producers
 from sharemesh.backends.embedded.records.transactions import Transactions
 from sharemesh.codec.checksum import crc32c

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from sharemesh.backends.embedded.owned.damaged_log import next_whole, resume_after
 from sharemesh.backends.embedded.owned.offset_index import OffsetIndex, SegmentIndex
 from sharemesh.backends.embedded.owned.owned_log import OwnedLog
-from sharemesh.backends.embedded.owned.segment_scan import (
+from sharemesh.backends.embedded.owned.segments import (
     Segment,
     corrupt,
     read_whole_frames,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sharemesh.backends.embedded.owned.damaged_log import resume_after
 from sharemesh.backends.embedded.owned.group_commit import CommitEntry, GroupCommit
 from sharemesh.backends.embedded.owned.owned_log import LogPosition, OwnedLog
-from sharemesh.backends.embedded.owned.segment_scan import Segment
+from sharemesh.backends.embedded.owned.segments import Segment
 from sharemesh.backends.embedded.records.log_snapshot import write_snapshot
 from sharemesh.backends.embedded.records.producers import AppendedBatch, Producers
 from sharemesh.backends.embedded.records.recent_batches import RecentBatches

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TypeVar
 
 from sharemesh.backends.embedded.owned.offset_index import OffsetIndex, SegmentIndex
-from sharemesh.backends.embedded.owned.segment_scan import read_whole_frames
+from sharemesh.backends.embedded.owned.segments import read_whole_frames
 from sharemesh.codec.batch_frame import CONTROL, Frame, header_of
 from sharemesh.codec.record_set import RecordSetError, decode_records
 from sharemesh.codec.txn_marker import is_abort_marker

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import MemberId
 from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch
-from sharemesh.domain.share_partition.cache.holders import AvailableOffsets, Holders
+from sharemesh.domain.share_partition.cache.indexes import AvailableOffsets, Holders
 from sharemesh.domain.share_partition.cache.locks import Lock, LockIndex
 from sharemesh.domain.share_partition.cache.record_status import RecordStatus, SettledStatuses
 

@@ -1,4 +1,4 @@
-"""Records that are archived without asking anybody (spec RS-14)."""
+"""Archives records without a member: aborted transactions, deleted ranges (RS-14)."""
 
 from collections.abc import Sequence
 

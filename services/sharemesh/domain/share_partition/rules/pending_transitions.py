@@ -1,4 +1,4 @@
-"""Transitions that wait for one write, and their commit or roll-back (spec RS-9..14)."""
+"""Transitions that wait for one write: commit, roll-back, and what is written again."""
 
 from collections.abc import Iterable
 

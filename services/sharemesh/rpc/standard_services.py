@@ -1,4 +1,4 @@
-"""Who is able to serve, as ``grpc.health.v1`` tells probes and load balancers."""
+"""The services that every gRPC server is expected to have: health and reflection."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Walking the frames of a segment file in bounded pieces. All calls block."""
+"""Segments of a log, and walking their frames in bounded pieces. All calls block."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Share state that is asked for while the record log is still being taken over."""
+"""Initialization of a share partition: the read of its state, and its first start offset."""
 
 import asyncio
 from collections.abc import Iterable

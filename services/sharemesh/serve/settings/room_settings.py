@@ -1,4 +1,4 @@
-"""Settings of the cluster by Kafka's names, as the parts of a process take them (spec 25).
+"""Settings of the cluster by Kafka's names, of logs and of TLS, as the rooms take them.
 
 They are read when a process starts: Kafka too changes these only with a restart.
 """

@@ -1,4 +1,4 @@
-"""Where a release must look, without looking through the cache (spec REL-1)."""
+"""Indexes over the in-flight cache: who holds what, and what is available (REL-1)."""
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush

@@ -1,4 +1,4 @@
-"""Tables of text: each column is as wide as its widest cell, so nothing is ever cut or folded."""
+"""How the command line prints tables, times and counts, and finds the nearest name."""
 
 import difflib
 from collections.abc import Iterable, Sequence

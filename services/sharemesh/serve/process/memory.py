@@ -1,4 +1,4 @@
-"""How much memory the C library keeps of what was freed."""
+"""Memory of a process: what the C library keeps of what was freed, garbage collection."""
 
 import asyncio
 import ctypes
