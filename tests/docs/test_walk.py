@@ -15,7 +15,10 @@ ROOT = Path(__file__).parents[2]
 PAGES = pages(ROOT)
 TUTORIALS = ("README.md", "docs/tutorial/first-queue.md")
 """They start a cluster of their own."""
-GUIDES = tuple(f"docs/guides/{name}.md" for name in ("consuming", "from-kafka", "from-celery"))
+GUIDES = tuple(
+    f"docs/guides/{name}.md"
+    for name in ("consuming", "poison-records", "from-kafka", "from-celery")
+)
 """Their readers have a cluster."""
 START = "sharemesh up"
 ADDRESS = "127.0.0.1:9400"
@@ -54,6 +57,7 @@ class Reader:
 
     def _types(self, program: str, code: str) -> str:
         known = {"PATH": os.environ["PATH"], "HOME": str(self._directory), "LANG": "C.UTF-8"}
+        known["PYTHONUNBUFFERED"] = "1"  # in the order in which a terminal shows it
         how = ["bash", "-euo", "pipefail", "-c", f". .venv/bin/activate\n{code}"]
         done = subprocess.run(
             [sys.executable, "-c", code] if program == "python" else how,
