@@ -1,4 +1,4 @@
-"""The Admin service: what it finds, creates and refuses (DESIGN 7, spec 22, 26)."""
+"""The Admin service: what it finds, creates and refuses (spec ERR, ACL)."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""DESIGN 5: power cuts at every step, failed syncs, lost names, torn tails, full disks."""
+"""spec LOG: power cuts at every step, failed syncs, lost names, torn tails, full disks."""
 
 import random
 from contextlib import suppress
@@ -70,7 +70,7 @@ def test_a_power_cut_at_any_step_loses_nothing_that_was_confirmed(settings, seed
 
 
 def test_a_failed_sync_ends_the_epoch_and_the_successor_writes_the_bytes_again():
-    """The pages look clean and are read; on the medium there is nothing (DESIGN 5.1)."""
+    """The pages look clean and are read; on the medium there is nothing (LOG-5)."""
     disk = MemoryDisk(random.Random(3))
     owner = Owner(disk, 1)
     owner.work(("a",))
@@ -149,7 +149,7 @@ def test_faults_of_all_kinds_by_chance(seed):
     settle(disk, 99, *owners)
 
 
-# ---- torn tail or corruption (DESIGN 5.5) -----------------------------------------------------
+# ---- torn tail or corruption (LOG-14) -----------------------------------------------------
 
 
 def log_file(disk: MemoryDisk) -> str:

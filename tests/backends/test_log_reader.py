@@ -1,4 +1,4 @@
-"""DESIGN 5.4: a reader beside the writer and during a take-over, never past the committed end."""
+"""LOG-13: a reader beside the writer and during a take-over, never past the committed end."""
 
 import random
 

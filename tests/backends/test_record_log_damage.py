@@ -1,4 +1,4 @@
-"""Damaged record logs (DESIGN 5.5): told with their place, readable before, and the way out."""
+"""Damaged record logs (LOG-14): told with their place, readable before, and the way out."""
 
 import random
 import struct

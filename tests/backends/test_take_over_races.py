@@ -1,4 +1,4 @@
-"""DESIGN 5.1-5.4: whoever pauses where, what was confirmed stays, and is there once."""
+"""LOG-5 to LOG-13: whoever pauses where, what was confirmed stays, and is there once."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""``sharemesh state-log import``: a log of the old design becomes share state (spec 19)."""
+"""``sharemesh state-log import``: a log of the old design becomes share state (spec OLD)."""
 
 import json
 import struct

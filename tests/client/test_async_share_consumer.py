@@ -1,4 +1,4 @@
-"""The share consumer's rules (spec 21) over the network port."""
+"""The share consumer's rules (spec CL) over the network port."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""One exception for each error code of spec section 22, with code, retriable flag and subject."""
+"""One exception for each error code of spec ERR, with code, retriable flag and subject."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Access rules: what they allow (spec section 26, Kafka's rules), and the table in the store."""
+"""Access rules: what they allow (spec ACL, Kafka's rules), and the table in the store."""
 
 import pytest
 

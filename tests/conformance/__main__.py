@@ -54,7 +54,7 @@ def replay() -> tuple[int, int, list[str]]:
 
 
 def verdicts(outcomes: Outcomes) -> dict[str, str]:
-    """Return what DESIGN asks for each scenario id."""
+    """Return what is asked for by each scenario id."""
     result = {}
     for each in scenarios():
         if each in LEFT_OUT:

@@ -1,6 +1,6 @@
 """A persister in memory that keeps state as the one behind Kafka's recorded histories did.
 
-It combines batches as the share coordinator does (spec 18), but takes start offset and
+It combines batches as the share coordinator does (spec CMB), but takes start offset and
 delivery-complete count as they come, even out of order; the product's coordinator keeps the
 highest start offset (SC-15, SC-16).
 """

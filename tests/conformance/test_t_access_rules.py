@@ -1,4 +1,4 @@
-"""Section T over real processes: every row of spec section 26 with a table of access rules."""
+"""Section T over real processes: every row of spec ACL with a table of access rules."""
 
 import asyncio
 import functools

@@ -106,7 +106,7 @@ async def test_appends_get_offsets_and_are_read_back_byte_for_byte(logs):
     assert [(h.base_offset, h.last_offset) for h in result.headers] == [(3, 5), (6, 8)]
     assert [h.leader_epoch for h in result.headers] == [4, 4]
     assert len(result.records) == 2 * len(sent)
-    # Only base offset and leader epoch differ from what was sent (DESIGN 5).
+    # Only base offset and leader epoch differ from what was sent (LOG-1).
     assert result.records[8:12] == sent[8:12]
     assert result.records[16 : len(sent)] == sent[16:]
     assert [record.offset for record in decode_records(result.records[: len(sent)])] == [3, 4, 5]

@@ -1,4 +1,4 @@
-"""Definitions, bounds and evaluation of settings: spec 25."""
+"""Definitions, bounds and evaluation of settings: spec CFG."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Share sessions: spec section 12 and the rotation of section 13, without any service."""
+"""Share sessions: spec SES and the rotation of section 13, without any service."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A flipped bit anywhere in a group log: it is told where, or makes no difference (DESIGN 5.5)."""
+"""A flipped bit anywhere in a group log: it is told where, or makes no difference (LOG-14)."""
 
 import random
 

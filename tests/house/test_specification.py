@@ -74,6 +74,23 @@ def test_every_rule_that_is_cited_is_defined(defined, folder):
     assert not unknown
 
 
+PLACES_OF_OLD = re.compile(
+    r"\bDESIGN\b|\bspec (?:sections? )?\d|\bkubernetes\.md item|\bissue [A-Z]\w+, item"
+)
+
+
+@pytest.mark.parametrize("folder", CITING[:4])
+def test_code_cites_rules_and_no_sections_of_pages(folder):
+    found = [
+        f"{path.relative_to(ROOT)}: {cited[0]}"
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in SUFFIXES
+        for cited in [PLACES_OF_OLD.search(path.read_text())]
+        if cited
+    ]
+    assert not found
+
+
 def test_each_rule_of_the_core_is_found_in_the_product(defined):
     core = {ident for ident in defined if ident.split("-")[0] in IN_THE_CORE}
     text = "\n".join(path.read_text() for path in (ROOT / "services").rglob("*.py"))

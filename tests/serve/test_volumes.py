@@ -1,4 +1,4 @@
-"""What the data directory may lie on (DESIGN 5, volumes)."""
+"""What the data directory may lie on (LOG-4)."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""CommitGeneration: the pointer to a compaction, and what it means for pruning (DESIGN 5)."""
+"""CommitGeneration: the pointer to a compaction, and what it means for pruning (LOG-19)."""
 
 import pytest
 

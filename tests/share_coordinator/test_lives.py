@@ -1,4 +1,4 @@
-"""Groups that are deleted and come back, leaders that change, requests that arrive late (DESIGN 5).
+"""Groups that are deleted and come back, leaders that change, requests that arrive late (LOG-22).
 
 Every request is remembered and may arrive again at any later time, over restarts of the share
 coordinator, cold snapshots and pruning. What belongs to an ended life, or to a leader that was

@@ -1,4 +1,4 @@
-"""The share coordinator's RPCs over a real log (spec 17)."""
+"""The share coordinator's RPCs over a real log (spec SC)."""
 
 import asyncio
 

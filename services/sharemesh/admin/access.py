@@ -1,4 +1,4 @@
-"""Who may ask what of the admin service (spec 26 and Kafka's rules for topics and the cluster)."""
+"""Who may ask what of the admin service (spec ACL and Kafka's rules for topics and the cluster)."""
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.ports.authorizer import Authorizer, Operation, ResourceType

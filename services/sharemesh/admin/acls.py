@@ -1,4 +1,4 @@
-"""Access rules, created, described and deleted (spec section 26; Kafka's rules for them)."""
+"""Access rules, created, described and deleted (spec ACL; Kafka's rules for them)."""
 
 from sharemesh.admin.access import AdminAccess
 from sharemesh.admin.acl_codec import filter_of, rule_message, rule_of

@@ -1,4 +1,4 @@
-"""Reads a log directory as a stranger may: committed end first, then the chain (DESIGN 5.4)."""
+"""Reads a log directory as a stranger may: committed end first, then the chain (LOG-13)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""``sharemesh-share-groups``: options, columns and messages of kafka-share-groups.sh (spec 23).
+"""``sharemesh-share-groups``: options, columns and messages of kafka-share-groups.sh (spec CLI).
 
 This module imports nothing that takes time.
 """

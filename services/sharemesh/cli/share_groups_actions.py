@@ -1,4 +1,4 @@
-"""What each action of ``sharemesh-share-groups`` does and prints (spec 23)."""
+"""What each action of ``sharemesh-share-groups`` does and prints (spec CLI)."""
 
 import argparse
 import sys

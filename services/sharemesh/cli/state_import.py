@@ -1,4 +1,4 @@
-"""``sharemesh state-log import``: delivery states out of a log of the old design (spec 19)."""
+"""``sharemesh state-log import``: delivery states out of a log of the old design (spec OLD)."""
 
 import argparse
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Configuration with Kafka's names and bounds (spec 25, CL-2, CL-3)."""
+"""Configuration with Kafka's names and bounds (spec CFG, CL-2, CL-3)."""
 
 import difflib
 from collections.abc import Callable, Mapping

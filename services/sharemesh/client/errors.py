@@ -1,4 +1,4 @@
-"""What a client raises: one class for each error code of spec section 22, and local errors."""
+"""What a client raises: one class for each error code of spec ERR, and local errors."""
 
 from typing import ClassVar
 
@@ -98,7 +98,7 @@ class ServiceError(SharemeshError):
     """A service refused a request, or one part of it.
 
     Attributes:
-        code: The error code of spec section 22.
+        code: The error code of spec ERR.
         retriable: Whether the same request may succeed later without a change.
         about: The thing it is about, for example ``topic orders`` or ``orders/3``; may be empty.
         message: The service's words.

@@ -65,7 +65,7 @@ def walk_frames(
     leader_epoch: int | None,
     check_crc: bool,
 ) -> Frames:
-    """Walk the frames of ``window``, checking what the CRC does not cover too (DESIGN 5).
+    """Walk the frames of ``window``, checking what the CRC does not cover too (LOG-2).
 
     Args:
         window: Bytes of the file from position ``start``; it may end inside a frame.
@@ -181,7 +181,7 @@ def find_valid_frame(
 ) -> int | None:
     """Return where behind ``from_position`` a whole valid batch of this epoch begins, or None.
 
-    A valid batch behind invalid bytes means corruption, not a torn tail (DESIGN 5.5).
+    A valid batch behind invalid bytes means corruption, not a torn tail (LOG-14).
     """
     haystack = bytes(data)
     needle = struct.pack(">ib", leader_epoch, MAGIC)

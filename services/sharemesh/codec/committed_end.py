@@ -1,4 +1,4 @@
-"""The published committed end of a log: one small file for each epoch (DESIGN 5.2, 5.4).
+"""The published committed end of a log: one small file for each epoch (LOG-7, LOG-13).
 
 Two slots are written in turn, in place and without a sync: a reader, or the next owner, takes
 the newest slot that is whole. After a power cut it may lag; it never claims what is not synced.

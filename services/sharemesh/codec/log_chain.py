@@ -1,4 +1,4 @@
-"""Which bytes are the log: the chain of segments, from a listing and headers (DESIGN 5.3, 5.4).
+"""Which bytes are the log: the chain of segments, from a listing and headers (LOG-11, LOG-13).
 
 Pure. A reader of a log directory (the next owner, Spark, inspection) does, in this order:
 

@@ -1,4 +1,4 @@
-"""Markers of the log itself: record batches that take no offset (DESIGN 5.6).
+"""Markers of the log itself: record batches that take no offset (LOG-16).
 
 The log start is a committed record of the log. It is a RecordBatch v2 like all else, so that one
 walk reads everything, but its last offset delta is −1: it spans no offset, moves no high

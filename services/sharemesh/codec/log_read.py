@@ -1,4 +1,4 @@
-"""Reading a part of a log with everything checked, from bytes (DESIGN 5.4, 5.5). Pure.
+"""Reading a part of a log with everything checked, from bytes (LOG-13, LOG-14). Pure.
 
 ``readable_parts`` says which bytes to read; here they become frames, or a report of what is wrong
 and where. A part that ends early is reported too: fewer records are never mistaken for all.

@@ -1,4 +1,4 @@
-"""Segment files: their names, and the header that links each to its predecessor (DESIGN 5.1).
+"""Segment files: their names, and the header that links each to its predecessor (LOG-5).
 
 Layout of a log directory (all numbers in names are decimal and zero-padded)::
 

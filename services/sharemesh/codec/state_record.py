@@ -1,4 +1,4 @@
-"""Records of the share state log: domain <-> bytes (spec SC-21, DESIGN 5).
+"""Records of the share state log: domain <-> bytes (spec SC-21, LOG-3).
 
 The key of a log record is the share-partition key text (SC-1), empty for records of the shard
 itself; the value is a ``sharemesh.v1.ShareStateRecord``, for tombstones too, so that they can say

@@ -1,4 +1,4 @@
-"""Kafka's error codes (spec section 22), and the exceptions that carry them."""
+"""Kafka's error codes (spec ERR), and the exceptions that carry them."""
 
 from enum import IntEnum
 
@@ -59,7 +59,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed later without a change (spec section 22)."""
+        """Whether the same request may succeed later without a change (spec ERR)."""
         return self in _RETRIABLE
 
 

@@ -1,4 +1,4 @@
-"""Share sessions: who fetches which partitions at one leader, in which order (spec section 12)."""
+"""Share sessions: who fetches which partitions at one leader, in which order (spec SES)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -76,7 +76,7 @@ class CoordinatorContext:
         """Return the settings of a group in force now."""
         return self.view.group_config(group_id)
 
-    # ---- authorization (spec 26) ----------------------------------------------------------------
+    # ---- authorization (spec ACL) ----------------------------------------------------------------
 
     def may(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
         """Return whether a principal may do this."""

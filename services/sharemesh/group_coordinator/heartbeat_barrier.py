@@ -13,7 +13,7 @@ MAX_WAITING = 100_000
 
 
 class HeartbeatBarrier:
-    """Lets answers go once the log was still ours after they were decided (DESIGN 5.2).
+    """Lets answers go once the log was still ours after they were decided (LOG-8).
 
     A look costs a job in the storage pool; thousands of members a second share one each
     ``interval_ms``. The first one after a quiet time is not delayed.

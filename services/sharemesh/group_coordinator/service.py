@@ -50,7 +50,7 @@ class GroupCoordinatorPorts:
 
 
 class GroupCoordinatorService:
-    """Members, assignment, initialization and administration of share groups (spec 15, 16, 23)."""
+    """Members, assignment, initialization and administration of share groups (GC, ASG, CLI)."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Durable state of share partitions, from afar: lookup, coalescing, retries (spec 10, PER)."""
+"""Durable state of share partitions, from afar: lookup, coalescing, retries (spec PER)."""
 
 import random
 
@@ -67,7 +67,7 @@ class Persister:
         start_offset: int,
         batches: tuple[StateBatch, ...] = (),
     ) -> StateWriteResult:
-        """Begin a state epoch (spec SC-9), that of an import with delivery states (spec 19)."""
+        """Begin a state epoch (spec SC-9), that of an import with delivery states (spec OLD)."""
         return await self._ask(rpcs.INITIALIZE, key, (state_epoch, start_offset, batches))
 
     async def read_state(self, key: SharePartitionKey, leader_epoch: int) -> StateReadResult:

@@ -1,4 +1,4 @@
-"""Who may do what (spec section 26)."""
+"""Who may do what (spec ACL)."""
 
 from collections.abc import Callable
 from enum import Enum

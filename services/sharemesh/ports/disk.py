@@ -19,7 +19,7 @@ class AppendFile(Protocol):
 
         Raises:
             OSError: Nothing, or only a part, was written (disk full, I/O error); the owner
-                must give the file up (DESIGN: nobody retries).
+                must give the file up (LOG-9: nobody retries).
         """
         ...
 

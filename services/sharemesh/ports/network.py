@@ -14,7 +14,7 @@ Out_contra = TypeVar("Out_contra", bound=Message, contravariant=True)
 
 
 class Failure(Enum):
-    """Why a call got no answer from the service itself: what gRPC status is for (DESIGN 7)."""
+    """Why a call got no answer from the service itself: what gRPC status is for."""
 
     UNAVAILABLE = "unavailable"  # could not connect, or the connection was lost
     DEADLINE_EXCEEDED = "deadline_exceeded"  # may still take effect

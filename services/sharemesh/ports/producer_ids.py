@@ -1,4 +1,4 @@
-"""Ids of idempotent producers, unique over the cluster (DESIGN 5)."""
+"""Ids of idempotent producers, unique over the cluster."""
 
 from typing import Protocol
 

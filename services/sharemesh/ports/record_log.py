@@ -1,4 +1,4 @@
-"""The partitioned log that holds the records (DESIGN 5): RecordBatch v2 bytes, never decoded."""
+"""The partitioned log that holds the records (LOG-1): RecordBatch v2 bytes, never decoded."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -79,7 +79,7 @@ class PartitionLog(Protocol):
 
     @property
     def highest_producer_id(self) -> int:
-        """The highest producer id in the log, or −1; ids handed out later are above (DESIGN 5)."""
+        """The highest producer id in the log, or −1; ids handed out later are above (LOG-1)."""
         ...
 
     @property
@@ -125,7 +125,7 @@ class PartitionLog(Protocol):
         ...
 
     async def look(self) -> None:
-        """Return if no higher fence exists now (DESIGN 5.2: ticks that only grant locks).
+        """Return if no higher fence exists now (LOG-8: ticks that only grant locks).
 
         Raises:
             FencedError: It does.
@@ -176,7 +176,7 @@ class RecordLogs(Protocol):
     """All topic-partitions of the data directory."""
 
     async def open(self, partition: TopicPartition, leader_epoch: int) -> PartitionLog:
-        """Take the partition over under ``leader_epoch`` (DESIGN 5.1).
+        """Take the partition over under ``leader_epoch`` (LOG-5).
 
         A corrupt log opens too: its high watermark is where the corruption begins, what lies
         before that is served, and appends are refused with KAFKA_STORAGE_ERROR.

@@ -1,4 +1,4 @@
-"""The log of one coordinator shard: share state log and group log (DESIGN 5)."""
+"""The log of one coordinator shard: share state log and group log."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple, Protocol
@@ -99,7 +99,7 @@ class ShardLog(Protocol):
     async def committed(self, end_offset: int) -> None:
         """Return once everything below ``end_offset`` is durable and no higher fence was seen.
 
-        Also for answers that only read: the look happens after this call (DESIGN 5.2).
+        Also for answers that only read: the look happens after this call (LOG-8).
 
         Raises:
             FencedError, LogFailedError: It never will be, by this writer.
@@ -119,7 +119,7 @@ class ShardLogs(Protocol):
     """All shard logs of one kind; ``name`` is for example ``state`` or ``group``."""
 
     async def open(self, name: str, shard: int, epoch: int) -> ShardLog:
-        """Take the log over under ``epoch`` (DESIGN 5.1).
+        """Take the log over under ``epoch`` (LOG-5).
 
         Raises:
             FencedError: A fence at or above ``epoch`` exists.

@@ -29,7 +29,7 @@ class CoordinatorShard(Generic[Machine, Record]):
 
     A decision changes the machine at once, so that the next one sees it; but every answer, of
     reads too, waits until the position it saw is committed and the log was still ours after the
-    request came in (DESIGN 5, group commit). All that was decided while a commit was under way
+    request came in (LOG-7). All that was decided while a commit was under way
     goes into the next one as one batch.
 
     When the log ends the epoch (fenced, failed append or sync), every open and later request is

@@ -1,4 +1,4 @@
-"""Reads generations from disk: the one room of the coordinator that knows their files (DESIGN 5).
+"""Reads generations from disk: the one room of the coordinator that knows their files (LOG-19).
 
 A generation is a folder ``generations/<id>`` with ``manifest.json`` and Parquet files; it counts
 only if a pointer record in the shard's own log names it. Its content must have the pointer's hash.

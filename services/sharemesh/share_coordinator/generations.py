@@ -1,4 +1,4 @@
-"""Committed generations of the state log (DESIGN 5): the one room that knows what they are.
+"""Committed generations of the state log (LOG-19): the one room that knows what they are.
 
 ``CommitGeneration`` makes a pointer record; the coordinator is the only writer of it. Loading a
 shard from the Parquet of a generation belongs here too, as the ``restore`` of the shard's kind.

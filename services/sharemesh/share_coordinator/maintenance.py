@@ -62,7 +62,7 @@ class Maintenance:
         await self._shard.write(partial(_cold_floor, now_ms=now_ms, interval_ms=interval_ms))
 
     async def prune(self) -> None:
-        """Delete what is redundant, no more than the prune limit allows (SC-26, DESIGN 5)."""
+        """Delete what is redundant, no more than the prune limit allows (SC-26, LOG-21)."""
         now_ms = self._clock.wall_ms()
         grace_ms = self._settings.generation_grace_ms
         await self._leave_stale_generation(now_ms=now_ms, grace_ms=grace_ms)

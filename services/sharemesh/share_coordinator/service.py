@@ -1,4 +1,4 @@
-"""The share coordinator service: RPCs of key 83 to 87 and CommitGeneration (spec 17)."""
+"""The share coordinator service: RPCs of key 83 to 87 and CommitGeneration (spec SC)."""
 
 import asyncio
 from collections.abc import Sequence
@@ -152,7 +152,7 @@ class ShareCoordinatorService:
     async def commit_generation(
         self, request: pb.CommitGenerationRequest, context: CallContext
     ) -> pb.CommitGenerationResponse:
-        """Commit the pointer to a generation of one shard (DESIGN 5)."""
+        """Commit the pointer to a generation of one shard."""
         try:
             refusal = self._refusal(context)
             if refusal is not None:

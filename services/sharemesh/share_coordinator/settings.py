@@ -1,4 +1,4 @@
-"""Settings of the share coordinator (spec CFG-14, DESIGN 5)."""
+"""Settings of the share coordinator (spec CFG-14, LOG-21)."""
 
 from dataclasses import dataclass, field
 

@@ -12,7 +12,7 @@ from sharemesh.telemetry.spans import Span, Spans
 BATCH_MAX = 2_048
 INTERVAL_S = 1.0
 FLUSH_TIMEOUT_S = 2.0
-"""How long closing waits for the exporter (kubernetes.md item 89)."""
+"""How long closing waits for the exporter."""
 
 _log = logging.getLogger(__name__)
 

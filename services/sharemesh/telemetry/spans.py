@@ -10,7 +10,7 @@ from sharemesh.telemetry.names import LINKS_DROPPED
 from sharemesh.telemetry.trace_context import LINKS_MAX, TraceContext
 
 QUEUE_MAX = 16_384
-"""Spans that wait for export (kubernetes.md item 84); about 8 MB when they are full."""
+"""Spans that wait for export; about 8 MB when they are full."""
 
 Attributes = dict[str, Any]
 _NONE: Attributes = {}

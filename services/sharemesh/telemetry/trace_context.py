@@ -8,7 +8,7 @@ TRACESTATE = "tracestate"
 _LENGTH = 55
 _FLAGS = slice(53, 55)
 LINKS_MAX = 32
-"""Links of one span (kubernetes.md item 82); how many more there were is an attribute."""
+"""Links of one span; how many more there were is an attribute."""
 
 
 class TraceContext(NamedTuple):
@@ -105,7 +105,7 @@ _VALUE_LENGTH = 55
 def producer_contexts(records: bytes) -> list[TraceContext]:
     """Return sampled contexts in the headers of uncompressed records, at most ``LINKS_MAX``.
 
-    Compressed batches have none: the leader does not open them (DESIGN 5); consumers do.
+    Compressed batches have none: the leader does not open them (LOG-1); consumers do.
     """
     if _KEY not in records[:PROBE_BYTES] and _KEY not in records[-PROBE_BYTES:]:
         return []

@@ -1,4 +1,4 @@
-"""Generations on disk: Parquet, a manifest, and what marks one as committed (DESIGN 5).
+"""Generations on disk: Parquet, a manifest, and what marks one as committed (LOG-19).
 
 ::
 

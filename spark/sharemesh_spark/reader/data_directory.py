@@ -1,4 +1,4 @@
-"""Reads the share state log of a data directory beside its writers, without locks (DESIGN 5.4).
+"""Reads the share state log of a data directory beside its writers, without locks (LOG-13).
 
 Files are only read. What lies beyond the committed end is never looked at; when an owner changes
 the directory meanwhile, the reading starts over, a bounded number of times.

@@ -1,4 +1,4 @@
-"""The simple assignor's rules (spec section 16)."""
+"""The simple assignor's rules (spec ASG)."""
 
 from math import ceil
 from time import process_time

@@ -1,4 +1,4 @@
-"""What a fetch acquires, record by record: the rules of spec section 6 over a dict of records.
+"""What a fetch acquires, record by record: the rules of spec ACQ over a dict of records.
 
 Nothing here knows of runs. Where cached batches begin and end, the end offset and the gap window
 are given as they were before the fetch, and predicted for afterwards.

@@ -1,4 +1,4 @@
-"""Readers beside the writers of a log see nothing that is not committed (DESIGN 5.4)."""
+"""Readers beside the writers of a log see nothing that is not committed (LOG-13)."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The data directory of a cluster: made once, checked at every start (DESIGN 5)."""
+"""The data directory of a cluster: made once, checked at every start."""
 
 from functools import partial
 

@@ -203,7 +203,7 @@ class EmbeddedShardLogs:
         self._settings = settings
 
     async def open(self, name: str, shard: int, epoch: int) -> EmbeddedShardLog:
-        """Take the log of a shard over under ``epoch`` (DESIGN 5.1).
+        """Take the log of a shard over under ``epoch`` (LOG-5).
 
         Raises:
             FencedError: A fence at or above ``epoch`` exists.

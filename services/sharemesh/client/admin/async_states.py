@@ -28,7 +28,7 @@ class AsyncStates(ABC):
         start_offset: int,
         batches: Sequence[StateBatch],
     ) -> None:
-        """Let an empty group go on in a partition as if it had these delivery states (spec 19).
+        """Let an empty group go on in a partition as if it had these delivery states (spec OLD).
 
         Start offset and delivery states are one alteration: kept first by the group coordinator,
         which finishes it after a crash, then written as one record. What the group had in the

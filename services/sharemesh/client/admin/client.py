@@ -133,7 +133,7 @@ class AdminClient:
         start_offset: int,
         batches: Sequence[StateBatch],
     ) -> None:
-        """Let an empty group go on in a partition as if it had these delivery states (spec 19).
+        """Let an empty group go on in a partition as if it had these delivery states (spec OLD).
 
         Raises:
             NonEmptyGroupError: The group has members.

@@ -1,4 +1,4 @@
-"""AsyncShareConsumer: a share consumer for asyncio (spec 21); one task uses it at a time."""
+"""AsyncShareConsumer: a share consumer for asyncio (spec CL); one task uses it at a time."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What each call of a share consumer does, once for asyncio and for threads (spec 21).
+"""What each call of a share consumer does, once for asyncio and for threads (spec CL).
 
 A call is a generator: it yields work for the event loop and gets the result back. So the rules,
 deserializers and callbacks run where the application called, and the network runs on its loop.

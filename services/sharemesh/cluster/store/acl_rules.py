@@ -1,4 +1,4 @@
-"""Access rules as values, and what a set of them allows (spec section 26, Kafka's rules)."""
+"""Access rules as values, and what a set of them allows (spec ACL, Kafka's rules)."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping

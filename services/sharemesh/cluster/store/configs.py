@@ -79,7 +79,7 @@ async def take_producer_ids(
 ) -> range:
     """Return ``PRODUCER_ID_BLOCK`` producer ids that nobody else gets, at or above ``at_least``.
 
-    That is above what a log has seen already (DESIGN 5).
+    That is above what a log has seen already (LOG-22).
 
     Raises:
         CoordinationError: The store does not answer; a block may then be lost, which is fine.

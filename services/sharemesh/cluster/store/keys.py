@@ -1,4 +1,4 @@
-"""Where things stand in the coordination store (DESIGN 6).
+"""Where things stand in the coordination store.
 
 ``/sharemesh/<cluster id>/`` and below it:
 

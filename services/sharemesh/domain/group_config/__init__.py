@@ -1,4 +1,4 @@
-"""Effective settings of one share group, after the cluster's defaults and bounds (spec 25)."""
+"""Effective settings of one share group, after the cluster's defaults and bounds (spec CFG)."""
 
 from dataclasses import dataclass
 from enum import IntEnum

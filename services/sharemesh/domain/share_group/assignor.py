@@ -1,4 +1,4 @@
-"""The simple assignor: balanced first, sticky second (spec section 16)."""
+"""The simple assignor: balanced first, sticky second (spec ASG)."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping

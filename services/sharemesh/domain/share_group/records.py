@@ -92,7 +92,7 @@ class CurrentMemberAssignment:
 class InitializingPartition:
     """The start offset that was intended first of all, and the state epoch it is sent with.
 
-    ``batches`` are delivery states that an import begins with (spec 19).
+    ``batches`` are delivery states that an import begins with (spec OLD).
     """
 
     start_offset: int
@@ -138,7 +138,7 @@ class GroupTombstone:
 
 @dataclass(frozen=True, slots=True)
 class GroupEpochFloor:
-    """The highest epoch of a deleted group of this shard: new groups start there (DESIGN 5)."""
+    """The highest epoch of a deleted group of this shard: new groups start there (LOG-22)."""
 
     epoch: int
 

@@ -78,7 +78,7 @@ class StartOffsetResolved:
 
 
 class Acquire(NamedTuple):
-    """A member takes records out of what was read at ``fetch_offset`` (spec section 6)."""
+    """A member takes records out of what was read at ``fetch_offset`` (spec ACQ)."""
 
     request_id: int
     member_id: MemberId
@@ -105,7 +105,7 @@ class AcknowledgementBatch(NamedTuple):
 
 
 class Acknowledge(NamedTuple):
-    """A member says what became of records it holds; all or nothing (spec section 7)."""
+    """A member says what became of records it holds; all or nothing (spec ACK)."""
 
     request_id: int
     member_id: MemberId
@@ -114,7 +114,7 @@ class Acknowledge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMember:
-    """The member's session ended: all that it holds is released (spec section 8)."""
+    """The member's session ended: all that it holds is released (spec REL)."""
 
     request_id: int
     member_id: MemberId
@@ -137,7 +137,7 @@ class StateWritten(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed; locks may have expired (spec section 9).
+    """Time has passed; locks may have expired (spec LK).
 
     ``lock_limit`` bounds the work of one step: at most that many locks expire (a lock is that of
     a whole batch, or of one offset of a batch that is tracked per offset); if more are due, the

@@ -1,4 +1,4 @@
-"""One hash for the folded state of a shard, whoever folded it (DESIGN 5, "Generations")."""
+"""One hash for the folded state of a shard, whoever folded it (LOG-19)."""
 
 import hashlib
 import struct

@@ -1,4 +1,4 @@
-"""The share coordinator's shard: which request comes to which record (spec section 17)."""
+"""The share coordinator's shard: which request comes to which record (spec SC)."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -157,9 +157,9 @@ class ShareStateMachine:
     ) -> StateDecision:
         """Begin a state epoch: a new snapshot, without batches (spec SC-9) but of an import.
 
-        Delivery states of an old log (spec 19) are ``batches``: they need a start offset, and what
+        Delivery states of an old log (spec OLD) are ``batches``: they need a start offset, and what
         lies below it is dropped. One record has all, so that no import is half there.
-        A key without state must start above the highest epoch deleted in this shard (DESIGN 5).
+        A key without state must start above the highest epoch deleted in this shard (LOG-23).
         A repeat of the request that began the present state epoch, late perhaps, changes nothing,
         however far the start offset has come since.
         """
@@ -296,7 +296,7 @@ class ShareStateMachine:
         """Delete a state; nothing is done for an absent one (spec SC-19).
 
         A positive ``state_epoch`` below the stored one is a late request of an earlier life and
-        is refused with FENCED_STATE_EPOCH (DESIGN 5); 0 is not checked.
+        is refused with FENCED_STATE_EPOCH (LOG-23); 0 is not checked.
         """
         stop = check_key(key) or check_epoch("state", state_epoch)
         if stop is not None:
@@ -365,7 +365,7 @@ class ShareStateMachine:
 
     @property
     def prune_limit(self) -> int | None:
-        """The offset below which nothing is needed any more; None: nothing can go (DESIGN 5)."""
+        """The offset below which nothing is needed any more; None: nothing can go (LOG-21)."""
         limit = self._redundant.offset
         if limit is None:
             return None

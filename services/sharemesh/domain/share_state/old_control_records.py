@@ -1,4 +1,4 @@
-"""Importer of the old design: share control records in the data partition (spec 19, OLD-1..10).
+"""Importer of the old design: share control records in the data partition (spec OLD, OLD-1..10).
 
 The control records themselves are skipped for applications (OLD-8), had to be replicated before
 the answer (OLD-5), and were kept from the earliest needed checkpoint on (OLD-7); none of this is

@@ -83,7 +83,7 @@ class StateUpdate:
 class Tombstone:
     """The share partition's state is deleted (spec SC-19).
 
-    It carries the epochs that ended with it, so that the shard's floors rise (DESIGN 5).
+    It carries the epochs that ended with it, so that the shard's floors rise (LOG-22).
     """
 
     key: SharePartitionKey

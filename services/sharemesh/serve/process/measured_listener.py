@@ -21,7 +21,7 @@ class MeasuredListener:
     """Fills ``ports.network.Listener`` before another one: durations, numbers, SERVER spans.
 
     The span of a call begins in the caller's trace if the caller says which (``traceparent`` in
-    the metadata), the span of a stream is written when the stream ends (kubernetes.md item 79).
+    the metadata), the span of a stream is written when the stream ends.
     """
 
     def __init__(self, listener: Listener, telemetry: Telemetry) -> None:

@@ -29,7 +29,7 @@ def check_volume(directory: Path, mountinfo: str | None = None) -> Mount | None:
     """Return the mount of the directory if a cluster may live on it; None if that is not known.
 
     Fences and segments are found by name, so a name must be seen by every process once it is
-    synced (DESIGN 5). Local file systems and CephFS do that; NFS only without its caches.
+    synced. Local file systems and CephFS do that; NFS only without its caches.
 
     Raises:
         StartError: DIRECTORY_UNUSABLE, with the mount options that are missing.

@@ -197,7 +197,7 @@ class ServeSettings:
         default=0, metadata=about("records that get spans of their own", minimum=0, maximum=100)
     )
     configs: Mapping[str, str] = field(default_factory=dict)
-    """Settings of the cluster by Kafka's names (spec 25), from the file's ``[settings]``."""
+    """Settings of the cluster by Kafka's names (spec CFG), from the file's ``[settings]``."""
 
     @property
     def roles(self) -> tuple[Role, ...]:

@@ -138,7 +138,7 @@ class LedPartitions:
         self._on_ended.append(callback)
 
     def epoch_ended(self, led: LedPartition, reason: Exception) -> None:
-        """Give a partition up whose log is fenced or failed (DESIGN 5.2)."""
+        """Give a partition up whose log is fenced or failed (LOG-7)."""
         if self._led.get(led.partition) is not led:
             return
         _LOG.warning(

@@ -11,7 +11,7 @@ class OpenStream(Protocol):
     """A Consume or HoldSession stream."""
 
     def notify_draining(self, partitions: frozenset[TopicPartition]) -> None:
-        """Tell the client which of these it uses: they will move (DESIGN 7)."""
+        """Tell the client which of these it uses: they will move."""
         ...
 
     def notify_led(self, partition: TopicPartition) -> None:

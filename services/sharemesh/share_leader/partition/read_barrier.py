@@ -1,4 +1,4 @@
-"""Looks for a higher fence, shared by all answers of a moment (DESIGN 5.2)."""
+"""Looks for a higher fence, shared by all answers of a moment (LOG-8)."""
 
 import asyncio
 from functools import partial

@@ -257,7 +257,7 @@ class SharePartitionRunner:
         return answer
 
     def release(self, member_id: MemberId) -> asyncio.Future[Answered]:
-        """Release all that a member holds here (spec section 8)."""
+        """Release all that a member holds here (spec REL)."""
         request_id, answer = self._expect_answer()
         self.step(ReleaseMember(request_id, member_id))
         return answer

@@ -35,7 +35,7 @@ class Offsets:
     async def list_offsets(
         self, request: pb.ListOffsetsRequest, context: CallContext
     ) -> pb.ListOffsetsResponse:
-        """Answer one request; what is answered is committed and led here (DESIGN 5.2)."""
+        """Answer one request; what is answered is committed and led here (LOG-8)."""
         check_parts(request.partitions, self._bound, "partitions")
         results = await in_slices(
             request.partitions, lambda one: self._list(one, context), at_once=_PARALLEL

@@ -169,7 +169,7 @@ def _only(entries: Sequence[pb.AcknowledgePartition]) -> pb.AcknowledgePartition
 
 
 def _check_epoch(sent: int, current: int) -> None:
-    """Refuse an acknowledgement of another leader epoch's acquisition (DESIGN 5, Epochs)."""
+    """Refuse an acknowledgement of another leader epoch's acquisition (LOG-22)."""
     if sent <= 0 or sent == current:
         return
     if sent > current:

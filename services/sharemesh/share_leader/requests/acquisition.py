@@ -83,7 +83,7 @@ class FetchAcquisition:
 
         The record budget is shared in order (spec ROT-5), the byte budget divided (ROT-4);
         partitions that get nothing and have no error are left out. Returns only after a look
-        that began after this call (DESIGN 5.2). ``reader`` is asked before each grant (AUT-4).
+        that began after this call (LOG-8). ``reader`` is asked before each grant (AUT-4).
         """
         try:
             return await self._take(shells, order, reader)
@@ -139,7 +139,7 @@ class FetchAcquisition:
     async def _read_and_look(
         self, led: LedPartition, shell: SharePartitionRunner, share_bytes: int, remaining: int
     ) -> ReadResult:
-        """Read from the next fetch offset; meanwhile look that nobody else leads (DESIGN 5.2)."""
+        """Read from the next fetch offset; meanwhile look that nobody else leads (LOG-8)."""
         offset, end_offset = shell.next_fetch_offset, shell.end_offset
         if shell.stands_at_damage:
             end_offset = max(end_offset, offset + 1)  # the log answers with what is wrong there

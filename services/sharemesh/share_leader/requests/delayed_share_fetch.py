@@ -1,4 +1,4 @@
-"""The long poll: wait until share partitions can be fetched from (spec section 14)."""
+"""The long poll: wait until share partitions can be fetched from (spec DF)."""
 
 import asyncio
 import logging

@@ -37,7 +37,7 @@ _ENDINGS = frozenset(
 
 
 class Explain:
-    """Answers Explain: what is durable first, then what this leader knows (DESIGN 5.2)."""
+    """Answers Explain: what is durable first, then what this leader knows (LOG-7)."""
 
     def __init__(
         self, environment: LeaderEnvironment, partitions: LedPartitions, access: LeaderAccess

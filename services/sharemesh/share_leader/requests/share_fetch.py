@@ -1,4 +1,4 @@
-"""ShareFetch: acknowledge, wait for records, acquire, answer (spec sections 11 to 14)."""
+"""ShareFetch: acknowledge, wait for records, acquire, answer (spec REQ, SES, DF)."""
 
 from collections.abc import Iterable
 

@@ -33,7 +33,7 @@ class _Attendance:
 
 
 class ShareSessionCache:
-    """All sessions of a leader, each bound to a stream or to the next request (DESIGN 7)."""
+    """All sessions of a leader, each bound to a stream or to the next request."""
 
     def __init__(self, environment: LeaderEnvironment, partitions: LedPartitions) -> None:
         self.sessions = ShareSessions(environment.settings.max_share_sessions)
@@ -155,7 +155,7 @@ class ShareSessionCache:
         """Release what the member holds, also in forgotten partitions (spec REL-1, SES-16).
 
         Partitions that are being drained keep their locks: their holders may still
-        acknowledge (DESIGN 7).
+        acknowledge.
         """
         never: Outcome = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nothing was ever fetched there")
         shells = self._partitions.shares_of(session.key.group_id)

@@ -1,4 +1,4 @@
-"""Consume and HoldSession: share sessions that live as long as a stream (DESIGN 7)."""
+"""Consume and HoldSession: share sessions that live as long as a stream."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Fences: who may write a log (DESIGN 5.1, 5.2)."""
+"""Fences: who may write a log (LOG-4, LOG-7)."""
 
 from sharemesh.codec.segment import FENCES, fence_name
 from sharemesh.ports.disk import Disk

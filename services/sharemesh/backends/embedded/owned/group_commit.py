@@ -1,4 +1,4 @@
-"""Group commit: what was appended while one job ran goes into the next (DESIGN 5.2, 5.7)."""
+"""Group commit: what was appended while one job ran goes into the next (LOG-7, LOG-18)."""
 
 import asyncio
 from collections import deque

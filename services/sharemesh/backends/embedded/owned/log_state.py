@@ -1,4 +1,4 @@
-"""What a log directory holds: the chain and the published end, read in the order of DESIGN 5.4."""
+"""What a log directory holds: the chain and the published end, read in the order of LOG-13."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A log as its owner writes it: commit, look, roll, prune (DESIGN 5.2, 5.6). All calls block."""
+"""A log as its owner writes it: commit, look, roll, prune (LOG-7, LOG-16). All calls block."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -79,7 +79,7 @@ class OwnedLog:
         end_offset: int,
         log_start_offset: int,
     ) -> LogPosition:
-        """Append, sync, look, publish (DESIGN 5.2), and return where ``data`` lies.
+        """Append, sync, look, publish (LOG-7), and return where ``data`` lies.
 
         Args:
             data: Whole record batches, in pieces, with their offsets and this epoch in place.

@@ -32,7 +32,7 @@ SCAN_WINDOW_BYTES = 64 * 1024
 
 
 def corrupt(file: str, position: int, offset: int, problem: str) -> CorruptLogError:
-    """Return the report of bytes that must be whole and are not (DESIGN 5.5)."""
+    """Return the report of bytes that must be whole and are not (LOG-14)."""
     return CorruptLogError(
         f"{file}, position {position}, offset {offset}: {problem}",
         file=file,

@@ -1,4 +1,4 @@
-"""Taking a log over under a new epoch (DESIGN 5.1), as one blocking job.
+"""Taking a log over under a new epoch (LOG-5), as one blocking job.
 
 Order: fence; committed end, then chain; tail behind the committed end; look; own segment with
 that tail in it, synced before its name appears; look; publish; then what is outside may go.
@@ -159,7 +159,7 @@ def create_segment(
 
 
 def _clear(disk: Disk, path: str, epoch: int, fences: Fences, on_chain: set[SegmentName]) -> None:
-    """Delete what lower epochs left outside the log (DESIGN 5.1, 5.3)."""
+    """Delete what lower epochs left outside the log (LOG-12)."""
     fences.look()
     listing = disk.list(path)
     gone = [name.file_name for name in segment_names(listing) if name not in on_chain]

@@ -1,4 +1,4 @@
-"""What a new owner takes along: valid batches behind the committed end (DESIGN 5.1, 5.5).
+"""What a new owner takes along: valid batches behind the committed end (LOG-6, LOG-14).
 
 They are not trusted where they lie: a failed sync leaves clean pages that reads show and that never
 reach the disk. The new owner appends them again, to its own segment.

@@ -1,4 +1,4 @@
-"""Checking checksums of what is committed (DESIGN 5.5). All calls block, a window at a time."""
+"""Checking checksums of what is committed (LOG-14). All calls block, a window at a time."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Snapshots of record logs: what a start would else have to scan whole segments for (DESIGN 5.6).
+"""Snapshots of record logs: what a start would else have to scan whole segments for (LOG-17).
 
 A snapshot belongs to one segment and says, as of one committed offset in it, what the batches up
 to there mean: the index of that segment, all idempotent producers of the log, open transactions,

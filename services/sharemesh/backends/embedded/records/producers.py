@@ -1,4 +1,4 @@
-"""Idempotent producers: epochs and sequences, as Kafka checks them (issue Leader, item 2)."""
+"""Idempotent producers: epochs and sequences, as Kafka checks them."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ class Producers:
 
     @property
     def highest_id(self) -> int:
-        """The highest producer id seen, or −1; new ids must be higher (DESIGN 5)."""
+        """The highest producer id seen, or −1; new ids must be higher."""
         return self._highest_id
 
     def copy(self) -> "Producers":

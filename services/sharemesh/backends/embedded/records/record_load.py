@@ -42,7 +42,7 @@ class Loaded:
 
 
 def load_records(disk: Disk, log: OwnedLog, settings: LogSettings) -> Loaded:
-    """Load the log, and check the checksums of its newest part (DESIGN 5.5). Blocks.
+    """Load the log, and check the checksums of its newest part (LOG-14). Blocks.
 
     What lies below the log start may be damaged: nobody reads it.
     """

@@ -31,7 +31,7 @@ class EmbeddedRecordLogs:
         self._scrub_turns = asyncio.Semaphore(1)
 
     async def open(self, partition: TopicPartition, leader_epoch: int) -> EmbeddedPartitionLog:
-        """Take the partition over under ``leader_epoch`` (DESIGN 5.1).
+        """Take the partition over under ``leader_epoch`` (LOG-5).
 
         A corrupt log opens too: what lies before the corruption is served, appends are refused,
         and ``corruption`` says where it is.

@@ -31,7 +31,7 @@ Move = tuple[int, int, RecordStatus, RecordStatus]  # first, last, from, to
 
 
 class InFlight:
-    """Cached batches in order, start and end offset, locks and counts (spec section 3).
+    """Cached batches in order, start and end offset, locks and counts (spec IFB).
 
     Every change of a record's status goes through ``put`` or ``put_runs``, which keep the
     delivery-complete count (as soon as a transition starts, ACK-21), the locks and the index of

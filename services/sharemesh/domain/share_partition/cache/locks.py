@@ -1,4 +1,4 @@
-"""Acquisition locks and the index of their deadlines (spec section 9)."""
+"""Acquisition locks and the index of their deadlines (spec LK)."""
 
 from heapq import heapify, heappop, heappush
 

@@ -1,4 +1,4 @@
-"""A member says what became of the records that it holds (spec section 7)."""
+"""A member says what became of the records that it holds (spec ACK)."""
 
 from bisect import bisect_right
 

@@ -1,4 +1,4 @@
-"""A member takes records out of what was read from the log (spec section 6)."""
+"""A member takes records out of what was read from the log (spec ACQ)."""
 
 from sharemesh.domain.group_config import IsolationLevel
 from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch, Run

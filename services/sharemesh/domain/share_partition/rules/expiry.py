@@ -1,4 +1,4 @@
-"""Locks whose deadline has passed (spec section 9)."""
+"""Locks whose deadline has passed (spec LK)."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,4 @@
-"""Initialization from durable state (spec section 4)."""
+"""Initialization from durable state (spec INI)."""
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch

@@ -1,4 +1,4 @@
-"""A member's session ended: what it holds goes back (spec section 8)."""
+"""A member's session ended: what it holds goes back (spec REL)."""
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import MemberId
