@@ -7,11 +7,14 @@ whole suite has a hard limit of its own in `.ci/run`.
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests import domain_coverage
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -25,25 +28,56 @@ class Part:
     command: tuple[str, ...]
     budget_s: int
     fast: bool
+    covered: bool = False
+    """Whether it measures what it reaches of the domain, for ``domain_coverage``."""
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables under which it runs."""
+        measured = {"COVERAGE_FILE": str(domain_coverage.DATA / f"{self.name}.data")}
+        return {**os.environ, "PYTHONUNBUFFERED": "1", **(measured if self.covered else {})}
 
 
 def pytest_part(
-    name: str, marked: str, *, budget_s: int, workers: int = 2, fast: bool = False
+    name: str, marked: str, *words: str, budget_s: int, workers: int = 2, fast: bool = False
 ) -> Part:
     """Return a part that runs the tests so marked; a file stays whole within one worker."""
-    how = ("-q", "-n", str(workers), "--dist", "loadfile", "-m", marked)
-    return Part(name, (sys.executable, "-m", "pytest", *how), budget_s, fast)
+    how = ("-q", "-n", str(workers), "--dist", "loadfile", "-m", marked, *words)
+    covered = "--cov" in words
+    return Part(name, (sys.executable, "-m", "pytest", *how), budget_s, fast, covered)
 
 
+# The rooms that state the rules of the domain, apart: to measure them costs most.
+DOMAIN_TESTS = ("tests/domain", "tests/conformance")
+NOT_DOMAIN = tuple(f"--ignore={room}" for room in DOMAIN_TESTS)
 OTHERWISE = "not integration and not spark and not cluster and not scenario"
 PARTS = (
     Part("format", (str(BIN / "ruff"), "format", "--check", "."), 10, fast=True),
     Part("style", (str(BIN / "ruff"), "check", "."), 10, fast=True),
     Part("layers", (str(BIN / "lint-imports"),), 20, fast=True),
     Part("types", (str(BIN / "mypy"),), 90, fast=True),
-    pytest_part("unit", f"not slow and {OTHERWISE}", budget_s=180, fast=True),
+    pytest_part(
+        "domain",
+        f"not slow and {OTHERWISE}",
+        *("--cov", "--cov-report=", *DOMAIN_TESTS),
+        budget_s=60,
+        fast=True,
+    ),
+    pytest_part(
+        "unit",
+        f"not slow and {OTHERWISE}",
+        *("--cov", "--cov-report=", *NOT_DOMAIN),
+        budget_s=180,
+        fast=True,
+    ),
     pytest_part("slow and property", f"slow and {OTHERWISE}", budget_s=300),
-    Part("conformance", (sys.executable, "-m", "tests.conformance"), 150, fast=False),
+    Part(
+        "conformance",
+        (sys.executable, "-m", "coverage", "run", "-m", "tests.conformance"),
+        150,
+        fast=False,
+        covered=True,
+    ),
+    Part("coverage of the domain", (sys.executable, "-m", "tests.domain_coverage"), 20, fast=False),
     Part(
         "simulation",
         (sys.executable, "-m", "tests.simulation", "--seeds", "2", "--regressions"),
@@ -74,7 +108,7 @@ def run(part: Part) -> tuple[bool, float, int, int]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        env=part.environment(),
     )
     tail = ""
     assert process.stdout is not None
@@ -99,6 +133,9 @@ def main() -> int:
         names = ", ".join(p.name for p in PARTS)
         print(f"no part is called {args.only!r}; there are: {names}")
         return 2
+    if any(part.covered for part in parts):
+        shutil.rmtree(domain_coverage.DATA, ignore_errors=True)
+        domain_coverage.DATA.mkdir(parents=True)
     rows = [(part, *run(part)) for part in parts]
     print(f"\n{'part':<20}{'result':<9}{'seconds':>8}{'budget':>8}")
     for part, good, seconds, _, _ in rows:

@@ -7,6 +7,7 @@ from sharemesh.domain.group_config import GroupConfig, IsolationLevel
 from sharemesh.domain.group_config.cluster_definitions import CLUSTER_CONFIGS
 from sharemesh.domain.group_config.durations import parse_duration_ms, reset_duration_ms
 from sharemesh.domain.group_config.evaluate import (
+    MAX_ENTRIES,
     check_cluster_configs,
     check_group_configs,
     described_group_configs,
@@ -189,3 +190,44 @@ def test_texts_that_are_no_duration(text):
 
 def test_reset_policies_without_duration():
     assert reset_duration_ms("latest") is None
+
+
+def test_a_value_that_is_too_long_or_a_duration_beyond_bounds_is_refused():
+    name = "share.auto.offset.reset"
+    said = invalid(check_group_configs, {name: "x" * 10_000}, {}, {})
+    assert "longer than" in said
+    assert len(said) < 200
+    assert "too long" in invalid(parse_duration_ms, "P999999999D")
+
+
+def test_stored_settings_that_cannot_be_read_count_as_absent():
+    # What an older or newer release stored must not keep a group from being served.
+    assert effective_group_config({}, {"group.share.delivery.count.limit": "many"}) == GroupConfig()
+    stored = {"share.delivery.count.limit": "many", "share.isolation.level": "unknown"}
+    assert effective_group_config(stored, {}) == GroupConfig()
+
+
+def test_the_cluster_has_no_fewer_share_sessions_than_members():
+    entries = {"group.share.max.size": "1000", "group.share.max.share.sessions": "999"}
+    said = invalid(check_cluster_configs, entries)
+    assert "group.share.max.share.sessions: value 999 is below group.share.max.size 1000" in said
+
+
+def test_more_settings_than_one_alteration_may_have_are_refused():
+    entries = {f"share.unknown.{number}": "1" for number in range(MAX_ENTRIES + 1)}
+    assert str(MAX_ENTRIES) in invalid(check_group_configs, entries, {}, {})
+
+
+def test_a_text_is_kept_without_blanks_around_it():
+    definition = CLUSTER_CONFIGS["errors.deadletterqueue.topic.name.prefix"]
+    assert definition.check(" dlq. ") == "dlq."
+
+
+def test_the_cluster_s_heartbeat_interval_is_below_its_session_time_out():
+    entries = {
+        "group.share.heartbeat.interval.ms": "45000",
+        "group.share.max.heartbeat.interval.ms": "45000",
+        "group.share.session.timeout.ms": "45000",
+    }
+    said = invalid(check_cluster_configs, entries)
+    assert "group.share.heartbeat.interval.ms: value 45000 is not below" in said

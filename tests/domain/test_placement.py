@@ -178,3 +178,21 @@ def test_an_operator_may_choose_another_slack_and_more_or_no_standbys():
     assert all(len(placed.standbys) == 4 for placed in found.placements.values())
     bare = plan(partitions, nodes, {}, text=str, shape=PartitionShape(standbys=0))
     assert all(placed.standbys == () for placed in bare.placements.values())
+
+
+def test_planning_gives_way_while_it_fills_low_nodes():
+    # Two of ten nodes are empty; the others are at their share or above it, none above its cap.
+    loads = (150, 150, 150, 150, 100, 100, 100, 100, 0, 0)
+    owners = [NodeId(f"n{number}") for number, load in enumerate(loads) for _ in range(load)]
+    everything = keys(len(owners))
+    current = {key: Placement(owner) for key, owner in zip(everything, owners, strict=True)}
+
+    def steps(max_moves):
+        shape = PartitionShape(load_slack=0.5)
+        nodes = make_nodes(len(loads))
+        planning = plan_in_steps(
+            everything, nodes, current, text=text, max_moves=max_moves, shape=shape
+        )
+        return sum(1 for _ in planning)
+
+    assert steps(None) > steps(0)

@@ -128,6 +128,14 @@ def test_partitions_with_records_move_to_the_end():
     assert list(session.partitions) == [FOO1, BAR0, FOO0]
 
 
+def test_records_of_a_partition_that_was_forgotten_meanwhile_bring_nothing_back():
+    sessions = ShareSessions(9)
+    session = fetch(sessions, M1, 0, [FOO0, FOO1]).session
+    fetch(sessions, M1, 1, [], [FOO0])
+    session.answered(with_records=[FOO0, FOO1], with_error=[FOO0])
+    assert list(session.partitions) == [FOO1]
+
+
 def test_the_whole_set_is_fetched_rotated_without_reordering_the_session():
     sessions = ShareSessions(9)
     assert fetch(sessions, M1, 0, [FOO0, FOO1, BAR0]).to_fetch() == [FOO0, FOO1, BAR0]

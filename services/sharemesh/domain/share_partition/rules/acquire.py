@@ -33,7 +33,7 @@ def acquire(flight: InFlight, request: Acquire, now_ms: int) -> RecordsAcquired:
     position = _position(flight, base)
     if position <= last:
         _walk(taken, position, base, last)
-    elif not taken.ranges:
+    else:
         _pass_compacted(flight, request.fetch_offset, base)
     ranges = tuple(AcquiredRun(first, end, count) for first, end, count in taken.ranges)
     if request.isolation_level is IsolationLevel.READ_COMMITTED and request.aborted:
