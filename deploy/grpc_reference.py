@@ -153,6 +153,8 @@ def _rows(head: tuple[str, str, str], rows: list[tuple[str, str, str]]) -> Itera
             first, *others = _joined(meaning)
             yield f"- {name} ({kind}): {first}"
             yield from (f"    {line}".rstrip() for line in others)
+            if others:
+                yield ""
     else:
         yield f"| {' | '.join(head)} |"
         yield "|---|---|---|"

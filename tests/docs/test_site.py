@@ -1,6 +1,7 @@
 """The site builds without a dead link or anchor, and publishes what pages link to."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,12 +25,22 @@ def built(site: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def unread_markdown(page: Path) -> list[str]:
+    """Return paragraphs in which a list, a table or a link was left as it was typed."""
+    text = page.read_text(encoding="utf-8")
+    text = re.sub(r"<(pre|code)[^>]*>.*?</\1>", "", text, flags=re.DOTALL)
+    paragraphs = re.findall(r"<p>(.*?)</p>", text, re.DOTALL)
+    left = re.compile(r"(^|\n)(- |\d+\. |\| )|\]\(")
+    return [f"{page}: {each[:100]}" for each in paragraphs if left.search(each)]
+
+
 @pytest.mark.slow
 def test_the_site_builds_and_fetches_nothing_from_elsewhere(tmp_path):
     done = built(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "runbooks" / "SharemeshArchived" / "index.html").is_file()
     assert (tmp_path / "source" / "examples" / "worker.py").is_file()
+    assert [broken for page in tmp_path.rglob("*.html") for broken in unread_markdown(page)] == []
     home = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert 'src="http' not in home
     assert "fonts.googleapis" not in home

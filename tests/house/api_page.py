@@ -76,8 +76,12 @@ def _described(thing: Any) -> str:
     lines = [f"### `{thing.__name__}`\n", made + _text(thing), ""]
     if issubclass(thing, Enum):
         lines += [f"- `{each.name}` = {each.value}" for each in thing]
-    for name, member in _members(thing):
-        lines.append(f"- `{name}`: {_indented(member)}")
+    members = list(_members(thing))
+    if members:
+        lines += ["Members:", ""]
+    for name, member in members:
+        text = _indented(member)
+        lines.append(f"- `{name}`: {text}" + ("\n" if "\n\n" in text else ""))
     return "\n".join(lines) + "\n"
 
 
