@@ -237,14 +237,13 @@ class PendingTransitions:
         if not self._lost_lock(old):
             return first, last, old, self._held_again(old, saved)
         count = saved.delivery_count
-        state, cause = DeliveryState.AVAILABLE, Cause.LOCK_EXPIRY
+        expired = TARGETS[Trigger.LOCK_EXPIRY]
+        state, cause = limited(expired, Cause.LOCK_EXPIRY, count, self._limit)
         # T11 holds here too: left AVAILABLE below the start offset, nobody could ever take it,
         # and it would keep the start offset from moving.
-        if count >= self._limit:
-            state, cause = DeliveryState.ARCHIVED, Cause.DELIVERY_LIMIT
-        elif last < self._flight.start_offset:
-            state, cause = DeliveryState.ARCHIVED, Cause.LOG_START
-        else:
+        if state is expired and last < self._flight.start_offset:
+            state, cause = TARGETS[Trigger.LOCK_EXPIRY_BELOW_START], Cause.LOG_START
+        if state is DeliveryState.AVAILABLE:
             self._available = True
         self.unlocked.append((first, last, state, count, cause))
         return first, last, old, self._flight.settled.get(state, count)
