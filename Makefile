@@ -76,6 +76,7 @@ gate: setup ## what a pull request must pass, in at most 15 minutes
 	@$(PY) -m tests.conformance
 	@$(PY) -m tests.simulation --seeds 40 --start 1
 	@$(PY) -m tests.suite --only integration
+	@$(PY) -m pytest -q tests/docs/test_site.py
 
 nightly: setup ## what takes hours: the whole gate, 1,000 seeds, all fault trials, benchmarks
 	@bash .ci/run

@@ -27,5 +27,5 @@ def test_every_checker_is_named_and_no_other():
 
 
 def test_the_number_of_planted_bugs_is_that_of_the_plan():
-    (told,) = re.findall(r"all (\d+) of \[`tests/simulation/mutants`\]", PAGE)
+    (told,) = re.findall(r"(\d+) bugs in \[`tests/simulation/mutants`\]", PAGE)
     assert int(told) == len(planted())
