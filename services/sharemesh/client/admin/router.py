@@ -1,9 +1,11 @@
 """How admin requests find who answers them, and are repeated while that changes."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
 
 from sharemesh.client.admin_results import TopicPartition
-from sharemesh.client.config import ClientConfig
+from sharemesh.client.config import ClientConfig, admin_config
 from sharemesh.client.environment import ClientEnvironment
 from sharemesh.client.errors import (
     ConnectionFailedError,
@@ -13,6 +15,7 @@ from sharemesh.client.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
+from sharemesh.client.grpc_environment import real_environment
 from sharemesh.client.metadata.metadata_cache import MetadataCache
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.methods import Method, Request, Response
@@ -228,3 +231,37 @@ class AdminRouter:
                 about=f"topic {where.topic}",
             )
         return topic.topic_id
+
+
+class AdminConnection:
+    """One admin client's way to the cluster, opened by its first call."""
+
+    def __init__(
+        self, config: Mapping[str, Any], *, environment: ClientEnvironment | None = None
+    ) -> None:
+        self._config = admin_config(config)
+        self._environment = environment or real_environment(self._config)
+        self._made: AdminRouter | None = None
+
+    @property
+    def _calls(self) -> AdminRouter:
+        if self._made is None:
+            self._made = AdminRouter(self._config, self._environment)
+        return self._made
+
+    async def close(self) -> None:
+        """Close the connections. Repeating it is fine."""
+        if self._made is not None:
+            await self._made.close()
+            self._made = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()

@@ -1,0 +1,298 @@
+"""Share groups, their offsets, delivery states and configs, as an administrator sees them."""
+
+from collections.abc import Mapping, Sequence
+
+from sharemesh import methods
+from sharemesh.client.admin.codec import (
+    Problem,
+    caught,
+    check,
+    configs_of,
+    explanation_of,
+    group_of,
+    group_offset_of,
+    group_states,
+    offset_partitions,
+)
+from sharemesh.client.admin.router import AdminConnection
+from sharemesh.client.admin_results import (
+    ConfigValue,
+    Explanation,
+    GroupDescription,
+    GroupListing,
+    GroupOffset,
+    TopicPartition,
+)
+from sharemesh.client.errors import (
+    GroupIdNotFoundError,
+    SharemeshError,
+    error_for,
+    optional_error,
+)
+from sharemesh.codec.state_record import put_batches
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.state_batch import StateBatch
+from sharemesh.v1 import group_coordinator_pb2
+from sharemesh.v1.share_leader_pb2 import ExplainRequest
+
+_G = group_coordinator_pb2
+
+
+class GroupAdministration(AdminConnection):
+    """Describes and changes share groups; explains the fate of a record."""
+
+    async def list_groups(
+        self, *, states: Sequence[str] = (), types: Sequence[str] = ("share",)
+    ) -> list[GroupListing]:
+        """Return the groups in these states (none: all), sorted by id.
+
+        Raises:
+            IllegalArgumentError: A state is not one of Empty, Stable, Dead (spec ADM-2).
+        """
+        request = _G.ListGroupsRequest(states_filter=group_states(states), types_filter=types)
+        found: dict[str, GroupListing] = {}
+        for answer in await self._calls.every_coordinator(methods.LIST_GROUPS, request):
+            if answer.error_code not in (
+                ErrorCode.NONE,
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            ):
+                raise error_for(answer.error_code, answer.error_message)
+            for each in answer.groups:
+                found[each.group_id] = GroupListing(
+                    each.group_id, each.group_type, each.group_state
+                )
+        return [found[group_id] for group_id in sorted(found)]
+
+    async def describe_groups(
+        self, group_ids: Sequence[str]
+    ) -> dict[str, GroupDescription | SharemeshError]:
+        """Return descriptions by group id."""
+
+        async def one(group_id: str) -> GroupDescription:
+            response = await self._calls.group(
+                group_id,
+                methods.SHARE_GROUP_DESCRIBE,
+                _G.ShareGroupDescribeRequest(group_ids=[group_id]),
+                lambda answer: answer.groups[0].error_code if answer.groups else 0,
+            )
+            if not response.groups:
+                raise error_for(ErrorCode.GROUP_ID_NOT_FOUND, about=f"group {group_id}")
+            found = response.groups[0]
+            check(found.error_code, found.error_message, f"group {group_id}")
+            return group_of(found)
+
+        return {group_id: await caught(one, group_id) for group_id in group_ids}
+
+    async def delete_groups(self, group_ids: Sequence[str]) -> dict[str, Problem]:
+        """Delete empty groups with their offsets."""
+
+        async def one(group_id: str) -> None:
+            response = await self._calls.group(
+                group_id,
+                methods.DELETE_GROUPS,
+                _G.DeleteGroupsRequest(group_ids=[group_id]),
+                lambda answer: answer.results[0].error_code if answer.results else 0,
+            )
+            for each in response.results:
+                check(each.error_code, each.error_message, f"group {group_id}")
+
+        return {group_id: await caught(one, group_id) for group_id in group_ids}
+
+    async def list_share_group_offsets(
+        self, group_id: str, topics: Sequence[str] | None = None
+    ) -> dict[TopicPartition, GroupOffset | SharemeshError]:
+        """Return where a group stands; partitions it never started are left out (spec ADM-1).
+
+        ``topics`` None: all topics of the group.
+
+        Raises:
+            ServiceError: The group may not be described.
+        """
+        asked = _G.DescribeShareGroupOffsetsGroup(group_id=group_id)
+        if topics is not None:
+            numbers = await self._partitions(topics)
+            asked.topics.CopyFrom(
+                _G.OffsetTopics(
+                    topics=[
+                        _G.OffsetTopicRequest(topic_name=name, partitions=range(count))
+                        for name, count in numbers.items()
+                    ]
+                )
+            )
+        response = await self._calls.group(
+            group_id,
+            methods.DESCRIBE_SHARE_GROUP_OFFSETS,
+            _G.DescribeShareGroupOffsetsRequest(groups=[asked]),
+            lambda answer: answer.groups[0].error_code if answer.groups else 0,
+        )
+        found: dict[TopicPartition, GroupOffset | SharemeshError] = {}
+        for group in response.groups:
+            check(group.error_code, group.error_message, f"group {group_id}")
+            for topic, each in offset_partitions(group.topics):
+                where = TopicPartition(topic.topic_name, each.partition)
+                code = each.error_code or topic.error_code
+                if code != ErrorCode.NONE:
+                    text = each.error_message or topic.error_message
+                    found[where] = error_for(code, text, about=str(where))
+                elif each.start_offset >= 0:
+                    found[where] = group_offset_of(each)
+        return found
+
+    async def alter_share_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Problem]:
+        """Set start offsets of an empty group; a group that does not exist is made (GC-42).
+
+        Raises:
+            NonEmptyGroupError: The group has members.
+        """
+        topics: dict[str, _G.AlterOffsetTopic] = {}
+        for where, offset in offsets.items():
+            topic = topics.setdefault(where.topic, _G.AlterOffsetTopic(topic_name=where.topic))
+            topic.partitions.add(partition=where.partition, start_offset=offset)
+        response = await self._calls.group(
+            group_id,
+            methods.ALTER_SHARE_GROUP_OFFSETS,
+            _G.AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics.values()),
+            lambda answer: answer.error_code,
+        )
+        check(response.error_code, response.error_message, f"group {group_id}")
+        return {
+            TopicPartition(topic.topic_name, each.partition): optional_error(
+                each.error_code or topic.error_code,
+                each.error_message or topic.error_message,
+                about=f"{topic.topic_name}/{each.partition}",
+            )
+            for topic, each in offset_partitions(response.topics)
+        }
+
+    async def import_delivery_states(
+        self,
+        group_id: str,
+        where: TopicPartition,
+        *,
+        start_offset: int,
+        batches: Sequence[StateBatch],
+    ) -> None:
+        """Let an empty group go on in a partition as if it had these delivery states (spec OLD).
+
+        Start offset and delivery states are one alteration: kept first by the group coordinator,
+        which finishes it after a crash, then written as one record. What the group had in the
+        partition before is replaced.
+
+        Args:
+            group_id: The group; it is made if it does not exist.
+            where: The partition.
+            start_offset: 0 or more; no record below it is delivered.
+            batches: Delivery states at or above ``start_offset``.
+
+        Raises:
+            NonEmptyGroupError: The group has members.
+            ServiceError: It was refused otherwise.
+            ConnectionFailedError: Nobody answered in time.
+        """
+        request = _G.AlterShareGroupOffsetsRequest(group_id=group_id)
+        altered = request.topics.add(topic_name=where.topic).partitions.add(
+            partition=where.partition, start_offset=start_offset
+        )
+        put_batches(altered.state_batches, batches)
+        response = await self._calls.group(
+            group_id,
+            methods.ALTER_SHARE_GROUP_OFFSETS,
+            request,
+            lambda answer: answer.error_code,
+        )
+        about = f"group {group_id}, {where}"
+        check(response.error_code, response.error_message, about)
+        for topic in response.topics:
+            check(topic.error_code, topic.error_message, about)
+            for each in topic.partitions:
+                check(each.error_code, each.error_message, about)
+
+    async def delete_share_group_offsets(
+        self, group_id: str, topics: Sequence[str]
+    ) -> dict[str, Problem]:
+        """Forget where an empty group stands in topics.
+
+        Raises:
+            NonEmptyGroupError: The group has members.
+            GroupIdNotFoundError: There is no such group.
+        """
+        response = await self._calls.group(
+            group_id,
+            methods.DELETE_SHARE_GROUP_OFFSETS,
+            _G.DeleteShareGroupOffsetsRequest(group_id=group_id, topic_names=topics),
+            lambda answer: answer.error_code,
+        )
+        check(response.error_code, response.error_message, f"group {group_id}")
+        return {
+            each.topic_name: optional_error(
+                each.error_code, each.error_message, about=f"topic {each.topic_name}"
+            )
+            for each in response.topics
+        }
+
+    async def describe_group_configs(self, group_id: str) -> list[ConfigValue]:
+        """Return the configs of a group with their sources.
+
+        Raises:
+            ServiceError: It may not be described.
+        """
+        response = await self._calls.group(
+            group_id,
+            methods.DESCRIBE_GROUP_CONFIGS,
+            _G.DescribeGroupConfigsRequest(group_ids=[group_id]),
+            lambda answer: answer.results[0].error_code if answer.results else 0,
+        )
+        for each in response.results:
+            check(each.error_code, each.error_message, f"group {group_id}")
+            return configs_of(each.configs)
+        return []
+
+    async def alter_group_configs(
+        self, group_id: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Set configs of a group; None: back to the default.
+
+        Raises:
+            InvalidConfigError: A name or value is not allowed; nothing was changed.
+        """
+        response = await self._calls.group(
+            group_id,
+            methods.ALTER_GROUP_CONFIGS,
+            _G.AlterGroupConfigsRequest(
+                group_id=group_id,
+                configs=[_G.AlterGroupConfig(name=n, value=v) for n, v in changes.items()],
+                validate_only=validate_only,
+            ),
+            lambda answer: answer.error_code,
+        )
+        check(response.error_code, response.error_message, f"group {group_id}")
+
+    async def explain(self, group_id: str, topic: str, partition: int, offset: int) -> Explanation:
+        """Return why a record is, or is not, being delivered to a group, and what became of it.
+
+        Raises:
+            GroupIdNotFoundError: Nothing is known of the group.
+            ServiceError: The topic or partition is not known.
+        """
+        found = await self._calls.leader(
+            TopicPartition(topic, partition),
+            methods.EXPLAIN,
+            lambda _: ExplainRequest(
+                group_id=group_id, topic_name=topic, partition=partition, offset=offset
+            ),
+            lambda answer: answer.error_code,
+        )
+        check(found.error_code, found.error_message, f"{topic}/{partition}@{offset}")
+        if not found.HasField("start_offset"):  # the answer is about the log alone
+            described = (await self.describe_groups([group_id]))[group_id]
+            if isinstance(described, GroupIdNotFoundError):
+                raise described
+        return explanation_of(found)
+
+    async def _partitions(self, topics: Sequence[str]) -> dict[str, int]:
+        await self._calls.leaders.refresh(topics, timeout_ms=methods.METADATA.deadline_ms)
+        found = {name: self._calls.leaders.topic(name) for name in topics}
+        return {name: topic.partitions if topic else 0 for name, topic in found.items()}
