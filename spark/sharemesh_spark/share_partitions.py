@@ -16,7 +16,7 @@ from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh_spark.coverage import Range
 from sharemesh_spark.lives import NONE, Changes, Life, NewestState, lives_of
 from sharemesh_spark.reader.varints import Ints, Mask
-from sharemesh_spark.spans import NOT_RECORDED, Appended, Spans, spans_of
+from sharemesh_spark.spans import NOT_RECORDED, Appended, JobSpans, spans_of
 
 KEY = ("group_id", "topic_id", "partition")
 NOT_RECORDED_NAME = "not recorded"
@@ -162,7 +162,7 @@ def _life_row(life: Life) -> pa.Table:
     return pa.Table.from_pylist([row], schema=_ARROW)
 
 
-def _span_rows(life: Life, spans: Spans, rows: pa.Table) -> pa.Table:
+def _span_rows(life: Life, spans: JobSpans, rows: pa.Table) -> pa.Table:
     count = len(spans)
     columns = dict(_constant(_life_columns(life, "span"), count))
     columns["records"] = pa.array(spans.last - spans.first + 1)

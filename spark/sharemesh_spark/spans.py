@@ -25,7 +25,7 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
-class Spans:
+class JobSpans:
     """Disjoint ranges of one life in order; -1 is "not known" or "did not happen".
 
     Attributes:
@@ -53,12 +53,12 @@ class Spans:
     def __len__(self) -> int:
         return len(self.first)
 
-    def selected(self, rows: Mask) -> "Spans":
+    def selected(self, rows: Mask) -> "JobSpans":
         """Return those where the mask is true."""
-        return Spans(*(getattr(self, each.name)[rows] for each in fields(self)))
+        return JobSpans(*(getattr(self, each.name)[rows] for each in fields(self)))
 
 
-def spans_of(life: Life, changes: Changes, appended: Appended) -> Spans:
+def spans_of(life: Life, changes: Changes, appended: Appended) -> JobSpans:
     """Return the spans of one life: what was appended to it or finished in it.
 
     Args:
@@ -86,7 +86,7 @@ def spans_of(life: Life, changes: Changes, appended: Appended) -> Spans:
     ended_ms, state, cause, count, change = found.of(low, ends)
     is_record = (change >= 0) & (cause != int(Cause.GAP))
     came = _came(life, *_appended(low, appended), ended_ms, is_record)
-    spans = Spans(
+    spans = JobSpans(
         first=low,
         last=edges[1:] - 1,
         came_ms=came,
@@ -206,4 +206,4 @@ def _changed_ms(life: Life, changes: Changes, own: Ints, begins: Ints) -> Ints:
     return found
 
 
-_NOTHING = Spans(*(np.zeros(0, dtype=np.int64) for _ in fields(Spans)))
+_NOTHING = JobSpans(*(np.zeros(0, dtype=np.int64) for _ in fields(JobSpans)))

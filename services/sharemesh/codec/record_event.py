@@ -2,12 +2,12 @@
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import MemberId
-from sharemesh.domain.share_state.record_history import RecordEvent
+from sharemesh.domain.share_state.record_history import RecordChange
 from sharemesh.domain.share_state.records import Origin
 from sharemesh.v1.common_pb2 import RecordEvent as RecordEventMessage
 
 
-def encode_event(event: RecordEvent) -> RecordEventMessage:
+def encode_event(event: RecordChange) -> RecordEventMessage:
     """Return the message of an event."""
     return RecordEventMessage(
         timestamp_ms=event.timestamp_ms,
@@ -22,10 +22,10 @@ def encode_event(event: RecordEvent) -> RecordEventMessage:
     )
 
 
-def decode_event(message: RecordEventMessage) -> RecordEvent:
+def decode_event(message: RecordEventMessage) -> RecordChange:
     """Return the event; a cause that is not known here is UNSPECIFIED, a state none."""
     cause = Cause.__members__.get(message.cause, Cause.UNSPECIFIED)
-    return RecordEvent(
+    return RecordChange(
         message.log_offset,
         message.timestamp_ms,
         cause,

@@ -36,7 +36,7 @@ from sharemesh.group_coordinator.member_stream import MemberStream, MemberStream
 from sharemesh.group_coordinator.messages import assignment_message
 from sharemesh.group_coordinator.share_state_work import ShareStateWork
 from sharemesh.group_coordinator.states import ShareStates, StateAnswer
-from sharemesh.group_coordinator.timers import Timers
+from sharemesh.group_coordinator.timers import GroupTimers
 from sharemesh.runtime.shard import CoordinatorShard
 from sharemesh.runtime.shard_kind import Decision
 from sharemesh.v1.group_coordinator_pb2 import ShareGroupHeartbeatResponse
@@ -67,7 +67,7 @@ class ServedGroups:
         self.shard = shard
         self._surroundings = surroundings
         self._work = ShareStateWork(self, states)
-        self._timers = Timers(surroundings.clock)
+        self._timers = GroupTimers(surroundings.clock)
         self._looks = HeartbeatBarrier(
             shard, surroundings.clock, surroundings.limits.look_interval_ms
         )

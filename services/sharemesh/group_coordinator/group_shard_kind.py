@@ -10,7 +10,7 @@ from sharemesh.ports.shard_log import LogRecord
 from sharemesh.runtime.shard_kind import ShardDefinition, replaying
 
 LOG_NAME = "group"
-_log = logging.getLogger("sharemesh.group")
+_log = logging.getLogger("sharemesh.group_coordinator")
 
 
 def group_shard_kind(clock: Clock) -> ShardDefinition[GroupShard, GroupLogRecord]:

@@ -11,7 +11,7 @@ IDLE_MS = 60_000
 """How long the timer sleeps when nothing is due."""
 
 
-class Timers:
+class GroupTimers:
     """Sleeps until the earliest moment; an earlier one wakes it."""
 
     def __init__(self, clock: Clock) -> None:

@@ -24,7 +24,7 @@ _ERRORS = {
 }
 
 
-class _Waiting(NamedTuple):
+class _QueuedRequest(NamedTuple):
     key: SharePartitionKey
     item: object
     answered: asyncio.Future[Any]
@@ -39,8 +39,8 @@ class _Name(NamedTuple):
 @dataclass(slots=True)
 class _Lane:
     rpc: Rpc[Any]
-    waiting: deque[_Waiting] = field(default_factory=deque)
-    under_way: list[_Waiting] = field(default_factory=list)
+    waiting: deque[_QueuedRequest] = field(default_factory=deque)
+    under_way: list[_QueuedRequest] = field(default_factory=list)
 
 
 class RequestBatcher:
@@ -72,7 +72,7 @@ class RequestBatcher:
                 f"{len(lane.waiting)} share partitions wait for {rpc.method.name} at {address}",
             )
         answered: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        lane.waiting.append(_Waiting(key, item, answered))
+        lane.waiting.append(_QueuedRequest(key, item, answered))
         return await answered
 
     @property
@@ -111,9 +111,9 @@ class RequestBatcher:
             left = failed(ErrorCode.UNKNOWN_SERVER_ERROR, f"asking {name.address}: {error!r}")
         _answer_all([*lane.under_way, *lane.waiting], left)
 
-    def _next(self, lane: _Lane) -> list[_Waiting]:
+    def _next(self, lane: _Lane) -> list[_QueuedRequest]:
         """Take what fits into the next request: at least one share partition."""
-        part: list[_Waiting] = []
+        part: list[_QueuedRequest] = []
         batches = 0
         while lane.waiting and len(part) < self._settings.partitions_per_request:
             item = lane.waiting[0].item
@@ -123,7 +123,7 @@ class RequestBatcher:
             part.append(lane.waiting.popleft())
         return part
 
-    async def _call(self, name: _Name, rpc: Rpc[Any], part: list[_Waiting]) -> None:
+    async def _call(self, name: _Name, rpc: Rpc[Any], part: list[_QueuedRequest]) -> None:
         request = rpc.request(name.group_id, [(each.key, each.item) for each in part])
         try:
             response = await self._caller.call(
@@ -140,11 +140,11 @@ class RequestBatcher:
                 _answer(each, results[each.key.topic_id, each.key.partition].pop(0))
 
 
-def _answer_all(part: list[_Waiting], result: object) -> None:
+def _answer_all(part: list[_QueuedRequest], result: object) -> None:
     for each in part:
         _answer(each, result)
 
 
-def _answer(waiting: _Waiting, result: object) -> None:
+def _answer(waiting: _QueuedRequest, result: object) -> None:
     if not waiting.answered.done():
         waiting.answered.set_result(result)

@@ -87,7 +87,7 @@ class UnassignedPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionMove:
+class Reassignment:
     """A topic-partition on its way from a live leader to another, which waits for it."""
 
     topic: TopicInfo
@@ -137,7 +137,7 @@ class ClusterView(Protocol):
         """Return topic-partitions without a leader, by topic name and number, with the reason."""
         ...
 
-    def moves(self) -> tuple[PartitionMove, ...]:
+    def moves(self) -> tuple[Reassignment, ...]:
         """Return topic-partitions that are to change leaders, by topic name and number."""
         ...
 

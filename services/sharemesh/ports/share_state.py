@@ -7,7 +7,7 @@ from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import MemberId, SharePartitionKey
 from sharemesh.domain.share_state.archived import ArchivedCounts
-from sharemesh.domain.share_state.record_history import RecordEvent
+from sharemesh.domain.share_state.record_history import RecordChange
 from sharemesh.domain.state_batch import StateBatch
 
 NO_MEMBER = MemberId("")
@@ -82,7 +82,7 @@ class RecordHistoryResult:
     state: DeliveryState | None = None
     delivery_count: int = 0
     cause: Cause = Cause.UNSPECIFIED
-    events: tuple[RecordEvent, ...] = ()
+    events: tuple[RecordChange, ...] = ()
     is_whole: bool = False
     from_ms: int = 0
     problem: str = ""

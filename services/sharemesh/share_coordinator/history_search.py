@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sharemesh.codec.state_record import UnreadableRecordError, decode_for
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_state.key_text import format_key
-from sharemesh.domain.share_state.record_history import RecordEvent, RecordHistory
+from sharemesh.domain.share_state.record_history import RecordChange, RecordHistory
 from sharemesh.domain.share_state.records import StateSnapshot, StateUpdate, Tombstone
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.shard_log import CorruptLogError, LogRecord
@@ -24,7 +24,7 @@ _SLICE_BYTES = 32 * 1024
 class Found:
     """The events of one record; ``problem`` says why some are missing, if something went wrong."""
 
-    events: tuple[RecordEvent, ...] = ()
+    events: tuple[RecordChange, ...] = ()
     is_whole: bool = False
     from_ms: int = 0
     problem: str = ""

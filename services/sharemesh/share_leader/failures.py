@@ -8,7 +8,7 @@ from sharemesh.ports.shard_log import FencedError, LogFailedError
 
 Outcome = tuple[ErrorCode, str]
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def outcome_of(what: str, of: object, error: BaseException) -> Outcome:
@@ -30,5 +30,5 @@ def outcome_of(what: str, of: object, error: BaseException) -> Outcome:
         case asyncio.CancelledError():
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, "this process stops; refresh metadata"
         case _:
-            _LOG.error("%s of %s failed", what, of, exc_info=error)
+            _log.error("%s of %s failed", what, of, exc_info=error)
             return ErrorCode.UNKNOWN_SERVER_ERROR, f"{what} failed: {error!r}"

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class OwnedTasks:
@@ -66,4 +66,4 @@ class OwnedTasks:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            _LOG.error("a task of %s failed", self._name, exc_info=task.exception())
+            _log.error("a task of %s failed", self._name, exc_info=task.exception())

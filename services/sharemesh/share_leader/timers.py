@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sharemesh.ports.clock import Clock
 from sharemesh.share_leader.owned_tasks import OwnedTasks
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(order=True, slots=True)
@@ -109,4 +109,4 @@ class Timers:
             try:
                 alarm.fire()
             except Exception:
-                _LOG.exception("what was due at %d ms failed", alarm.deadline_ms)
+                _log.exception("what was due at %d ms failed", alarm.deadline_ms)

@@ -34,7 +34,7 @@ class BadRecordError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class RecordEvent:
+class ExplainedEvent:
     """One line of a record's life; times in ms since the epoch."""
 
     at_ms: int
@@ -80,7 +80,7 @@ def topic_id_of(text: str) -> TopicId:
         ) from error
 
 
-def life_of(data: Path, key: SharePartitionKey, record: int) -> list[RecordEvent]:
+def life_of(data: Path, key: SharePartitionKey, record: int) -> list[ExplainedEvent]:
     """Return all that is known of one record: from the history, then from the log behind it."""
     shard = home_shard(format_key(key), cluster_file(data).state_shards)
     reached = watermark(data).get(shard, 0)
@@ -93,7 +93,7 @@ def life_of(data: Path, key: SharePartitionKey, record: int) -> list[RecordEvent
 
 
 def not_told_by(
-    data: Path, key: SharePartitionKey, record: int, events: list[RecordEvent]
+    data: Path, key: SharePartitionKey, record: int, events: list[ExplainedEvent]
 ) -> list[str]:
     """Return what must be said beside the events: what was pruned, and how it ended (REP-12)."""
     shard = home_shard(format_key(key), cluster_file(data).state_shards)
@@ -113,7 +113,7 @@ def not_told_by(
 _FINAL = ("acknowledged", "archived")
 
 
-def _of_last_life(events: list[RecordEvent]) -> list[RecordEvent]:
+def _of_last_life(events: list[ExplainedEvent]) -> list[ExplainedEvent]:
     begins = [n for n, each in enumerate(events) if each.what.startswith(("initialized", "state"))]
     return events[begins[-1] :] if begins else events
 
@@ -135,28 +135,28 @@ def _ended_in(states: pa.Table, key: SharePartitionKey, record: int) -> str:
     return ""
 
 
-def _events(offset: int, each: StateRecord, record: int) -> Iterator[RecordEvent]:
+def _events(offset: int, each: StateRecord, record: int) -> Iterator[ExplainedEvent]:
     assert isinstance(each, StateSnapshot | StateUpdate | Tombstone)
     origin = each.origin
     member, trace = origin.member_id, origin.trace_id.hex()
     at_ms, cause = each.write_timestamp_ms, origin.cause.name.lower()
     if isinstance(each, Tombstone):
-        yield RecordEvent(at_ms, offset, "state deleted", 0, cause, member, trace)
+        yield ExplainedEvent(at_ms, offset, "state deleted", 0, cause, member, trace)
         return
     changed: tuple[StateBatch, ...] = (
         each.batches if isinstance(each, StateUpdate) else each.changed
     )
     if isinstance(each, StateSnapshot) and cause == "initialize":
         what = f"initialized at offset {each.start_offset}, state epoch {each.state_epoch}"
-        yield RecordEvent(at_ms, offset, what, 0, cause, member, trace)
+        yield ExplainedEvent(at_ms, offset, what, 0, cause, member, trace)
     for batch in changed:
         if batch.first_offset <= record <= batch.last_offset:
             why = batch.cause.name.lower() if batch.cause else cause
             what = batch.delivery_state.name.lower()
-            yield RecordEvent(at_ms, offset, what, batch.delivery_count, why, member, trace)
+            yield ExplainedEvent(at_ms, offset, what, batch.delivery_count, why, member, trace)
 
 
-def _from_history(data: Path, key: SharePartitionKey, record: int) -> Iterator[RecordEvent]:
+def _from_history(data: Path, key: SharePartitionKey, record: int) -> Iterator[ExplainedEvent]:
     base = data / FOLDER / RUNS
     if not any(base.glob("run=*/day=*")):
         return
@@ -177,13 +177,13 @@ def _filter(key: SharePartitionKey, record: int) -> ds.Expression:
     )
 
 
-def _event_of(row: dict[str, Any]) -> RecordEvent:
+def _event_of(row: dict[str, Any]) -> ExplainedEvent:
     what = row["delivery_state"]
     if row["kind"] == "tombstone":
         what = "state deleted"
     elif what is None:
         what = f"initialized at offset {row['start_offset']}, state epoch {row['state_epoch']}"
-    return RecordEvent(
+    return ExplainedEvent(
         row["at_ms"],
         row["offset"],
         what,

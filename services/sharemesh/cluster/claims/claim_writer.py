@@ -17,14 +17,14 @@ from sharemesh.ports.coordination import (
 )
 
 
-class _Waiting(NamedTuple):
+class _QueuedClaim(NamedTuple):
     guards: Sequence[Guard]
     operations: Sequence[Put | Delete]
     done: asyncio.Future[int | None]
 
 
 TRANSACTIONS_MAX = 4  # of one session on their way
-_Lane = deque[_Waiting]
+_Lane = deque[_QueuedClaim]
 
 
 class ClaimWriter:
@@ -55,7 +55,7 @@ class ClaimWriter:
         """
         done: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         lane = self._lanes.setdefault(session, deque())
-        lane.append(_Waiting(guards, operations, done))
+        lane.append(_QueuedClaim(guards, operations, done))
         if sum(other is session for other in self._tasks.values()) < TRANSACTIONS_MAX:
             task = asyncio.create_task(self._run(session, lane), name="claim writer")
             self._tasks[task] = session
@@ -91,7 +91,7 @@ class ClaimWriter:
             self._tasks[again] = session
             again.add_done_callback(self._ended)
 
-    async def _commit(self, part: list[_Waiting], session: Session | None) -> None:
+    async def _commit(self, part: list[_QueuedClaim], session: Session | None) -> None:
         try:
             revision = await self._coordination.commit(
                 [guard for each in part for guard in each.guards],
@@ -111,15 +111,15 @@ class ClaimWriter:
                 each.done.set_result(revision)
 
 
-def _give_up(waiting: Iterable[_Waiting]) -> None:
+def _give_up(waiting: Iterable[_QueuedClaim]) -> None:
     for each in waiting:
         if not each.done.done():
             each.done.set_exception(CoordinationError("the claims of this process ended"))
 
 
-def _next_part(lane: deque[_Waiting]) -> list[_Waiting]:
+def _next_part(lane: deque[_QueuedClaim]) -> list[_QueuedClaim]:
     """Take what fits one transaction, at least one; callers that gave up are left out."""
-    part: list[_Waiting] = []
+    part: list[_QueuedClaim] = []
     guards = operations = 0
     while lane:
         guards += len(lane[0].guards)

@@ -16,7 +16,7 @@ from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import (
     NodeInfo,
     PartitionLeader,
-    PartitionMove,
+    Reassignment,
     Role,
     ShardKind,
     ShardLeader,
@@ -146,10 +146,10 @@ class WatchedView:
             if self.leader(partition := TopicPartition(topic.topic_id, number)) is None
         )
 
-    def moves(self) -> tuple[PartitionMove, ...]:
+    def moves(self) -> tuple[Reassignment, ...]:
         """Return topic-partitions that are to change leaders, by topic name and number."""
         return tuple(
-            PartitionMove(topic, number, held.value.node_id, wanted, held.value.leader_epoch)
+            Reassignment(topic, number, held.value.node_id, wanted, held.value.leader_epoch)
             for topic in self.topics()
             for number in range(topic.partitions)
             if (held := self.tables.claims.get(p := TopicPartition(topic.topic_id, number)))

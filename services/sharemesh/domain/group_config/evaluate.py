@@ -21,7 +21,7 @@ MAX_ENTRIES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigValue:
+class EffectiveValue:
     """One setting as it is in force; ``source`` is default, cluster or group."""
 
     name: str
@@ -148,7 +148,7 @@ def effective_group_config(entries: Mapping[str, str], cluster: Mapping[str, str
 
 def described_group_configs(
     entries: Mapping[str, str], cluster: Mapping[str, str]
-) -> tuple[ConfigValue, ...]:
+) -> tuple[EffectiveValue, ...]:
     """Return each supported setting of a group with the value in force and where it is from."""
     described = []
     for definition in GROUP_CONFIGS.values():
@@ -162,7 +162,7 @@ def described_group_configs(
             value = str(_clamped(definition.name, entries, cluster))
         else:
             value = _text(definition.name, entries)
-        described.append(ConfigValue(definition.name, value, source, definition.documentation))
+        described.append(EffectiveValue(definition.name, value, source, definition.documentation))
     return tuple(described)
 
 

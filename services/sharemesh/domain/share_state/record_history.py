@@ -19,7 +19,7 @@ _BEGINNINGS = frozenset({Cause.INITIALIZE, Cause.IMPORT})
 
 
 @dataclass(frozen=True, slots=True)
-class RecordEvent:
+class RecordChange:
     """One change; without ``state`` the share partition began, ended, or its start passed by."""
 
     log_offset: int
@@ -44,7 +44,7 @@ class RecordHistory:
 
     def __init__(self, offset: int, events_max: int = EVENTS_MAX) -> None:
         self._offset = offset
-        self._events: deque[RecordEvent] = deque(maxlen=events_max)
+        self._events: deque[RecordChange] = deque(maxlen=events_max)
         self._began = False
         self._dropped = False
         self._last: StateBatch | None = None
@@ -52,7 +52,7 @@ class RecordHistory:
         self._is_known = False  # what stood there before the next record: a snapshot has said it
 
     @property
-    def events(self) -> tuple[RecordEvent, ...]:
+    def events(self) -> tuple[RecordChange, ...]:
         """The changes, oldest first."""
         return tuple(self._events)
 
@@ -124,7 +124,7 @@ class RecordHistory:
     ) -> None:
         self._dropped = self._dropped or len(self._events) == self._events.maxlen
         self._events.append(
-            RecordEvent(
+            RecordChange(
                 log_offset,
                 record.write_timestamp_ms,
                 cause,

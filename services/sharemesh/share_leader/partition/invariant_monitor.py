@@ -13,7 +13,7 @@ SELF_CHECK_MS = 1_000
 IN_FLIGHT_MAX = 4_000
 """More offsets in flight are passed over: kept one by one, a look would hold the loop too long."""
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class InvariantMonitor:
@@ -51,7 +51,7 @@ class InvariantMonitor:
         except Exception as error:  # in an impossible state the look itself may stumble
             counters.invariants_broken += 1
             key = shell.key
-            _LOG.error(
+            _log.error(
                 "share partition %s:%s-%d is in a state that no rule allows: %r; this is a bug of "
                 "sharemesh: report this line and the answer of `sharemesh explain`, and restart "
                 "this process if records of the partition are not delivered",

@@ -16,7 +16,7 @@ from sharemesh.share_leader.partition.open_streams import OpenStreams
 from sharemesh.telemetry import names
 from sharemesh.telemetry.spans import Span
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def partition_name(partition: TopicPartition) -> str:
@@ -67,7 +67,7 @@ class PartitionLeadership:
         now_ns = telemetry.spans.now_ns()
         telemetry.registry.counter(names.LEADER_CHANGES).add()
         took_s = (now_ns - began_ns) / 1e9
-        _LOG.debug(
+        _log.debug(
             "partition %s epoch %d: taken over in %d ms",
             partition_name(partition),
             leader_epoch,
@@ -129,15 +129,15 @@ class PartitionLeadership:
             async with asyncio.timeout(self._environment.settings.drain_write_ms / 1_000):
                 await led.settle_writes()  # 5. what was accepted becomes durable
         except TimeoutError:
-            _LOG.warning("state writes of %s did not end within the drain", led.partition)
+            _log.warning("state writes of %s did not end within the drain", led.partition)
         led.end(error, "this node no longer leads the partition; refresh metadata")  # 6.
         self._partitions.remove(led.partition)
         try:
             await led.log.close()
         except (FencedError, LogFailedError, OSError) as failure:
-            _LOG.warning("closing the log of %s failed: %s", led.partition, failure)
+            _log.warning("closing the log of %s failed: %s", led.partition, failure)
         now_ms = self._environment.clock.now_ms()
-        _LOG.debug(
+        _log.debug(
             "partition %s epoch %d: given up; holders %d ms, writes and log %d ms",
             partition_name(led.partition),
             led.leader_epoch,

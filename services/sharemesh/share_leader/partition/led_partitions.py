@@ -12,7 +12,7 @@ from sharemesh.share_leader.partition.initialization import StatePrefetch
 from sharemesh.share_leader.partition.read_barrier import ReadBarrier
 from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class LedPartition:
@@ -141,7 +141,7 @@ class LedPartitions:
         """Give a partition up whose log is fenced or failed (LOG-7)."""
         if self._led.get(led.partition) is not led:
             return
-        _LOG.warning(
+        _log.warning(
             "leader epoch %d of %s-%d ended: %s",
             led.leader_epoch,
             led.partition.topic_id.hex(),

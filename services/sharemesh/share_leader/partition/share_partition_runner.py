@@ -44,7 +44,7 @@ from sharemesh.share_leader.partition.state_requests import StateRequests
 from sharemesh.share_leader.telemetry.partition_telemetry import PartitionTelemetry
 from sharemesh.share_leader.timers import TimerHandle
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 _LOG_START_STEPS = 2
 """The start offset follows the log start, then holes from before a leader change do."""
 
@@ -310,7 +310,7 @@ class SharePartitionRunner:
             for effect in effects:
                 self._carry_out(effect)
         except Exception as error:
-            _LOG.exception("share partition %s broke at %s", self.key, type(event).__name__)
+            _log.exception("share partition %s broke at %s", self.key, type(event).__name__)
             message = f"the share partition broke ({error!r}), its locks have ended; fetch again"
             self.fence(ErrorCode.UNKNOWN_SERVER_ERROR, message)
         if not self._open and not self.holds_locks:

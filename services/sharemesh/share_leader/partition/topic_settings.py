@@ -17,7 +17,7 @@ from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.partition.led_partitions import LedPartition, LedPartitions
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def log_config(configs: Mapping[str, str]) -> TopicLogConfig:
@@ -65,7 +65,7 @@ class TopicSettings:
                 self._partitions.epoch_ended(led, ended)
             except Exception as error:  # it concerns this log only
                 trace = None if isinstance(error, RefusedError | OSError) else error
-                _LOG.warning("retention of %s is put off: %s", led.partition, error, exc_info=trace)
+                _log.warning("retention of %s is put off: %s", led.partition, error, exc_info=trace)
 
     def _plan(self) -> None:
         environment = self._environment
@@ -77,5 +77,5 @@ class TopicSettings:
 
     def _retained(self, outcome: BaseException | None) -> None:
         if isinstance(outcome, Exception):
-            _LOG.error("retention failed, and is tried again", exc_info=outcome)
+            _log.error("retention failed, and is tried again", exc_info=outcome)
         self._plan()

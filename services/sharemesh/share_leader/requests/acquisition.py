@@ -26,7 +26,7 @@ from sharemesh.share_leader.partition.share_partition_runner import SharePartiti
 from sharemesh.share_leader.requests.access import Reader
 from sharemesh.telemetry.trace_context import producer_contexts
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class FetchAcquisition:
                 self._partitions.epoch_ended(led, error)
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership has moved; refresh metadata"
             case _:
-                _LOG.error("reading %s at %d failed", shell.key, offset, exc_info=error)
+                _log.error("reading %s at %d failed", shell.key, offset, exc_info=error)
                 return ErrorCode.UNKNOWN_SERVER_ERROR, f"the log cannot be read: {error}"
 
     def _acquire(
@@ -196,7 +196,7 @@ class FetchAcquisition:
                 partition, shell.leader_epoch, error=shell.error, message=shell.message
             )
         except Exception as error:
-            _LOG.exception("acquiring from %s failed", shell.key)
+            _log.exception("acquiring from %s failed", shell.key)
             return PartitionFetch(
                 partition,
                 shell.leader_epoch,

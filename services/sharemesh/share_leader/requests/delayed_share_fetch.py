@@ -10,7 +10,7 @@ from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
 from sharemesh.share_leader.timers import Timers
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 Outcome = tuple[ErrorCode, str]
 
@@ -85,7 +85,7 @@ class DelayedShareFetch:
         except (FencedError, LogFailedError) as ended:
             shell.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leader epoch has ended ({ended})")
         except Exception as error:
-            _LOG.exception("estimating what %s holds failed", shell.key)
+            _log.exception("estimating what %s holds failed", shell.key)
             self.failed[shell.key.topic_partition] = (
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"the log cannot be asked: {error}",

@@ -7,7 +7,7 @@ from sharemesh.codec.record_event import encode_event
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import SharePartitionKey
-from sharemesh.domain.share_state.record_history import RecordEvent
+from sharemesh.domain.share_state.record_history import RecordChange
 from sharemesh.domain.state_batch import TERMINAL
 from sharemesh.ports.share_state import RecordHistoryResult
 from sharemesh.share_leader.environment import LeaderEnvironment
@@ -59,7 +59,7 @@ def ended_as(durable: RecordHistoryResult) -> Reason | None:
     return None
 
 
-def last_state(durable: RecordHistoryResult) -> RecordEvent | None:
+def last_state(durable: RecordHistoryResult) -> RecordChange | None:
     """Return the last event if it says a delivery state: nothing has happened since."""
     last = durable.events[-1] if durable.events else None
     return last if last is not None and last.state is not None else None
@@ -92,7 +92,7 @@ def _describe_state(durable: RecordHistoryResult, response: pb.ExplainResponse) 
         response.delivery_state, response.delivery_count = state.name, count
 
 
-def in_words(event: RecordEvent) -> str:
+def in_words(event: RecordChange) -> str:
     """Return an event as part of a sentence."""
     said = f"{event.cause.name} at {_utc(event.timestamp_ms)}"
     if event.member_id:

@@ -13,7 +13,7 @@ from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.partition.led_partitions import LedPartitions
 from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 Outcome = tuple[ErrorCode, str]
 Offsets = tuple[int, int]  # first and last
@@ -177,7 +177,7 @@ class ShareSessionCache:
         for shell, answer in zip(shells, answers, strict=True):
             outcomes[shell.key.topic_partition] = (answer.error, answer.message)
             if answer.error:
-                _LOG.warning(
+                _log.warning(
                     "records of member %s in %s could not be released (%s); their locks expire",
                     session.key.member_id,
                     shell.key,

@@ -37,7 +37,7 @@ from sharemesh.share_leader.streaming.outbox import Outbox
 from sharemesh.share_leader.timers import TimerHandle
 from sharemesh.v1 import share_leader_pb2 as pb
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 ConsumeStreamPort = Stream[pb.ConsumeResponse, pb.ConsumeRequest]
 _MOVED = frozenset(
@@ -202,7 +202,7 @@ class ConsumeStream:
     def _lapsed(self, since_ms: int) -> None:
         """Locks ended that the member had since then: it may be stalled (HBK-10)."""
         if self._session.lapsed(since_ms):
-            _LOG.warning(
+            _log.warning(
                 "%s is stalled: the locks of records that it got have ended, and it has sent "
                 "nothing since; it gets no more until it does. See what its application is busy "
                 "with; other members get its records",
@@ -246,7 +246,7 @@ class ConsumeStream:
 
     async def _handle(self, request: pb.ConsumeRequest) -> None:
         if self._session.heard(self._services.environment.clock.now_ms()):
-            _LOG.info("%s is heard of again, and gets records", self._member())
+            _log.info("%s is heard of again, and gets records", self._member())
         if request.add or request.forget:
             forgotten = named(request.forget)
             self._session.forget(forgotten)

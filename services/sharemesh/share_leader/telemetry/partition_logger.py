@@ -8,7 +8,7 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.telemetry.trace_context import TraceContext
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class PartitionLogger:
@@ -24,19 +24,19 @@ class PartitionLogger:
     def renewed(self, member_id: str, counts: dict[int, int], context: TraceContext | None) -> None:
         """Say that locks were renewed: at debug (KIP-1222), for it happens all the time."""
         records = counts.get(AcknowledgeType.RENEW)
-        if records and _LOG.isEnabledFor(logging.DEBUG):
+        if records and _log.isEnabledFor(logging.DEBUG):
             more = {"member": member_id, "records": records}
-            _LOG.debug("acquisition locks renewed", extra=self._extra(context, more))
+            _log.debug("acquisition locks renewed", extra=self._extra(context, more))
 
     def given_up(self, records: int, first_offset: int, context: TraceContext | None) -> None:
         """Say that records reached the delivery count limit and were archived."""
         more = {"records": records, "first_offset": first_offset}
-        _LOG.warning("records reached the delivery limit", extra=self._extra(context, more))
+        _log.warning("records reached the delivery limit", extra=self._extra(context, more))
 
     def not_written(self, error: ErrorCode, message: str, context: TraceContext | None) -> None:
         """Say that a state write failed for good."""
         more = {"error": error.name, "reason": message}
-        _LOG.warning("a state write failed", extra=self._extra(context, more))
+        _log.warning("a state write failed", extra=self._extra(context, more))
 
     def _extra(self, context: TraceContext | None, more: Mapping[str, object]) -> dict[str, object]:
         ids = context.ids() if context is not None else {}

@@ -32,7 +32,7 @@ from sharemesh.ports.shard_log import (
     LogFullError,
 )
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def corruption_advice(resume_offset: int) -> str:
@@ -345,7 +345,7 @@ class EmbeddedPartitionLog:
         self._take(found[0])
         self.scrub.go_on(found[0].unverified)
         if self._corruption is None:
-            _logger.warning(
+            _log.warning(
                 "log %s: what was damaged is deleted; records are taken again", self._log.path
             )
         for callback in self._callbacks:
@@ -391,7 +391,7 @@ class EmbeddedPartitionLog:
                 self._transactions,
             )
         except OSError as error:
-            _logger.warning("log %s: no snapshot was written: %s", self._log.path, error)
+            _log.warning("log %s: no snapshot was written: %s", self._log.path, error)
         else:
             self._to_scan_bytes = 0
 
@@ -407,7 +407,7 @@ class EmbeddedPartitionLog:
         """Serve what lies before it from now on, write nothing, and tell the log once."""
         if self._corruption is None:
             self._resume_offset = resume_offset
-            _logger.error(
+            _log.error(
                 "committed records are damaged: %s; %s", error, corruption_advice(resume_offset)
             )
         self._corruption = error

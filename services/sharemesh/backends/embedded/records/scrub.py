@@ -12,7 +12,7 @@ from sharemesh.ports.shard_log import CorruptLogError
 
 SCRUB_PAUSE_MS = 10  # between two windows, so that it takes at most about 100 MB/s
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Scrub:
@@ -63,7 +63,7 @@ class Scrub:
                 except FileNotFoundError:
                     continue  # the log start has passed it
                 except OSError as error:
-                    _logger.warning("log %s cannot be verified: %s", self._path, error)
+                    _log.warning("log %s cannot be verified: %s", self._path, error)
                 except CorruptLogError as error:
                     await self._found(error)
                     return
