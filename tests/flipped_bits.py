@@ -4,9 +4,9 @@ import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from sharemesh.backends.local.memory_disk import MemoryDisk
 from sharemesh.codec.segment import SEGMENT_HEADER_BYTES
 from sharemesh.ports.shard_log import CorruptLogError
+from sharemesh.testing.memory_disk import MemoryDisk
 
 Place = tuple[str, int]
 

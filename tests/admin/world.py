@@ -6,7 +6,6 @@ import random
 from sharemesh.admin.service import AdminService
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
-from sharemesh.backends.local.network import LocalNetwork
 from sharemesh.cluster.bootstrap import ensure_cluster
 from sharemesh.cluster.store import records
 from sharemesh.cluster.store.keys import election_name
@@ -15,6 +14,7 @@ from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.ids import NodeId, TopicPartition
 from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
 from sharemesh.ports.coordination import Put
+from sharemesh.testing.network import LocalNetwork
 from tests.clocks import LoopClock
 
 ADDRESS = "admin:1"

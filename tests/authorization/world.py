@@ -9,8 +9,6 @@ from sharemesh import methods
 from sharemesh.backends.embedded.data_directory import open_data_directory
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
-from sharemesh.backends.local.memory_disk import MemoryDisk
-from sharemesh.backends.local.network import LocalNetwork
 from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable
 from sharemesh.cluster.bootstrap import ensure_cluster
 from sharemesh.cluster.membership import ClusterMember
@@ -26,6 +24,8 @@ from sharemesh.serve.process_context import ProcessContext
 from sharemesh.serve.roles.share_leader import ShareLeaderRole
 from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.telemetry.telemetry import without_export
+from sharemesh.testing.memory_disk import MemoryDisk
+from sharemesh.testing.network import LocalNetwork
 from sharemesh.v1 import admin_pb2, group_coordinator_pb2, record_log_pb2
 from tests.clocks import LoopClock
 

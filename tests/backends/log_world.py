@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from sharemesh.backends.embedded.owned.owned_log import OwnedLog
 from sharemesh.backends.embedded.settings import LogSettings
-from sharemesh.backends.local.memory_disk import MemoryDisk
 from sharemesh.codec.batch_frame import place_frame
 from sharemesh.codec.committed_end import CommittedEnd, decode_committed_end
 from sharemesh.codec.log_chain import (
@@ -29,6 +28,7 @@ from sharemesh.codec.segment import (
     segment_names,
 )
 from sharemesh.ports.shard_log import FencedError, LogFailedError
+from sharemesh.testing.memory_disk import MemoryDisk
 
 PATH = "state/00000"
 DEADLINE_S = 20.0

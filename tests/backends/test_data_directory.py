@@ -6,8 +6,8 @@ import random
 import pytest
 
 from sharemesh.backends.embedded.data_directory import open_data_directory
-from sharemesh.backends.local.memory_disk import MemoryDisk
 from sharemesh.codec.log_layout import DataDirectoryError
+from sharemesh.testing.memory_disk import MemoryDisk
 
 
 def disk_and_open():

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from sharemesh.backends.local.disk import SystemDisk
-from sharemesh.backends.local.memory_disk import MemoryDisk
+from sharemesh.testing.memory_disk import MemoryDisk
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x"])

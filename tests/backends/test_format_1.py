@@ -9,10 +9,10 @@ from sharemesh.backends.embedded.data_directory import open_data_directory
 from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
-from sharemesh.backends.local.memory_disk import MemoryDisk
 from sharemesh.codec.record_set import decode_records
 from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.ports.record_log import AbortedTxn
+from sharemesh.testing.memory_disk import MemoryDisk
 from tests.clocks import ManualClock
 
 FILES = json.loads((Path(__file__).parent / "testdata/format-1.json").read_text())

@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from sharemesh.backends.local.memory_disk import MemoryDisk
 from sharemesh.ports.shard_log import CorruptLogError, FencedError, LogFailedError
+from sharemesh.testing.memory_disk import MemoryDisk
 from tests.backends.log_world import LARGE, PATH, SMALL, Owner, read_log, settle
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
-from sharemesh.backends.local.memory_disk import MemoryDisk
 from sharemesh.codec.record_set import build_batch
 from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.ports.shard_log import FencedError, LogFailedError
+from sharemesh.testing.memory_disk import MemoryDisk
 from tests.clocks import ManualClock
 
 PARTITION = TopicPartition(TopicId(bytes(16)), 0)

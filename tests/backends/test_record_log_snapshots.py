@@ -7,11 +7,11 @@ import pytest
 from sharemesh.backends.embedded.records.record_log import EmbeddedPartitionLog
 from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
-from sharemesh.backends.local.memory_disk import MemoryDisk
 from sharemesh.codec.record_set import build_batch
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.ports.record_log import AbortedTxn, TopicLogConfig
+from sharemesh.testing.memory_disk import MemoryDisk
 from tests.clocks import ManualClock
 
 PARTITION = TopicPartition(TopicId(bytes(16)), 0)

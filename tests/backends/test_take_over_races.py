@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from sharemesh.backends.local.memory_disk import MemoryDisk
 from sharemesh.ports.shard_log import FencedError, LogFailedError
+from sharemesh.testing.memory_disk import MemoryDisk
 from tests.backends.log_world import (
     LARGE,
     SMALL,

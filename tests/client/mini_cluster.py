@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from sharemesh import methods
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.backends.local.network import LocalNetwork
 from sharemesh.client.environment import ClientEnvironment
 from sharemesh.codec.client_batches import BatchWriter, read_batches
+from sharemesh.testing.network import LocalNetwork
 from sharemesh.v1 import (
     admin_pb2,
     common_pb2,

@@ -5,13 +5,13 @@ import random
 
 from sharemesh import methods
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.backends.local.network import LocalNetwork
 from sharemesh.client.config import ADMIN_SETTINGS, ClientConfig
 from sharemesh.client.environment import ClientEnvironment
 from sharemesh.client.metadata.metadata_cache import Leader, MetadataCache
 from sharemesh.client.producer.batches import Batch, PartitionQueue
 from sharemesh.client.producer.leader_discovery import LeaderDiscovery
 from sharemesh.codec.client_batches import BatchWriter
+from sharemesh.testing.network import LocalNetwork
 from sharemesh.v1 import admin_pb2
 from sharemesh.v1.common_pb2 import CurrentLeader
 

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 from sharemesh.backends.local.disk import SystemDisk
-from sharemesh.backends.local.memory_disk import MemoryDisk
+from sharemesh.testing.memory_disk import MemoryDisk
 
 KINDS = ("system", "memory")
 

@@ -10,8 +10,6 @@ from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
-from sharemesh.backends.local.memory_disk import MemoryDisk
-from sharemesh.backends.local.network import LocalNetwork
 from sharemesh.cluster.bootstrap import ensure_cluster
 from sharemesh.cluster.store import records
 from sharemesh.cluster.store.keys import election_name
@@ -23,6 +21,8 @@ from sharemesh.group_coordinator.settings import ServiceLimits
 from sharemesh.group_coordinator.states import StateAnswer, StateSummary
 from sharemesh.ports.cluster import NodeInfo, Role, ShardKind, TopicInfo
 from sharemesh.ports.coordination import Delete, Put
+from sharemesh.testing.memory_disk import MemoryDisk
+from sharemesh.testing.network import LocalNetwork
 from sharemesh.v1 import group_coordinator_pb2 as pb
 from sharemesh.v1 import record_log_pb2
 from tests.clocks import ManualClock

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 import pytest
 
 from sharemesh import methods
-from sharemesh.backends.local.network import LocalNetwork
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey
@@ -19,6 +18,7 @@ from sharemesh.persister.rpcs import READ
 from sharemesh.persister.settings import PersisterSettings
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.ports.share_state import StateWrite
+from sharemesh.testing.network import LocalNetwork
 from sharemesh.v1 import share_coordinator_pb2 as pb
 from tests.share_coordinator.world import T1, T2, world
 

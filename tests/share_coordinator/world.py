@@ -7,7 +7,6 @@ from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
-from sharemesh.backends.local.memory_disk import MemoryDisk
 from sharemesh.cluster.bootstrap import ensure_cluster
 from sharemesh.cluster.store import records
 from sharemesh.cluster.store.keys import election_name
@@ -19,6 +18,7 @@ from sharemesh.ports.coordination import Delete, Put
 from sharemesh.ports.network import CallContext
 from sharemesh.share_coordinator.service import ShareCoordinatorService
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
+from sharemesh.testing.memory_disk import MemoryDisk
 from sharemesh.v1 import common_pb2
 from sharemesh.v1 import share_coordinator_pb2 as pb
 from tests.clocks import ManualClock

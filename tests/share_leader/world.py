@@ -9,8 +9,6 @@ from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
-from sharemesh.backends.local.memory_disk import MemoryDisk
-from sharemesh.backends.local.network import LocalNetwork
 from sharemesh.cluster.bootstrap import ensure_cluster
 from sharemesh.cluster.store import records
 from sharemesh.cluster.view.watched_view import WatchedView
@@ -23,6 +21,8 @@ from sharemesh.rpc.server import GrpcServer
 from sharemesh.share_leader.partition.share_partition_runner import Phase
 from sharemesh.share_leader.service import ShareLeaderService
 from sharemesh.share_leader.settings import LeaderSettings
+from sharemesh.testing.memory_disk import MemoryDisk
+from sharemesh.testing.network import LocalNetwork
 from sharemesh.v1 import record_log_pb2, share_leader_pb2
 from sharemesh.v1.common_pb2 import DecodedRecord, TopicPartitions
 from tests.clocks import LoopClock, ManualClock

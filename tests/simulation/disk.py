@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sharemesh.backends.local.memory_disk import MemoryDisk
+from sharemesh.testing.memory_disk import MemoryDisk
 from tests.simulation.loop import PROCESS, Process
 
 Result = TypeVar("Result")

@@ -8,9 +8,9 @@ from random import Random
 from weakref import WeakKeyDictionary
 
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.backends.local.network import LocalNetwork
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.server import GrpcServer
+from sharemesh.testing.network import LocalNetwork
 from tests.simulation.loop import Process, SimLoop
 from tests.simulation.network import SimNetwork
 

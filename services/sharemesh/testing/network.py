@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from sharemesh.backends.local.network_stream import LocalStream, StreamPair
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import CallContext, CallFailedError, Failure, Stream
+from sharemesh.testing.network_stream import LocalStream, StreamPair
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """Largest message, inclusive, as over gRPC."""
