@@ -41,7 +41,7 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the pages of the root and everything that a page links to outside of docs/."""
     for path, uri in PUBLISHED.items():
         files.append(File.generated(config, uri, abs_src_path=str(ROOT / path)))
-    for target in sorted(_linked_targets()):
+    for target in sorted(_linked_targets() | set(_listed_folders(config.nav))):
         if (ROOT / target).is_dir():
             _add_folder(files, config, target)
         elif not _is_page(target):
@@ -100,6 +100,17 @@ def _linked_targets() -> set[str]:
 
         _relinked(page.read_text(encoding="utf-8"), "" if folder == "." else folder, note)
     return found
+
+
+def _listed_folders(nav: Any) -> Iterator[str]:
+    """Yield the folders of docs whose list the navigation names."""
+    if isinstance(nav, str):
+        folder = nav.removesuffix("/index.md")
+        if folder != nav:
+            yield f"docs/{folder}"
+    else:
+        for each in nav.values() if isinstance(nav, dict) else nav:
+            yield from _listed_folders(each)
 
 
 def _relinked(markdown: str, folder: str, leads_to: Callable[[str], str]) -> str:
@@ -161,4 +172,4 @@ def _pages(entry: Any) -> list[Any]:
         return [_expanded(entry)]
     names = sorted(page.name for page in (ROOT / "docs" / entry).glob("*.md"))
     index = "README.md" if "README.md" in names else "index.md"
-    return [entry + name for name in (index, *names) if name not in names or name != "README.md"]
+    return [entry + name for name in (index, *(each for each in names if each != index))]

@@ -13,10 +13,10 @@ from deploy.site import path_of, uri_of
 ROOT = Path(__file__).parents[2]
 
 
-def built(site: Path) -> subprocess.CompletedProcess[str]:
+def built(site: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Build the site as `make docs` does."""
     return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(site)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site), *options],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -44,6 +44,19 @@ def test_the_site_builds_and_fetches_nothing_from_elsewhere(tmp_path):
     home = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert 'src="http' not in home
     assert "fonts.googleapis" not in home
+
+
+@pytest.mark.slow
+def test_a_dead_link_and_a_dead_anchor_fail_the_build(tmp_path):
+    pages = tmp_path / "docs"
+    pages.mkdir()
+    (pages / "page.md").write_text("# Page\n\n[a](no-such-page.md) [b](#no-such-anchor)\n")
+    config = tmp_path / "mkdocs.yml"
+    config.write_text(f"INHERIT: {ROOT}/mkdocs.yml\nhooks: []\nwatch: []\nnav: [page.md]\n")
+    done = built(tmp_path / "site", "--config-file", str(config))
+    assert done.returncode != 0
+    assert "contains a link 'no-such-page.md'" in done.stderr
+    assert "contains a link '#no-such-anchor'" in done.stderr
 
 
 @pytest.mark.parametrize(
