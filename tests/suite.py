@@ -59,7 +59,7 @@ PARTS = (
         "domain",
         f"not slow and {OTHERWISE}",
         *("--cov", "--cov-report=", *DOMAIN_TESTS),
-        budget_s=60,
+        budget_s=90,
         fast=True,
     ),
     pytest_part(

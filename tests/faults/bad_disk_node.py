@@ -74,5 +74,5 @@ class BadDisk(SystemDisk):
 
 if __name__ == "__main__":
     BadDisk.control = Path(os.environ["SHAREMESH_BAD_DISK"])
-    sharemesh.serve.role_process.SystemDisk = BadDisk
+    sharemesh.serve.role_process.SystemDisk = BadDisk  # type: ignore[attr-defined]
     sys.exit(main())

@@ -5,6 +5,7 @@ import random
 import re
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from sharemesh import methods
@@ -149,7 +150,7 @@ async def _shard_logs(place: Place, rng: random.Random) -> list[str]:
     return wrong
 
 
-def _beside(copy: Path, damage: Flip, good: list[object], name: str) -> list[str]:
+def _beside(copy: Path, damage: Flip, good: Sequence[object], name: str) -> list[str]:
     """What a reader beside the writer says."""
     seen: list[object] = []
     try:

@@ -94,7 +94,7 @@ async def _until_refused(producer: RawProducer, address: str, partition: int) ->
 
 def _judge(refused: list[Batch], *, to_the_last_byte: bool) -> list[str]:
     """Say which refusals are not clear."""
-    allowed = {ErrorCode.KAFKA_STORAGE_ERROR: "free"}
+    allowed: dict[int, str] = {ErrorCode.KAFKA_STORAGE_ERROR: "free"}
     if to_the_last_byte:
         allowed[ErrorCode.NOT_LEADER_OR_FOLLOWER] = ""
     return [

@@ -192,7 +192,10 @@ async def group_coordinator_kill(load: SteadyLoad) -> tuple[float, str]:
 
 
 async def _group_leader(scene: Scene, group: str) -> str:
-    return (await scene.admin.describe_groups([group]))[group].coordinator_id
+    described = (await scene.admin.describe_groups([group]))[group]
+    if isinstance(described, SharemeshError):
+        raise described
+    return described.coordinator_id
 
 
 async def _described_ms(load: SteadyLoad) -> float:

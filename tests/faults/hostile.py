@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError, Message
@@ -101,7 +102,7 @@ class Attack:
             await self._unary(method, node, self.enemy.request(method.request))
 
     async def _unary(self, method: Method[Message, Message], node: str, data: bytes) -> None:
-        invoke = self.channels[node].unary_unary(f"/sharemesh.v1.{method.name}")
+        invoke: Any = self.channels[node].unary_unary(f"/sharemesh.v1.{method.name}")
         timeout_s = WAIT_TIMEOUT_S if method.name in MAY_WAIT else CALL_TIMEOUT_S
         began = time.monotonic() - self.stalled_s
         try:
@@ -124,7 +125,7 @@ class Attack:
 
     async def _stream(self, method: Method[Message, Message], node: str) -> None:
         """Send some messages, read a little, and leave in one of several ways."""
-        invoke = self.channels[node].stream_stream(f"/sharemesh.v1.{method.name}")
+        invoke: Any = self.channels[node].stream_stream(f"/sharemesh.v1.{method.name}")
         call = invoke()
         sent = b""
         try:
@@ -150,7 +151,7 @@ class Attack:
     async def _strange(self, node: str) -> None:
         """What is no RPC of ours: an unknown method, or bytes that are not HTTP/2."""
         if self.rng.random() < 0.5:
-            invoke = self.channels[node].unary_unary("/sharemesh.v1.Admin/" + "x" * 500)
+            invoke: Any = self.channels[node].unary_unary("/sharemesh.v1.Admin/" + "x" * 500)
             try:
                 await invoke(b"", timeout=CALL_TIMEOUT_S)
             except grpc.aio.AioRpcError as error:

@@ -2,6 +2,7 @@
 
 import random
 import struct
+from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -125,7 +126,7 @@ class Enemy:
                     getattr(message, field.name).SetInParent()
                     self._fill(getattr(message, field.name), depth + 1)
 
-    def _value(self, field: FieldDescriptor) -> object:
+    def _value(self, field: Any) -> object:
         if field.type == FieldDescriptor.TYPE_BYTES:
             return self._records() if self._rng.random() < 0.4 else self._rng.choice(self._ids)
         return self._rng.choice(VALUES.get(field.cpp_type, self._texts))

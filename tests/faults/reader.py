@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from sharemesh.cli.log_files import open_log
@@ -105,7 +106,7 @@ async def reader_during_takeover(number: int, seed: int) -> Outcome:
             for name, number_of_signal in (("a", signal.SIGKILL), ("b", signal.SIGSTOP)):
                 writing = _write(producer, shards, node)
                 target = len(producer.confirmed) + rng.randint(5, 60)
-                await until(lambda t=target: len(producer.confirmed) >= t, "nothing was confirmed")
+                await until(partial(_confirmed, producer, target), "nothing was confirmed")
                 node, took_ms = await _taken_over(producer, node, name, number_of_signal)
                 times.append(took_ms)
                 for stopped in place.nodes.values():
@@ -130,10 +131,14 @@ def _readers(place: Place) -> list[Reader]:
     readers = []
     for p in range(PARTITIONS):
         directory = place.partition_directory("t", p)
-        readers.append(Reader(f"t/{p}", lambda d=directory: inspected(d)))
+        readers.append(Reader(f"t/{p}", partial(inspected, directory)))
     for shard in range(STATE_SHARDS):
-        readers.append(Reader(f"state {shard}", lambda s=shard: scanned(place.data, s)))
+        readers.append(Reader(f"state {shard}", partial(scanned, place.data, shard)))
     return readers
+
+
+def _confirmed(producer: RawProducer, count: int) -> bool:
+    return len(producer.confirmed) >= count
 
 
 def _write(producer: RawProducer, shards: Shards, node: Node) -> "list[asyncio.Task[None]]":

@@ -46,7 +46,7 @@ class Spot:
         self.growth = Growth(cluster, rng)
         self.violations = Violations()
         self.times_ms = []
-        self.seen = Counter()
+        self.seen: Counter[str] = Counter()
         self._directory = directory
         self._command = command
         folder = FOLDER if command == "compact" else history.FOLDER

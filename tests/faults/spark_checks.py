@@ -155,8 +155,8 @@ def _changes(shard, offset, record):
         format_topic_id(record.key.topic_id),
         record.key.partition,
         record.state_epoch,
-        record.leader_epoch if keeps else None,
-        record.start_offset if keeps else None,
+        None if isinstance(record, Tombstone) else record.leader_epoch,
+        None if isinstance(record, Tombstone) else record.start_offset,
         record.write_timestamp_ms,
     )
     member = record.origin.member_id

@@ -7,6 +7,7 @@ remembered before: trials compare with the fold and the walk of the whole log.
 import asyncio
 from contextlib import asynccontextmanager
 from functools import cache
+from typing import Any
 
 from sharemesh import methods
 from sharemesh.admin.access import AdminAccess
@@ -48,8 +49,8 @@ class SparkCluster:
         self.w = w
         self.data = data
         self.disk = SystemDisk(data)
-        self.raw = {shard: {} for shard in range(SHARDS)}
-        self.service = None
+        self.raw: dict[int, dict[int, Any]] = {shard: {} for shard in range(SHARDS)}
+        self.service: Any = None  # until `start_coordinator`
         self.port = None
         settings = LogSettings(segment_bytes=64 * 1024, fsync=False)
         self._logs = EmbeddedShardLogs(self.disk, w.clock, settings)

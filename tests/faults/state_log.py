@@ -8,6 +8,7 @@ import tempfile
 import time
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from sharemesh import methods
 from sharemesh.backends.embedded.settings import LogSettings
@@ -49,10 +50,13 @@ class Violations:
 class StateNode:
     """One process; ``kill`` is a SIGKILL."""
 
+    def __init__(self, process: asyncio.subprocess.Process, address: str) -> None:
+        self.process = process
+        self.address = address
+
     @classmethod
     async def start(cls, directory, epoch):
-        node = cls()
-        node.process = await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "tests.faults.state_node",
@@ -62,10 +66,10 @@ class StateNode:
             stdout=asyncio.subprocess.PIPE,
             cwd=ROOT,
         )
-        line = await asyncio.wait_for(node.process.stdout.readline(), 60)
+        assert process.stdout is not None
+        line = await asyncio.wait_for(process.stdout.readline(), 60)
         assert line, f"the share coordinator of epoch {epoch} did not start"
-        node.address = f"127.0.0.1:{int(line)}"
-        return node
+        return cls(process, f"127.0.0.1:{int(line)}")
 
     def send(self, number):
         os.kill(self.process.pid, number)
@@ -136,7 +140,7 @@ class Remaker:
 
     async def run(self, address):
         """Go on until a call fails; return the errors that were answered."""
-        errors = []
+        errors: list[object] = []
         while not errors:
             self.state_epoch += 1
             made = pb.InitializePartitionState(
@@ -213,7 +217,7 @@ async def folded(directory, epoch):
     """Return the same, folded from the log."""
     logs = EmbeddedShardLogs(SystemDisk(Path(directory)), SystemClock(), LogSettings())
     log = await logs.open("state", 0, epoch)
-    states = {}
+    states: dict[int, Any] = {}
     async for chunk in log.replay():
         for stored in chunk:
             record = decode_record(stored.key, stored.value)
@@ -279,7 +283,7 @@ async def state_kill(trials, seed):
             await initialize(client, node.address)
             writers = [Writer(client, p) for p in range(PARTITIONS)]
             remaker = Remaker(client)
-            seen = {}
+            seen: dict[Any, Any] = {}
             for number in range(trials):
                 running = [asyncio.ensure_future(each.run(node.address)) for each in writers]
                 remaking = asyncio.ensure_future(remaker.run(node.address))

@@ -164,10 +164,10 @@ async def run_part(
             path.write_text(json.dumps(written, indent=1))
     total = sum(rows[fault.name].violations for fault in faults)
     for fault in faults:
-        written = rows[fault.name].as_json(commit)
+        summary = rows[fault.name].as_json(commit)
         print(
-            f"{fault.name:<28} {written['trials']:>4} trials {written['violations']:>4} violations"
-            f"  p50 {written['p50_ms']} ms  p99 {written['p99_ms']} ms"
-            f"{_against_goal(fault, written)}"
+            f"{fault.name:<28} {summary['trials']:>4} trials {summary['violations']:>4} violations"
+            f"  p50 {summary['p50_ms']} ms  p99 {summary['p99_ms']} ms"
+            f"{_against_goal(fault, summary)}"
         )
     return total

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from sharemesh import methods
 from sharemesh.client import connect
+from sharemesh.client.errors import SharemeshError
 from sharemesh.ports.network import CallFailedError
 from sharemesh.v1 import group_coordinator_pb2 as group_pb
 from sharemesh.v1 import share_coordinator_pb2 as state_pb
@@ -109,9 +110,10 @@ class Shards:
 
     async def served_members(self) -> set[str]:
         async with connect(self.place.bootstrap).async_admin() as admin:
-            return {
-                each.member_id for each in (await admin.describe_groups([GROUP]))[GROUP].members
-            }
+            described = (await admin.describe_groups([GROUP]))[GROUP]
+            if isinstance(described, SharemeshError):
+                raise described
+            return {each.member_id for each in described.members}
 
 
 async def two_writers(number: int, seed: int) -> Outcome:
@@ -170,7 +172,7 @@ async def _sent_late(
     async def member(number: int) -> str:
         return "a join" if await shards.join(address, f"{LATE_MEMBER}{number}") else ""
 
-    late = [asyncio.ensure_future(kind(n)) for n in range(PARTITIONS)
+    late: list[asyncio.Future[str]] = [asyncio.ensure_future(kind(n)) for n in range(PARTITIONS)
             for kind in (records, state, member)]  # fmt: skip
     await asyncio.sleep(0.05)  # so that they lie in its socket
     return late

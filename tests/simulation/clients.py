@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections import defaultdict, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -145,7 +145,7 @@ class ConsumerApplication:
         self.journal.members[consumer.member_id] = Client(self.process, hands_back=True)
         consumer.set_acknowledgement_commit_callback(self._committed)
         await consumer.subscribe(topics)
-        limit = config["max.poll.records"] if self.mode == "record_limit" else None
+        limit = int(config["max.poll.records"]) if self.mode == "record_limit" else None
         runner: asyncio.Task[None] | None = None
         while not self.pace.stopping:
             try:
@@ -209,14 +209,16 @@ class ConsumerApplication:
         self._say(consumer, records)
         await self._commit(consumer, records)
 
-    def _say(self, consumer: AsyncShareConsumer, records: list[ConsumerRecord]) -> None:
+    def _say(self, consumer: AsyncShareConsumer, records: Sequence[ConsumerRecord]) -> None:
         """Decide about records, and say so; nothing is sent yet."""
         for record in records:
             kind = self._decide(record)
             self._sent[_name(record), record.offset].append(kind)
             consumer.acknowledge(record, kind)
 
-    async def _commit(self, consumer: AsyncShareConsumer, records: list[ConsumerRecord]) -> None:
+    async def _commit(
+        self, consumer: AsyncShareConsumer, records: Sequence[ConsumerRecord]
+    ) -> None:
         choice = self._rng.randrange(3)
         if not records or choice == 0:
             return  # the next poll carries them

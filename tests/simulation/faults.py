@@ -1,7 +1,7 @@
 """What goes wrong: each kind is on or off by the seed, and comes at moments of the seed."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from random import Random
 
 from sharemesh.ports.cluster import Role
@@ -10,7 +10,7 @@ from tests.simulation.loop import Process
 from tests.simulation.world import Node, World
 
 GAP_S = (4.0, 45.0)
-Fault = Callable[["Faults"], Awaitable[None]]
+Fault = Callable[["Faults"], Coroutine[None, None, None]]
 
 
 class Faults:

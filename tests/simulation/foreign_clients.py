@@ -31,7 +31,7 @@ class _Record(NamedTuple):
     partition: int
     epoch: int
     offset: int
-    count: int
+    count: int  # type: ignore[assignment]  # in the place of tuple.count, which nobody calls
     value: bytes
 
 
@@ -159,9 +159,9 @@ class ForeignConsumer(ConsumerApplication):
                         self._buffer.append(record)
                         self._newest[record.partition, offset] = (record.epoch, record.count)
         for answer in message.acknowledged:
-            record = self._asked.pop(answer.acknowledge_id, None)
-            if record is not None:
-                self._newest.pop((record.partition, record.offset), None)
+            asked = self._asked.pop(answer.acknowledge_id, None)
+            if asked is not None:
+                self._newest.pop((asked.partition, asked.offset), None)
                 (result,) = (each for topic in answer.topics for each in topic.partitions)
                 self.journal.acknowledged(
                     self.name,

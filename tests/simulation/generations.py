@@ -7,7 +7,9 @@ and its vectorised fold do not run here; tests/spark holds the two folds togethe
 import asyncio
 import io
 import json
+from pathlib import Path
 from random import Random
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -128,7 +130,7 @@ class GenerationJob:
 
     async def _fold(self, shard: int) -> tuple[str, DomainFold, int]:
         """Fold on from the newest generation; while the log is whole, compare (invariant 7)."""
-        image = await self._disk.run(lambda: read_shard(DiskPath(self._disk), shard))
+        image = await self._disk.run(lambda: read_shard(cast(Path, DiskPath(self._disk)), shard))
         decoded = [(each.offset, decode_record(each.key, each.value)) for each in records(image)]
         pointer = None
         for _, record in decoded:
@@ -169,7 +171,7 @@ class GenerationJob:
         file.sync()
         file.close()
 
-    async def _commit(self, generation_id: str, folder: str, about: dict[str, object]) -> None:
+    async def _commit(self, generation_id: str, folder: str, about: dict[str, Any]) -> None:
         found = await self._caller.call(
             methods.FIND_COORDINATOR,
             admin_pb2.FindCoordinatorRequest(

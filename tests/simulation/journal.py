@@ -17,7 +17,7 @@ class Handed(NamedTuple):
     partition: str
     epoch: int
     offset: int
-    count: int
+    count: int  # type: ignore[assignment]  # in the place of tuple.count, which nobody calls
 
 
 @dataclass(frozen=True, slots=True)

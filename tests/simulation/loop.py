@@ -119,11 +119,11 @@ class _Numbered:
             return self.number
 
 
-class SimFuture(_Numbered, asyncio.Future):  # type: ignore[type-arg, misc]
+class SimFuture(_Numbered, asyncio.Future):
     """A future with a stable place in sets."""
 
 
-class SimTask(_Numbered, asyncio.Task):  # type: ignore[type-arg, misc]
+class SimTask(_Numbered, asyncio.Task):
     """A task with a stable place in sets."""
 
 
@@ -330,10 +330,11 @@ class SimLoop(asyncio.BaseEventLoop):
 
 def _waiting_at(task: object) -> str:
     """Return the frames of a task, outermost first."""
-    frames, inner = [], task.get_coro() if isinstance(task, asyncio.Task) else None
+    frames: list[str] = []
+    inner: Any = task.get_coro() if isinstance(task, asyncio.Task) else None
     while inner is not None and getattr(inner, "cr_frame", None) is not None:
-        frames.append(f"{inner.cr_code.co_qualname}:{inner.cr_frame.f_lineno}")  # type: ignore[attr-defined]
-        inner = inner.cr_await  # type: ignore[attr-defined]
+        frames.append(f"{inner.cr_code.co_qualname}:{inner.cr_frame.f_lineno}")
+        inner = inner.cr_await
     return " > ".join(frames)
 
 

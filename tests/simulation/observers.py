@@ -34,7 +34,7 @@ def observe(world: World, patches: Patches) -> None:
         return real_failed(machine, error, message)
 
     patches.setattr(SharePartition, "_failed", failed)
-    real_restore = shard_kind.restore
+    real_restore = shard_kind.restore  # type: ignore[attr-defined]
 
     async def restore(machine, shard, log, *, reader):
         restored = await real_restore(machine, shard, log, reader=reader)

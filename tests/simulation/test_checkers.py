@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -96,6 +97,8 @@ def test_a_log_that_was_pruned_unseen_is_a_violation(world):
 
 def test_who_takes_a_log_over_finds_all_that_was_committed(world):
     checker = FencingChecker(world)
+    first: Any
+    second: Any
     first, second = (
         SimpleNamespace(path="group/0", epoch=epoch, committed_end_offset=0) for epoch in (1, 2)
     )

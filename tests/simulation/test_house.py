@@ -34,7 +34,9 @@ def test_a_simulated_class_extends_fillings_of_ports_only(path):
     tree = ast.parse(path.read_text())
     origins = imported(tree)
     for node in ast.walk(tree):
-        for base in node.bases if isinstance(node, ast.ClassDef) else ():
+        if not isinstance(node, ast.ClassDef):
+            continue
+        for base in node.bases:
             origin = origins.get(base.id, "") if isinstance(base, ast.Name) else ""
             if origin.startswith("sharemesh"):
                 assert origin.startswith(MAY_BE_EXTENDED), f"{node.name} replaces {origin}"

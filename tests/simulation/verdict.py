@@ -52,7 +52,8 @@ def _judge_history(
         for topic_id, name in workload.topic_ids.items()
         for number in range(PARTITIONS)
     }
-    starts, terminal = terminal_of(workload.state_history.states, group, workload.topic_ids)
+    topics = {TopicId(topic_id): name for topic_id, name in workload.topic_ids.items()}
+    starts, terminal = terminal_of(workload.state_history.states, group, topics)
     log_starts = {
         _name(workload, where): start
         for where, start in audit.log_starts.items()

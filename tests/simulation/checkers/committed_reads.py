@@ -20,7 +20,7 @@ class CommittedReadChecker:
 
     def install(self, patches: Patches) -> None:
         """Look at each reading of the job that makes generations."""
-        real, checker = generations.read_shard, self
+        real, checker = generations.read_shard, self  # type: ignore[attr-defined]
 
         def read_shard(data: Any, shard: int) -> Any:
             image = real(data, shard)

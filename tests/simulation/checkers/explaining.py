@@ -1,6 +1,7 @@
 """Invariant 15: what explain says of a record agrees with the model, and with what is there."""
 
 import random
+from typing import Any
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.share_partition.machine import SharePartition
@@ -60,7 +61,7 @@ class ExplainChecker:
         machine = shell.machine
         low, high = machine.start_offset - BELOW, machine.end_offset + ABOVE
         offset = max(0, self._rng.randint(low, high))
-        led = shell._on_ended.__self__
+        led: Any = shell._on_ended.__self__  # type: ignore[attr-defined]
         try:
             record = machine.state_at(offset)
             reason = why(led, shell, record, offset)
@@ -124,6 +125,7 @@ def _problem_of_finished(grant: Grant, reason: Reason, *, is_forgotten: bool) ->
     """What a member finished ended as its acknowledgement says."""
     if not grant.member:
         return _problem_of_loaded(grant, reason)
+    assert grant.state is not None, "only a decided grant is judged"
     is_rejected = grant.state is DeliveryState.ARCHIVED
     is_so = reason is (Reason.REJECTED if is_rejected else Reason.ACKNOWLEDGED)
     is_so = is_so or (is_rejected and is_forgotten)

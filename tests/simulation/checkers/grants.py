@@ -195,6 +195,7 @@ class GrantChecker:
                 self._left(machine, event, effects)
         for effect in effects:
             if isinstance(effect, RecordsAcquired) and room is not None:
+                assert isinstance(event, Acquire), event
                 self._acquired(machine, event, effect, now_ms, room)
             elif isinstance(effect, Answered):
                 self._answered(machine, effect)
@@ -345,7 +346,7 @@ class GrantChecker:
             else:
                 grant.decided = True
             if kind in FINAL_STATES:
-                grant.state = FINAL_STATES[kind]
+                grant.state = FINAL_STATES[AcknowledgeType(kind)]
 
     def _ended(self, grant: Grant, *, is_uncounted: bool) -> None:
         """Note whether a delivery counts that its member has ended."""

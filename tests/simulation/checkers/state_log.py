@@ -3,6 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
 
 from sharemesh.backends.embedded.owned.owned_log import OwnedLog
 from sharemesh.codec.log_layout import shard_log_path
@@ -68,7 +70,7 @@ class StateHistory:
         disk = self._world.volume.disk
         before, disk.before = disk.before, None  # to look is no operation of the owner
         try:
-            image = read_shard(DiskPath(disk), shard)
+            image = read_shard(cast(Path, DiskPath(disk)), shard)
         finally:
             disk.before = before
         self.begins(shard, image.start_offset)
@@ -108,6 +110,7 @@ class StateHistory:
             self.states.pop(key, None)
             return
         self.states[key] = after
+        assert not isinstance(record, Tombstone), "a deleted state is gone"
         if before is not None:
             self._compare(record, before, after)
         else:
