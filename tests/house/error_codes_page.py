@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from sharemesh.client.errors import error_for
+from sharemesh.domain.error_policy import policy_of
 from sharemesh.domain.errors import ErrorCode
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "error-codes.md"
@@ -98,7 +99,7 @@ def _row(code: ErrorCode) -> str:
     cells = (
         str(code.value),
         code.name,
-        "yes" if code.retriable else "no",
+        "yes" if policy_of(code).retriable else "no",
         means[0].lower() + means[1:],
         ADVICE[code],
         f"`{kind.__name__}`",

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from sharemesh.domain.error_policy import policy_of
 from sharemesh.domain.errors import ErrorCode
 
 
@@ -116,7 +117,7 @@ class ServiceError(SharemeshError):
     @property
     def retriable(self) -> bool:
         """Whether the same request may succeed later without a change."""
-        return type(self).code.retriable
+        return policy_of(type(self).code).retriable
 
 
 class UnknownServerError(ServiceError):

@@ -57,36 +57,6 @@ class ErrorCode(IntEnum):
     FENCED_STATE_EPOCH = 124
     SHARE_SESSION_LIMIT_REACHED = 133
 
-    @property
-    def retriable(self) -> bool:
-        """Whether the same request may succeed later without a change (spec ERR)."""
-        return self in _RETRIABLE
-
-
-_RETRIABLE = frozenset(
-    {
-        ErrorCode.OFFSET_OUT_OF_RANGE,
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.NOT_CONTROLLER,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.SHARE_SESSION_NOT_FOUND,
-        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
-        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
-    }
-)
-
 
 class RefusedError(Exception):
     """A rule refused something; ``message`` names the thing, the value and what to do."""

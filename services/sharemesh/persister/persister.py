@@ -2,6 +2,7 @@
 
 import random
 
+from sharemesh.domain.error_policy import coordinator_moved
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import NodeId, SharePartitionKey
 from sharemesh.domain.state_batch import StateBatch
@@ -20,20 +21,8 @@ from sharemesh.ports.share_state import (
     StateWriteResult,
 )
 
-RETRIED = frozenset(
-    {
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.REQUEST_TIMED_OUT,
-    }
-)
-"""Errors after which the same request may succeed (spec PER-6)."""
-
-_PROBED = RETRIED - {ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT}
-"""Errors that a live coordinator answers at once: asking again soon costs little."""
+_UNREACHED = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
+"""Errors of the way to the coordinator: retried like its own (spec PER-6), but not sooner."""
 
 
 class Persister:
@@ -104,7 +93,7 @@ class Persister:
                 if last or self._lanes.closed or not self._may_succeed(key, result.error):
                     return result
                 wait_ms = max(0, until_ms - self._clock.now_ms())
-                if node_id is not None and result.error in _PROBED:
+                if node_id is not None and result.error not in _UNREACHED:
                     wait_ms = min(wait_ms, self._settings.probe_ms)
                 await self._until_another(shard, node_id, wait_ms)
                 if self._clock.now_ms() >= until_ms:
@@ -116,7 +105,7 @@ class Persister:
         if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             topic = self._view.topic(key.topic_id)
             return topic is not None and key.partition < topic.partitions
-        return error in RETRIED
+        return coordinator_moved(error) or error in _UNREACHED
 
     async def _once(
         self,

@@ -17,24 +17,20 @@ from sharemesh.client.errors import (
 )
 from sharemesh.client.grpc_environment import real_environment
 from sharemesh.client.metadata.metadata_cache import MetadataCache
+from sharemesh.domain.error_policy import coordinator_moved, leader_moved
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import REFUSALS, CallFailedError, Failure
 
-_MOVES = frozenset(
+_TOLD = frozenset(
     {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
     }
 )
-_LEADER_MOVES = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.FENCED_LEADER_EPOCH,
-    }
-)
+"""Answers of a leader that an administrator hears of at once; consumers wait for them to pass."""
 _COORDINATOR_ROLE = "group-coordinator"
 
 
@@ -133,7 +129,7 @@ class AdminRouter:
                     to=address,
                     timeout_ms=min(method.deadline_ms, self._left_ms(deadline_ms)),
                 )
-                if code(response) not in _MOVES:
+                if not coordinator_moved(code(response)):
                     return response
             except CallFailedError as error:
                 self._check_repeatable(method.name, error, idempotent=method.idempotent)
@@ -207,7 +203,7 @@ class AdminRouter:
                     self._check_repeatable(method.name, error, idempotent=method.idempotent)
                     problem = ConnectionFailedError(f"leader of {where}: {error}")
                 else:
-                    if code(response) not in _LEADER_MOVES:
+                    if not leader_moved(code(response)) or code(response) in _TOLD:
                         return response
                     problem = error_for(code(response), about=str(where))
             wait_ms = backoff.next_ms()

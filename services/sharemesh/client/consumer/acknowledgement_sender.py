@@ -14,22 +14,24 @@ from sharemesh.client.consumer.deliveries import (
 from sharemesh.client.errors import InvalidRecordStateError, ServiceError
 from sharemesh.client.records import TopicIdPartition
 from sharemesh.client.tasks import cancelled
+from sharemesh.domain.error_policy import coordinator_moved
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.ports.clock import Clock
 
 ACKNOWLEDGE_RETRY_MS = 100
 """Wait before a commit sends refused acknowledgements again."""
 
-_AGAIN = frozenset(
+_LEADER_STAYS = frozenset(
     {
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
+"""Errors after which the same leader may take the acknowledgement; another one never heard of it.
+
+Beside them those of the share coordinator, which the leader finds again.
+"""
 
 
 class AcknowledgementSender:
@@ -136,7 +138,7 @@ class AcknowledgementSender:
         return (
             left_ms > ACKNOWLEDGE_RETRY_MS
             and isinstance(outcome.error, ServiceError)
-            and outcome.error.code in _AGAIN
+            and (coordinator_moved(outcome.error.code) or outcome.error.code in _LEADER_STAYS)
         )
 
     async def _send_again(self, refused: PartitionAcknowledgements) -> None:

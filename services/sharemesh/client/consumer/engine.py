@@ -32,6 +32,7 @@ from sharemesh.client.metadata.missing_topics import MissingTopics
 from sharemesh.client.records import TopicIdPartition
 from sharemesh.client.tasks import cancelled
 from sharemesh.domain.delivery_state import AcknowledgeType
+from sharemesh.domain.error_policy import Ends, leader_moved, policy_of
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.share_partition.events import AcquireMode
 from sharemesh.ports.network import REFUSALS
@@ -48,27 +49,6 @@ _log = logging.getLogger(__name__)
 
 PASSING_ERRORS_MAX = 100
 """Errors of partitions kept for the application; the oldest go first."""
-
-_MOVED = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    }
-)
-_FATAL_TO_STREAM = frozenset(
-    {
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        ErrorCode.INVALID_GROUP_ID,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.UNSUPPORTED_VERSION,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    }
-)
 
 
 class ConsumerEngine:
@@ -361,7 +341,7 @@ class ConsumerEngine:
         self, stream: LeaderSession, source: TopicIdPartition, answer: ShareFetchPartition
     ) -> None:
         """Look for the leader anew, or tell the application."""
-        if answer.error_code in _MOVED:
+        if leader_moved(answer.error_code):
             stream.forget([source])
             self._sessions.refused(source, stream.node_id)
             if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
@@ -398,7 +378,7 @@ class ConsumerEngine:
         self._buffer.remove(lambda held: held.route is stream)
         if not self._sessions.ended(stream):
             return
-        if stream.error_code in _FATAL_TO_STREAM:
+        if policy_of(stream.error_code).ends is Ends.CONSUMER:
             self._fail(error_for(stream.error_code, stream.error_message))
         elif stream.failure is not None and stream.failure.failure in REFUSALS:
             self._fail(error_for(ErrorCode.GROUP_AUTHORIZATION_FAILED, stream.failure.message))

@@ -11,6 +11,7 @@ from sharemesh.client.metadata.backoff import Backoff
 from sharemesh.client.metadata.metadata_cache import MetadataCache
 from sharemesh.client.repeated_warnings import RepeatedWarnings
 from sharemesh.client.tasks import cancelled
+from sharemesh.domain.error_policy import Ends, coordinator_moved, policy_of
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.methods import SHARE_GROUP_HEARTBEAT, SHARE_GROUP_HEARTBEAT_STREAM
 from sharemesh.ports.clock import Clock
@@ -36,16 +37,8 @@ _FIRST_INTERVAL_MS = 1_000
 _FIND_TIMEOUT_MS = 10_000
 _JOIN_WAIT_MS = 1_000
 
-_FIND_AGAIN = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    }
-)
-_JOIN_AGAIN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+_REPEATED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR})
+"""Troubles of a coordinator: a heartbeat may always be sent again, perhaps to the next one."""
 
 Beats = Stream[ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse]
 
@@ -230,9 +223,9 @@ class Membership:
         """
         self._answered_ms = self._clock.now_ms()
         code = response.error_code
-        if code in _FIND_AGAIN:
+        if _find_again(code):
             raise _FindAgainError
-        lost = code in _JOIN_AGAIN or (
+        lost = policy_of(code).ends is Ends.MEMBERSHIP or (
             code == ErrorCode.GROUP_ID_NOT_FOUND and self._epoch != JOIN_EPOCH
         )
         if lost:
@@ -280,7 +273,11 @@ class Membership:
                 )
             except (CallFailedError, SharemeshError):
                 response = None
-            if response is not None and response.error_code not in _FIND_AGAIN:
+            if response is not None and not _find_again(response.error_code):
                 return
             self._leaders.forget_coordinator(self._member.group_id)
             await self._clock.sleep_ms(min(self._backoff.next_ms(), max(left_ms, 0)))
+
+
+def _find_again(code: int) -> bool:
+    return coordinator_moved(code) or code in _REPEATED

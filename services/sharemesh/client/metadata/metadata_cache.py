@@ -15,6 +15,7 @@ from sharemesh.client.errors import (
 from sharemesh.client.metadata.backoff import Backoff
 from sharemesh.client.metadata.unreachable import Attempt, nobody_answered
 from sharemesh.client.repeated_warnings import RepeatedWarnings
+from sharemesh.domain.error_policy import coordinator_moved
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.methods import (
     FIND_COORDINATOR,
@@ -41,14 +42,8 @@ ATTEMPT_TIMEOUT_MS = 3_000
 _NOT_ELSEWHERE = REFUSALS | {Failure.INVALID_ARGUMENT, Failure.UNIMPLEMENTED}
 """Failures that every other process would answer with too."""
 
-_COORDINATOR_MOVES = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.REQUEST_TIMED_OUT,
-    }
-)
+_ASKED_AGAIN = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT})
+"""Looked up again beside a coordinator that moves: none is known, or the look-up was too slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +309,8 @@ class MetadataCache:
                 return address
             wait_ms = backoff.next_ms()
             late = self._clock.now_ms() + wait_ms >= deadline_ms
-            if late or found.error_code not in {*_COORDINATOR_MOVES, ErrorCode.NONE}:
+            passing = coordinator_moved(found.error_code) or found.error_code in _ASKED_AGAIN
+            if late or not passing:
                 code = found.error_code or ErrorCode.COORDINATOR_NOT_AVAILABLE
                 raise error_for(code, found.error_message, about=f"group {group_id}")
             await self._clock.sleep_ms(wait_ms)

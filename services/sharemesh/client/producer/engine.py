@@ -22,6 +22,7 @@ from sharemesh.client.producer.leader_discovery import LeaderDiscovery
 from sharemesh.client.producer.partitioner import StickyPartition, partition_of_key
 from sharemesh.client.producer.waiting_reasons import awaited
 from sharemesh.client.tasks import cancelled
+from sharemesh.domain.error_policy import Ends, policy_of
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.methods import INIT_PRODUCER_ID, PRODUCE
 from sharemesh.ports.network import CallFailedError
@@ -31,29 +32,8 @@ _IDLE_WAIT_MS = 1_000
 _REFRESH_TIMEOUT_MS = 10_000
 _MAX_BACKOFF_DOUBLINGS = 10
 
-_RETRY = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-    }
-)
-_NEW_IDENTITY = frozenset(
-    {
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    }
-)
+_LASTING = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_ID})
+"""Retriable elsewhere; the same bytes, or the same id of a deleted topic, are refused again."""
 
 
 class ProducerEngine:
@@ -423,13 +403,13 @@ class ProducerEngine:
         first = not any(batch.attempts for batch in batches)
         for batch in batches:
             batch.attempts += 1
-        if code in _NEW_IDENTITY:
+        if policy_of(code).ends is Ends.PRODUCER_ID:
             self._identity = None
             if first:  # nothing of it was written: it may go out under the new identity
                 self._encode_again(queue)
                 self._back_off(queue)
                 return
-        if code in _RETRY:
+        if policy_of(code).retriable and code not in _LASTING:
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self._stale.add(queue.topic)
             self._back_off(queue)

@@ -7,6 +7,7 @@ from sharemesh.ports.cluster import ClusterView, NodeInfo
 from sharemesh.v1.common_pb2 import CurrentLeader, Node
 
 REDIRECTING = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""Refusals that name the leader (KIP-951): after others a client has nowhere to be sent."""
 
 
 class Redirects:

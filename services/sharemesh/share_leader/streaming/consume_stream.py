@@ -48,6 +48,7 @@ _MOVED = frozenset(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     }
 )
+"""Refusals after which a partition leaves the session; after others it is tried again here."""
 
 
 @dataclass(frozen=True, slots=True)
