@@ -7,9 +7,8 @@ from random import Random
 
 from sharemesh import methods
 from sharemesh.backends.embedded.data_directory import open_data_directory
-from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
-from sharemesh.cluster.bootstrap import ensure_cluster
+from sharemesh.cluster.acl_table import NODE_PRINCIPAL
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.ids import NodeId
@@ -22,12 +21,12 @@ from sharemesh.serve.hosted_roles import HostedRoles
 from sharemesh.serve.process_context import ProcessContext
 from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.telemetry.telemetry import without_export
+from sharemesh.testing.cluster_records import ClusterRecords
 from sharemesh.testing.memory_disk import MemoryDisk
 from sharemesh.testing.network import LocalListener, LocalNetwork
 
 CLUSTER_ID = "memory"
 PORT = 1
-NODE_PRINCIPAL = "User:sharemesh"
 GROUP_SHARDS = 1
 STATE_SHARDS = 1
 
@@ -90,8 +89,9 @@ class MeshNode:
     def __init__(self, name: str, shared: Surroundings) -> None:
         self.name = name
         self.address = f"{name}:{PORT}"
-        self.coordination = LocalCoordination(shared.store)
-        self.view = WatchedView(self.coordination, CLUSTER_ID, shared.clock)
+        self.records = ClusterRecords(shared.clock, store=shared.store, cluster_id=CLUSTER_ID)
+        self.coordination = self.records.coordination
+        self.view = self.records.view
         self._shared = shared
         self._listener: LocalListener | None = None
         self._caller: Caller | None = None
@@ -101,10 +101,7 @@ class MeshNode:
     async def start(self) -> None:
         """Read the cluster, offer every role, register."""
         shared = self._shared
-        await ensure_cluster(
-            self.coordination, CLUSTER_ID, group_shards=GROUP_SHARDS, state_shards=STATE_SHARDS
-        )
-        await self.view.start()
+        await self.records.open(group_shards=GROUP_SHARDS, state_shards=STATE_SHARDS)
         await open_data_directory(
             shared.disk, cluster_id=CLUSTER_ID, group_shards=GROUP_SHARDS, state_shards=STATE_SHARDS
         )
@@ -149,5 +146,4 @@ class MeshNode:
             await self._member.close()
         if self._caller is not None:
             await self._caller.close()
-        await self.view.close()
-        await self.coordination.close()
+        await self.records.close()
