@@ -5,19 +5,16 @@ from contextlib import asynccontextmanager
 
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
-from sharemesh.backends.local.coordination import LocalCoordination
-from sharemesh.backends.local.coordination_store import LocalStore
-from sharemesh.cluster.bootstrap import ensure_cluster
 from sharemesh.cluster.store import records
 from sharemesh.cluster.store.keys import election_name
-from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.codec.state_record import decode_record
 from sharemesh.domain.ids import NodeId, TopicId
-from sharemesh.ports.cluster import NodeInfo, Role, ShardKind, TopicInfo
+from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
 from sharemesh.ports.coordination import Delete, Put
 from sharemesh.ports.network import CallContext
 from sharemesh.share_coordinator.service import ShareCoordinatorService
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
+from sharemesh.testing.cluster_records import ClusterRecords
 from sharemesh.testing.memory_disk import MemoryDisk
 from sharemesh.v1 import common_pb2
 from sharemesh.v1 import share_coordinator_pb2 as pb
@@ -28,45 +25,41 @@ T2 = TopicId(b"\2" * 16)
 CONTEXT = CallContext("test")
 
 
-class World:
+class World(ClusterRecords):
     """One cluster; ``coordinator()`` starts another life of the share coordinator on it."""
 
-    def __init__(self, disk, clock, coordination, view):
+    def __init__(self, disk, clock):
+        super().__init__(clock)
         self.disk = disk
-        self.clock = clock
-        self.coordination = coordination
-        self.view = view
         self.epoch = 0
         self.logs = EmbeddedShardLogs(disk, clock, LogSettings())
 
     async def create_topic(self, topic_id, partitions=4, name=None):
         name = name or f"t{topic_id[0]}"
-        topic = TopicInfo(name, topic_id, partitions, {})
-        put = Put(self.view.keys.topic(name), records.encode_topic(topic))
-        await self.coordination.commit([], [put])
-        assert await self.view.wait_for(lambda: self.view.topic(topic_id), timeout_ms=5_000)
+        put = self.topic(name, topic_id, partitions)
+        await self.write(put, until=lambda: self.view.topic(topic_id))
 
     async def delete_topic(self, topic_id):
         name = self.view.topic(topic_id).name
-        await self.coordination.commit([], [Delete(self.view.keys.topic(name))])
-        assert await self.view.wait_for(lambda: self.view.topic(topic_id) is None, timeout_ms=5_000)
+        await self.write(
+            Delete(self.view.keys.topic(name)), until=lambda: self.view.topic(topic_id) is None
+        )
 
     async def register(self, node_id, *, leads=(), host=None, port=1):
         """Make a node known (at ``node_id:1``), and the leader of these state shards."""
         node = NodeInfo(NodeId(node_id), host or node_id, port, (Role.SHARE_COORDINATOR,))
         keys = self.view.keys
-        puts = [Put(keys.member(node.node_id), records.encode_member(node))]
+        puts = [self.member(node)]
         for shard in leads:
             election = keys.election(election_name(ShardKind.STATE, shard))
             await self.coordination.commit([], [Delete(f"{election}/", prefix=True)])
             puts.append(Put(f"{election}/{node_id}", records.encode_candidate(node.node_id)))
-        await self.coordination.commit([], puts)
-        assert await self.view.wait_for(
-            lambda: (
+        await self.write(
+            *puts,
+            until=lambda: (
                 node in self.view.nodes()
                 and all(self.view.share_coordinator(shard) == node for shard in leads)
             ),
-            timeout_ms=5_000,
         )
 
     @asynccontextmanager
@@ -98,21 +91,14 @@ class World:
 
 @asynccontextmanager
 async def world(*, state_shards=1, topics=(T1,), seed=7):
-    clock = ManualClock()
-    store = LocalStore(clock)
-    coordination = LocalCoordination(store)
-    await ensure_cluster(coordination, "test", group_shards=1, state_shards=state_shards)
-    view = WatchedView(coordination, "test", clock)
-    await view.start()
-    made = World(MemoryDisk(random.Random(seed)), clock, coordination, view)
+    made = World(MemoryDisk(random.Random(seed)), ManualClock())
+    await made.open(state_shards=state_shards)
     for topic_id in topics:
         await made.create_topic(topic_id)
     try:
         yield made
     finally:
-        await view.close()
-        await coordination.close()
-        await store.close()
+        await made.close()
 
 
 def batch(first, last, state, count):
