@@ -262,7 +262,7 @@ async def test_switching_the_feature_off_clears_everything():
         m1 = w.client()
         await m1.join(FOO0, FOO1, BAR0, BAR1)
         shells = [w.shell(p) for p in (FOO0, FOO1, BAR0, BAR1)]
-        await w.put(
+        await w.write(
             Put(w.view.keys.share_version, records.encode_number(0)),
             until=lambda: w.view.share_version() == 0,
         )

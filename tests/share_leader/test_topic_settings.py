@@ -15,7 +15,7 @@ P0 = TopicPartition(FOO, 0)
 async def set_configs(w, **entries):
     configs = {name.replace("_", "."): str(value) for name, value in entries.items()}
     topic = TopicInfo("foo", FOO, 8, configs)
-    await w.put(
+    await w.write(
         Put(w.view.keys.topic("foo"), records.encode_topic(topic)),
         until=lambda: w.view.topic(FOO) == topic,
     )

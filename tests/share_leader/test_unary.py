@@ -159,7 +159,7 @@ async def test_a_node_is_told_with_all_its_roles_wherever_a_client_is_sent_to_it
         await w.claim("leader-2", P1, 9)
         both = (Role.SHARE_LEADER, Role.GROUP_COORDINATOR)
         node = NodeInfo(NodeId("leader-2"), "leader-2", 9000, both)
-        await w.put(
+        await w.write(
             Put(w.view.keys.member(node.node_id), records.encode_member(node)),
             until=lambda: w.view.leader(P1).node.roles == both,
         )

@@ -26,7 +26,7 @@ async def mesh():
         node = NodeInfo(NodeId("sc"), "sc", 1, (Role.SHARE_COORDINATOR,))
         keys = w.view.keys
         election = keys.election(election_name(ShardKind.STATE, 0))
-        await w.put(
+        await w.write(
             Put(keys.member(node.node_id), records.encode_member(node)),
             Put(f"{election}/sc", records.encode_candidate(node.node_id)),
             until=lambda: w.view.share_coordinator(0) == node,

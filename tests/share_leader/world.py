@@ -7,20 +7,17 @@ from contextlib import asynccontextmanager
 from sharemesh import methods
 from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
-from sharemesh.backends.local.coordination import LocalCoordination
-from sharemesh.backends.local.coordination_store import LocalStore
-from sharemesh.cluster.bootstrap import ensure_cluster
 from sharemesh.cluster.store import records
-from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.codec.decoded_records import encode_records
 from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
-from sharemesh.ports.cluster import NodeInfo, Role, TopicInfo
+from sharemesh.ports.cluster import NodeInfo, Role
 from sharemesh.ports.coordination import Put
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.server import GrpcServer
 from sharemesh.share_leader.partition.share_partition_runner import Phase
 from sharemesh.share_leader.service import ShareLeaderService
 from sharemesh.share_leader.settings import LeaderSettings
+from sharemesh.testing.cluster_records import ClusterRecords
 from sharemesh.testing.memory_disk import MemoryDisk
 from sharemesh.testing.network import LocalNetwork
 from sharemesh.v1 import record_log_pb2, share_leader_pb2
@@ -60,9 +57,10 @@ class Counter:
         return self.next_id
 
 
-class World:
-    def __init__(self, clock, disk, coordination, view):
-        self.clock, self.disk, self.coordination, self.view = clock, disk, coordination, view
+class World(ClusterRecords):
+    def __init__(self, clock, disk):
+        super().__init__(clock)
+        self.disk = disk
         self.network = LocalNetwork()
         self.server = None
         self.address = LEADER
@@ -72,20 +70,15 @@ class World:
         self.epoch = 0
         self.service = None
 
-    async def put(self, *puts, until):
-        await self.coordination.commit([], list(puts))
-        assert await self.view.wait_for(until, timeout_ms=5_000)
-
     async def create_topic(self, topic_id, name, partitions):
-        info = TopicInfo(name, topic_id, partitions, {})
-        await self.put(
-            Put(self.view.keys.topic(name), records.encode_topic(info)),
+        await self.write(
+            self.topic(name, topic_id, partitions),
             until=lambda: self.view.topic(topic_id) is not None,
         )
 
     async def configure(self, group, **entries):
         named = {f"share.{name.replace('_', '.')}": str(v) for name, v in entries.items()}
-        await self.put(
+        await self.write(
             Put(self.view.keys.group_config(group), records.encode_configs(named)),
             until=lambda: dict(self.view.group_config_entries(group)) == named,
         )
@@ -94,8 +87,8 @@ class World:
         """Let the view say that this node leads the partition."""
         host = node_id
         node = NodeInfo(NodeId(node_id), host, 9000, (Role.SHARE_LEADER,))
-        await self.put(
-            Put(self.view.keys.member(node.node_id), records.encode_member(node)),
+        await self.write(
+            self.member(node),
             Put(
                 self.view.keys.claim(partition),
                 records.encode_claim(records.Claim(node.node_id, epoch)),
@@ -112,8 +105,8 @@ class World:
         host = node_id
         node = NodeInfo(NodeId(node_id), host, 9000, (Role.SHARE_LEADER,))
         named = records.PartitionAssignment(node.node_id, (), 1, records.AssignmentState.MOVING)
-        await self.put(
-            Put(self.view.keys.member(node.node_id), records.encode_member(node)),
+        await self.write(
+            self.member(node),
             Put(self.view.keys.assignment(partition), records.encode_assignment(named)),
             until=lambda: (
                 (found := self.view.next_leader(partition)) is not None and found.node_id == node_id
@@ -148,8 +141,7 @@ class World:
             await self.server.stop(0)
         if self.service is not None:
             await self.service.close()
-        await self.view.close()
-        await self.coordination.close()
+        await super().close()
 
     def start(self, persister=None, **settings):
         self.service = ShareLeaderService(
@@ -346,11 +338,8 @@ def acknowledged(message):
 @asynccontextmanager
 async def world(*, manual=True, started=True, grpc=False, seed=11, **settings):
     clock = ManualClock() if manual else LoopClock()
-    coordination = LocalCoordination(LocalStore(clock))
-    await ensure_cluster(coordination, "test", group_shards=1, state_shards=1)
-    view = WatchedView(coordination, "test", clock)
-    await view.start()
-    made = World(clock, MemoryDisk(random.Random(seed)), coordination, view)
+    made = World(clock, MemoryDisk(random.Random(seed)))
+    await made.open()
     await made.create_topic(FOO, "foo", 8)
     await made.create_topic(BAR, "bar", 8)
     await made.configure("g", auto_offset_reset="earliest")
