@@ -8,19 +8,16 @@ from contextlib import asynccontextmanager
 from sharemesh import methods
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
-from sharemesh.backends.local.coordination import LocalCoordination
-from sharemesh.backends.local.coordination_store import LocalStore
-from sharemesh.cluster.bootstrap import ensure_cluster
 from sharemesh.cluster.store import records
 from sharemesh.cluster.store.keys import election_name
-from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
 from sharemesh.group_coordinator.service import GroupCoordinatorPorts, GroupCoordinatorService
 from sharemesh.group_coordinator.settings import ServiceLimits
 from sharemesh.group_coordinator.states import StateAnswer, StateSummary
-from sharemesh.ports.cluster import NodeInfo, Role, ShardKind, TopicInfo
+from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
 from sharemesh.ports.coordination import Delete, Put
+from sharemesh.testing.cluster_records import ClusterRecords
 from sharemesh.testing.memory_disk import MemoryDisk
 from sharemesh.testing.network import LocalNetwork
 from sharemesh.v1 import group_coordinator_pb2 as pb
@@ -93,13 +90,11 @@ class Rules:
         return lambda: self.listeners.pop(callback, None)
 
 
-class World:
+class World(ClusterRecords):
     """One cluster, at most one living group coordinator, all shards on it."""
 
-    def __init__(self, clock, coordination, view, limits):
-        self.clock = clock
-        self.coordination = coordination
-        self.view = view
+    def __init__(self, clock, limits):
+        super().__init__(clock)
         self.limits = limits
         self.disk = MemoryDisk(random.Random(7))
         self.logs = EmbeddedShardLogs(self.disk, clock, LogSettings())
@@ -148,16 +143,17 @@ class World:
             if topic.name not in counts
         ]
         for name, partitions in counts.items():
-            info = TopicInfo(name, topic_id(name), partitions, {})
-            operations.append(Put(keys.topic(name), records.encode_topic(info)))
-        await self.coordination.commit([], operations)
-        await self.sees(lambda: {t.name: t.partitions for t in self.view.topics()} == counts)
+            operations.append(self.topic(name, topic_id(name), partitions))
+        await self.write(
+            *operations,
+            until=lambda: {t.name: t.partitions for t in self.view.topics()} == counts,
+        )
 
     async def lead(self, *partitions: tuple[str, int]):
         """Have the stand-in leader claim these partitions."""
         keys = self.view.keys
         node = NodeInfo(NodeId("leader"), "leader", 1, (Role.SHARE_LEADER,))
-        operations = [Put(keys.member(node.node_id), records.encode_member(node))]
+        operations = [self.member(node)]
         for name, number in partitions:
             key = TopicPartition(topic_id(name), number)
             claim = records.Claim(node.node_id, 1)
@@ -178,7 +174,7 @@ class World:
         await self.coordination.commit(
             [],
             [
-                Put(keys.member(node.node_id), records.encode_member(node)),
+                self.member(node),
                 Put(candidate, records.encode_candidate(node.node_id)),
             ],
         )
@@ -201,9 +197,6 @@ class World:
         put = Put(self.view.keys.share_version, records.encode_number(level))
         await self.coordination.commit([], [put])
         await self.sees(lambda: self.view.share_version() == level)
-
-    async def sees(self, condition):
-        assert await self.view.wait_for(condition, timeout_ms=5_000)
 
     async def until(self, condition, *, timeout_s=5.0):
         """Poll until something holds, without time passing on the world's clock."""
@@ -266,13 +259,8 @@ def assigned(response):
 
 @asynccontextmanager
 async def world(*, group_shards=1, started=True, limits=None, kind=World, **topics):
-    clock = ManualClock()
-    store = LocalStore(clock)
-    coordination = LocalCoordination(store)
-    await ensure_cluster(coordination, "test", group_shards=group_shards, state_shards=1)
-    view = WatchedView(coordination, "test", clock)
-    await view.start()
-    made = kind(clock, coordination, view, limits or LIMITS)
+    made = kind(ManualClock(), limits or LIMITS)
+    await made.open(group_shards=group_shards)
     await made.topics(**topics)
     try:
         if started:
@@ -281,6 +269,4 @@ async def world(*, group_shards=1, started=True, limits=None, kind=World, **topi
     finally:
         await made.stop()
         await made.caller.close()
-        await view.close()
-        await coordination.close()
-        await store.close()
+        await made.close()
