@@ -4,16 +4,13 @@ import asyncio
 import random
 
 from sharemesh.admin.service import AdminService
-from sharemesh.backends.local.coordination import LocalCoordination
-from sharemesh.backends.local.coordination_store import LocalStore
-from sharemesh.cluster.bootstrap import ensure_cluster
 from sharemesh.cluster.store import records
 from sharemesh.cluster.store.keys import election_name
 from sharemesh.cluster.store.records import Claim
-from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.ids import NodeId, TopicPartition
 from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
 from sharemesh.ports.coordination import Put
+from sharemesh.testing.cluster_records import ClusterRecords
 from sharemesh.testing.network import LocalNetwork
 from tests.clocks import LoopClock
 
@@ -38,18 +35,16 @@ class Rules:
         return lambda: self.listeners.pop(callback, None)
 
 
-class World:
+class World(ClusterRecords):
     def __init__(self) -> None:
-        self.coordination = LocalCoordination(LocalStore(LoopClock()))
+        super().__init__(LoopClock(), cluster_id="c")
         self.network = LocalNetwork()
         self.caller = self.network.caller("User:jane")
-        self.view = WatchedView(self.coordination, "c", LoopClock())
         self.rules = Rules()
         self.leading = True
 
     async def start(self) -> "World":
-        await ensure_cluster(self.coordination, "c", group_shards=2, state_shards=2)
-        await self.view.start()
+        await self.open(group_shards=2, state_shards=2)
         self.session = await self.coordination.open_session(ttl_ms=10_000)
         service = AdminService(self.coordination, self.view, self.rules, random.Random(1))
         service.offer(self.network.listener(ADDRESS))
@@ -60,8 +55,7 @@ class World:
     async def stop(self) -> None:
         await asyncio.gather(*self.tasks)
         await self.caller.close()
-        await self.view.close()
-        await self.coordination.close()
+        await self.close()
 
     async def call(self, method, request=None, **fields):
         return await self.caller.call(method, request or method.request(**fields), to=ADDRESS)
