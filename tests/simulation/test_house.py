@@ -67,7 +67,7 @@ def test_simulated_processes_host_the_roles_that_production_hosts():
     """Both build, offer, start, drain and close through ``HostedRoles``; neither names a role."""
     hosts = {
         "simulated": HERE / "world.py",
-        "production": Path(hosted_roles.__file__).parent / "compose.py",
+        "production": Path(hosted_roles.__file__).parent / "role_process.py",
     }
     for path in hosts.values():
         origins = imported(ast.parse(path.read_text()))
