@@ -109,7 +109,7 @@ docs: setup ## pages that are made from the code, and the site of all pages -> b
 	@$(PY) -m tests.house.error_codes_page
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
-docs-serve: setup ## the site on http://127.0.0.1:8000, built anew when a page changes
+docs-serve: setup ## the site on http://127.0.0.1:8000/docs/, built anew when a page changes
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs serve --strict
 
 e2e: setup ## the suite on a real Kubernetes: on $KUBECONFIG's, else on one built and started here (ONLY=name)
