@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sharemesh.client import AcknowledgeType
+from sharemesh.client import AcknowledgeType, AsyncAdminClient
 from sharemesh.client.errors import IllegalArgumentError
 from sharemesh.testing import Mesh, MeshClock
 
@@ -111,3 +111,14 @@ async def test_time_does_not_go_back():
 async def test_a_mesh_has_a_process():
     with pytest.raises(IllegalArgumentError, match="at least one"):
         Mesh(nodes=0)
+
+
+async def test_access_rules_hold_for_all_but_super_users():
+    async with Mesh(super_users=["User:root"]) as mesh:
+        settings = {"bootstrap.servers": mesh.bootstrap}
+        root = AsyncAdminClient(settings, environment=mesh.environment("User:root"))
+        jane = AsyncAdminClient(settings, environment=mesh.environment("User:jane"))
+        async with root, jane:
+            await root.create_topic("orders")
+            assert await root.list_topics() == ["orders"]
+            assert await jane.list_topics() == []

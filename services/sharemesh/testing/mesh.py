@@ -1,19 +1,16 @@
 """Mesh: a cluster in memory, its clients, its time and its faults."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Sequence
 from random import Random
 from types import TracebackType
 from typing import Any, Self
 
-from sharemesh.backends.local.authorizer import AllowAll
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.client import AsyncAdminClient, AsyncProducer, AsyncShareConsumer
 from sharemesh.client.environment import ClientEnvironment
 from sharemesh.client.errors import IllegalArgumentError
-from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.ids import TopicPartition
-from sharemesh.ports.authorizer import Authorizer
 from sharemesh.ports.network import Caller
 from sharemesh.testing.clock import MeshClock
 from sharemesh.testing.memory_disk import MemoryDisk
@@ -22,10 +19,6 @@ from sharemesh.testing.network import LocalNetwork
 
 LED_TIMEOUT_MS = 10_000
 ANYBODY = "User:ANONYMOUS"
-
-
-def _allow_all(_: WatchedView) -> Authorizer:
-    return AllowAll()
 
 
 class Mesh:
@@ -37,8 +30,8 @@ class Mesh:
     Args:
         nodes: How many processes; with two or more, ``drop_leader`` lets another one take over.
         seed: What chance in the mesh begins with.
-        authorizer: Makes the access rules of a process from its view of the cluster; none:
-            everybody may do everything.
+        super_users: Who may do everything while access rules say what others may; none:
+            there are no access rules.
 
     Attributes:
         clock: The time of mesh, clients and event loop.
@@ -51,7 +44,7 @@ class Mesh:
         *,
         nodes: int = 1,
         seed: int = 0,
-        authorizer: Callable[[WatchedView], Authorizer] = _allow_all,
+        super_users: Sequence[str] | None = None,
     ) -> None:
         if nodes < 1:
             raise IllegalArgumentError(f"a mesh has at least one process, not {nodes}")
@@ -62,8 +55,9 @@ class Mesh:
         self.faults = Faults()
         self._rng = rng
         self._store = LocalStore(self.clock)
+        allowed = None if super_users is None else tuple(super_users)
         self._shared = Surroundings(
-            self.clock, rng, self._store, self.disk, self.network, authorizer, self.faults
+            self.clock, rng, self._store, self.disk, self.network, allowed, self.faults
         )
         self.nodes = [MeshNode(f"node-{n}", self._shared) for n in range(1, nodes + 1)]
         self._clients: list[AsyncShareConsumer | AsyncProducer | AsyncAdminClient] = []

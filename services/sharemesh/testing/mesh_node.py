@@ -1,16 +1,17 @@
 """One process of a mesh in memory: every role, over ports in memory."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from sharemesh import methods
 from sharemesh.backends.embedded.data_directory import open_data_directory
+from sharemesh.backends.local.authorizer import AllowAll
 from sharemesh.backends.local.coordination_store import LocalStore
-from sharemesh.cluster.acl_table import NODE_PRINCIPAL
+from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable
 from sharemesh.cluster.membership import ClusterMember
-from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.ids import NodeId
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.authorizer import Authorizer
@@ -37,9 +38,11 @@ class Faults:
 
     Attributes:
         state_writes_fail: Delivery states cannot be written: acknowledgements stay unconfirmed.
+        before_call: Awaited with the method before each call from process to process.
     """
 
     state_writes_fail: bool = False
+    before_call: Callable[[Method[Any, Any]], Awaitable[None]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class Surroundings:
     store: LocalStore
     disk: MemoryDisk
     network: LocalNetwork
-    authorizer: Callable[[WatchedView], Authorizer]
+    super_users: tuple[str, ...] | None
     faults: Faults = field(default_factory=Faults)
 
 
@@ -70,6 +73,8 @@ class _FaultyCaller:
         to: str,
         timeout_ms: int | None = None,
     ) -> Response:
+        if self._faults.before_call is not None:
+            await self._faults.before_call(method)
         if self._faults.state_writes_fail and method is methods.WRITE_SHARE_GROUP_STATE:
             raise CallFailedError(Failure.UNAVAILABLE, f"{method.name}: fails in this test")
         return await self._caller.call(method, request, to=to, timeout_ms=timeout_ms)
@@ -95,7 +100,8 @@ class MeshNode:
         self._shared = shared
         self._listener: LocalListener | None = None
         self._caller: Caller | None = None
-        self._roles: HostedRoles | None = None
+        self.authorizer: Authorizer = AllowAll()
+        self.roles: HostedRoles | None = None
         self._member: ClusterMember | None = None
 
     async def start(self) -> None:
@@ -105,6 +111,8 @@ class MeshNode:
         await open_data_directory(
             shared.disk, cluster_id=CLUSTER_ID, group_shards=GROUP_SHARDS, state_shards=STATE_SHARDS
         )
+        if shared.super_users is not None:
+            self.authorizer = AclTable(self.view, super_users=shared.super_users)
         node_id = NodeId(self.name)
         self._caller = _FaultyCaller(shared.network.caller(NODE_PRINCIPAL), shared.faults)
         around = ProcessContext(
@@ -112,6 +120,7 @@ class MeshNode:
                 cluster_id=CLUSTER_ID,
                 data_directory=Path("memory"),
                 drain_timeout_ms=1,
+                authorizer="allow-all" if shared.super_users is None else "acl",
                 group_shards=GROUP_SHARDS,
                 state_shards=STATE_SHARDS,
             ),
@@ -122,15 +131,15 @@ class MeshNode:
             view=self.view,
             disk=shared.disk,
             caller=self._caller,
-            authorizer=shared.authorizer(self.view),
+            authorizer=self.authorizer,
             telemetry=without_export(lambda: shared.clock.wall_ms() * 1_000_000),
         )
-        self._roles = HostedRoles(tuple(Role), around, self._begin_drain)
+        self.roles = HostedRoles(tuple(Role), around, self._begin_drain)
         self._listener = shared.network.listener(self.address)
-        self._roles.offer(self._listener)
+        self.roles.offer(self._listener)
         info = NodeInfo(node_id, self.name, PORT, tuple(Role))
         self._member = ClusterMember(self.coordination, self.view, info, shared.clock)
-        await self._roles.start(self._member)
+        await self.roles.start(self._member)
 
     async def _begin_drain(self) -> None:
         if self._member is not None:
@@ -140,8 +149,8 @@ class MeshNode:
         """End without a hand-over: connections are lost, then leases go."""
         if self._listener is not None:
             await self._listener.stop()
-        if self._roles is not None:
-            await self._roles.close()
+        if self.roles is not None:
+            await self.roles.close()
         if self._member is not None:
             await self._member.close()
         if self._caller is not None:
