@@ -255,7 +255,7 @@ def by_cluster(world):
         pair(methods.DESCRIBE_ACLS, lambda _: admin.DescribeAclsRequest()),
         pair(
             methods.DRAIN_NODE,
-            lambda key: admin.DrainNodeRequest(node_id="all" if key == NO_ID else "any"),
+            lambda key: admin.DrainNodeRequest(node_id="node-1" if key == NO_ID else "any"),
         ),
         pair(methods.API_VERSIONS, lambda _: admin.ApiVersionsRequest(), None),
     ]

@@ -1,35 +1,19 @@
 """One process with all roles and real access rules, over the in-process network and store."""
 
 import asyncio
-import random
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from sharemesh import methods
-from sharemesh.backends.embedded.data_directory import open_data_directory
-from sharemesh.backends.local.coordination import LocalCoordination
-from sharemesh.backends.local.coordination_store import LocalStore
-from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable
-from sharemesh.cluster.bootstrap import ensure_cluster
-from sharemesh.cluster.membership import ClusterMember
 from sharemesh.cluster.store.acl_rules import AclRule, Pattern, Permission
 from sharemesh.cluster.store.acls import add_rules, remove_rules
-from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
+from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.ports.authorizer import Operation, ResourceType
-from sharemesh.ports.cluster import NodeInfo, Role
-from sharemesh.serve.hosted_roles import HostedRoles
-from sharemesh.serve.process_context import ProcessContext
 from sharemesh.serve.roles.share_leader import ShareLeaderRole
-from sharemesh.serve.settings.settings import ServeSettings
-from sharemesh.telemetry.telemetry import without_export
-from sharemesh.testing.memory_disk import MemoryDisk
-from sharemesh.testing.network import LocalNetwork
+from sharemesh.testing import Mesh
 from sharemesh.v1 import admin_pb2, group_coordinator_pb2, record_log_pb2
-from tests.clocks import LoopClock
 
-ADDRESS = "all:1"
+ADDRESS = "node-1:1"
 ROOT = "User:root"
 CLUSTER = "c"
 COORDINATOR_NOT_HERE_YET = (
@@ -41,81 +25,30 @@ WAIT_S = 10
 STILL_MS = 200
 
 
-class NodeCaller:
-    """The calls of the process to itself; those about share states wait for ``states_wait``."""
-
-    def __init__(self, world, caller) -> None:
-        self.world, self.caller = world, caller
-
-    async def call(self, method, request, **options):
-        if method in (methods.WRITE_SHARE_GROUP_STATE, methods.READ_SHARE_GROUP_STATE_SUMMARY):
-            self.world.states_asked.set()
-            await self.world.states_wait.wait()
-        return await self.caller.call(method, request, **options)
-
-    async def stream(self, method, *, to):
-        return await self.caller.stream(method, to=to)
-
-    async def close(self) -> None:
-        await self.caller.close()
-
-
 class World:
     """What the tests of access rules need of a cluster; ``allow`` and ``forbid`` change rules."""
 
-    def __init__(self) -> None:
-        self.clock = LoopClock()
-        self.coordination = LocalCoordination(LocalStore(self.clock))
-        self.network = LocalNetwork()
-        self.view = WatchedView(self.coordination, CLUSTER, self.clock)
+    def __init__(self, mesh) -> None:
+        self.clock, self.network = mesh.clock, mesh.network
+        [self.node] = mesh.nodes
+        self.coordination, self.view = self.node.coordination, self.node.view
+        self.table = self.node.authorizer
         self.callers = {}
         self.states_wait = asyncio.Event()
         self.states_wait.set()
         self.states_asked = asyncio.Event()
+        mesh.faults.before_call = self._before_call
 
-    async def start(self) -> None:
-        shards = {"group_shards": 1, "state_shards": 1}
-        await ensure_cluster(self.coordination, CLUSTER, **shards)
-        await self.view.start()
-        disk = MemoryDisk(random.Random(7))
-        await open_data_directory(disk, cluster_id=CLUSTER, **shards)
-        self.table = AclTable(self.view, super_users=[ROOT])
-        settings = ServeSettings(
-            role="all",
-            drain_timeout_ms=1,
-            cluster_id=CLUSTER,
-            data_directory=Path("memory"),
-            authorizer="acl",
-            **shards,
-        )
-        around = ProcessContext(
-            settings=settings,
-            node_id=NodeId("all"),
-            clock=self.clock,
-            rng=random.Random(8),
-            coordination=self.coordination,
-            view=self.view,
-            disk=disk,
-            caller=NodeCaller(self, self.caller(NODE_PRINCIPAL)),
-            authorizer=self.table,
-            telemetry=without_export(lambda: self.clock.wall_ms() * 1_000_000),
-        )
-        self.roles = HostedRoles(tuple(Role), around, self._begin_drain)
-        self.roles.offer(self.network.listener(ADDRESS))
-        info = NodeInfo(NodeId("all"), "all", 1, tuple(Role))
-        self.member = ClusterMember(self.coordination, self.view, info, self.clock)
-        await self.roles.start(self.member)
-
-    async def _begin_drain(self) -> None:
-        raise AssertionError("nobody may drain here")
+    async def _before_call(self, method) -> None:
+        """Calls about share states wait for ``states_wait``."""
+        if method in (methods.WRITE_SHARE_GROUP_STATE, methods.READ_SHARE_GROUP_STATE_SUMMARY):
+            self.states_asked.set()
+            await self.states_wait.wait()
 
     async def stop(self) -> None:
-        await self.roles.close()
-        await self.member.close()
+        assert not any(each.draining for each in self.view.nodes()), "nobody may drain here"
         for caller in self.callers.values():
             await caller.close()
-        await self.view.close()
-        await self.coordination.close()
 
     def caller(self, principal):
         if principal not in self.callers:
@@ -179,7 +112,9 @@ class World:
     def shares(self, topic_id, group_id):
         """Return what finds the share partition 0 of a topic at the leader."""
         partition = TopicPartition(TopicId(topic_id), 0)
-        leader = next(each for each in self.roles._services if isinstance(each, ShareLeaderRole))
+        leader = next(
+            each for each in self.node.roles._services if isinstance(each, ShareLeaderRole)
+        )
 
         def find():
             led = leader._service.partitions.get(partition)
@@ -256,12 +191,12 @@ GROUP_RIGHTS = (
 
 @asynccontextmanager
 async def running_world():
-    world = World()
-    await world.start()
-    try:
-        yield world
-    finally:
-        await world.stop()
+    async with Mesh(super_users=[ROOT]) as mesh:
+        world = World(mesh)
+        try:
+            yield world
+        finally:
+            await world.stop()
 
 
 async def allow_group(world, principal, group) -> None:
