@@ -18,6 +18,7 @@ from sharemesh.ports.coordination import (
     Session,
     SessionLostError,
 )
+from sharemesh.tasks import cancel_and_wait
 
 _log = logging.getLogger(__name__)
 
@@ -118,8 +119,7 @@ class ClusterMember:
         """Leave: revoke the lease, so that others take over at once. Stop your work first."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_and_wait(task)
         session, self._session = self._session, None
         if session is not None:
             await session.close()

@@ -21,6 +21,7 @@ from sharemesh.ports.coordination import (
     Session,
     SessionLostError,
 )
+from sharemesh.tasks import cancel_and_wait
 from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Registry
 from sharemesh.telemetry.spans import Span, Spans
@@ -96,8 +97,7 @@ class PlacementController:
         """Resign and end."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_and_wait(task)
 
     async def _run(self) -> None:
         self._member.on_registered(self._wake.set)

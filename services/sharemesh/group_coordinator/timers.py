@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from sharemesh.domain.ids import GroupId, MemberId
 from sharemesh.domain.share_group.deadlines import SessionDeadlines
 from sharemesh.ports.clock import Clock
+from sharemesh.tasks import cancel_and_wait
 
 IDLE_MS = 60_000
 """How long the timer sleeps when nothing is due."""
@@ -68,6 +69,4 @@ async def _first_of(*waits: Coroutine[None, None, object]) -> None:
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)

@@ -13,6 +13,7 @@ from sharemesh.persister.rpcs import MisshapenResponseError, Result, Rpc
 from sharemesh.persister.settings import PersisterSettings
 from sharemesh.ports.network import Caller, CallFailedError, Failure
 from sharemesh.ports.share_state import StateWrite
+from sharemesh.tasks import cancel_and_wait
 
 _log = logging.getLogger(__name__)
 
@@ -83,10 +84,7 @@ class RequestBatcher:
     async def close(self) -> None:
         """Drop what is under way; it is answered with COORDINATOR_NOT_AVAILABLE."""
         self._closed = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
 
     async def _run(self, name: _Name, lane: _Lane) -> None:
         try:

@@ -18,6 +18,7 @@ from sharemesh.runtime.commit_round import CommitRound, Deadlines, Linger, anew
 from sharemesh.runtime.limits import RuntimeLimits
 from sharemesh.runtime.shard_kind import Decision, Machine, Record, ShardDefinition
 from sharemesh.runtime.shard_telemetry import ShardTelemetry
+from sharemesh.tasks import cancel_and_wait
 
 Response = TypeVar("Response")
 KEEP_PAUSE_MS = 1_000  # before work that failed begins anew
@@ -224,12 +225,12 @@ class CoordinatorShard(Generic[Machine, Record]):
         When this returns nothing of this epoch can be confirmed any more. Repeating it is fine.
         """
         self._stopping = True
-        await _cancelled(self._tasks)
+        await cancel_and_wait(*self._tasks)
         under_way = self._waiters()
         if under_way:
             await asyncio.wait(under_way, timeout=self._limits.stop_timeout_ms / 1000)
         if self._committer is not None:
-            await _cancelled({self._committer})
+            await cancel_and_wait(self._committer)
         if self._ended is None:
             self._refuse_all(self._moved())
         await self._log.close()
@@ -367,11 +368,3 @@ class CoordinatorShard(Generic[Machine, Record]):
                 self._logger.warning("%s: job %s is put off %s: %s", self._name, name, put_off, why)
             else:
                 self._logger.exception("%s: job %s failed", self._name, name)
-
-
-async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
-    """Cancel tasks and wait until they are done, except the one that asks."""
-    others = [task for task in tasks if task is not asyncio.current_task()]
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)

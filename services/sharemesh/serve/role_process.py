@@ -39,6 +39,7 @@ from sharemesh.serve.settings.room_settings import server_certificates, tls_file
 from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.serve.supervise.child_protocol import Report, Reporter, ReportKind
 from sharemesh.serve.supervise.data_lock import make_writable
+from sharemesh.tasks import cancel_and_wait
 
 REACH_TIMEOUT_MS = 5_000
 STOP_GRACE_MS = 500
@@ -248,8 +249,7 @@ class RoleProcess:
         try:
             await draining
         except asyncio.CancelledError:
-            draining.cancel()
-            await asyncio.gather(draining, return_exceptions=True)
+            await cancel_and_wait(draining)
             raise
 
     def _hand_over(self, member: ClusterMember) -> asyncio.Task[None]:

@@ -14,6 +14,7 @@ from sharemesh.serve.process.memory import bound_heap, tune_interpreter
 from sharemesh.serve.settings.settings import ServeSettings, read_file, serve_settings
 from sharemesh.serve.supervise.child_protocol import Report, Reporter, ReportKind
 from sharemesh.serve.supervise.guard import die_with, guard
+from sharemesh.tasks import cancel_and_wait
 from sharemesh.telemetry.logs import set_up_logs
 
 if TYPE_CHECKING:
@@ -100,8 +101,7 @@ async def _serve(settings: ServeSettings, reporter: Reporter) -> int:
     hurried = asyncio.ensure_future(hurry.wait())
     await asyncio.wait({stopping, hurried}, return_when=asyncio.FIRST_COMPLETED)
     if not stopping.done():
-        stopping.cancel()
-        await asyncio.gather(stopping, return_exceptions=True)
+        await cancel_and_wait(stopping)
         await process.stop(drain=False)
     else:
         stopping.result()

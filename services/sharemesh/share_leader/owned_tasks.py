@@ -5,6 +5,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from sharemesh.tasks import cancel_and_wait
+
 Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
@@ -58,10 +60,7 @@ class OwnedTasks:
 
     async def close(self) -> None:
         """Cancel all tasks and wait for their end."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

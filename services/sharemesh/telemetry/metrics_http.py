@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 
+from sharemesh.tasks import cancel_and_wait
 from sharemesh.telemetry.instruments import Registry
 from sharemesh.telemetry.prometheus_text import CONTENT_TYPE, expose
 
@@ -39,9 +40,7 @@ class MetricsEndpoint:
         """Stop listening and drop open connections."""
         if self._server is not None:
             self._server.close()
-        for task in list(self._connections):
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await cancel_and_wait(*self._connections)
         if self._server is not None:
             await self._server.wait_closed()
 

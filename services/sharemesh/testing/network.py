@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import CallContext, CallFailedError, Failure, Stream
+from sharemesh.tasks import cancel_and_wait
 from sharemesh.testing.network_stream import LocalStream, StreamPair
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
@@ -147,7 +148,7 @@ class LocalCaller:
             ) from error
         finally:
             host.open.discard(opened)
-            await _cancelled(task)
+            await cancel_and_wait(task)
         response: Response = self._network.answered(answer, method, to)
         return response
 
@@ -255,12 +256,6 @@ def _fail(outcome: asyncio.Future[Any], error: CallFailedError) -> None:
     if not outcome.done():
         outcome.set_exception(error)
         outcome.exception()  # seen: the waiter may have left already
-
-
-async def _cancelled(task: asyncio.Task[Any]) -> None:
-    if not task.done():
-        task.cancel()
-        await asyncio.wait([task])
 
 
 def _internal(error: BaseException, method: str, to: str) -> CallFailedError:

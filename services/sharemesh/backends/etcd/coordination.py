@@ -31,6 +31,7 @@ from sharemesh.ports.coordination import (
     SessionLostError,
     WatchEvent,
 )
+from sharemesh.tasks import cancel_and_wait
 
 
 class EtcdCoordination:
@@ -178,9 +179,7 @@ class EtcdCoordination:
             for task in done:
                 task.result()
         finally:
-            for task in waits:
-                task.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+            await cancel_and_wait(*waits)
 
     async def _withdraw(self, key: str) -> None:
         try:

@@ -13,6 +13,7 @@ from aetcd import rpc
 
 from sharemesh.backends.etcd.connection import EtcdConnection, EtcdMessage, EtcdRefusedError
 from sharemesh.ports.coordination import CoordinationError
+from sharemesh.tasks import cancel_and_wait
 
 MARGIN_MIN_MS = 1_000
 WATCHDOG_STEP_MS = 250
@@ -65,9 +66,7 @@ class EtcdSession:
     async def close(self) -> None:
         """Stop and revoke; if etcd is away the lease ends by itself."""
         self.mark_lost("closed")
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
         try:
             await revoke(self._connection, self._lease_id, attempts=1)
         except CoordinationError:

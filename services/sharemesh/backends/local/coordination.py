@@ -23,6 +23,7 @@ from sharemesh.ports.coordination import (
     SessionLostError,
     WatchEvent,
 )
+from sharemesh.tasks import cancel_and_wait
 
 _POLL_MS = 250  # how soon a cut-off watch notices that the store is back
 
@@ -65,9 +66,7 @@ class LocalSession:
     async def close(self) -> None:
         """Stop and revoke."""
         self._lost.set()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
         if not self._coordination.cut_off:
             self._coordination.store.revoke(self._lease_id)
 

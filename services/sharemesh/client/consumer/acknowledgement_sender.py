@@ -13,10 +13,10 @@ from sharemesh.client.consumer.deliveries import (
 )
 from sharemesh.client.errors import InvalidRecordStateError, ServiceError
 from sharemesh.client.records import TopicIdPartition
-from sharemesh.client.tasks import cancelled
 from sharemesh.domain.error_policy import coordinator_moved
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.ports.clock import Clock
+from sharemesh.tasks import cancel_and_wait
 
 ACKNOWLEDGE_RETRY_MS = 100
 """Wait before a commit sends refused acknowledgements again."""
@@ -87,7 +87,7 @@ class AcknowledgementSender:
 
     async def close(self) -> None:
         """Try nothing again."""
-        await cancelled(list(self._retries))
+        await cancel_and_wait(*self._retries)
 
     def _send(self, acknowledgements: Sequence[PartitionAcknowledgements]) -> None:
         by_route: dict[Route, list[PartitionAcknowledgements]] = {}

@@ -19,10 +19,10 @@ from sharemesh.client.errors import (
     optional_error,
 )
 from sharemesh.client.records import AcquiredRange, TopicIdPartition
-from sharemesh.client.tasks import cancelled
 from sharemesh.methods import CONSUME
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import Caller, CallFailedError, Stream
+from sharemesh.tasks import cancel_and_wait
 from sharemesh.v1.common_pb2 import CurrentLeader, Node, TopicPartitions
 from sharemesh.v1.share_leader_pb2 import (
     AcknowledgePartition,
@@ -221,7 +221,7 @@ class LeaderSession:
                     self.error_message = response.error_message
                     return
         finally:
-            await cancelled([writer])
+            await cancel_and_wait(writer)
             await stream.close()
 
     async def _write(self, stream: Wire) -> None:

@@ -30,12 +30,12 @@ from sharemesh.client.metadata.api_versions import ApiVersions
 from sharemesh.client.metadata.metadata_cache import MetadataCache
 from sharemesh.client.metadata.missing_topics import MissingTopics
 from sharemesh.client.records import TopicIdPartition
-from sharemesh.client.tasks import cancelled
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.error_policy import Ends, leader_moved, policy_of
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.share_partition.events import AcquireMode
 from sharemesh.ports.network import REFUSALS
+from sharemesh.tasks import cancel_and_wait
 from sharemesh.v1.common_pb2 import CurrentLeader, Node, TopicPartitions
 from sharemesh.v1.share_leader_pb2 import ConsumeStart, ShareFetchPartition
 
@@ -168,7 +168,7 @@ class ConsumerEngine:
         """Send what is to be acknowledged, close the sessions, leave the group (spec CL-5)."""
         deadline_ms = self._clock.now_ms() + timeout_ms
         self._give_back_all()
-        await cancelled(self._tasks)
+        await cancel_and_wait(*self._tasks)
         self._tasks = []
         await self._sessions.close(timeout_ms=int(timeout_ms * STREAMS_SHARE_OF_CLOSE))
         with contextlib.suppress(SharemeshError):
@@ -183,7 +183,7 @@ class ConsumerEngine:
         except TimeoutError:
             pass
         finally:
-            await cancelled(self._tasks)
+            await cancel_and_wait(*self._tasks)
             await self.unseen.close()
             await self.acknowledgements.close()
             await self._sessions.drop()

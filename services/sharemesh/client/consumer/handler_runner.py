@@ -23,8 +23,8 @@ from sharemesh.client.errors import (
 )
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
 from sharemesh.client.run_options import RunOptions
-from sharemesh.client.tasks import cancelled
 from sharemesh.domain.delivery_state import AcknowledgeType
+from sharemesh.tasks import cancel_and_wait
 
 Handler = Callable[[ConsumerRecord], Awaitable[AcknowledgeType | None]]
 
@@ -123,7 +123,7 @@ class HandlerRunner:
                 await self._finish(engine)
             finally:
                 engine.unseen.by_handlers = False
-                await cancelled(helpers)
+                await cancel_and_wait(*helpers)
 
     async def _fetch(self, engine: ConsumerEngine) -> None:
         free = self._concurrency - len(self._running)
@@ -366,7 +366,7 @@ class HandlerRunner:
         running = list(self._running)
         if running:
             await asyncio.wait(running, timeout=self._options.stop_timeout_ms / 1_000)
-        await cancelled(running)
+        await cancel_and_wait(*running)
         if self._flushing is not None:
             self._flushing.cancel()
         self._flush()

@@ -10,12 +10,12 @@ from sharemesh.client.errors import SharemeshError, error_for
 from sharemesh.client.metadata.backoff import Backoff
 from sharemesh.client.metadata.metadata_cache import MetadataCache
 from sharemesh.client.repeated_warnings import RepeatedWarnings
-from sharemesh.client.tasks import cancelled
 from sharemesh.domain.error_policy import Ends, coordinator_moved, policy_of
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.methods import SHARE_GROUP_HEARTBEAT, SHARE_GROUP_HEARTBEAT_STREAM
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import REFUSALS, Caller, CallFailedError, Failure, Stream
+from sharemesh.tasks import cancel_and_wait
 from sharemesh.v1.common_pb2 import TopicPartitions
 from sharemesh.v1.group_coordinator_pb2 import (
     ShareGroupHeartbeatRequest,
@@ -165,7 +165,7 @@ class Membership:
                 if self._answered_ms < sent_ms - ANSWER_TIMEOUT_MS:
                     raise _FindAgainError
         finally:
-            await cancelled([reader])
+            await cancel_and_wait(reader)
             await stream.close()
 
     async def _pause(self, reader: "asyncio.Task[None]") -> None:
@@ -175,7 +175,7 @@ class Membership:
         try:
             await asyncio.wait((change, timer, reader), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await cancelled([change, timer])
+            await cancel_and_wait(change, timer)
 
     async def _read(self, stream: Beats) -> None:
         async for response in stream:

@@ -10,9 +10,9 @@ from sharemesh.client.errors import SharemeshError
 from sharemesh.client.metadata.backoff import Backoff
 from sharemesh.client.metadata.metadata_cache import Leader, MetadataCache
 from sharemesh.client.records import TopicIdPartition
-from sharemesh.client.tasks import cancelled
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import Caller
+from sharemesh.tasks import cancel_and_wait
 from sharemesh.v1.share_leader_pb2 import ConsumeStart
 
 _Key = tuple[bytes, int]
@@ -149,11 +149,11 @@ class ShareSessionPool:
         tasks = list(self._stream_tasks.values())
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_ms / 1_000)
-        await cancelled(tasks)
+        await cancel_and_wait(*tasks)
 
     async def drop(self) -> None:
         """Drop all connections."""
-        await cancelled(list(self._stream_tasks.values()))
+        await cancel_and_wait(*self._stream_tasks.values())
 
     def leaving(self, source: TopicIdPartition, node_id: str, next_node_id: str) -> None:
         """Look for the next leader of a partition that ``node_id`` is about to give up."""
@@ -207,8 +207,7 @@ class ShareSessionPool:
                         await self._work.wait()
         finally:
             if self._refreshing is not None:
-                self._refreshing.cancel()
-                await asyncio.gather(self._refreshing, return_exceptions=True)
+                await cancel_and_wait(self._refreshing)
 
     def _reconcile(self) -> int | None:
         """Forget, add, open, look for leaders; return ms until something is to be tried again."""

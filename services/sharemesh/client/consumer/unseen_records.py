@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sharemesh.client.consumer.deliveries import Delivery
 from sharemesh.client.records import TopicIdPartition
-from sharemesh.client.tasks import cancelled
 from sharemesh.domain.share_partition.events import AcquireMode
 from sharemesh.ports.clock import Clock
+from sharemesh.tasks import cancel_and_wait
 
 
 class RecordBuffer:
@@ -269,7 +269,7 @@ class UnseenRecords:
     async def close(self) -> None:
         """Watch no more; whoever has sessions left gave the records back before."""
         if self._watching is not None:
-            await cancelled([self._watching])
+            await cancel_and_wait(self._watching)
 
     # ---- watching -------------------------------------------------------------------------------
 

@@ -21,11 +21,11 @@ from sharemesh.client.producer.batches import Batch, OutgoingRecord, PartitionQu
 from sharemesh.client.producer.leader_discovery import LeaderDiscovery
 from sharemesh.client.producer.partitioner import StickyPartition, partition_of_key
 from sharemesh.client.producer.waiting_reasons import awaited
-from sharemesh.client.tasks import cancelled
 from sharemesh.domain.error_policy import Ends, policy_of
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.methods import INIT_PRODUCER_ID, PRODUCE
 from sharemesh.ports.network import CallFailedError
+from sharemesh.tasks import cancel_and_wait
 from sharemesh.v1 import record_log_pb2
 
 _IDLE_WAIT_MS = 1_000
@@ -116,7 +116,7 @@ class ProducerEngine:
         except TimeoutError:
             pass
         owned = [task for task in (self._task, self._refreshing) if task is not None]
-        await cancelled([*self._requests, *owned])
+        await cancel_and_wait(*self._requests, *owned)
         await self._news.close()
         self._fail_all(RequestTimedOutError("the producer was closed before it was confirmed"))
         await self._caller.close()

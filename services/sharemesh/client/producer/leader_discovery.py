@@ -7,6 +7,7 @@ from sharemesh.client.errors import SharemeshError
 from sharemesh.client.metadata.metadata_cache import MetadataCache
 from sharemesh.client.producer.batches import PartitionQueue
 from sharemesh.ports.clock import Clock
+from sharemesh.tasks import cancel_and_wait
 
 _REFRESH_TIMEOUT_MS = 10_000
 
@@ -51,8 +52,7 @@ class LeaderDiscovery:
         """Look for nothing any more."""
         self._lost.clear()
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_and_wait(self._task)
 
     def _begin(self) -> None:
         self._task = asyncio.ensure_future(self._look())

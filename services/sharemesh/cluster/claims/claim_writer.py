@@ -15,6 +15,7 @@ from sharemesh.ports.coordination import (
     Put,
     Session,
 )
+from sharemesh.tasks import cancel_and_wait
 
 
 class _QueuedClaim(NamedTuple):
@@ -64,10 +65,7 @@ class ClaimWriter:
 
     async def close(self) -> None:
         """End what is on its way; the claims that wait for it must have ended before."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
 
     async def _run(self, session: Session | None, lane: _Lane) -> None:
         while lane:

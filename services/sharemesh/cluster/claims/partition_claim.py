@@ -11,7 +11,6 @@ from sharemesh.cluster.claims.claim_store import ClaimStore, HeldClaim
 from sharemesh.cluster.claims.claim_writer import ClaimWriter
 from sharemesh.cluster.claims.drain_pacer import DrainPacer
 from sharemesh.cluster.elections.shard_term import FENCE_ATTEMPTS
-from sharemesh.cluster.ended import ended
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.cluster import PartitionHost
 from sharemesh.ports.coordination import (
@@ -21,6 +20,7 @@ from sharemesh.ports.coordination import (
     SessionLostError,
 )
 from sharemesh.ports.shard_log import FencedError
+from sharemesh.tasks import cancel_and_wait
 
 _log = logging.getLogger(__name__)
 
@@ -191,7 +191,7 @@ class PartitionClaim:
             return True
         finally:
             lost.cancel()
-            await ended(starting)
+            await cancel_and_wait(starting)
 
     async def _serve(self, held: HeldClaim) -> None:
         lost = asyncio.create_task(held.session.lost())
@@ -236,7 +236,7 @@ class PartitionClaim:
                     return
             finally:
                 lost.cancel()
-                await ended(draining)
+                await cancel_and_wait(draining)
         await self._host.stop_partition(self.partition)
 
     async def _free(self, held: HeldClaim) -> None:

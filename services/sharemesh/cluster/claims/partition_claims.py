@@ -14,6 +14,7 @@ from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import PartitionHost, Role
 from sharemesh.ports.coordination import Coordination
+from sharemesh.tasks import cancel_and_wait
 
 
 class PartitionClaims:
@@ -94,10 +95,7 @@ class PartitionClaims:
         await self._until_stopped()
         if self._unsubscribe is not None:
             self._unsubscribe()
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks.values())
         await self._turns.writer.close()
         if self._failure is not None:
             raise self._failure

@@ -4,7 +4,6 @@ import asyncio
 import logging
 
 from sharemesh.cluster.elections.candidate_ranking import CandidateRanking
-from sharemesh.cluster.ended import ended
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.cluster.store import records
 from sharemesh.cluster.store.keys import election_name
@@ -21,6 +20,7 @@ from sharemesh.ports.coordination import (
     SessionLostError,
 )
 from sharemesh.ports.shard_log import FencedError
+from sharemesh.tasks import cancel_and_wait
 
 _log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ class ShardTerm:
                 await self._wait(None, campaign)
             return campaign.result()
         finally:
-            await ended(campaign)
+            await cancel_and_wait(campaign)
 
     def _should_withdraw(self) -> bool:
         if self._turns.withdrawn:
@@ -190,7 +190,7 @@ class ShardTerm:
             return True
         finally:
             lost.cancel()
-            await ended(starting)
+            await cancel_and_wait(starting)
 
     async def _serve(self, leadership: ElectedLeadership, session: Session) -> None:
         """Return when the shard must be given up."""

@@ -29,6 +29,7 @@ from sharemesh.ports.coordination import (
     ElectedLeadership,
     RangeSnapshot,
 )
+from sharemesh.tasks import cancel_and_wait
 
 START_TIMEOUT_MS = 30_000
 SNAPSHOT_SLICE_KEYS = 500  # read between two turns of the loop
@@ -83,8 +84,7 @@ class WatchedView:
         """Stop following; the last state can still be read."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel_and_wait(task)
         for waiter in self._waiters:
             waiter.cancel()
 

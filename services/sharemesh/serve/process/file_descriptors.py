@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sharemesh.ports.clock import Clock
 from sharemesh.rpc.limits import MAX_CONNECTIONS
+from sharemesh.tasks import cancel_and_wait
 
 LOOK_EVERY_MS = 2_000
 FULL_SHARE = 0.95
@@ -78,8 +79,7 @@ class ConnectionWatch:
     async def close(self) -> None:
         """Stop."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_and_wait(self._task)
 
     async def _keep(self) -> None:
         while True:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 
 from sharemesh.ports.clock import Clock
+from sharemesh.tasks import cancel_and_wait
 
 THREAD_SWITCH_S = 0.0005
 """A storage job needs the interpreter back after each system call; the usual 5 ms, waited for a
@@ -84,8 +85,7 @@ class MallocTrim:
     async def close(self) -> None:
         """Stop."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_and_wait(self._task)
 
     async def _keep(self, trim: Callable[..., int]) -> None:
         left_bytes, trimmed_ms = resident_bytes(), self._clock.now_ms()

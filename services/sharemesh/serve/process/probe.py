@@ -8,6 +8,7 @@ from sharemesh.cluster.membership import ClusterMember
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.serve.process.memory import resident_bytes
+from sharemesh.tasks import cancel_and_wait
 from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Observation
 from sharemesh.telemetry.telemetry import Telemetry
@@ -41,8 +42,7 @@ class ProcessProbe:
     async def close(self) -> None:
         """Stop measuring."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_and_wait(self._task)
 
     async def _measure(self) -> None:
         lag = self._telemetry.registry.histogram(names.LOOP_LAG)

@@ -10,6 +10,7 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.ports.cluster import Role
 from sharemesh.rpc.server import ListenError
 from sharemesh.serve.settings.settings import ServeSettings
+from sharemesh.tasks import cancel_and_wait
 from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Registry
 from sharemesh.telemetry.metrics_http import MetricsEndpoint
@@ -75,8 +76,7 @@ class TelemetryExport:
     async def close(self) -> None:
         """Send what is left, within the bound of ``SpanPump.close``, and end."""
         if self._sender is not None:
-            self._sender.cancel()
-            await asyncio.gather(self._sender, return_exceptions=True)
+            await cancel_and_wait(self._sender)
         loop = asyncio.get_running_loop()
         if self._pump is not None:
             await loop.run_in_executor(None, self._pump.close)

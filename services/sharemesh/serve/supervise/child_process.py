@@ -19,6 +19,7 @@ from sharemesh.serve.supervise.child_protocol import (
     ReportKind,
     parse_report,
 )
+from sharemesh.tasks import cancel_and_wait
 
 _log = logging.getLogger(__name__)
 
@@ -275,8 +276,7 @@ def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
 async def _ended(reports: asyncio.Task[None], ready: asyncio.Task[None] | None) -> None:
     """Read the reports to their end (the process is gone: soon), give up waiting for ready."""
     if ready is not None:
-        ready.cancel()
-        await asyncio.gather(ready, return_exceptions=True)
+        await cancel_and_wait(ready)
     _, late = await asyncio.wait([reports], timeout=1.0)
     for task in late:
         task.cancel()

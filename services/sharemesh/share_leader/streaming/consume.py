@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Any
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, TopicPartition
@@ -24,6 +23,7 @@ from sharemesh.share_leader.streaming.consume_stream import (
     StreamServices,
     StreamTerms,
 )
+from sharemesh.tasks import cancel_and_wait
 from sharemesh.v1 import share_leader_pb2 as pb
 
 _MAX_NOTICES = 1_000
@@ -143,7 +143,7 @@ class HoldSession:
         try:
             await stream.send(pb.HoldSessionResponse())
             await asyncio.wait((client, ended), return_when=asyncio.FIRST_COMPLETED)
-            await _cancelled(notices)
+            await cancel_and_wait(notices)
             if client.done():
                 client.result()
             else:
@@ -153,7 +153,7 @@ class HoldSession:
             # cancels this handler, and the second may come while the first is being dealt with.
             self._streams.remove(held)
             self._book.stream_lost_soon(key, held)
-            await _cancelled(*tasks)
+            await cancel_and_wait(*tasks)
 
     async def _refuse(
         self,
@@ -209,9 +209,3 @@ class _HeldSession:
 async def _ends(stream: Stream[pb.HoldSessionResponse, pb.HoldSessionRequest]) -> None:
     async for _ in stream:
         pass  # further messages mean nothing
-
-
-async def _cancelled(*tasks: "asyncio.Task[Any]") -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

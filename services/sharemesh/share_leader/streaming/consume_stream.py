@@ -35,6 +35,7 @@ from sharemesh.share_leader.requests.request_checks import (
 from sharemesh.share_leader.requests.share_session_cache import ShareSessionCache
 from sharemesh.share_leader.streaming.outbox import Outbox
 from sharemesh.share_leader.timers import TimerHandle
+from sharemesh.tasks import cancel_and_wait
 from sharemesh.v1 import share_leader_pb2 as pb
 
 _log = logging.getLogger(__name__)
@@ -120,13 +121,13 @@ class ConsumeStream:
         lapses.watch(self._session.key, self._lapsed)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            await _cancel(feeder, reader, stopped)
+            await cancel_and_wait(feeder, reader, stopped)
             if not sender.done():
                 await self._finish(sender, close_session)
         finally:
             lapses.unwatch(self._session.key, self._lapsed)
             try:
-                await _cancel(*tasks)
+                await cancel_and_wait(*tasks)
             finally:
                 await self._acknowledges.close()
         for task in tasks:
@@ -488,9 +489,3 @@ class ConsumeStream:
                 config = self._services.environment.view.group_config(self._session.key.group_id)
                 message.acquisition_lock_timeout_ms = config.record_lock_duration_ms
             await self._stream.send(message)
-
-
-async def _cancel(*tasks: "asyncio.Task[None]") -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -9,6 +9,7 @@ from sharemesh.backends.embedded.owned.verify import Unverified, verify_some
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.shard_log import CorruptLogError
+from sharemesh.tasks import cancel_and_wait
 
 SCRUB_PAUSE_MS = 10  # between two windows, so that it takes at most about 100 MB/s
 
@@ -52,8 +53,7 @@ class Scrub:
     async def close(self) -> None:
         """Stop."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
+            await cancel_and_wait(self._task)
 
     async def _run(self, parts: Sequence[Unverified], turns: asyncio.Semaphore) -> None:
         async with turns:
