@@ -23,11 +23,6 @@ def world(client_cluster):
     client_cluster.end_test()
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known."""
-    config.addinivalue_line("markers", "scenario(*ids): the scenarios that this test checks")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuse ids that the list does not know, and ids that are left out."""
     known = scenarios()
