@@ -223,6 +223,11 @@ def by_cluster(world):
         request.resources.add(type=CLUSTER)
         return request
 
+    def set_to(_):
+        request = admin.AlterConfigsRequest()
+        request.resource.type = CLUSTER
+        return request
+
     def share_key(topic_id):
         key = f"{HERE}:{'A' * 21 if topic_id == NO_ID else 'B' * 21}Q:1"
         return admin.FindCoordinatorRequest(keys=[key], key_type=admin.COORDINATOR_KEY_TYPE_SHARE)
@@ -247,6 +252,7 @@ def by_cluster(world):
         pair(methods.INIT_PRODUCER_ID, lambda _: log.InitProducerIdRequest()),
         pair(methods.FIND_COORDINATOR, share_key),
         pair(methods.DESCRIBE_CONFIGS, settings),
+        pair(methods.ALTER_CONFIGS, set_to),
         pair(
             methods.DESCRIBE_CLUSTER, lambda _: admin.DescribeClusterRequest(partitions=True), None
         ),

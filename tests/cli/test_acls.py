@@ -87,7 +87,7 @@ def test_a_missing_permission_for_the_cluster_is_told_as_that(run):
     refused = run("dave", "cluster")
     assert refused.returncode == 1
     (line,) = refused.stderr.splitlines()
-    assert "User:dave may not describe the cluster" in line
+    assert "User:dave is not authorized for DESCRIBE on the cluster" in line
     assert "an access rule must allow it" in line
     assert "certificate" not in line
 

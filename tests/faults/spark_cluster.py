@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any
 
 from sharemesh import methods
-from sharemesh.admin.access import AdminAccess
 from sharemesh.admin.metadata import MetadataHandlers
+from sharemesh.authorization.access import Access
 from sharemesh.backends.embedded.data_directory import open_data_directory
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
@@ -112,7 +112,7 @@ async def spark_cluster(data):
             cluster.disk, cluster_id="test", group_shards=1, state_shards=SHARDS
         )
         server = GrpcServer(reflection=False)
-        finding = MetadataHandlers(w.view, AdminAccess(AllowAll()))
+        finding = MetadataHandlers(w.view, Access(AllowAll()))
         server.offer(methods.FIND_COORDINATOR, finding.find_coordinator)
         server.offer(methods.COMMIT_GENERATION, cluster.commit)
         cluster.port = await server.start("127.0.0.1", 0)

@@ -125,7 +125,7 @@ async def test_who_may_write_no_topic_gets_no_producer_id():
             answer = await w.network.caller().call(methods.INIT_PRODUCER_ID, request, to=LEADER)
             assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             assert answer.producer_id == -1
-            assert "may not write any topic" in answer.error_message
+            assert "not authorized for WRITE on any topic" in answer.error_message
         w.rules.denied.discard(("write", "topic", "foo"))
         request = rl.InitProducerIdRequest(producer_id=-1, producer_epoch=-1)
         answer = await w.network.caller().call(methods.INIT_PRODUCER_ID, request, to=LEADER)

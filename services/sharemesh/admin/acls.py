@@ -1,7 +1,7 @@
 """Access rules, created, described and deleted (spec ACL; Kafka's rules for them)."""
 
-from sharemesh.admin.access import AdminAccess
 from sharemesh.admin.acl_codec import filter_of, rule_message, rule_of
+from sharemesh.authorization.access import Access
 from sharemesh.cluster.store import acls
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.ports.authorizer import Operation
@@ -15,7 +15,7 @@ class AclAdmin:
     """Changing rules needs ALTER on the cluster, seeing them DESCRIBE."""
 
     def __init__(
-        self, coordination: Coordination, view: ClusterView, access: AdminAccess, *, enabled: bool
+        self, coordination: Coordination, view: ClusterView, access: Access, *, enabled: bool
     ) -> None:
         """Without an authorizer that looks at rules (``enabled``) all is SECURITY_DISABLED."""
         self._coordination = coordination

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from sharemesh.admin.access import AdminAccess
+from sharemesh.authorization.access import Access
 from sharemesh.cluster.store import configs, topics
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.group_config.cluster_definitions import CLUSTER_CONFIGS
@@ -23,7 +23,7 @@ _CLUSTER = pb.CONFIG_RESOURCE_TYPE_CLUSTER
 class ConfigAdmin:
     """Settings of groups are the group coordinator's; these are the others."""
 
-    def __init__(self, coordination: Coordination, view: ClusterView, access: AdminAccess) -> None:
+    def __init__(self, coordination: Coordination, view: ClusterView, access: Access) -> None:
         self._coordination = coordination
         self._view = view
         self._access = access

@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from sharemesh.admin.access import AdminAccess
 from sharemesh.admin.nodes import partition_messages
+from sharemesh.authorization.access import Access
 from sharemesh.cluster.node_message import node_message
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import MAX_GROUP_ID_CHARS, GroupId, NodeId, TopicId, TopicPartition
 from sharemesh.domain.share_state.key_text import parse_key
-from sharemesh.ports.authorizer import Operation
+from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.ports.cluster import (
     ClusterView,
     NodeInfo,
@@ -39,7 +39,7 @@ MAX_AWAITED = 1_000
 class MetadataHandlers:
     """Where things are. Nothing here changes anything."""
 
-    def __init__(self, view: ClusterView, access: AdminAccess) -> None:
+    def __init__(self, view: ClusterView, access: Access) -> None:
         self._view = view
         self._access = access
         self._waiting = 0
@@ -235,17 +235,16 @@ class MetadataHandlers:
         return topic
 
     def _seen(self, context: CallContext) -> list[TopicInfo]:
-        return [
-            topic
-            for topic in self._view.topics()
-            if self._access.may_topic(context.principal, Operation.DESCRIBE, topic.name)
-        ]
+        return [topic for topic in self._view.topics() if self._may_describe(topic, context)]
 
     def _may_see(self, partition: TopicPartition, context: CallContext) -> bool:
         """Return whether it may be told that the partition has a leader: no wait ends without."""
         topic = self._view.topic(partition.topic_id)
-        return topic is not None and self._access.may_topic(
-            context.principal, Operation.DESCRIBE, topic.name
+        return topic is not None and self._may_describe(topic, context)
+
+    def _may_describe(self, topic: TopicInfo, context: CallContext) -> bool:
+        return self._access.may(
+            context.principal, Operation.DESCRIBE, ResourceType.TOPIC, topic.name
         )
 
     def _topic_metadata(self, topic: TopicInfo) -> pb.TopicMetadata:

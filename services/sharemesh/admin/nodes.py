@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 import sharemesh
-from sharemesh.admin.access import AdminAccess
+from sharemesh.authorization.access import Access
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import NodeId, TopicPartition
 from sharemesh.methods import METHODS, SHARE_ACKNOWLEDGE, SHARE_FETCH
@@ -26,7 +26,7 @@ class Draining:
         begin: Marks this process as draining and begins to hand over; repeating it is fine.
     """
 
-    def __init__(self, node_id: NodeId, access: AdminAccess, begin: BeginDrain) -> None:
+    def __init__(self, node_id: NodeId, access: Access, begin: BeginDrain) -> None:
         self._node_id = node_id
         self._access = access
         self._begin = begin

@@ -3,12 +3,12 @@
 from random import Random
 
 from sharemesh import methods
-from sharemesh.admin.access import AdminAccess
 from sharemesh.admin.acls import AclAdmin
 from sharemesh.admin.configs import ConfigAdmin
 from sharemesh.admin.metadata import MetadataHandlers
 from sharemesh.admin.nodes import BeginDrain, Draining, api_versions
 from sharemesh.admin.topics import TopicAdmin
+from sharemesh.authorization.access import Access
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.authorizer import Authorizer
 from sharemesh.ports.cluster import ClusterView
@@ -41,7 +41,7 @@ class AdminService:
             drain: This node's id and what begins its drain; None: it cannot be drained.
         """
         self._view = view
-        access = AdminAccess(authorizer)
+        access = Access(authorizer)
         self._finding = MetadataHandlers(view, access)
         self._topics = TopicAdmin(coordination, view, access, rng)
         self._configs = ConfigAdmin(coordination, view, access)

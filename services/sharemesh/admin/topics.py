@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from random import Random
 from typing import TypeVar
 
-from sharemesh.admin.access import AdminAccess
+from sharemesh.authorization.access import Access
 from sharemesh.cluster.store import topics
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicPartition
-from sharemesh.ports.authorizer import Operation
+from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.ports.cluster import ClusterView, TopicInfo
 from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.ports.network import CallContext, CallFailedError, Failure
@@ -26,7 +26,7 @@ class TopicAdmin:
     """The topic store, asked over RPC. One topic's refusal does not touch the others."""
 
     def __init__(
-        self, coordination: Coordination, view: ClusterView, access: AdminAccess, rng: Random
+        self, coordination: Coordination, view: ClusterView, access: Access, rng: Random
     ) -> None:
         self._coordination = coordination
         self._view = view
@@ -43,7 +43,7 @@ class TopicAdmin:
         for new in _bounded(request.topics):
             try:
                 _once(new.name, doubled)
-                self._access.creation(context.principal, new.name)
+                self._check_creation(context.principal, new.name)
                 topic = await topics.create_topic(
                     self._coordination,
                     self._view,
@@ -61,6 +61,11 @@ class TopicAdmin:
                 created.append(topic)
         await self._until_led(created)
         return response
+
+    def _check_creation(self, principal: str, name: str) -> None:
+        """Check that a topic may be created: CREATE on the cluster, or on the topic."""
+        if not self._access.may(principal, Operation.CREATE, ResourceType.CLUSTER):
+            self._access.topic(principal, Operation.CREATE, name)
 
     async def add_partitions(
         self, request: pb.CreatePartitionsRequest, context: CallContext

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sharemesh.client.errors import IllegalArgumentError
+from sharemesh.ports import authorizer
 from sharemesh.v1 import admin_pb2 as pb
 
 RESOURCE_TYPES = ("topic", "group", "cluster")
@@ -19,7 +20,7 @@ OPERATIONS = (
     "describe_configs",
     "alter_configs",
 )
-CLUSTER_NAME = "kafka-cluster"
+CLUSTER_NAME = authorizer.CLUSTER_NAME
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class GroupConfigAdmin:
         for group_id in request.group_ids:
             result = response.results.add(group_id=group_id)
             try:
-                self._surroundings.check_group(
+                self._surroundings.access.group(
                     context.principal, Operation.DESCRIBE_CONFIGS, GroupId(group_id)
                 )
                 self._groups_of(GroupId(group_id))
@@ -77,7 +77,7 @@ class GroupConfigAdmin:
         self._surroundings.check_groups(len(request.configs))
         group_id = GroupId(request.group_id)
         try:
-            self._surroundings.check_group(context.principal, Operation.ALTER_CONFIGS, group_id)
+            self._surroundings.access.group(context.principal, Operation.ALTER_CONFIGS, group_id)
             if not group_id:
                 raise RefusedError(ErrorCode.INVALID_GROUP_ID, "group id is empty")
             self._groups_of(group_id)

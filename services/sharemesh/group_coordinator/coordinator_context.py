@@ -3,19 +3,18 @@
 from collections.abc import Callable, Sequence, Sized
 from typing import Protocol
 
+from sharemesh.authorization.access import Access
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import GroupId, NodeId
 from sharemesh.domain.share_group.context import GroupContext
 from sharemesh.domain.share_group.topics_image import TopicImage, TopicsImage
 from sharemesh.group_coordinator.settings import GroupSettings, ServiceLimits, settings_from
-from sharemesh.ports.authorizer import Authorizer, Operation, ResourceType
+from sharemesh.ports.authorizer import Authorizer, Operation
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView, TopicInfo
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.v1.group_coordinator_pb2 import ShareGroupHeartbeatResponse
-
-_SHOWN = 100  # characters of a name that was sent, in a refusal
 
 
 class _WithPartitions(Protocol):
@@ -43,6 +42,7 @@ class CoordinatorContext:
         self.clock = clock
         self.view = view
         self.limits = limits
+        self.access = Access(authorizer)
         self._authorizer = authorizer
         self.settings: GroupSettings = settings_from(view.cluster_configs())
         self.catalog = TopicsImage()
@@ -78,10 +78,6 @@ class CoordinatorContext:
 
     # ---- authorization (spec ACL) ----------------------------------------------------------------
 
-    def may(self, principal: str, operation: Operation, resource: ResourceType, name: str) -> bool:
-        """Return whether a principal may do this."""
-        return self._authorizer.allows(principal, operation, resource, name)
-
     def on_rights(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Register what is called when access rules changed; returns what unsubscribes."""
         return self._authorizer.on_change(callback)
@@ -94,22 +90,6 @@ class CoordinatorContext:
                 "share groups are off in this cluster; raise the feature share.version to 1",
             )
 
-    def check_group(self, principal: str, operation: Operation, group_id: GroupId) -> None:
-        """Raise GROUP_AUTHORIZATION_FAILED unless this is allowed on the group."""
-        if not self.may(principal, operation, ResourceType.GROUP, group_id):
-            raise RefusedError(
-                ErrorCode.GROUP_AUTHORIZATION_FAILED,
-                f"{principal} may not {operation.value} group {group_id[:_SHOWN]!r}; ask for it",
-            )
-
-    def check_topic(self, principal: str, operation: Operation, name: str) -> None:
-        """Raise TOPIC_AUTHORIZATION_FAILED unless this is allowed on the topic."""
-        if not self.may(principal, operation, ResourceType.TOPIC, name):
-            raise RefusedError(
-                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                f"{principal} may not {operation.value} topic {name[:_SHOWN]!r}; ask for it",
-            )
-
     def check_told(
         self, principal: str, group_id: GroupId, answer: ShareGroupHeartbeatResponse
     ) -> None:
@@ -118,10 +98,10 @@ class CoordinatorContext:
         Raises:
             RefusedError: GROUP_AUTHORIZATION_FAILED or TOPIC_AUTHORIZATION_FAILED.
         """
-        self.check_group(principal, Operation.READ, group_id)
+        self.access.group(principal, Operation.READ, group_id)
         for topic in answer.assignment.topic_partitions:
             if topic.topic_name:
-                self.check_topic(principal, Operation.DESCRIBE, topic.topic_name)
+                self.access.topic(principal, Operation.DESCRIBE, topic.topic_name)
 
     def check_groups(self, count: int) -> None:
         """Refuse a request that lists too much, before any work and as a whole.

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from sharemesh.authorization.access import refusal_on
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId
 from sharemesh.domain.share_group import assignor
@@ -19,8 +20,6 @@ from sharemesh.v1 import group_coordinator_pb2 as pb
 
 Answer = TypeVar("Answer")
 GROUP_TYPE = "share"
-CLUSTER_RESOURCE = "kafka-cluster"
-"""Kafka's name of the one resource of type cluster."""
 OPERATION_BITS = {
     Operation.READ: 3,
     Operation.DELETE: 6,
@@ -84,8 +83,8 @@ class GroupAdmin:
         if types and GROUP_TYPE not in types:
             return response
         surroundings = self._surroundings
-        all_of_them = surroundings.may(
-            context.principal, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_RESOURCE
+        all_of_them = surroundings.access.may(
+            context.principal, Operation.DESCRIBE, ResourceType.CLUSTER
         )
         for groups in self._served():
             try:
@@ -97,7 +96,7 @@ class GroupAdmin:
             for group in found:
                 if (not states or group.state in states) and (
                     all_of_them
-                    or surroundings.may(
+                    or surroundings.access.may(
                         context.principal, Operation.DESCRIBE, ResourceType.GROUP, group.group_id
                     )
                 ):
@@ -115,7 +114,7 @@ class GroupAdmin:
         async def deleted(group_id: str) -> pb.DeletedGroup:
             result = pb.DeletedGroup(group_id=group_id)
             try:
-                self._surroundings.check_group(
+                self._surroundings.access.group(
                     context.principal, Operation.DELETE, GroupId(group_id)
                 )
                 await self._delete(GroupId(group_id))
@@ -150,7 +149,7 @@ class GroupAdmin:
     ) -> pb.DescribedShareGroup:
         surroundings = self._surroundings
         surroundings.check_feature()
-        surroundings.check_group(principal, Operation.DESCRIBE, group_id)
+        surroundings.access.group(principal, Operation.DESCRIBE, group_id)
         groups = self._groups_of(group_id)
         group = await groups.shard.read(
             lambda machine: (
@@ -173,7 +172,7 @@ class GroupAdmin:
             described.authorized_operations = sum(
                 1 << bit
                 for operation, bit in OPERATION_BITS.items()
-                if surroundings.may(principal, operation, ResourceType.GROUP, group_id)
+                if surroundings.access.may(principal, operation, ResourceType.GROUP, group_id)
             )
         described.members.extend(
             self._member_message(group.members[member_id]) for member_id in sorted(group.members)
@@ -185,13 +184,14 @@ class GroupAdmin:
         topic_ids = {each for member in group.members.values() for each in member.assigned}
         for topic_id in sorted(topic_ids):
             topic = self._surroundings.catalog.with_id(topic_id)
-            if topic is not None and not self._surroundings.may(
+            if topic is not None and not self._surroundings.access.may(
                 principal, Operation.DESCRIBE, ResourceType.TOPIC, topic.name
             ):
-                raise RefusedError(
-                    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                    f"{principal} may not describe a topic that members of group "
-                    f"{group.group_id!r} are assigned; ask for it",
+                raise refusal_on(
+                    f"a topic that members of group {group.group_id!r} are assigned",
+                    principal,
+                    Operation.DESCRIBE,
+                    ResourceType.TOPIC,
                 )
 
     def _member_message(self, member: GroupMember) -> pb.ShareGroupMember:

@@ -140,7 +140,7 @@ class HeartbeatHandler:
         """Check in the order of spec GC-3, then GC-5."""
         surroundings = self._surroundings
         surroundings.check_feature()
-        surroundings.check_group(principal, Operation.READ, request.group_id)
+        surroundings.access.group(principal, Operation.READ, request.group_id)
         if not 0 < len(request.member_id) <= MAX_MEMBER_ID_CHARS:
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST,
@@ -149,4 +149,4 @@ class HeartbeatHandler:
             )
         check_fields(request)
         for name in request.subscribed_topic_names or ():
-            surroundings.check_topic(principal, Operation.DESCRIBE, name)
+            surroundings.access.topic(principal, Operation.DESCRIBE, name)

@@ -87,7 +87,7 @@ class OffsetAdmin:
     ) -> list[pb.OffsetTopicResult]:
         group_id = GroupId(asked.group_id)
         self._surroundings.check_feature()
-        self._surroundings.check_group(principal, Operation.DESCRIBE, group_id)
+        self._surroundings.access.group(principal, Operation.DESCRIBE, group_id)
         groups = self._groups_of(group_id)
         initialized = await groups.shard.read(
             lambda machine: _initialized(machine.groups.get(group_id))
@@ -101,7 +101,7 @@ class OffsetAdmin:
             wanted = self._all_topics(principal, initialized)
         described = await self._described(group_id, wanted)
         # Rights may be gone since (AUT-4).
-        self._surroundings.check_group(principal, Operation.DESCRIBE, group_id)
+        self._surroundings.access.group(principal, Operation.DESCRIBE, group_id)
         for each, result in zip(wanted, described, strict=True):
             refusal = self._describable(principal, each.name)
             if refusal is None:
@@ -139,7 +139,7 @@ class OffsetAdmin:
 
     def _describable(self, principal: str, name: str) -> RefusedError | None:
         try:
-            self._surroundings.check_topic(principal, Operation.DESCRIBE, name)
+            self._surroundings.access.topic(principal, Operation.DESCRIBE, name)
         except RefusedError as error:
             return error
         return None
@@ -182,12 +182,12 @@ class OffsetAdmin:
         refusals: dict[str, RefusedError] = {}
         try:
             self._surroundings.check_feature()
-            self._surroundings.check_group(context.principal, Operation.READ, group_id)
+            self._surroundings.access.group(context.principal, Operation.READ, group_id)
             offsets: dict[str, dict[int, AlteredOffset]] = {}
             misshapen: dict[str, dict[int, RefusedError]] = {}
             for topic in request.topics:
                 try:
-                    self._surroundings.check_topic(
+                    self._surroundings.access.topic(
                         context.principal, Operation.READ, topic.topic_name
                     )
                 except RefusedError as error:
@@ -287,11 +287,11 @@ class OffsetAdmin:
         errors: dict[str, RefusedError] = {}
         try:
             self._surroundings.check_feature()
-            self._surroundings.check_group(context.principal, Operation.DELETE, group_id)
+            self._surroundings.access.group(context.principal, Operation.DELETE, group_id)
             allowed: list[str] = []
             for name in request.topic_names:
                 try:
-                    self._surroundings.check_topic(context.principal, Operation.READ, name)
+                    self._surroundings.access.topic(context.principal, Operation.READ, name)
                     allowed.append(name)
                 except RefusedError as error:
                     errors[name] = error

@@ -27,6 +27,10 @@ class ResourceType(Enum):
     CLUSTER = "cluster"
 
 
+CLUSTER_NAME = "kafka-cluster"
+"""Kafka's name of the one resource of type cluster."""
+
+
 class Authorizer(Protocol):
     """Answers from memory; the table is watched."""
 

@@ -6,13 +6,14 @@ from functools import partial
 from typing import Any
 
 from sharemesh import methods
+from sharemesh.authorization.access import Access
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
 from sharemesh.domain.share_state.checks import check_key
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import StateRecord
 from sharemesh.domain.share_state.results import StateResult
-from sharemesh.ports.authorizer import Authorizer, Operation, ResourceType
+from sharemesh.ports.authorizer import Authorizer, Operation
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.network import CallContext, CallFailedError, Failure, Listener
@@ -31,7 +32,6 @@ from sharemesh.share_coordinator.topic_watch import TopicWatch
 from sharemesh.telemetry.telemetry import Telemetry
 from sharemesh.v1 import share_coordinator_pb2 as pb
 
-_CLUSTER = "kafka-cluster"
 _KNOWN_KEYS_MAX = 100_000  # shards of keys are remembered: the number of shards is fixed
 
 
@@ -57,7 +57,7 @@ class ShareCoordinatorService:
         self._view = view
         self._clock = clock
         self._settings = settings
-        self._authorizer = authorizer
+        self._access = None if authorizer is None else Access(authorizer)
         self._active = False
         self._upkeep: dict[int, Maintenance] = {}
         self._shards_of: dict[SharePartitionKey, int] = {}
@@ -298,14 +298,12 @@ class ShareCoordinatorService:
             return StateResult(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, "the share coordinator is not started"
             )
-        if self._authorizer is None or self._authorizer.allows(
-            context.principal, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, _CLUSTER
-        ):
-            return None
-        return StateResult(
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            f"{context.principal} may not act for the cluster",
-        )
+        if self._access is not None:
+            try:
+                self._access.cluster(context.principal, Operation.CLUSTER_ACTION)
+            except RefusedError as refused:
+                return StateResult(refused.error, refused.message)
+        return None
 
     # ---- upkeep ---------------------------------------------------------------------------------
 

@@ -9,13 +9,12 @@ from sharemesh.cluster.store.records import RecordFormatError, decode, encode, t
 from sharemesh.domain import topics
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import MAX_GROUP_ID_CHARS
-from sharemesh.ports.authorizer import Operation, ResourceType
+from sharemesh.ports.authorizer import CLUSTER_NAME, Operation, ResourceType
 
 ANY_NAME = "*"
 """As a literal resource name: every resource of the type."""
 
 ANY_USER = "User:*"
-CLUSTER_NAME = "kafka-cluster"
 NAME_CHARS_MAX: Mapping[ResourceType, int] = {
     ResourceType.TOPIC: topics.NAME_CHARS_MAX,
     ResourceType.GROUP: MAX_GROUP_ID_CHARS,

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from sharemesh.authorization.access import Access, refusal_on
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, TopicId, TopicPartition
 from sharemesh.ports.authorizer import Authorizer, Operation, ResourceType
 from sharemesh.ports.cluster import ClusterView, TopicInfo
 from sharemesh.share_leader.requests.redirects import not_led
 
-_CLUSTER = "kafka-cluster"
 _SHOWN = 100  # characters of a name that was sent, in a refusal
 
 
@@ -17,17 +17,12 @@ class LeaderAccess:
     """Checks that raise the refusal of the rule; topics are checked by name."""
 
     def __init__(self, authorizer: Authorizer, view: ClusterView) -> None:
-        self._authorizer = authorizer
+        self._access = Access(authorizer)
         self._view = view
 
     def group(self, principal: str, group_id: str, operation: Operation = Operation.READ) -> None:
         """Raise GROUP_AUTHORIZATION_FAILED unless the principal may (spec ACL-3)."""
-        if not self._authorizer.allows(principal, operation, ResourceType.GROUP, group_id):
-            raise RefusedError(
-                ErrorCode.GROUP_AUTHORIZATION_FAILED,
-                f"{principal} may not {operation.value} group {group_id[:_SHOWN]!r}; ask for the "
-                "ACL",
-            )
+        self._access.group(principal, operation, group_id)
 
     def topic(
         self, principal: str, partition: TopicPartition, operation: Operation = Operation.READ
@@ -41,11 +36,12 @@ class LeaderAccess:
         topic = self._view.topic(partition.topic_id)
         if topic is None:
             raise RefusedError(*not_led(self._view, partition))
-        if not self._may_topic(principal, operation, topic.name):
-            raise RefusedError(
-                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                f"{principal} may not {operation.value} the topic with id "
-                f"{partition.topic_id.hex()}; ask for the ACL",
+        if not self._access.may(principal, operation, ResourceType.TOPIC, topic.name):
+            raise refusal_on(
+                f"the topic with id {partition.topic_id.hex()}",
+                principal,
+                operation,
+                ResourceType.TOPIC,
             )
         if not 0 <= partition.partition < topic.partitions:
             raise RefusedError(*not_led(self._view, partition))
@@ -56,11 +52,7 @@ class LeaderAccess:
         Raises:
             RefusedError: TOPIC_AUTHORIZATION_FAILED or UNKNOWN_TOPIC_OR_PARTITION.
         """
-        if not self._may_topic(principal, operation, name):
-            raise RefusedError(
-                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                f"{principal} may not {operation.value} topic {name[:_SHOWN]!r}; ask for the ACL",
-            )
+        self._access.topic(principal, operation, name)
         topic = self._view.topic_named(name)
         if topic is None:
             raise RefusedError(
@@ -69,32 +61,28 @@ class LeaderAccess:
             )
         return topic
 
-    def _may_topic(self, principal: str, operation: Operation, name: str) -> bool:
-        return self._authorizer.allows(principal, operation, ResourceType.TOPIC, name)
-
     def some_topic(self, principal: str) -> None:
         """Raise CLUSTER_AUTHORIZATION_FAILED unless the principal may write somewhere.
 
         So it is for a producer id in Kafka: who may write a topic may have one.
         """
-        allows = self._authorizer.allows
-        if allows(principal, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, _CLUSTER):
+        may = self._access.may
+        if may(principal, Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
             return
         for topic in self._view.topics():
-            if allows(principal, Operation.WRITE, ResourceType.TOPIC, topic.name):
+            if may(principal, Operation.WRITE, ResourceType.TOPIC, topic.name):
                 return
-        raise RefusedError(
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            f"{principal} may not write any topic, so it gets no producer id; ask for the ACL",
+        raise refusal_on(
+            "any topic, so it gets no producer id",
+            principal,
+            Operation.WRITE,
+            ResourceType.TOPIC,
+            error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         )
 
     def cluster(self, principal: str, operation: Operation = Operation.CLUSTER_ACTION) -> None:
         """Raise CLUSTER_AUTHORIZATION_FAILED unless the principal may."""
-        if not self._authorizer.allows(principal, operation, ResourceType.CLUSTER, _CLUSTER):
-            raise RefusedError(
-                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-                f"{principal} may not {operation.value} the cluster; ask for the ACL",
-            )
+        self._access.cluster(principal, operation)
 
 
 Outcome = tuple[ErrorCode, str]

@@ -1,0 +1,99 @@
+"""Checks of permissions: each raises one sentence that says what is missing and how to allow it."""
+
+import shlex
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.ports.authorizer import CLUSTER_NAME, Authorizer, Operation, ResourceType
+
+_SHOWN = 100  # characters of a name that was sent, in a refusal
+_REFUSED = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+}
+
+
+class Access:
+    """Answers from the authorizer's table; refusals carry Kafka's codes."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    def may(
+        self,
+        principal: str,
+        operation: Operation,
+        resource: ResourceType,
+        name: str = CLUSTER_NAME,
+    ) -> bool:
+        """Return whether an operation is allowed; ``name`` is not needed for the cluster."""
+        return self._authorizer.allows(principal, operation, resource, name)
+
+    def topic(self, principal: str, operation: Operation, name: str) -> None:
+        """Check an operation on one topic.
+
+        Raises:
+            RefusedError: TOPIC_AUTHORIZATION_FAILED.
+        """
+        if not self.may(principal, operation, ResourceType.TOPIC, name):
+            raise refusal(principal, operation, ResourceType.TOPIC, name)
+
+    def group(self, principal: str, operation: Operation, group_id: str) -> None:
+        """Check an operation on one group.
+
+        Raises:
+            RefusedError: GROUP_AUTHORIZATION_FAILED.
+        """
+        if not self.may(principal, operation, ResourceType.GROUP, group_id):
+            raise refusal(principal, operation, ResourceType.GROUP, group_id)
+
+    def cluster(self, principal: str, operation: Operation) -> None:
+        """Check an operation on the cluster.
+
+        Raises:
+            RefusedError: CLUSTER_AUTHORIZATION_FAILED.
+        """
+        if not self.may(principal, operation, ResourceType.CLUSTER):
+            raise refusal(principal, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def refusal(
+    principal: str, operation: Operation, resource: ResourceType, name: str
+) -> RefusedError:
+    """Return the refusal of an operation on a resource whose name the caller sent."""
+    what = "the cluster" if resource is ResourceType.CLUSTER else f"{resource.value} "
+    if resource is not ResourceType.CLUSTER:
+        what += repr(name[:_SHOWN])
+    return refusal_on(what, principal, operation, resource, name)
+
+
+def refusal_on(
+    what: str,
+    principal: str,
+    operation: Operation,
+    resource: ResourceType,
+    name: str | None = None,
+    *,
+    error: ErrorCode | None = None,
+) -> RefusedError:
+    """Return the refusal of an operation on ``what``, described in words.
+
+    ``name`` is left out where the caller has not sent it (AUT-1); ``error`` replaces the code of
+    the type of resource.
+    """
+    asked_for = f"--{resource.value}"
+    if resource is not ResourceType.CLUSTER:
+        asked_for += f" {_argument(name, 'NAME')}"
+    return RefusedError(
+        error or _REFUSED[resource],
+        f"{principal[:_SHOWN]} is not authorized for {operation.name} on {what}; an administrator "
+        f"can allow it with: sharemesh acls add --principal {_argument(principal, 'User:NAME')} "
+        f"--operation {operation.value} {asked_for}",
+    )
+
+
+def _argument(value: str | None, placeholder: str) -> str:
+    """Return a value as an argument of a shell, or its placeholder if it cannot be one."""
+    if value is None or len(value) > _SHOWN or not value.isprintable():
+        return placeholder
+    return shlex.quote(value)
