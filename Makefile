@@ -107,6 +107,7 @@ docs: setup ## pages that are made from the code, and the site of all pages -> b
 	@$(PY) -m tests.house.api_page
 	@$(PY) -m tests.house.cli_page
 	@$(PY) -m tests.house.error_codes_page
+	@$(PY) -m tests.house.permissions_table
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 docs-serve: setup ## the site on http://127.0.0.1:8000/docs/, built anew when a page changes

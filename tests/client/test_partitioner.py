@@ -3,9 +3,9 @@
 import random
 
 import pytest
-from aiokafka.partitioner import murmur2 as kafkas_murmur2
 
-from sharemesh.client.producer.partitioner import StickyPartition, murmur2, partition_of_key
+from sharemesh.client.producer.partitioner import StickyPartition
+from sharemesh.codec.key_hash import partition_of_key
 
 
 @pytest.mark.parametrize(
@@ -19,16 +19,9 @@ from sharemesh.client.producer.partitioner import StickyPartition, murmur2, part
         (b"abc", 479470107),
     ],
 )
-def test_murmur2_is_kafkas(data, signed):
-    assert murmur2(data) == signed & 0xFFFFFFFF
-
-
-def test_murmur2_agrees_with_another_client():
-    chance = random.Random(7)
-    for size in range(60):
-        data = chance.randbytes(size)
-        assert murmur2(data) & 0x7FFFFFFF == kafkas_murmur2(data) & 0x7FFFFFFF
-        assert 0 <= partition_of_key(data, 7) < 7
+def test_the_partition_of_a_key_is_the_one_of_kafkas_murmur2(data, signed):
+    for partitions in (1, 7, 10_000):
+        assert partition_of_key(data, partitions) == (signed & 0x7FFFFFFF) % partitions
 
 
 def test_without_a_key_one_partition_sticks_until_the_next_batch():

@@ -19,8 +19,9 @@ from sharemesh.client.metadata.missing_topics import ProducedMissing
 from sharemesh.client.metadata.unreachable import nobody_answered
 from sharemesh.client.producer.batches import Batch, OutgoingRecord, PartitionQueue
 from sharemesh.client.producer.leader_discovery import LeaderDiscovery
-from sharemesh.client.producer.partitioner import StickyPartition, partition_of_key
+from sharemesh.client.producer.partitioner import StickyPartition
 from sharemesh.client.producer.waiting_reasons import awaited
+from sharemesh.codec.key_hash import partition_of_key
 from sharemesh.domain.error_policy import Ends, policy_of
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.methods import INIT_PRODUCER_ID, PRODUCE
