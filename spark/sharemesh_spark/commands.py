@@ -20,7 +20,7 @@ from sharemesh_spark.generation.shard_fold import peak_memory_bytes
 from sharemesh_spark.history import queries
 from sharemesh_spark.history.history import FOLDER as HISTORY
 from sharemesh_spark.history.history import bytes_of, update_history, watermark
-from sharemesh_spark.known import Known, read_known
+from sharemesh_spark.history.known import Known, read_known
 from sharemesh_spark.options import access_of_options
 from sharemesh_spark.progress import progress, whole_log
 from sharemesh_spark.report import console_tables

@@ -38,9 +38,9 @@ from sharemesh.v1.state_record_pb2 import ShareStateRecord
 from sharemesh_spark.generation.compact import compact
 from sharemesh_spark.generation.generation_files import mark_committed
 from sharemesh_spark.generation.shard_fold import peak_memory_bytes
+from sharemesh_spark.generation.source import FORMAT, StateLogSource
 from sharemesh_spark.reader.data_directory import Room, read_shard
 from sharemesh_spark.session import start
-from sharemesh_spark.source import FORMAT, StateLogSource
 from tests.bench.figures import RESULTS, ROUNDS, Figure, write
 
 UPDATES = int(os.environ.get("SHAREMESH_SPARK_UPDATES", "5000000"))

@@ -27,7 +27,7 @@ from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.v1 import common_pb2
 from sharemesh.v1 import share_coordinator_pb2 as pb
 from sharemesh_spark.fold.reference_fold import DomainFold
-from sharemesh_spark.source import shard_records
+from sharemesh_spark.generation.source import shard_records
 from tests.share_coordinator.world import CONTEXT, T1, Client, world
 
 SHARDS = 2

@@ -12,7 +12,7 @@ from sharemesh.client.errors import SharemeshError
 from sharemesh.ports.network import CallFailedError
 from sharemesh.v1 import group_coordinator_pb2 as group_pb
 from sharemesh.v1 import share_coordinator_pb2 as state_pb
-from sharemesh_spark.source import shard_records
+from sharemesh_spark.generation.source import shard_records
 from tests.faults.folds import unequal_folds
 from tests.faults.node import STATE_SHARDS, Place
 from tests.faults.records import OK, RawProducer, check_topic, end_offset, on_disk

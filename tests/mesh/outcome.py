@@ -12,8 +12,8 @@ from sharemesh.domain.share_state.records import StateSnapshot, StateUpdate
 from sharemesh_spark.generation.compact import fold_of_log
 from sharemesh_spark.generation.generation_files import shard_content
 from sharemesh_spark.generation.shard_fold import generation_of_shard
+from sharemesh_spark.generation.source import shard_records
 from sharemesh_spark.reader.data_directory import shards
-from sharemesh_spark.source import shard_records
 from tests.history.checker import History, Report
 from tests.history.journal import Entry, read
 

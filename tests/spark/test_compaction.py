@@ -20,7 +20,7 @@ from sharemesh.ports.shard_log import LogRecord
 from sharemesh_spark import __main__ as application
 from sharemesh_spark.fold.reference_fold import states_of
 from sharemesh_spark.generation.compact import NotProvenError, compact, fold_of_log, prove
-from sharemesh_spark.known import read_known
+from sharemesh_spark.history.known import read_known
 from sharemesh_spark.reader.data_directory import UnreadableLogError
 from sharemesh_spark.report.report import by_cause, by_delivery_count
 from sharemesh_spark.session import start

@@ -20,8 +20,8 @@ from sharemesh_spark.generation.commit import NotCommittedError, commit
 from sharemesh_spark.generation.compact import publish
 from sharemesh_spark.generation.generation_files import FOLDER
 from sharemesh_spark.generation.shard_fold import generation_of_shard
+from sharemesh_spark.generation.source import SomeShards, StateLogReader
 from sharemesh_spark.reader.data_directory import UnreadableLogError
-from sharemesh_spark.source import SomeShards, StateLogReader
 from tests.share_coordinator.world import CONTEXT, Client, world
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

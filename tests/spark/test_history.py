@@ -22,7 +22,7 @@ from sharemesh_spark.history.history import (
     update_history,
     watermark,
 )
-from sharemesh_spark.known import PRODUCED_SCHEMA, Known, newest_states, partitions_of
+from sharemesh_spark.history.known import PRODUCED_SCHEMA, Known, newest_states, partitions_of
 from sharemesh_spark.session import start
 from tests.spark.log_files import write_records
 

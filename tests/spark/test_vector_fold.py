@@ -33,10 +33,10 @@ from sharemesh_spark.fold.reference_fold import DomainFold, state_at
 from sharemesh_spark.fold.vector_fold import FoldRows
 from sharemesh_spark.generation.generation_files import ARROW_SCHEMA, BaseShard, shard_content
 from sharemesh_spark.generation.shard_fold import ShardFold
+from sharemesh_spark.generation.source import SCHEMA, arrow_rows
 from sharemesh_spark.reader.data_directory import LogPart, ShardImage, UnreadableLogError
 from sharemesh_spark.reader.protobuf_templates import ROWS_MIN, ValueTemplates
 from sharemesh_spark.reader.shard_windows import windows
-from sharemesh_spark.source import SCHEMA, arrow_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 KEYS = [

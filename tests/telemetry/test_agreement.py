@@ -16,7 +16,7 @@ from sharemesh.serve.settings.settings import ServeSettings, UpSettings
 from sharemesh.serve.supervise.child_process import ProcessState
 from sharemesh.serve.supervise.local_cluster import LocalCluster
 from sharemesh.telemetry import names
-from sharemesh_spark.source import shard_records
+from sharemesh_spark.generation.source import shard_records
 from tests.telemetry.expressions import expressions, faults
 from tests.telemetry.scrape import Series, addresses, scrape, spans, sums, total
 

@@ -23,8 +23,8 @@ from sharemesh_spark.generation.generation_files import (
     sync,
     write_manifest,
 )
+from sharemesh_spark.generation.source import FORMAT, StateLogSource, shard_records
 from sharemesh_spark.reader.data_directory import UnreadableLogError, cluster_file, shards
-from sharemesh_spark.source import FORMAT, StateLogSource, shard_records
 
 
 class NotProvenError(Exception):

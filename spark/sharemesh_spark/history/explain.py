@@ -22,9 +22,9 @@ from sharemesh.domain.share_state.key_text import (
 from sharemesh.domain.share_state.records import StateRecord, StateSnapshot, StateUpdate, Tombstone
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh_spark.generation.shard_fold import generation_of_shard
+from sharemesh_spark.generation.source import shard_records
 from sharemesh_spark.history.history import FOLDER, RUNS, holes, watermark
 from sharemesh_spark.reader.data_directory import cluster_file
-from sharemesh_spark.source import shard_records
 
 _RECORD = re.compile(r"(?P<topic>.+)/(?P<partition>\d+)@(?P<offset>\d+)")
 

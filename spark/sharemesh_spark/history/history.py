@@ -25,8 +25,8 @@ from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh_spark.coverage import Range, holes_between
 from sharemesh_spark.generation.commit import UNFINISHED
 from sharemesh_spark.generation.generation_files import sync
+from sharemesh_spark.generation.source import FORMAT, StateLogSource
 from sharemesh_spark.reader.data_directory import UnreadableLogError, shard_bounds, shards
-from sharemesh_spark.source import FORMAT, StateLogSource
 
 FOLDER = "history"
 RUNS = "runs"

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from sharemesh_spark.known import Known
+from sharemesh_spark.history.known import Known
 from sharemesh_spark.share_partitions import NOT_RECORDED_NAME
 
 BUCKET_MS = 60_000

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import functions as f
 
+from sharemesh_spark.history.known import Known
 from sharemesh_spark.history.queries import size
-from sharemesh_spark.known import Known
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from pyspark.sql import functions as f
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh_spark.coverage import Range
+from sharemesh_spark.generation.source import FORMAT, StateLogSource
 from sharemesh_spark.history.append_times import produced_rows
 from sharemesh_spark.history.history import (
     history,
@@ -22,7 +23,6 @@ from sharemesh_spark.history.history import (
 )
 from sharemesh_spark.reader.data_directory import shard_bounds, shards
 from sharemesh_spark.share_partitions import KEY, KNOWN_SCHEMA, SCHEMA, lives_and_spans
-from sharemesh_spark.source import FORMAT, StateLogSource
 
 PRODUCED_SCHEMA = (
     "topic_id string, partition int, first_offset bigint, last_offset bigint, at_ms bigint"
