@@ -11,9 +11,14 @@ from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.rpc.advice import ConnectionAdvice
 from sharemesh.rpc.inbox import Inbox
-from sharemesh.rpc.limits import INBOX_MESSAGES, MAX_CONNECT_MS
+from sharemesh.rpc.limits import INBOX_MESSAGES, MAX_CONNECT_MS, STREAM_TAKEN
 from sharemesh.rpc.status import failed, failure_of
 
+REFUSAL_MS = 100
+"""How long the status of a stream is awaited that began without the header of one that is taken.
+
+Servers before that header send none, so with them opening a stream takes so much longer.
+"""
 LINGER_MS = 30_000
 """How long a stream may go on after this side closed its half."""
 
@@ -52,7 +57,7 @@ class GrpcClientStream(Generic[Request, Response]):
         """
         try:
             async with asyncio.timeout(MAX_CONNECT_MS / 1_000):
-                await self._call.initial_metadata()
+                taken = await self._call.initial_metadata()
         except TimeoutError as error:
             raise failed(
                 Failure.UNAVAILABLE,
@@ -60,6 +65,9 @@ class GrpcClientStream(Generic[Request, Response]):
                 self._address,
                 f"no answer for {MAX_CONNECT_MS} ms",
             ) from error
+        if not any(key == STREAM_TAKEN for key, _ in taken or ()):
+            # A refusal alone has no headers either, and its status comes a moment later.
+            await asyncio.wait([self._pump], timeout=REFUSAL_MS / 1_000)
         if self._call.done() and await self._call.code() != grpc.StatusCode.OK:
             raise await self._status()
 

@@ -21,6 +21,9 @@ HEALTH_CONNECTIONS_MAX = 100
 MAX_CONNECT_MS = 5_000
 """Longest wait for the first sign of life of a stream's peer."""
 
+STREAM_TAKEN = "sharemesh-stream-taken"
+"""Header of the answer to a stream that a handler has taken; a refused one has no headers."""
+
 INBOX_MESSAGES = 8
 """Messages of one stream that are read ahead of the application, at most."""
 

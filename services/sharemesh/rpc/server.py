@@ -15,6 +15,7 @@ from sharemesh.ports.network import CallContext, CallFailedError, Failure, Strea
 from sharemesh.rpc.limits import (
     HEALTH_BYTES_MAX,
     HEALTH_CONNECTIONS_MAX,
+    STREAM_TAKEN,
     ServerLimits,
     refusal,
     server_arguments,
@@ -98,7 +99,7 @@ class GrpcServer:
 
         async def answer(_requests: object, context: Any) -> None:  # noqa: ANN401
             stream = GrpcServerStream[Response, Request](context, method, parts)
-            await context.send_initial_metadata(())
+            await context.send_initial_metadata(((STREAM_TAKEN, "1"),))
             pump = asyncio.ensure_future(stream.read_ahead())
             failed: _Refusal | None = None
             try:
