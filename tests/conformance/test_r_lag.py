@@ -26,7 +26,8 @@ async def led():
     async with mesh(foo=1) as both:
         made = both.made
         await made.cluster_configs(group_share_assignment_interval_ms="0")
-        leader = LeaderWorld(made.clock, made.disk, made.coordination, made.view)
+        leader = LeaderWorld(made.clock, made.disk)
+        leader.coordination, leader.view = made.coordination, made.view
         leader.network = made.network
         leader.start(persister=both.persister)
         try:
