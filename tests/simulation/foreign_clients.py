@@ -165,9 +165,9 @@ class ForeignConsumer(ConsumerApplication):
                 (result,) = (each for topic in answer.topics for each in topic.partitions)
                 self.journal.acknowledged(
                     self.name,
-                    f"{self._topic}/{record.partition}",
+                    f"{self._topic}/{asked.partition}",
                     "accept",
-                    [record.offset],
+                    [asked.offset],
                     result.error_message if result.error_code else None,
                 )
         self._came.set()
