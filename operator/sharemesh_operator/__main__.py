@@ -9,7 +9,7 @@ from random import SystemRandom
 
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.ports.coordination import Coordination
-from sharemesh.serve.supervise import guard
+from sharemesh.serve.supervise import parent_death_signal
 from sharemesh.serve.supervise.child_protocol import Report, Reporter, ReportKind
 from sharemesh.serve.supervise.guard import run_guarded
 from sharemesh.telemetry.logs import set_up_logs
@@ -62,7 +62,7 @@ def main() -> int:
     try:
         settings = operator_settings(sys.argv[1:], os.environ)
         if settings.parent_pid is not None:
-            guard.die_with(settings.parent_pid)
+            parent_death_signal.die_with(settings.parent_pid)
         set_up_logs(
             log_format=settings.log_format,
             level=settings.log_level,

@@ -9,7 +9,13 @@ import pyarrow.parquet as pq
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.share_state.key_text import format_topic_id
-from sharemesh.domain.share_state.records import Generation, StateSnapshot, StateUpdate, Tombstone
+from sharemesh.domain.share_state.records import (
+    KIND_NAMES,
+    Generation,
+    StateSnapshot,
+    StateUpdate,
+    Tombstone,
+)
 from sharemesh.ports.shard_log import CorruptLogError
 from sharemesh.share_coordinator.generation_reader import GenerationReader
 from sharemesh_spark.generation.generation_files import (
@@ -151,7 +157,7 @@ def _changes(shard, offset, record):
     row = (
         shard,
         offset,
-        type(record).__name__.lower(),
+        KIND_NAMES[type(record)],
         format_topic_id(record.key.topic_id),
         record.key.partition,
         record.state_epoch,

@@ -20,7 +20,7 @@ from sharemesh.codec.log_layout import (
 )
 from sharemesh.codec.log_read import LogBytesError
 from sharemesh.codec.state_record import UnreadableRecordError, decode_record
-from sharemesh.domain.share_state.records import StateSnapshot, StateUpdate
+from sharemesh.domain.share_state.records import KIND_NAMES, StateSnapshot, StateUpdate
 from sharemesh.domain.state_batch import StateBatch
 
 _EXAMPLES = """examples:
@@ -110,7 +110,7 @@ def _print(
         "shard": shard,
         "offset": offset,
         "timestamp": timestamp_ms,
-        "kind": type(record).__name__.lower(),
+        "kind": KIND_NAMES.get(type(record), "unknown"),
     }
     if where is not None:
         facts |= {

@@ -13,7 +13,8 @@ from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.process.memory import bound_heap, tune_interpreter
 from sharemesh.serve.settings.settings import ServeSettings, read_file, serve_settings
 from sharemesh.serve.supervise.child_protocol import Report, Reporter, ReportKind
-from sharemesh.serve.supervise.guard import die_with, guard
+from sharemesh.serve.supervise.guard import guard
+from sharemesh.serve.supervise.parent_death_signal import die_with
 from sharemesh.tasks import cancel_and_wait
 from sharemesh.telemetry.logs import set_up_logs
 

@@ -121,3 +121,11 @@ class Generation:
 
 
 StateRecord = StateSnapshot | StateUpdate | Tombstone | EpochFloor | Generation
+KIND_NAMES: dict[type[object], str] = {
+    StateSnapshot: "snapshot",
+    StateUpdate: "update",
+    Tombstone: "tombstone",
+    EpochFloor: "epochfloor",
+    Generation: "generation",
+}
+"""What dumps and the history table call each kind of record."""

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from sharemesh.serve.exit_codes import ExitCode, StartError
-from sharemesh.serve.supervise import guard
+from sharemesh.serve.supervise import parent_death_signal
 
 _QUOTA_BYTES = 2 * 1024 * 1024 * 1024
 
@@ -33,7 +33,7 @@ class EtcdPlace:
         client, peer = f"http://{self.endpoint}", f"http://127.0.0.1:{self.peer_port}"
         return (
             sys.executable,
-            guard.__file__,
+            parent_death_signal.__file__,
             str(os.getpid()),
             str(self.binary),
             "--name=local",
