@@ -257,7 +257,8 @@ class UnseenChecker:
         leader = held.leader
         if leader.frozen or leader.thawed_s >= held.granted_s:
             return True
-        return self._world.network.was_cut(client.process.name, leader.name, held.granted_s)
+        since_s = held.granted_s - LATE_S  # a leader may grant on a connection that is lost already
+        return self._world.network.was_cut(client.process.name, leader.name, since_s)
 
     def _handed(self, machine: SharePartition, offset: int, held: Held) -> Handed:
         key = machine.key
