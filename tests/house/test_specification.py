@@ -75,7 +75,7 @@ def test_every_rule_that_is_cited_is_defined(defined, folder):
 
 
 PLACES_OF_OLD = re.compile(
-    r"\bDESIGN\b|\bspec (?:sections? )?\d|\bkubernetes\.md item|\bissue [A-Z]\w+, item"
+    r"\bDESIGN\b|\bspec (?:sections? )?\d|\bkubernetes\.md (?:item|section)|\bissue:? [A-Z]\w+[,)]"
 )
 
 

@@ -1,4 +1,4 @@
-"""What each round of the operator tells: a span, and how long it took (kubernetes.md section 5)."""
+"""What each round of the operator tells: a span, and how long it took."""
 
 from collections.abc import Callable
 

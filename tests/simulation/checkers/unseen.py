@@ -257,7 +257,7 @@ class UnseenChecker:
         leader = held.leader
         if leader.frozen or leader.thawed_s >= held.granted_s:
             return True
-        since_s = held.granted_s - LATE_S  # a leader may grant on a connection that is lost already
+        since_s = held.granted_s - ON_ITS_WAY_S  # the leader may not have heard of the loss yet
         return self._world.network.was_cut(client.process.name, leader.name, since_s)
 
     def _handed(self, machine: SharePartition, offset: int, held: Held) -> Handed:

@@ -1,4 +1,4 @@
-"""One open Consume stream: reads requests, acquires within its credit, sends (issue: Consume)."""
+"""One open Consume stream: reads requests, acquires within its credit, sends."""
 
 import asyncio
 import logging
