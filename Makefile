@@ -100,14 +100,7 @@ publish: setup ## push what images (BUILDER=docker), charts and wheel built (REG
 	@$(PY) -m deploy.release publish --registry '$(REGISTRY)'
 
 docs: setup ## pages that are made from the code, and the site of all pages -> build/site
-	@$(PY) -m deploy.crd_reference
-	@$(PY) -m deploy.grpc_reference
-	@$(PY) -m tests.house.configuration_page
-	@$(PY) -m deploy.architecture_picture
-	@$(PY) -m tests.house.api_page
-	@$(PY) -m tests.house.cli_page
-	@$(PY) -m tests.house.error_codes_page
-	@$(PY) -m tests.house.permissions_table
+	@$(PY) -m deploy.pages
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 docs-serve: setup ## the site on http://127.0.0.1:8000/docs/, built anew when a page changes

@@ -32,7 +32,7 @@ def last_release(released: Path = RELEASED) -> tuple[str, FileDescriptorSet]:
 
 
 def breaking_changes(before: FileDescriptorSet, now: FileDescriptorSet) -> list[str]:
-    """Return what a client or a stored record of before would notice, a sentence each."""
+    """Return the incompatible changes for old clients and stored records, one sentence each."""
     changes: list[str] = []
     messages = _messages(now)
     for name, message in _messages(before).items():

@@ -13,7 +13,7 @@ DOCKERFILES = {
 
 
 def check_docker() -> None:
-    """Say in one sentence what is missing."""
+    """Exit with a message if Docker is missing or does not answer."""
     if shutil.which("docker") is None:
         raise SystemExit("images: docker is missing; install it, or run `make images` without it")
     if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:

@@ -18,8 +18,8 @@ from rich.table import Column, Table
 from sharemesh.serve.settings.settings import ServeSettings
 from tests.history.checker import Report
 from tests.history.journal import Entry, now_ms
+from tests.mesh.loaded_mesh import Load, LoadedMesh
 from tests.mesh.outcome import DurableState, first_after, held_at
-from tests.mesh.scene import Load, Scene
 
 RATE_PER_S = 4_000
 PARTITIONS = 3  # fewer than consumers: every partition is shared by two of them
@@ -90,7 +90,7 @@ class Story:
             fields=flights.field_count(),
             settings=ServeSettings(data_directory=work / "data", cluster_id="demo"),
         )
-        self._scene = Scene(work, load)
+        self._scene = LoadedMesh(work, load)
 
     async def tell(self) -> bool:
         """Return whether every check held."""

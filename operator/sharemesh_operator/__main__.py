@@ -9,20 +9,18 @@ from random import SystemRandom
 
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.ports.coordination import Coordination
+from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.supervise import parent_death_signal
 from sharemesh.serve.supervise.child_protocol import Report, Reporter, ReportKind
 from sharemesh.serve.supervise.guard import run_guarded
 from sharemesh.telemetry.logs import set_up_logs
-from sharemesh_operator.settings import OperatorSettings, SettingsError, operator_settings
+from sharemesh_operator.settings import OperatorSettings, operator_settings
 
-SETTINGS_WRONG = 2
-FAILED = 1
 GUARD = "--guard"
 
 
 async def _run(settings: OperatorSettings) -> None:
-    # A guard needs none of it, and starts sooner.
-    from sharemesh_operator.cluster.credentials import CredentialsError
+    # A guard does not need it, and starts sooner.
     from sharemesh_operator.operator_process import OperatorProcess
 
     reporter = Reporter(settings.report_descriptor)
@@ -35,10 +33,7 @@ async def _run(settings: OperatorSettings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, process.stop)
-    try:
-        await process.run()
-    except CredentialsError as error:
-        raise SettingsError(str(error)) from error
+    await process.run()
 
 
 async def _guard(settings: OperatorSettings, arguments: list[str]) -> int:
@@ -46,9 +41,11 @@ async def _guard(settings: OperatorSettings, arguments: list[str]) -> int:
     clock = SystemClock()
 
     def connect() -> Coordination:
-        from sharemesh_operator.election_store import connect_election_store
+        from sharemesh.serve.process.coordination import connect_etcd
 
-        return connect_election_store(settings, clock, SystemRandom())
+        return connect_etcd(
+            settings.serve_settings(), settings.etcd_addresses, clock=clock, rng=SystemRandom()
+        )
 
     def command(descriptor: int) -> list[str]:
         child = [sys.executable, "-m", "sharemesh_operator", *arguments]
@@ -72,13 +69,13 @@ def main() -> int:
             return asyncio.run(_guard(settings, [a for a in sys.argv[1:] if a != GUARD]))
         logging.getLogger("kopf").setLevel(logging.WARNING)  # it speaks of every object it sees
         asyncio.run(_run(settings))
-    except SettingsError as error:
+    except StartError as error:
         print(f"sharemesh-operator: {error}", file=sys.stderr)
-        return SETTINGS_WRONG
+        return error.code
     except OSError as error:
         print(f"sharemesh-operator: {error}", file=sys.stderr)
-        return FAILED
-    return 0
+        return ExitCode.FAILED
+    return ExitCode.STOPPED
 
 
 if __name__ == "__main__":

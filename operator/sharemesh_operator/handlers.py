@@ -1,63 +1,55 @@
-"""kopf's part: it watches, keeps finalizers, and passes on what it sees. It decides nothing."""
+"""kopf's part: it watches, keeps finalizers, and passes on what it sees. It decides nothing.
+
+It runs in its own thread and loop, so that it ends quickly and the engine's loop keeps running.
+"""
 
 import asyncio
 import datetime
+import logging
+import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import kopf
 
 import sharemesh_operator.resources.names as w
-from sharemesh_operator.cluster.credentials import ApiServer
 from sharemesh_operator.cluster.engine import Engine
-from sharemesh_operator.cluster.kube import RetryLaterError
+from sharemesh_operator.cluster.kube import Login, RetryLaterError
 from sharemesh_operator.resources.names import KubeObject
 
 Result = TypeVar("Result")
-
-VERSION = "v1alpha1"
-CUSTOM = {
-    "ShareCluster": "shareclusters",
-    "ShareTopic": "sharetopics",
-    "ShareGroup": "sharegroups",
-    "ShareGroupOperation": "sharegroupoperations",
-}
+CUSTOM = ("ShareCluster", "ShareTopic", "ShareGroup", "ShareGroupOperation")
 FINALIZED = ("ShareCluster", "ShareTopic", "ShareGroup")
-OWNED = (
-    ("", "v1", "pods"),
-    ("", "v1", "services"),
-    ("", "v1", "configmaps"),
-    ("apps", "v1", "statefulsets"),
-    ("policy", "v1", "poddisruptionbudgets"),
-)
+OWNED = ("Pod", "Service", "ConfigMap", "StatefulSet", "PodDisruptionBudget")
 CLEAN_UP_RETRY_S = 2.0
 REQUEST_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 5.0
+
+_log = logging.getLogger(__name__)
 
 
 class Handlers:
     """kopf's registry and settings for one term; its callbacks run the engine on its own loop."""
 
-    def __init__(self, engine: Engine, server: ApiServer, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, engine: Engine, login: Login, loop: asyncio.AbstractEventLoop) -> None:
         self._engine = engine
-        self._server = server
         self._loop = loop
         self.registry = kopf.OperatorRegistry()
         self.settings = _settings()
-        kopf.on.login(registry=self.registry)(self._login)
-        for kind, plural in CUSTOM.items():
-            self._watch(kind, plural)
-        for group, version, plural in OWNED:
+        kopf.on.login(registry=self.registry, id="login")(lambda **_: login())
+        for kind in CUSTOM:
+            self._watch(kind)
+        for kind in OWNED:
             kopf.on.event(
-                group,
-                version,
-                plural,
+                w.KINDS[kind],
+                w.plural(kind),
                 labels={w.MANAGED_BY_LABEL: w.FIELD_MANAGER},
                 registry=self.registry,
-                id=f"owned-{plural}",
+                id=f"owned-{kind}",
             )(self._owned)
 
-    def _watch(self, kind: str, plural: str) -> None:
+    def _watch(self, kind: str) -> None:
         async def event(body: kopf.Body, **about: object) -> None:
             self._pass_on(kind, dict(body), gone=about["type"] == "DELETED")
 
@@ -73,16 +65,14 @@ class Handlers:
             except RetryLaterError as error:
                 raise kopf.TemporaryError(str(error), delay=CLEAN_UP_RETRY_S) from error
 
-        kopf.on.event(w.GROUP, VERSION, plural, registry=self.registry, id=f"seen-{plural}")(event)
+        which = (w.KINDS[kind], w.plural(kind))
+        kopf.on.event(*which, registry=self.registry, id=f"seen-{kind}")(event)
         if kind in FINALIZED:
-            kopf.on.delete(w.GROUP, VERSION, plural, registry=self.registry, id="clean-up")(delete)
+            kopf.on.delete(*which, registry=self.registry, id="clean-up")(delete)
 
     async def _owned(self, body: kopf.Body, **_: object) -> None:
         found = dict(body)
         self._loop.call_soon_threadsafe(self._engine.owned_seen, found)
-
-    def _login(self, **_: object) -> kopf.ConnectionInfo:
-        return self._server.for_kopf()
 
     def _pass_on(self, kind: str, body: KubeObject, *, gone: bool) -> None:
         def seen() -> None:
@@ -105,3 +95,56 @@ def _settings() -> kopf.OperatorSettings:
     settings.networking.request_timeout = REQUEST_TIMEOUT_S
     settings.networking.connect_timeout = CONNECT_TIMEOUT_S
     return settings
+
+
+class KopfThread:
+    """Runs kopf's operator from ``start`` to ``stop``."""
+
+    def __init__(self, handlers: Handlers, namespace: str) -> None:
+        self._handlers = handlers
+        self._namespace = namespace
+        self._flag = threading.Event()
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[str] = self._loop.create_future()
+        """Why kopf ended; done only when it has."""
+        self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """End it; after ``STOP_TIMEOUT_S`` it is left behind, and does nothing more of ours."""
+        self._flag.set()
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await asyncio.shield(self.ended)
+        except TimeoutError:
+            _log.warning("kopf did not end in %s s", STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        why = "it ended by itself"
+        try:
+            asyncio.run(
+                kopf.operator(
+                    registry=self._handlers.registry,
+                    settings=self._handlers.settings,
+                    namespaces=[self._namespace],
+                    standalone=True,
+                    stop_flag=self._flag,
+                )
+            )
+        except BaseException as error:
+            why = f"{type(error).__name__}: {error}"
+            _log.exception("kopf ended")
+        self._tell(why)
+
+    def _tell(self, why: str) -> None:
+        def done() -> None:
+            if not self.ended.done():
+                self.ended.set_result(why)
+
+        try:
+            self._loop.call_soon_threadsafe(done)
+        except RuntimeError:
+            return  # the engine's loop has ended: there is no waiter

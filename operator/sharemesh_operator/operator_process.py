@@ -3,33 +3,38 @@
 import asyncio
 import logging
 import random
-import tempfile
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
+from enum import StrEnum
+from functools import partial
 from typing import Any
 
-from sharemesh.backends.etcd.coordination import EtcdCoordination
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.ports.coordination import CoordinationError, Session, SessionLostError
+from sharemesh.ports.coordination import Coordination, CoordinationError, Session, SessionLostError
+from sharemesh.serve.process.coordination import connect_etcd
 from sharemesh.serve.process.telemetry_export import TelemetryExport
-from sharemesh.serve.settings.settings import ServeSettings
-from sharemesh_operator.cluster.credentials import ApiServer, find_api_server
+from sharemesh.telemetry.instruments import InstrumentKind, Metric, Observation
+from sharemesh.telemetry.metrics_http import HttpPage, HttpPages
 from sharemesh_operator.cluster.engine import Engine
-from sharemesh_operator.cluster.kube import Kube, KubeError
-from sharemesh_operator.election_store import connect_election_store
-from sharemesh_operator.handlers import CUSTOM, Handlers
-from sharemesh_operator.health_pages import HealthPages, Standing
-from sharemesh_operator.kopf_thread import KopfThread
+from sharemesh_operator.cluster.kube import Kube, KubeError, Login, find_login
+from sharemesh_operator.handlers import CUSTOM, Handlers, KopfThread
 from sharemesh_operator.settings import OperatorSettings
 
 RETRY_MS = 500
 CRD_WAIT_MS = 2_000
 STEP_DOWN_LIMIT_S = 5.0
-NO_PORT = -1
-"""For metrics: they stand on the operator's own page."""
 
 _log = logging.getLogger(__name__)
+
+
+class Standing(StrEnum):
+    """How a replica stands in the election."""
+
+    STARTING = "starting"
+    STANDING_BY = "standing by"
+    LEADING = "leading"
+    WITHOUT_ETCD = "without etcd"
+    ENDED = "ended"
 
 
 class OperatorProcess:
@@ -41,7 +46,7 @@ class OperatorProcess:
         environment: Mapping[str, str],
         on_lease: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Make one; ``on_lease`` is told each lease in the election's etcd before it is used."""
+        """Make one; ``on_lease`` gets each lease in the election's etcd before it is used."""
         self._settings = settings
         self._environment = environment
         self._on_lease = on_lease
@@ -52,34 +57,21 @@ class OperatorProcess:
         self._kube: Kube | None = None
         self._standing = Standing.STARTING
         self._exporting = TelemetryExport(
-            ServeSettings(
-                cluster_id=settings.namespace,
-                metrics_port=NO_PORT,
-                telemetry_endpoint=settings.telemetry_endpoint,
-            ),
-            settings.identity,
-            self._clock,
-            component="operator",
+            settings.serve_settings(), settings.identity, self._clock, component="operator"
         )
-        registry = self._exporting.telemetry.registry
-        self.pages = HealthPages(self.standing, self.figures, registry)
+        for metric in self._figures():
+            self._exporting.telemetry.registry.observe(metric, partial(self._observed, metric))
+        self._health = HttpPages({"/healthz": self._healthz, "/readyz": self._readyz})
+        self.ports: tuple[int, ...] = ()
+        """Of health and of metrics, while it runs."""
 
     def standing(self) -> Standing:
         """Return how this replica stands."""
         return self._standing
 
     def figures(self) -> dict[str, float]:
-        """Return what the metrics page shows, by name."""
-        engine, kube = self._engine, self._kube
-        return {
-            "sharemesh_operator_leader": float(self._standing is Standing.LEADING),
-            "sharemesh_operator_rounds_total": engine.queue.rounds if engine else 0,
-            "sharemesh_operator_failed_rounds_total": engine.queue.failures if engine else 0,
-            "sharemesh_operator_clusters": engine.meshes.joined if engine else 0,
-            "sharemesh_operator_clusters_placed": engine.meshes.placed if engine else 0,
-            "sharemesh_operator_status_writes_total": engine.status_writes if engine else 0,
-            "sharemesh_operator_denied_requests_total": kube.denied if kube else 0,
-        }
+        """Return what the metrics page shows of the operator itself, by Prometheus' names."""
+        return {metric.prometheus_name: value for metric, value in self._figures().items()}
 
     def stop(self) -> None:
         """Ask it to hand over and end."""
@@ -89,23 +81,25 @@ class OperatorProcess:
         """Stand for election and lead until told to stop.
 
         Raises:
-            CredentialsError: There is no way to the API server.
+            StartError: SETTINGS; no way to the API server, or a certificate cannot be read.
             OSError: A port cannot be listened on.
         """
         settings = self._settings
         async with AsyncExitStack() as stack:
-            await self._exporting.start()
             stack.push_async_callback(self._exporting.close)
-            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="sharemesh-operator"))
-            server = find_api_server(settings.kubeconfig, self._environment, Path(scratch))
-            await self.pages.start(
-                settings.listen_host, settings.health_port, settings.metrics_port
+            metrics_port = await self._exporting.start()
+            login = find_login(settings.kubeconfig, self._environment)
+            stack.push_async_callback(self._health.close)
+            self.ports = (
+                await self._health.start(settings.listen_host, settings.health_port),
+                metrics_port,
             )
-            stack.push_async_callback(self.pages.close)
-            etcd = connect_election_store(settings, self._clock, self._rng)
+            etcd = connect_etcd(
+                settings.serve_settings(), settings.etcd_addresses, clock=self._clock, rng=self._rng
+            )
             stack.push_async_callback(etcd.close)
-            kube = self._kube = await stack.enter_async_context(Kube(server, settings.namespace))
-            campaign = asyncio.create_task(self._campaign(etcd, kube, server), name="campaign")
+            kube = self._kube = await stack.enter_async_context(Kube(login, settings.namespace))
+            campaign = asyncio.create_task(self._campaign(etcd, kube, login), name="campaign")
             told = asyncio.create_task(self._stop.wait(), name="told to stop")
             try:
                 await asyncio.wait({campaign, told}, return_when=asyncio.FIRST_COMPLETED)
@@ -118,7 +112,38 @@ class OperatorProcess:
             if isinstance(ended[0], Exception):
                 raise ended[0]
 
-    async def _campaign(self, etcd: EtcdCoordination, kube: Kube, server: ApiServer) -> None:
+    def _figures(self) -> dict[Metric, float]:
+        engine, denied = self._engine, self._kube.denied if self._kube else 0
+        rounds, failures = (engine.queue.rounds, engine.queue.failures) if engine else (0, 0)
+        joined, placed = (engine.meshes.joined, engine.meshes.placed) if engine else (0, 0)
+        leads, writes = self._standing is Standing.LEADING, engine.status_writes if engine else 0
+        gauge, counter = InstrumentKind.GAUGE, InstrumentKind.COUNTER
+        return {
+            Metric(f"sharemesh.operator.{name}", kind, "1", says): float(value)
+            for name, kind, value, says in (
+                ("leader", gauge, leads, "1 on the elected replica"),
+                ("rounds", counter, rounds, "rounds of work on objects"),
+                ("failed_rounds", counter, failures, "rounds that ended in an error"),
+                ("clusters", gauge, joined, "clusters that this replica is connected to"),
+                ("clusters_placed", gauge, placed, "those whose placement controller it is"),
+                ("status_writes", counter, writes, "statuses written"),
+                ("denied_requests", counter, denied, "requests that the API server denied"),
+            )
+        }
+
+    def _observed(self, metric: Metric) -> list[Observation]:
+        return [((), self._figures()[metric])]
+
+    def _healthz(self) -> HttpPage:
+        """Alive: the loop answers, whatever etcd and the API server do."""
+        return HttpPage(f"{self._standing}\n")
+
+    def _readyz(self) -> HttpPage:
+        """Ready: it can take part in the election."""
+        able = self._standing in (Standing.STANDING_BY, Standing.LEADING)
+        return HttpPage(f"{self._standing}\n", "200 OK" if able else "503 Service Unavailable")
+
+    async def _campaign(self, etcd: Coordination, kube: Kube, login: Login) -> None:
         settings = self._settings
         election = f"{settings.etcd_prefix}/election/{settings.namespace}"
         told: Exception | None = None
@@ -131,12 +156,12 @@ class OperatorProcess:
                     self._standing = Standing.STANDING_BY
                     won = await etcd.campaign(election, settings.identity.encode(), session)
                     _log.info("elected", extra={"identity": settings.identity, "token": won.token})
-                    await self._while_valid(session, self._lead(kube, server))
+                    await self._while_valid(session, self._lead(kube, login))
                 finally:
                     self._standing = Standing.STANDING_BY
                     await session.close()  # the next one is elected at once
             except (CoordinationError, SessionLostError, KubeError) as error:
-                if type(error) is not type(told):  # each kind of trouble is said once
+                if type(error) is not type(told):  # each kind of failure is logged once
                     _log.warning("not leading: %s", error)
                 told = error
                 if not isinstance(error, KubeError):
@@ -144,7 +169,7 @@ class OperatorProcess:
                 await self._clock.sleep_ms(RETRY_MS)
 
     async def _while_valid(self, session: Session, work: Coroutine[Any, Any, None]) -> None:
-        """Run ``work`` as long as the session is valid; it ends before the session is given up."""
+        """Run ``work`` as long as the session is valid; it ends before the session is closed."""
         leading = asyncio.create_task(work, name="leading")
         lost = asyncio.create_task(session.lost(), name="session")
         try:
@@ -157,14 +182,14 @@ class OperatorProcess:
         if leading.done() and not leading.cancelled():
             leading.result()
 
-    async def _lead(self, kube: Kube, server: ApiServer) -> None:
+    async def _lead(self, kube: Kube, login: Login) -> None:
         await self._until_served(kube)
         telemetry = self._exporting.telemetry
         engine = self._engine = Engine(
             kube, self._settings, self._clock, self._rng, self._on_lease, telemetry
         )
-        handlers = Handlers(engine, server, asyncio.get_running_loop())
-        watching = KopfThread(handlers, self._settings.namespace, self._settings.identity)
+        handlers = Handlers(engine, login, asyncio.get_running_loop())
+        watching = KopfThread(handlers, self._settings.namespace)
         engine.start()
         watching.start()
         self._standing = Standing.LEADING
@@ -179,7 +204,7 @@ class OperatorProcess:
     async def _until_served(self, kube: Kube) -> None:
         """Wait for the custom resource definitions: kopf would never see later ones."""
         told = False
-        while not await kube.served(tuple(CUSTOM)):
+        while not await kube.served(CUSTOM):
             if not told:
                 _log.warning("waiting for custom resource definitions: install sharemesh-crds")
                 told = True

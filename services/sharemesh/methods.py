@@ -47,312 +47,198 @@ class Method(Generic[Request, Response]):
     request_parts_max: int = 150_000
 
 
+def _unary(
+    request: type[Request],
+    response: type[Response],
+    *,
+    idempotent: bool,
+    deadline_ms: int = 10_000,
+    request_bytes_max: int = _MIB,
+    request_parts_max: int = 150_000,
+) -> Method[Request, Response]:
+    """Return a unary RPC, named by its file's one service and by its request."""
+    descriptor = request.DESCRIPTOR
+    (service,) = descriptor.file.services_by_name
+    return Method(
+        f"{service}/{descriptor.name.removesuffix('Request')}",
+        request,
+        response,
+        deadline_ms=deadline_ms,
+        idempotent=idempotent,
+        request_bytes_max=request_bytes_max,
+        request_parts_max=request_parts_max,
+    )
+
+
+def _stream(
+    name: str,
+    request: type[Request],
+    response: type[Response],
+    *,
+    idempotent: bool,
+    request_bytes_max: int = _MIB,
+) -> Method[Request, Response]:
+    """Return a stream: it has no deadline, and its request may belong to a unary RPC as well."""
+    return Method(
+        name,
+        request,
+        response,
+        deadline_ms=0,
+        idempotent=idempotent,
+        kind=StreamingKind.STREAM,
+        request_bytes_max=request_bytes_max,
+    )
+
+
 _G = group_coordinator_pb2
 _L = share_leader_pb2
 _C = share_coordinator_pb2
 _R = record_log_pb2
 _A = admin_pb2
 
-SHARE_GROUP_HEARTBEAT = Method(
-    "GroupCoordinator/ShareGroupHeartbeat",
-    _G.ShareGroupHeartbeatRequest,
-    _G.ShareGroupHeartbeatResponse,
-    deadline_ms=10_000,
-    idempotent=True,
+SHARE_GROUP_HEARTBEAT = _unary(
+    _G.ShareGroupHeartbeatRequest, _G.ShareGroupHeartbeatResponse, idempotent=True
 )
-SHARE_GROUP_HEARTBEAT_STREAM = Method(
+SHARE_GROUP_HEARTBEAT_STREAM = _stream(
     "GroupCoordinator/ShareGroupHeartbeatStream",
     _G.ShareGroupHeartbeatRequest,
     _G.ShareGroupHeartbeatResponse,
-    deadline_ms=0,
-    idempotent=True,
-    kind=StreamingKind.STREAM,
-)
-SHARE_GROUP_DESCRIBE = Method(
-    "GroupCoordinator/ShareGroupDescribe",
-    _G.ShareGroupDescribeRequest,
-    _G.ShareGroupDescribeResponse,
-    deadline_ms=10_000,
     idempotent=True,
 )
-LIST_GROUPS = Method(
-    "GroupCoordinator/ListGroups",
-    _G.ListGroupsRequest,
-    _G.ListGroupsResponse,
-    deadline_ms=10_000,
-    idempotent=True,
+SHARE_GROUP_DESCRIBE = _unary(
+    _G.ShareGroupDescribeRequest, _G.ShareGroupDescribeResponse, idempotent=True
 )
-DELETE_GROUPS = Method(
-    "GroupCoordinator/DeleteGroups",
-    _G.DeleteGroupsRequest,
-    _G.DeleteGroupsResponse,
-    deadline_ms=30_000,
-    idempotent=False,
+LIST_GROUPS = _unary(_G.ListGroupsRequest, _G.ListGroupsResponse, idempotent=True)
+DELETE_GROUPS = _unary(
+    _G.DeleteGroupsRequest, _G.DeleteGroupsResponse, idempotent=False, deadline_ms=30_000
 )
-DESCRIBE_SHARE_GROUP_OFFSETS = Method(
-    "GroupCoordinator/DescribeShareGroupOffsets",
+DESCRIBE_SHARE_GROUP_OFFSETS = _unary(
     _G.DescribeShareGroupOffsetsRequest,
     _G.DescribeShareGroupOffsetsResponse,
-    deadline_ms=10_000,
     idempotent=True,
     request_bytes_max=4 * _MIB,
 )
-ALTER_SHARE_GROUP_OFFSETS = Method(
-    "GroupCoordinator/AlterShareGroupOffsets",
+ALTER_SHARE_GROUP_OFFSETS = _unary(
     _G.AlterShareGroupOffsetsRequest,
     _G.AlterShareGroupOffsetsResponse,
-    deadline_ms=30_000,
     idempotent=False,
+    deadline_ms=30_000,
     request_bytes_max=4 * _MIB,
 )
-DELETE_SHARE_GROUP_OFFSETS = Method(
-    "GroupCoordinator/DeleteShareGroupOffsets",
+DELETE_SHARE_GROUP_OFFSETS = _unary(
     _G.DeleteShareGroupOffsetsRequest,
     _G.DeleteShareGroupOffsetsResponse,
-    deadline_ms=30_000,
     idempotent=False,
+    deadline_ms=30_000,
     request_bytes_max=4 * _MIB,
 )
-DESCRIBE_GROUP_CONFIGS = Method(
-    "GroupCoordinator/DescribeGroupConfigs",
-    _G.DescribeGroupConfigsRequest,
-    _G.DescribeGroupConfigsResponse,
-    deadline_ms=10_000,
-    idempotent=True,
+DESCRIBE_GROUP_CONFIGS = _unary(
+    _G.DescribeGroupConfigsRequest, _G.DescribeGroupConfigsResponse, idempotent=True
 )
-ALTER_GROUP_CONFIGS = Method(
-    "GroupCoordinator/AlterGroupConfigs",
-    _G.AlterGroupConfigsRequest,
-    _G.AlterGroupConfigsResponse,
-    deadline_ms=10_000,
-    idempotent=True,
+ALTER_GROUP_CONFIGS = _unary(
+    _G.AlterGroupConfigsRequest, _G.AlterGroupConfigsResponse, idempotent=True
 )
 
-SHARE_FETCH = Method(
-    "ShareLeader/ShareFetch",
+SHARE_FETCH = _unary(
     _L.ShareFetchRequest,
     _L.ShareFetchResponse,
-    deadline_ms=40_000,
     idempotent=False,
+    deadline_ms=40_000,
     request_bytes_max=2 * _MIB,
 )
-SHARE_ACKNOWLEDGE = Method(
-    "ShareLeader/ShareAcknowledge",
+SHARE_ACKNOWLEDGE = _unary(
     _L.ShareAcknowledgeRequest,
     _L.ShareAcknowledgeResponse,
-    deadline_ms=30_000,
     idempotent=False,
+    deadline_ms=30_000,
     request_bytes_max=2 * _MIB,
 )
-CONSUME = Method(
+CONSUME = _stream(
     "ShareLeader/Consume",
     _L.ConsumeRequest,
     _L.ConsumeResponse,
-    deadline_ms=0,
     idempotent=False,
-    kind=StreamingKind.STREAM,
     request_bytes_max=2 * _MIB,
 )
-HOLD_SESSION = Method(
-    "ShareLeader/HoldSession",
-    _L.HoldSessionRequest,
-    _L.HoldSessionResponse,
-    deadline_ms=0,
-    idempotent=False,
-    kind=StreamingKind.STREAM,
+HOLD_SESSION = _stream(
+    "ShareLeader/HoldSession", _L.HoldSessionRequest, _L.HoldSessionResponse, idempotent=False
 )
-EXPLAIN = Method(
-    "ShareLeader/Explain",
-    _L.ExplainRequest,
-    _L.ExplainResponse,
-    deadline_ms=10_000,
-    idempotent=True,
-)
+EXPLAIN = _unary(_L.ExplainRequest, _L.ExplainResponse, idempotent=True)
 
-INITIALIZE_SHARE_GROUP_STATE = Method(
-    "ShareCoordinator/InitializeShareGroupState",
+INITIALIZE_SHARE_GROUP_STATE = _unary(
     _C.InitializeShareGroupStateRequest,
     _C.InitializeShareGroupStateResponse,
-    deadline_ms=10_000,
     idempotent=True,
     request_bytes_max=2 * _MIB,
 )
-READ_SHARE_GROUP_STATE = Method(
-    "ShareCoordinator/ReadShareGroupState",
-    _C.ReadShareGroupStateRequest,
-    _C.ReadShareGroupStateResponse,
-    deadline_ms=10_000,
-    idempotent=True,
+READ_SHARE_GROUP_STATE = _unary(
+    _C.ReadShareGroupStateRequest, _C.ReadShareGroupStateResponse, idempotent=True
 )
-WRITE_SHARE_GROUP_STATE = Method(
-    "ShareCoordinator/WriteShareGroupState",
+WRITE_SHARE_GROUP_STATE = _unary(
     _C.WriteShareGroupStateRequest,
     _C.WriteShareGroupStateResponse,
-    deadline_ms=10_000,
     idempotent=True,
     request_bytes_max=2 * _MIB,
 )
-DELETE_SHARE_GROUP_STATE = Method(
-    "ShareCoordinator/DeleteShareGroupState",
-    _C.DeleteShareGroupStateRequest,
-    _C.DeleteShareGroupStateResponse,
-    deadline_ms=10_000,
-    idempotent=True,
+DELETE_SHARE_GROUP_STATE = _unary(
+    _C.DeleteShareGroupStateRequest, _C.DeleteShareGroupStateResponse, idempotent=True
 )
-READ_SHARE_GROUP_STATE_SUMMARY = Method(
-    "ShareCoordinator/ReadShareGroupStateSummary",
-    _C.ReadShareGroupStateSummaryRequest,
-    _C.ReadShareGroupStateSummaryResponse,
-    deadline_ms=10_000,
-    idempotent=True,
+READ_SHARE_GROUP_STATE_SUMMARY = _unary(
+    _C.ReadShareGroupStateSummaryRequest, _C.ReadShareGroupStateSummaryResponse, idempotent=True
 )
-READ_SHARE_RECORD_HISTORY = Method(
-    "ShareCoordinator/ReadShareRecordHistory",
-    _C.ReadShareRecordHistoryRequest,
-    _C.ReadShareRecordHistoryResponse,
-    deadline_ms=10_000,
-    idempotent=True,
+READ_SHARE_RECORD_HISTORY = _unary(
+    _C.ReadShareRecordHistoryRequest, _C.ReadShareRecordHistoryResponse, idempotent=True
 )
-COMMIT_GENERATION = Method(
-    "ShareCoordinator/CommitGeneration",
-    _C.CommitGenerationRequest,
-    _C.CommitGenerationResponse,
-    deadline_ms=30_000,
-    idempotent=True,
+COMMIT_GENERATION = _unary(
+    _C.CommitGenerationRequest, _C.CommitGenerationResponse, idempotent=True, deadline_ms=30_000
 )
 
-PRODUCE = Method(
-    "RecordLog/Produce",
+PRODUCE = _unary(
     _R.ProduceRequest,
     _R.ProduceResponse,
-    deadline_ms=30_000,
     idempotent=False,
+    deadline_ms=30_000,
     request_bytes_max=20 * _MIB,
     request_parts_max=300_000,  # decoded records and their headers
 )
-INIT_PRODUCER_ID = Method(
-    "RecordLog/InitProducerId",
-    _R.InitProducerIdRequest,
-    _R.InitProducerIdResponse,
-    deadline_ms=10_000,
-    idempotent=True,
+INIT_PRODUCER_ID = _unary(_R.InitProducerIdRequest, _R.InitProducerIdResponse, idempotent=True)
+LIST_OFFSETS = _unary(_R.ListOffsetsRequest, _R.ListOffsetsResponse, idempotent=True)
+DELETE_RECORDS = _unary(
+    _R.DeleteRecordsRequest, _R.DeleteRecordsResponse, idempotent=True, deadline_ms=30_000
 )
-LIST_OFFSETS = Method(
-    "RecordLog/ListOffsets",
-    _R.ListOffsetsRequest,
-    _R.ListOffsetsResponse,
-    deadline_ms=10_000,
-    idempotent=True,
-)
-DELETE_RECORDS = Method(
-    "RecordLog/DeleteRecords",
-    _R.DeleteRecordsRequest,
-    _R.DeleteRecordsResponse,
-    deadline_ms=30_000,
-    idempotent=True,
-)
-WRITE_TXN_MARKERS = Method(
-    "RecordLog/WriteTxnMarkers",
-    _R.WriteTxnMarkersRequest,
-    _R.WriteTxnMarkersResponse,
-    deadline_ms=10_000,
-    idempotent=False,
+WRITE_TXN_MARKERS = _unary(_R.WriteTxnMarkersRequest, _R.WriteTxnMarkersResponse, idempotent=False)
+DESCRIBE_PRODUCERS = _unary(
+    _R.DescribeProducersRequest, _R.DescribeProducersResponse, idempotent=True
 )
 
-API_VERSIONS = Method(
-    "Admin/ApiVersions",
-    _A.ApiVersionsRequest,
-    _A.ApiVersionsResponse,
-    deadline_ms=5_000,
-    idempotent=True,
+API_VERSIONS = _unary(
+    _A.ApiVersionsRequest, _A.ApiVersionsResponse, idempotent=True, deadline_ms=5_000
 )
-METADATA = Method(
-    "Admin/Metadata", _A.MetadataRequest, _A.MetadataResponse, deadline_ms=5_000, idempotent=True
+METADATA = _unary(_A.MetadataRequest, _A.MetadataResponse, idempotent=True, deadline_ms=5_000)
+FIND_COORDINATOR = _unary(
+    _A.FindCoordinatorRequest, _A.FindCoordinatorResponse, idempotent=True, deadline_ms=5_000
 )
-FIND_COORDINATOR = Method(
-    "Admin/FindCoordinator",
-    _A.FindCoordinatorRequest,
-    _A.FindCoordinatorResponse,
-    deadline_ms=5_000,
-    idempotent=True,
+CREATE_TOPICS = _unary(
+    _A.CreateTopicsRequest, _A.CreateTopicsResponse, idempotent=False, deadline_ms=15_000
 )
-CREATE_TOPICS = Method(
-    "Admin/CreateTopics",
-    _A.CreateTopicsRequest,
-    _A.CreateTopicsResponse,
-    deadline_ms=15_000,
-    idempotent=False,
+DELETE_TOPICS = _unary(
+    _A.DeleteTopicsRequest, _A.DeleteTopicsResponse, idempotent=False, deadline_ms=15_000
 )
-DELETE_TOPICS = Method(
-    "Admin/DeleteTopics",
-    _A.DeleteTopicsRequest,
-    _A.DeleteTopicsResponse,
-    deadline_ms=15_000,
-    idempotent=False,
+DESCRIBE_TOPICS = _unary(_A.DescribeTopicsRequest, _A.DescribeTopicsResponse, idempotent=True)
+CREATE_PARTITIONS = _unary(
+    _A.CreatePartitionsRequest, _A.CreatePartitionsResponse, idempotent=True, deadline_ms=15_000
 )
-DESCRIBE_TOPICS = Method(
-    "Admin/DescribeTopics",
-    _A.DescribeTopicsRequest,
-    _A.DescribeTopicsResponse,
-    deadline_ms=10_000,
-    idempotent=True,
+DESCRIBE_CONFIGS = _unary(_A.DescribeConfigsRequest, _A.DescribeConfigsResponse, idempotent=True)
+ALTER_CONFIGS = _unary(_A.AlterConfigsRequest, _A.AlterConfigsResponse, idempotent=True)
+DESCRIBE_CLUSTER = _unary(_A.DescribeClusterRequest, _A.DescribeClusterResponse, idempotent=True)
+CREATE_ACLS = _unary(
+    _A.CreateAclsRequest, _A.CreateAclsResponse, idempotent=True, deadline_ms=15_000
 )
-CREATE_PARTITIONS = Method(
-    "Admin/CreatePartitions",
-    _A.CreatePartitionsRequest,
-    _A.CreatePartitionsResponse,
-    deadline_ms=15_000,
-    idempotent=True,
+DELETE_ACLS = _unary(
+    _A.DeleteAclsRequest, _A.DeleteAclsResponse, idempotent=True, deadline_ms=15_000
 )
-DESCRIBE_CONFIGS = Method(
-    "Admin/DescribeConfigs",
-    _A.DescribeConfigsRequest,
-    _A.DescribeConfigsResponse,
-    deadline_ms=10_000,
-    idempotent=True,
-)
-ALTER_CONFIGS = Method(
-    "Admin/AlterConfigs",
-    _A.AlterConfigsRequest,
-    _A.AlterConfigsResponse,
-    deadline_ms=10_000,
-    idempotent=True,
-)
-DESCRIBE_CLUSTER = Method(
-    "Admin/DescribeCluster",
-    _A.DescribeClusterRequest,
-    _A.DescribeClusterResponse,
-    deadline_ms=10_000,
-    idempotent=True,
-)
-CREATE_ACLS = Method(
-    "Admin/CreateAcls",
-    _A.CreateAclsRequest,
-    _A.CreateAclsResponse,
-    deadline_ms=15_000,
-    idempotent=True,
-)
-DELETE_ACLS = Method(
-    "Admin/DeleteAcls",
-    _A.DeleteAclsRequest,
-    _A.DeleteAclsResponse,
-    deadline_ms=15_000,
-    idempotent=True,
-)
-DESCRIBE_ACLS = Method(
-    "Admin/DescribeAcls",
-    _A.DescribeAclsRequest,
-    _A.DescribeAclsResponse,
-    deadline_ms=10_000,
-    idempotent=True,
-)
-DRAIN_NODE = Method(
-    "Admin/DrainNode",
-    _A.DrainNodeRequest,
-    _A.DrainNodeResponse,
-    deadline_ms=10_000,
-    idempotent=True,
-)
+DESCRIBE_ACLS = _unary(_A.DescribeAclsRequest, _A.DescribeAclsResponse, idempotent=True)
+DRAIN_NODE = _unary(_A.DrainNodeRequest, _A.DrainNodeResponse, idempotent=True)
 
 METHODS: tuple[Method[Message, Message], ...] = tuple(
     value for value in list(globals().values()) if isinstance(value, Method)

@@ -1,15 +1,22 @@
-"""The end of background tasks whose outcome is no longer of interest."""
+"""Background tasks, each with an owner that ends it; bounded waits for tasks and events."""
 
 import asyncio
-from typing import Any
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+_log = logging.getLogger(__name__)
 
 
 async def cancel_and_wait(*tasks: "asyncio.Future[Any]") -> None:
-    """Cancel tasks and wait for their end, however it is; the one that asks is left out.
+    """Cancel tasks and wait until they have ended; the calling task itself is left out.
 
-    How they ended is heard, also of those that are done already, so that asyncio does not complain.
-    Cancelling the caller meanwhile cancels the caller: awaiting a cancelled task directly and
-    suppressing its ``CancelledError`` would take the caller's for it.
+    Exceptions are retrieved, also those of tasks that are done already, so that asyncio does not
+    log them as never retrieved. If the caller is cancelled meanwhile, its own ``CancelledError``
+    propagates; awaiting a cancelled task and suppressing the error would swallow it.
     """
     asking = asyncio.current_task()
     running = [task for task in tasks if not task.done() and task is not asking]
@@ -19,3 +26,77 @@ async def cancel_and_wait(*tasks: "asyncio.Future[Any]") -> None:
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
+
+
+async def wait_until_set(event: asyncio.Event, timeout_ms: int | None) -> None:
+    """Return when ``event`` is set, at the latest after ``timeout_ms`` (None: no limit)."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1_000):
+            await event.wait()
+
+
+async def first_done(*waits: "Coroutine[Any, Any, Any] | asyncio.Future[Any]") -> None:
+    """Return when one is done; coroutines are then cancelled, tasks and futures continue."""
+    own = [asyncio.create_task(each) for each in waits if not isinstance(each, asyncio.Future)]
+    try:
+        others = [each for each in waits if isinstance(each, asyncio.Future)]
+        await asyncio.wait({*own, *others}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in own:
+            task.cancel()
+
+
+class OwnedTasks:
+    """A bounded set of background tasks; ``close`` cancels and awaits what is left."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def spawn(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        """Run ``work``; an error that it raises is logged with its trace."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def spawn_heard(
+        self,
+        work: Coroutine[Any, Any, Result],
+        hear: Callable[[Result | BaseException], None],
+    ) -> asyncio.Task[Result]:
+        """Run ``work`` and pass its result to a callback.
+
+        ``hear`` gets the result, or the error or the cancellation that came instead: however the
+        task ends, and even if it never began, it is called once. It must not raise.
+        """
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+
+        def ended(task: asyncio.Task[Result]) -> None:
+            self._tasks.discard(task)
+            if task.cancelled():
+                hear(asyncio.CancelledError())
+            else:
+                error = task.exception()
+                hear(task.result() if error is None else error)
+
+        task.add_done_callback(ended)
+        return task
+
+    async def settle(self) -> None:
+        """Return once every task that runs now has ended."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    async def close(self) -> None:
+        """Cancel all tasks and wait for their end."""
+        await cancel_and_wait(*self._tasks)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("a task of %s failed", self._name, exc_info=task.exception())

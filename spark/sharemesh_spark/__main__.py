@@ -30,8 +30,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     try:
         from sharemesh_spark.cluster_calls import NotAnsweredError
-        from sharemesh_spark.generation.commit import NotCommittedError
-        from sharemesh_spark.generation.compact import NotProvenError
+        from sharemesh_spark.generation.compact import NotCommittedError, NotProvenError
         from sharemesh_spark.history.explain import BadRecordError
         from sharemesh_spark.history.history import HistoryTakenError
         from sharemesh_spark.reader.data_directory import UnreadableLogError, shards
@@ -77,7 +76,7 @@ def _figures_file(args: argparse.Namespace) -> Path:
 
 
 def _write_figures(path: Path, figures: dict[str, Any]) -> None:
-    """Write the figures of a run; of those nobody named a file for, the newest are kept."""
+    """Write the figures of a run; of those without a file name only the newest are kept."""
     if path.parent.name == FIGURES:
         path.parent.mkdir(parents=True, exist_ok=True)
         for old in sorted(path.parent.glob("*.json"))[: -FIGURES_MAX + 1]:
@@ -110,6 +109,7 @@ def _run(args: argparse.Namespace, console: Console) -> dict[str, Any]:
 
 def _explain(args: argparse.Namespace, console: Console) -> dict[str, Any]:
     from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
+    from sharemesh.domain.printable import escaped
     from sharemesh_spark.cluster_calls import cluster_calls
     from sharemesh_spark.history.explain import life_of, not_told_by, parse_record, topic_id_of
 
@@ -123,7 +123,7 @@ def _explain(args: argparse.Namespace, console: Console) -> dict[str, Any]:
     events = life_of(args.data, key, offset)
     beside = not_told_by(args.data, key, offset, events)
     for each in (*(event.line() for event in events), *beside):
-        console.print(each, soft_wrap=True)
+        console.print(escaped(each), soft_wrap=True)
     if not events and not beside:
         console.print("nothing is recorded: no change of this record's state was ever written")
     return {"events": [asdict(event) for event in events], "beside": beside}

@@ -1,18 +1,28 @@
-"""Calls to a running cluster: what a commit and a look-up of a topic need, and no more."""
+"""Calls to a running cluster: what a commit needs, and the ids and names of topics.
 
+The logs know ids of topics only, people know names; a running cluster knows both.
+"""
+
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
 from sharemesh import methods
-from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
-from sharemesh.domain.share_state.key_text import format_key, format_topic_id, home_shard
+from sharemesh.domain.ids import (
+    GroupId,
+    SharePartitionKey,
+    TopicId,
+    format_key,
+    format_topic_id,
+    home_shard,
+)
 from sharemesh.methods import Method
 from sharemesh.rpc.tls import TlsError, TlsFiles, client_credentials
 from sharemesh.v1 import admin_pb2, share_coordinator_pb2
@@ -22,10 +32,12 @@ Response = share_coordinator_pb2.CommitGenerationResponse
 Asked = TypeVar("Asked", bound=Message)
 Answered = TypeVar("Answered", bound=Message)
 _PROBES_PER_SHARD_MAX = 1_000
+RUN_FILE = "run/cluster.json"
+"""Where `sharemesh up` leaves the addresses of the cluster."""
 
 
 class NotAnsweredError(Exception):
-    """The cluster could not be asked, or does not know what was asked for."""
+    """The cluster did not answer, or does not know the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,3 +209,33 @@ def _pair(line: str) -> tuple[str, str]:
     if not equals or not name.strip():
         raise NotAnsweredError("a header is not of the form name=value (its text is not shown)")
     return name.strip().lower(), value.strip()
+
+
+def topic_names(data: Path, access: ClusterAccess | None) -> dict[str, str]:
+    """Return names by topic id; none if no cluster was named and that of the directory is silent.
+
+    Raises:
+        NotAnsweredError: The cluster that ``access`` names did not answer.
+    """
+    if access is not None:
+        with cluster_calls(access) as calls:
+            return calls.topic_names()
+    try:
+        addresses = json.loads((data / RUN_FILE).read_text(encoding="utf-8"))["bootstrap"]
+        with cluster_calls(ClusterAccess(str(addresses[0]))) as calls:
+            return calls.topic_names()
+    except (OSError, ValueError, KeyError, TypeError, IndexError, NotAnsweredError):
+        return {}
+
+
+def named(rows: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return rows with ``topic`` instead of ``topic_id``: the name where it is known."""
+    return [
+        {
+            "topic" if key == "topic_id" else key: (
+                names.get(value, value) if key == "topic_id" else value
+            )
+            for key, value in row.items()
+        }
+        for row in rows
+    ]

@@ -9,13 +9,12 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
-from sharemesh_spark.cluster_calls import cluster_calls
-from sharemesh_spark.generation.commit import commit, remove_leftovers
-from sharemesh_spark.generation.compact import compact
-from sharemesh_spark.generation.generation_files import FOLDER as GENERATIONS
+from sharemesh.codec.generation import FOLDER as GENERATIONS
+from sharemesh_spark.cluster_calls import cluster_calls, named, topic_names
+from sharemesh_spark.generation.compact import commit, compact, remove_leftovers
 from sharemesh_spark.generation.shard_fold import peak_memory_bytes
 from sharemesh_spark.history import queries
 from sharemesh_spark.history.history import FOLDER as HISTORY
@@ -24,9 +23,7 @@ from sharemesh_spark.history.known import Known, read_known
 from sharemesh_spark.options import access_of_options
 from sharemesh_spark.progress import progress, whole_log
 from sharemesh_spark.report import console_tables
-from sharemesh_spark.report.report import by_cause, by_delivery_count
 from sharemesh_spark.report.report_page import About, report_page
-from sharemesh_spark.topic_names import named, topic_names
 
 RUN_ID = "%Y%m%dT%H%M%S%f"
 
@@ -106,7 +103,7 @@ def answers_command(run: Run) -> dict[str, Any]:
         tables = {}
         for name, each in found.items():
             tell(f"adding up {name.replace('_', ' ')}")
-            tables[name] = [row.asDict() for row in each.collect()]
+            tables[name] = _collected(each)
     for name in ("redeliveries", "times", "hot_partitions", "throughput"):
         tables[name] = queries.labelled(tables[name], tables["groups"])
     names = _names(run)
@@ -127,9 +124,9 @@ def report_command(run: Run) -> dict[str, Any]:
     started = perf_counter()
     with progress(run.spark, console, "reporting") as tell:
         known = read_known(run.spark, run.args.data, appended=False, tell=tell)
-        groups = [row.asDict() for row in queries.groups(known).collect()]
-        lines = queries.labelled(map(asdict, by_cause(known)), groups)
-        counts = by_delivery_count(known)
+        groups = _collected(queries.groups(known))
+        lines = queries.labelled(_collected(queries.by_cause(known)), groups)
+        counts = queries.by_delivery_count(known)
     names = _names(run)
     console_tables.rows(
         console, "groups, and from when on their figures count", named(groups, names)
@@ -150,6 +147,10 @@ def report_command(run: Run) -> dict[str, Any]:
         **_about(known, names),
         "seconds": round(perf_counter() - started, 3),
     }
+
+
+def _collected(rows: DataFrame) -> list[dict[str, Any]]:
+    return [row.asDict() for row in rows.collect()]
 
 
 def _ends(counts: Sequence[tuple[str, int | None, int]]) -> list[dict[str, Any]]:

@@ -1,12 +1,12 @@
-"""The lives of one share partition, told apart by its state changes (spec REP-1, REP-3, REP-7)."""
+"""The lives of one share partition, separated by its state changes (spec REP-1, REP-3, REP-7)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
-from sharemesh_spark.coverage import Range
-from sharemesh_spark.reader.varints import Ints, Mask
+from sharemesh_spark.reader.data_directory import Range
+from sharemesh_spark.reader.varints import Columns, Ints, Mask
 
 NONE = -1
 """Stands for "not known" in columns of offsets and times."""
@@ -15,7 +15,7 @@ _FOR_EVER = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Columns):
     """State changes of one share partition in the order of the log; ranges are inclusive.
 
     A row without a range (``first`` is -1) is an initialization or a deletion.
@@ -32,13 +32,6 @@ class Changes:
     cause: Ints
     begins: Mask
     deletes: Mask
-
-    def __len__(self) -> int:
-        return len(self.log_offset)
-
-    def selected(self, rows: slice) -> "Changes":
-        """Return some of the rows."""
-        return Changes(*(getattr(self, each.name)[rows] for each in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +54,9 @@ class Life:
         number: 1 for the first that is known.
         rows: Which of the changes are its own.
         began_ms: When it was initialized.
-        ended_ms: When it was deleted or initialized anew.
+        ended_ms: When it was deleted or initialized again.
         first_offset: Where it began in the partition; -1 if nothing is known of it.
-        not_counted: At most so many offsets below ``first_offset`` may have been its own.
+        not_counted: How many offsets below ``first_offset`` may have been its own, at most.
         counts_from: The log offset from which on everything is known; -1: from its beginning.
         counts_from_ms: When that was.
         state: What it came to, if it lives.
@@ -146,7 +139,7 @@ def _end_of(
     is_last: bool,
     lives: bool,
 ) -> tuple[int, int]:
-    """Return log offset and time of the end of a life; the offset is 2^63 - 1 if it goes on."""
+    """Return log offset and time of the end of a life; the offset is 2^63 - 1 if it lives on."""
     last = part.stop - 1
     if part.start < part.stop and changes.deletes[last]:
         return int(changes.log_offset[last]), int(changes.at_ms[last])

@@ -1,4 +1,4 @@
-"""What a run is doing, told while it goes on: the step, its tasks, shards and records."""
+"""Shows what a run is doing: the step, its tasks, shards and records."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,10 +43,10 @@ def whole_log(data: Path) -> ProgressWork:
 
 
 def line(what: str, work: ProgressWork, tasks: Tasks, seconds: float) -> str:
-    """Return what to tell of a step; tasks of a stage are about as large.
+    """Return the line of a step; tasks of a stage are about equally large.
 
-    Speed is told once a task has ended, and counts no start-up: from a single task, or from none,
-    nothing could be told but the time that Spark takes to begin.
+    Speed is shown once a task has ended, and counts no start-up: a single task, or none, would only
+    show the time that Spark takes to begin.
     """
     told = [what]
     if not tasks.all:
@@ -76,7 +76,7 @@ def progress(
     *,
     line_every_s: float = LINE_EVERY_S,
 ) -> Iterator[Tell]:
-    """Tell what goes on while the body runs: in place on a terminal, else line by line.
+    """Show what happens while the body runs: in place on a terminal, else line by line.
 
     Yields what the body calls with the name of each step. Without Spark, it is being started.
     """

@@ -84,7 +84,7 @@ def start(
 
 
 def _start_quietly(settings: Mapping[str, str], log: Path) -> None:
-    """Start the Java machine with a file for what it says: warnings of no concern to a user."""
+    """Start the JVM with its output in a file: its warnings do not concern a user."""
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return  # it runs already
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
-from sharemesh_spark.coverage import Range
 from sharemesh_spark.lives import NONE, Changes, Life, NewestState, lives_of
+from sharemesh_spark.reader.data_directory import Range
 from sharemesh_spark.reader.varints import Ints, Mask
 from sharemesh_spark.spans import NOT_RECORDED, Appended, JobSpans, spans_of
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh_spark.lives import NONE, Changes, Life
-from sharemesh_spark.reader.varints import Ints, Mask
+from sharemesh_spark.reader.varints import Columns, Ints, Mask
 
 NOT_RECORDED = 0
-"""The cause of an end that only a start offset or a newest state tells (REP-6)."""
+"""The cause of an end that only a start offset or a newest state shows (REP-6)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
-class JobSpans:
+class JobSpans(Columns):
     """Disjoint ranges of one life in order; -1 is "not known" or "did not happen".
 
     Attributes:
@@ -49,13 +49,6 @@ class JobSpans:
     cause: Ints
     count: Ints
     change: Ints
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def selected(self, rows: Mask) -> "JobSpans":
-        """Return those where the mask is true."""
-        return JobSpans(*(getattr(self, each.name)[rows] for each in fields(self)))
 
 
 def spans_of(life: Life, changes: Changes, appended: Appended) -> JobSpans:

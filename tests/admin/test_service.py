@@ -7,10 +7,8 @@ import pytest
 from sharemesh import methods
 from sharemesh.cluster.store.records import (
     AssignmentState,
-    Claim,
     PartitionAssignment,
     encode_assignment,
-    encode_claim,
 )
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import (
@@ -19,10 +17,11 @@ from sharemesh.domain.ids import (
     NodeId,
     SharePartitionKey,
     TopicPartition,
+    format_key,
 )
-from sharemesh.domain.share_state.key_text import format_key
-from sharemesh.ports.authorizer import Operation, ResourceType
+from sharemesh.ports.authorizer import CLUSTER_NAME
 from sharemesh.ports.cluster import ShardKind
+from sharemesh.ports.coordination import Put
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.v1 import admin_pb2 as pb
 from tests.admin.world import World
@@ -228,7 +227,7 @@ async def test_describe_cluster_shows_moves_and_on_request_every_partition(world
     (topic,) = world.view.topics()
     partition = TopicPartition(topic.topic_id, 1)
     named = PartitionAssignment(NodeId("b"), (NodeId("a"),), 3, AssignmentState.MOVING)
-    await world.put(world.view.keys.assignment(partition), encode_assignment(named))
+    await world.put(Put(world.view.keys.assignment(partition), encode_assignment(named)))
     assert await world.view.wait_for(lambda: bool(world.view.moves()), timeout_ms=5_000)
     answer = await world.call(methods.DESCRIBE_CLUSTER)
     (move,) = answer.moves
@@ -267,8 +266,7 @@ async def test_metadata_waits_for_a_newer_leader_and_not_longer_than_told(world)
     nothing_new = await metadata((0, 3), (1, 3), wait_ms=1)
     assert [each.leader_epoch for each in nothing_new.topics[0].partitions] == [3, 3]
     waiting = asyncio.create_task(metadata((0, 3), (1, 3), wait_ms=60_000))
-    claim = Claim(NodeId("a"), 4)
-    await world.put(world.view.keys.claim(TopicPartition(topic.topic_id, 1)), encode_claim(claim))
+    await world.put(world.claimed(TopicPartition(topic.topic_id, 1), NodeId("a"), 4))
     told = await asyncio.wait_for(waiting, 1.5)  # the bound of a wait is 2 s
     assert [each.leader_epoch for each in told.topics[0].partitions] == [3, 4]
     with pytest.raises(CallFailedError, match="await at most 1000"):
@@ -343,15 +341,15 @@ async def test_settings_of_unknown_things_are_refused(world) -> None:
 async def test_who_may_not_is_refused_and_sees_nothing(world) -> None:
     await world.register("a")
     await create(world, ("secret", 1), ("open", 1))
-    world.rules.refused |= {
-        (Operation.DESCRIBE, ResourceType.TOPIC, "secret"),
-        (Operation.DELETE, ResourceType.TOPIC),
-        (Operation.CREATE, ResourceType.CLUSTER),
-        (Operation.CREATE, ResourceType.TOPIC),
-        (Operation.ALTER, ResourceType.TOPIC),
-        (Operation.ALTER_CONFIGS, ResourceType.CLUSTER),
-        (Operation.DESCRIBE, ResourceType.GROUP),
-        (Operation.CLUSTER_ACTION, ResourceType.CLUSTER),
+    world.rules.denied |= {
+        ("describe", "topic", "secret"),
+        ("delete", "topic", "open"),
+        ("create", "cluster", CLUSTER_NAME),
+        ("create", "topic", "new"),
+        ("alter", "topic", "open"),
+        ("alter_configs", "cluster", CLUSTER_NAME),
+        ("describe", "group", "g"),
+        ("cluster_action", "cluster", CLUSTER_NAME),
     }
     assert [topic.name for topic in (await world.call(methods.METADATA)).topics] == ["open"]
     described = (await world.call(methods.DESCRIBE_TOPICS, names=["secret"])).topics
@@ -385,6 +383,6 @@ async def test_store_that_does_not_answer_is_told_and_reads_go_on(world) -> None
     world.coordination.cut_off = True
     (topic,) = await create(world, ("more", 1))
     assert topic.error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert "before repeating" in topic.error_message
+    assert "before you repeat" in topic.error_message
     assert [each.name for each in (await world.call(methods.METADATA)).topics] == ["orders"]
     world.coordination.cut_off = False

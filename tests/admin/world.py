@@ -2,37 +2,19 @@
 
 import asyncio
 import random
+from dataclasses import replace
 
 from sharemesh.admin.service import AdminService
-from sharemesh.cluster.store import records
 from sharemesh.cluster.store.keys import election_name
-from sharemesh.cluster.store.records import Claim
 from sharemesh.domain.ids import NodeId, TopicPartition
 from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
 from sharemesh.ports.coordination import Put
 from sharemesh.testing.cluster_records import ClusterRecords
 from sharemesh.testing.network import LocalNetwork
 from tests.clocks import LoopClock
+from tests.listed_refusals import ListedRefusals
 
 ADDRESS = "admin:1"
-
-
-class Rules:
-    """An authorizer that refuses what it is told to."""
-
-    def __init__(self) -> None:
-        self.refused = set()
-        self.listeners = {}
-
-    def allows(self, principal, operation, resource, name) -> bool:
-        return (operation, resource, name) not in self.refused and (
-            operation,
-            resource,
-        ) not in self.refused
-
-    def on_change(self, callback):
-        self.listeners[callback] = None
-        return lambda: self.listeners.pop(callback, None)
 
 
 class World(ClusterRecords):
@@ -40,13 +22,15 @@ class World(ClusterRecords):
         super().__init__(LoopClock(), cluster_id="c")
         self.network = LocalNetwork()
         self.caller = self.network.caller("User:jane")
-        self.rules = Rules()
+        self.rules = ListedRefusals()
         self.leading = True
 
     async def start(self) -> "World":
         await self.open(group_shards=2, state_shards=2)
         self.session = await self.coordination.open_session(ttl_ms=10_000)
-        service = AdminService(self.coordination, self.view, self.rules, random.Random(1))
+        service = AdminService(
+            self.coordination, self.view, self.rules, random.Random(1), self.clock
+        )
         service.offer(self.network.listener(ADDRESS))
         self.view.on_change(self._lead_soon)
         self.tasks = set()
@@ -62,22 +46,19 @@ class World(ClusterRecords):
 
     async def register(self, name: str, *roles: Role) -> NodeInfo:
         node = NodeInfo(NodeId(name), "127.0.0.1", 7, roles or tuple(Role), pid=42, version="1")
-        key = self.view.keys.member(node.node_id)
-        await self.put(key, records.encode_member(node))
-        assert await self.view.wait_for(lambda: node in self.view.nodes(), timeout_ms=5_000)
+        await self.put(self.registered(node))
+        await self.sees(lambda: node in self.view.nodes())
         return node
 
     async def elect(self, name: str, kind: ShardKind, shard: int) -> None:
         election = election_name(kind, shard)
-        key = f"{self.view.keys.election(election)}/1"
-        await self.put(key, records.encode_candidate(NodeId(name)))
-        await self.view.wait_for(
-            lambda: any(each.node and each.election == election for each in self.view.shards()),
-            timeout_ms=5_000,
+        await self.put(self.elected(kind, shard, NodeId(name)))
+        await self.sees(
+            lambda: any(each.node and each.election == election for each in self.view.shards())
         )
 
-    async def put(self, key: str, value: bytes) -> None:
-        await self.coordination.commit([], [Put(key, value, leased=True)], session=self.session)
+    async def put(self, put: Put) -> None:
+        await self.coordination.commit([], [replace(put, leased=True)], session=self.session)
 
     def _lead_soon(self) -> None:
         task = asyncio.ensure_future(self._lead())
@@ -91,5 +72,4 @@ class World(ClusterRecords):
             for number in range(topic.partitions):
                 partition = TopicPartition(topic.topic_id, number)
                 if self.view.leader(partition) is None:
-                    claim = Claim(self.view.nodes()[0].node_id, 3)
-                    await self.put(self.view.keys.claim(partition), records.encode_claim(claim))
+                    await self.put(self.claimed(partition, self.view.nodes()[0].node_id, 3))

@@ -4,13 +4,29 @@ import pytest
 from google.protobuf.message import Message
 
 from sharemesh.authorization.permissions import PERMISSIONS, Level, Open
+from sharemesh.codec.record_set import build_batch
 from sharemesh.methods import METHODS
 from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.v1 import group_coordinator_pb2 as group
-from tests.authorization.test_nothing_is_told import EVE, FAMILIES, HERE, Asked, answer, methods
+from sharemesh.v1 import record_log_pb2 as log
+from tests.authorization.test_nothing_is_told import (
+    EVE,
+    FAMILIES,
+    HERE,
+    LED,
+    SECRET,
+    Asked,
+    answer,
+    methods,
+)
 from tests.authorization.test_nothing_is_told import world as world  # noqa: PLC0414
 
-CODES = {ResourceType.TOPIC: 29, ResourceType.GROUP: 30, ResourceType.CLUSTER: 31}
+CODES = {
+    ResourceType.TOPIC: 29,
+    ResourceType.GROUP: 30,
+    ResourceType.CLUSTER: 31,
+    ResourceType.TRANSACTIONAL_ID: 53,
+}
 
 
 def declared(name):
@@ -60,6 +76,13 @@ async def test_every_handler_asks_for_what_its_rpc_declares_and_for_nothing_else
     await world.allow(EVE, Operation.DESCRIBE, ResourceType.GROUP, HERE)
     request = group.ShareGroupDescribeRequest(group_ids=[HERE])  # its members' topics are hidden
     await ask(Asked(EVE, methods.SHARE_GROUP_DESCRIBE, request, request, 29))
+    await world.allow(EVE, Operation.WRITE, ResourceType.TOPIC, SECRET)
+    transactional = log.ProduceRequest(transactional_id="orders-1")
+    records = bytes(
+        build_batch([(None, b"v", ())], timestamp_ms=1, producer_id=4, is_transactional=True)
+    )
+    transactional.partitions.add(topic_name=SECRET, partition=LED, records=records)
+    await ask(Asked(EVE, methods.PRODUCE, transactional, transactional, 53))
     assert found == {method.name: declared(method.name) for method in METHODS}
 
 

@@ -4,8 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from sharemesh import methods
-from sharemesh.cluster.store.acl_rules import AclRule, Pattern, Permission
-from sharemesh.cluster.store.acls import add_rules, remove_rules
+from sharemesh.cluster.store.acl_rules import AclRule, Pattern, Permission, add_rules, remove_rules
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.ports.authorizer import Operation, ResourceType

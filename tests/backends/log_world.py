@@ -9,19 +9,20 @@ from collections.abc import Callable
 from sharemesh.backends.embedded.owned.owned_log import OwnedLog
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.codec.batch_frame import place_frame
-from sharemesh.codec.committed_end import CommittedEnd, decode_committed_end
+from sharemesh.codec.control_batches import encode_log_start
 from sharemesh.codec.log_chain import (
     StartOverError,
+    part_records,
     readable_parts,
     resolve_chain,
     starting_offset,
 )
-from sharemesh.codec.log_marker import encode_log_start
-from sharemesh.codec.log_read import part_records
 from sharemesh.codec.record_set import build_batch
 from sharemesh.codec.segment import (
     SEGMENT_HEADER_BYTES,
+    CommittedEnd,
     SegmentFormatError,
+    decode_committed_end,
     decode_segment_header,
     end_epochs,
     end_name,

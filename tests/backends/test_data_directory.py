@@ -38,6 +38,7 @@ async def test_it_is_made_once_and_survives_a_power_cut():
     ],
 )
 async def test_another_cluster_or_another_number_of_shards_is_refused(changed, message):
+    """LOG-3."""
     disk, open_it = disk_and_open()
     await open_it()
     before = disk.read("cluster.json")

@@ -47,6 +47,7 @@ def steps_of_life(settings) -> int:
 @pytest.mark.parametrize("settings", [LARGE, SMALL], ids=["one-segment", "rolling"])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_power_cut_at_any_step_loses_nothing_that_was_confirmed(settings, seed):
+    """LOG-15."""
     print(f"seed {seed}")
     for cut in range(steps_of_life(settings) + 1):
         disk = MemoryDisk(random.Random(seed * 1000 + cut))
@@ -262,6 +263,7 @@ def test_a_reader_comes_through_after_a_power_cut_although_the_published_end_lag
 
 
 def test_the_log_start_never_goes_back():
+    """LOG-16."""
     disk = MemoryDisk(random.Random(3))
     owner = Owner(disk, 1)
     owner.work(("a", "b", "c"))
@@ -273,6 +275,7 @@ def test_the_log_start_never_goes_back():
 
 
 def test_segments_below_the_log_start_are_deleted_only_after_it_is_committed():
+    """LOG-16."""
     disk = MemoryDisk(random.Random(3))
     owner = Owner(disk, 1, SMALL)
     owner.work(*[(f"{n}",) for n in range(20)])

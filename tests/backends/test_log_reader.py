@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from sharemesh.codec.committed_end import CommittedEnd
 from sharemesh.codec.log_chain import StartOverError, readable_parts, resolve_chain
+from sharemesh.codec.segment import CommittedEnd
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.testing.memory_disk import MemoryDisk
 from tests.backends.log_world import (

@@ -8,7 +8,7 @@ import pytest
 from sharemesh.backends.embedded.records.record_log import EmbeddedPartitionLog
 from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
-from sharemesh.codec.checksum import crc32c
+from sharemesh.codec.hashes import crc32c
 from sharemesh.codec.record_set import build_batch
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicId, TopicPartition

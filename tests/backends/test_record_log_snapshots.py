@@ -81,6 +81,7 @@ async def check_producer(log: EmbeddedPartitionLog, last_sequence: int, offset: 
 
 @pytest.mark.parametrize("power_cut", [False, True])
 async def test_producers_survive_a_restart_after_retention_deleted_all_their_batches(power_cut):
+    """LOG-17."""
     disk = MemoryDisk(random.Random(1))
     log = await opened(disk, 0, segment_bytes=300)
     await log.append(batch(0, producer=9))
@@ -154,6 +155,7 @@ async def test_what_was_not_committed_is_in_no_snapshot():
 
 
 async def test_a_damaged_snapshot_is_not_used_and_the_segments_are_scanned():
+    """LOG-17."""
     disk = MemoryDisk(random.Random(1))
     log = await opened(disk, 0, segment_bytes=300)
     for number in range(10):

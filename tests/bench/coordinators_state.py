@@ -22,7 +22,7 @@ from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey
 from sharemesh.domain.share_state.records import Origin, StateSnapshot, StateUpdate
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.rpc.channels import GrpcCaller
-from sharemesh.runtime.limits import RuntimeLimits
+from sharemesh.runtime.shard_kind import RuntimeLimits
 from sharemesh.runtime.shard_set import ShardSet
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_coordinator.shard_kind import encode, state_shard_kind

@@ -13,23 +13,17 @@ import uvloop
 
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
-from sharemesh.backends.local.authorizer import AllowAll
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.backends.local.coordination import LocalCoordination
-from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.backends.local.disk import SystemDisk
-from sharemesh.cluster.bootstrap import ensure_cluster
-from sharemesh.cluster.store import records
-from sharemesh.cluster.view.watched_view import WatchedView
+from sharemesh.cluster.acl_table import AllowAll
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import NodeId, TopicId
 from sharemesh.group_coordinator.service import GroupCoordinatorPorts, GroupCoordinatorService
-from sharemesh.group_coordinator.states import StateAnswer
-from sharemesh.ports.cluster import TopicInfo
-from sharemesh.ports.coordination import Put
+from sharemesh.ports.share_state import StateWriteResult
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.server import GrpcServer
 from sharemesh.serve.process.memory import bound_heap, tune_interpreter
+from sharemesh.testing.cluster_records import ClusterRecords
 
 TOPIC = TopicId(b"benchbenchbench!")
 PARTITIONS = 256
@@ -39,39 +33,28 @@ SHARDS = 4
 class AlwaysInitialized:
     """Share states that are there at once."""
 
-    async def initialize(self, group_id, partitions):
-        return dict.fromkeys(partitions, StateAnswer(ErrorCode.NONE))
+    async def initialize_state(self, key, state_epoch, start_offset, batches=()):
+        return StateWriteResult(ErrorCode.NONE)
 
 
 async def main(directory):
     tune_interpreter()  # as every process of the product does
     bound_heap()
     clock = SystemClock()
-    coordination = LocalCoordination(LocalStore(clock))
-    await ensure_cluster(coordination, "bench", group_shards=SHARDS, state_shards=1)
-    view = WatchedView(coordination, "bench", clock)
-    await view.start()
-    topic = TopicInfo("bench", TOPIC, PARTITIONS, {})
-    await coordination.commit(
-        [],
-        [
-            Put(view.keys.topic("bench"), records.encode_topic(topic)),
-            Put(
-                view.keys.cluster_configs,
-                records.encode_configs({"group.share.max.size": "1000"}),
-            ),
-        ],
-    )
-    assert await view.wait_for(
-        lambda: view.topic(TOPIC) is not None and bool(view.cluster_configs()), timeout_ms=5_000
+    world = ClusterRecords(clock, cluster_id="bench")
+    await world.open(group_shards=SHARDS)
+    await world.write(
+        world.topic("bench", TOPIC, PARTITIONS),
+        world.cluster_settings({"group.share.max.size": "1000"}),
+        until=lambda: world.view.topic(TOPIC) and world.view.cluster_configs(),
     )
     ports = GroupCoordinatorPorts(
         clock=clock,
-        view=view,
+        view=world.view,
         authorizer=AllowAll(),
         logs=EmbeddedShardLogs(SystemDisk(Path(directory)), clock, LogSettings()),
-        states=AlwaysInitialized(),
-        coordination=coordination,
+        persister=AlwaysInitialized(),
+        coordination=world.coordination,
         caller=GrpcCaller(clock),
     )
     service = GroupCoordinatorService(NodeId("bench"), ports)

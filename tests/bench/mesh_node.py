@@ -21,19 +21,12 @@ from sharemesh import methods
 from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
-from sharemesh.backends.local.authorizer import AllowAll
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.backends.local.coordination import LocalCoordination
-from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.backends.local.disk import SystemDisk
-from sharemesh.cluster.bootstrap import ensure_cluster
-from sharemesh.cluster.store import records
-from sharemesh.cluster.store.keys import election_name
-from sharemesh.cluster.view.watched_view import WatchedView
+from sharemesh.cluster.acl_table import AllowAll
 from sharemesh.domain.ids import NodeId, SharePartitionKey, TopicId, TopicPartition
 from sharemesh.persister.persister import Persister
-from sharemesh.ports.cluster import NodeInfo, Role, ShardKind, TopicInfo
-from sharemesh.ports.coordination import Put
+from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.server import GrpcServer
 from sharemesh.serve.process.memory import MallocTrim, bound_heap, tune_interpreter
@@ -43,6 +36,7 @@ from sharemesh.share_coordinator.service import ShareCoordinatorService
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_leader.service import ShareLeaderService
 from sharemesh.share_leader.settings import LeaderSettings
+from sharemesh.testing.cluster_records import ClusterRecords
 from sharemesh.v1 import record_log_pb2, share_coordinator_pb2, share_leader_pb2
 
 TOPIC = TopicId(b"benchbenchbench!")
@@ -56,31 +50,18 @@ class Ids:
 
 
 async def fixed_view(clock, coordinator_port=0):
-    coordination = LocalCoordination(LocalStore(clock))
-    await ensure_cluster(coordination, "bench", group_shards=1, state_shards=1)
-    view = WatchedView(coordination, "bench", clock)
-    await view.start()
-    keys = view.keys
-    topic = TopicInfo("bench", TOPIC, LARGEST_PARTITIONS, {})
+    world = ClusterRecords(clock, cluster_id="bench")
+    await world.open()
+    view = world.view
     node = NodeInfo(NodeId("sc"), "127.0.0.1", coordinator_port, (Role.SHARE_COORDINATOR,))
-    puts = [
-        Put(keys.topic("bench"), records.encode_topic(topic)),
-        Put(keys.member(node.node_id), records.encode_member(node)),
-        Put(
-            f"{keys.election(election_name(ShardKind.STATE, 0))}/sc",
-            records.encode_candidate(node.node_id),
-        ),
-        Put(
-            keys.group_config(GROUP),
-            records.encode_configs({"share.auto.offset.reset": "earliest"}),
-        ),
-    ]
-    await coordination.commit([], puts)
-    assert await view.wait_for(
-        lambda: (
+    await world.write(
+        world.topic("bench", TOPIC, LARGEST_PARTITIONS),
+        world.registered(node),
+        world.elected(ShardKind.STATE, 0, node.node_id),
+        world.group_settings(GROUP, {"share.auto.offset.reset": "earliest"}),
+        until=lambda: (
             view.topic(TOPIC) and view.share_coordinator(0) and view.group_config_entries(GROUP)
         ),
-        timeout_ms=5_000,
     )
     return view
 

@@ -21,17 +21,23 @@ from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.backends.local.disk import SystemDisk
-from sharemesh.codec.log_read import part_frames
+from sharemesh.codec.log_chain import part_frames
 from sharemesh.codec.state_record import UPDATE_PREFIX, encode_key, encode_value
 from sharemesh.domain.delivery_state import Cause, DeliveryState
-from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
-from sharemesh.domain.share_state.key_text import format_key, home_shard
+from sharemesh.domain.ids import (
+    GroupId,
+    MemberId,
+    SharePartitionKey,
+    TopicId,
+    format_key,
+    home_shard,
+)
 from sharemesh.domain.share_state.records import Generation, Origin, StateSnapshot, StateUpdate
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.ports.shard_log import LogRecord
-from sharemesh.runtime.limits import RuntimeLimits
+from sharemesh.runtime.shard_kind import RuntimeLimits
 from sharemesh.runtime.shard_set import ShardSet
-from sharemesh.share_coordinator.generation_reader import GenerationReader
+from sharemesh.share_coordinator.generations import GenerationReader
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_coordinator.shard_kind import state_shard_kind
 from sharemesh.v1.state_record_pb2 import ShareStateRecord

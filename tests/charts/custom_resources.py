@@ -4,7 +4,7 @@ from typing import Any
 
 import jsonschema
 
-from deploy.crd_reference import definitions
+from deploy.pages.custom_resources import definitions
 
 
 def schema_of(kind: str) -> dict[str, Any]:

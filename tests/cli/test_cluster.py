@@ -1,11 +1,11 @@
 """What ``sharemesh cluster`` shows: members, shards, moves, and why something has no leader."""
 
-import argparse
 import json
 
 import pytest
 
-from sharemesh.cli import cluster
+from sharemesh.cli import cluster, session
+from sharemesh.cli.command_parser import CommandParser
 from sharemesh.client.admin_results import (
     ClusterDescription,
     MemberNode,
@@ -50,10 +50,10 @@ class Admin:
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    monkeypatch.setattr(cluster, "AdminClient", Admin)
+    monkeypatch.setattr(session, "AdminClient", Admin)
     monkeypatch.setenv("COLUMNS", "200")
-    parser = argparse.ArgumentParser()
-    cluster.register(parser.add_subparsers())
+    parser = CommandParser()
+    cluster.register(parser.commands())
 
     def run(*words: str) -> str:
         args = parser.parse_args(["cluster", *words])

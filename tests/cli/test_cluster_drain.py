@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from sharemesh.cli import cluster
 from sharemesh.cli.__main__ import main
+from sharemesh.client import AdminClient
 from tests.cli.local_up import local_up
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -78,10 +78,9 @@ def test_a_drained_node_takes_part_again_after_up_restart(tmp_path):
 
 
 def test_an_interrupted_drain_says_that_it_goes_on(monkeypatch, capsys):
-    def interrupted(work):
-        work.close()
+    def interrupted(admin, node):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cluster.asyncio, "run", interrupted)
+    monkeypatch.setattr(AdminClient, "drain_node", interrupted)
     assert main(["cluster", "drain", "share-leader-1", "--bootstrap", "127.0.0.1:9"]) == 130
-    assert "share-leader-1 goes on handing over" in capsys.readouterr().err
+    assert "share-leader-1 continues to hand over" in capsys.readouterr().err

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sharemesh.cli.__main__ import main
-from sharemesh.cli.config_catalogue import catalogue
+from sharemesh.cli.configs import catalogue
 
 
 @pytest.mark.parametrize(

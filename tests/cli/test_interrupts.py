@@ -79,7 +79,7 @@ def test_an_interrupted_produce_says_up_to_which_line_all_is_confirmed(up, numbe
         assert (told["confirmed"], told["done_to_line"], told["interrupted"]) == (700, 700, True)
     else:
         assert out.startswith(f"interrupted: 700 records confirmed in topic {topic} (0@0..")
-        assert out.strip().endswith("every row up to line 700 is confirmed: go on from line 701")
+        assert out.strip().endswith("every row up to line 700 is confirmed: resume from line 701")
 
 
 def test_a_produce_that_is_interrupted_while_records_flow_loses_count_of_none(up):

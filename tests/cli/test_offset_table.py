@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from sharemesh.cli.offset_table import offset_rows, show_offsets
+from sharemesh.cli.groups import offset_rows, show_offsets
 from sharemesh.cli.session import CommandSession
 from sharemesh.client.admin_results import GroupOffset, TopicPartition
 

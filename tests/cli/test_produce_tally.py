@@ -1,12 +1,11 @@
-"""What produce says in the end is enough to go on from there; progress is told off a terminal."""
+"""What produce says in the end is enough to resume from; progress is shown off a terminal too."""
 
 import io
 import threading
 
 from rich.console import Console
 
-from sharemesh.cli.produce_tally import Tally
-from sharemesh.cli.progress import confirmed_so_far
+from sharemesh.cli.produce_tally import Tally, confirmed_so_far
 from sharemesh.cli.rows import RowError
 from sharemesh.cli.session import CommandSession
 from sharemesh.client.producer.batches import RecordMetadata
@@ -18,7 +17,7 @@ def confirmed(tally: Tally, line: int) -> None:
 
 def test_nothing_sent_means_from_the_first_line():
     assert Tally().done_to_line == 0
-    assert Tally().where_to_go_on == "no row is confirmed: go on from line 1"
+    assert Tally().resume_at == "no row is confirmed: resume from line 1"
 
 
 def test_all_settled_means_behind_the_last_line_blank_and_skipped_ones_included():
@@ -29,13 +28,13 @@ def test_all_settled_means_behind_the_last_line_blank_and_skipped_ones_included(
         confirmed(tally, line)
     tally.skipped(RowError(8, "no JSON"))
     assert tally.done_to_line == 8
-    assert tally.where_to_go_on == "every row up to line 8 is confirmed: go on from line 9"
-    assert tally.told("t") == (
+    assert tally.resume_at == "every row up to line 8 is confirmed: resume from line 9"
+    assert tally.summary("t") == (
         "3 records confirmed in topic t (0@2..2, 1@3..7), 1 malformed row not sent"
     )
 
 
-def test_the_first_row_without_a_confirmation_is_where_to_go_on():
+def test_the_first_row_without_a_confirmation_is_resume_at():
     tally = Tally()
     for line in range(1, 6):
         tally.taken(line)
@@ -43,8 +42,8 @@ def test_the_first_row_without_a_confirmation_is_where_to_go_on():
         confirmed(tally, line)
     tally.settled(5, None, ValueError("too late"))
     assert tally.done_to_line == 2
-    assert tally.where_to_go_on == (
-        "every row up to line 2 is confirmed: go on from line 3 (some of them may be in the log "
+    assert tally.resume_at == (
+        "every row up to line 2 is confirmed: resume from line 3 (some of them may be in the log "
         "already)"
     )
     assert tally.as_json("t")["done_to_line"] == 2

@@ -52,6 +52,7 @@ RESET = ("--reset-offsets", "--group", "g")
     ],
 )
 def test_wrong_usage_is_told_with_exit_code_2(options, words, capsys):
+    """CLI-2, CLI-5, CLI-6, CLI-7."""
     with pytest.raises(SystemExit) as ended:
         main([*SERVER, *options])
     assert ended.value.code == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sharemesh.codec.batch_frame import CONTROL, CRC_START, place_frame
-from sharemesh.codec.checksum import crc32c
+from sharemesh.codec.hashes import crc32c
 from sharemesh.codec.old_control_record import read_old_records
 from sharemesh.codec.record_set import build_batch
 from sharemesh.domain.share_state.old_control_records import (

@@ -12,7 +12,7 @@ ROWS = [
     {"group": "rr17953320" + "9" * 40, "topic": "orders", "start": 437_812_345_678, "lag": None},
     {"group": "[bold]g[/bold]", "topic": "y" * 250, "start": 0, "lag": 17},
 ]
-COLUMNS = {"group": "GROUP", "topic": "TOPIC", "start": "START-OFFSET", "lag": "LAG"}
+COLUMNS = "group, topic, start:START-OFFSET, lag"
 
 
 @pytest.mark.parametrize("terminal", [True, False])

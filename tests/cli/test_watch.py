@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sharemesh.cli import groups, watch
+from sharemesh.cli import groups, session
 from sharemesh.cli.__main__ import main
 from sharemesh.client.admin_results import GroupDescription
 from sharemesh.client.errors import ConnectionFailedError
@@ -39,7 +39,7 @@ class Admin:
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    monkeypatch.setattr(groups, "AdminClient", Admin)
+    monkeypatch.setattr(session, "AdminClient", Admin)
     pauses: list[float] = []
 
     def pause(seconds: float) -> None:
@@ -47,7 +47,7 @@ def run(monkeypatch, capsys):
         if len(pauses) == 3:
             raise KeyboardInterrupt
 
-    real = watch.watch
+    real = groups.watch
     monkeypatch.setattr(groups, "watch", lambda *args: real(*args, pause=pause))
 
     def run(*words: str):

@@ -2,14 +2,14 @@
 
 import random
 
-from sharemesh.client.consumer.acknowledgement_ranges import encode
+from sharemesh.client.consumer.deliveries import encode_types, encode_unseen
 from sharemesh.domain.delivery_state import AcknowledgeType as A
 
 
 def ranges(types):
     return [
         (b.first_offset, b.last_offset, [int(t) for t in b.acknowledge_types])
-        for b in encode(types)
+        for b in encode_types(types)
     ]
 
 
@@ -66,3 +66,13 @@ def test_any_types_come_back_as_they_were():
             for position, offset in enumerate(range(first, end + 1)):
                 back[offset] = kinds[position] if len(kinds) > 1 else kinds[0]
         assert back == {k: int(v) for k, v in types.items()}, seed
+
+
+def test_a_release_of_unseen_records_names_the_delivery_that_it_ends():
+    batches = encode_unseen({7: 2, 5: 1, 6: 1, 9: 2})  # spec HBK-7
+    assert [(b.first_offset, b.last_offset, b.delivery_count) for b in batches] == [
+        (5, 6, 1),
+        (7, 7, 2),
+        (9, 9, 2),
+    ]
+    assert all(b.uncounted and list(b.acknowledge_types) == [2] for b in batches)

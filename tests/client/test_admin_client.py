@@ -5,7 +5,7 @@ import time
 import pytest
 
 from sharemesh.client import AcknowledgeType, connect
-from sharemesh.client.admin.async_client import EARLIEST, LAST_STABLE, LATEST
+from sharemesh.client.admin.client import EARLIEST, LAST_STABLE, LATEST
 from sharemesh.client.admin_results import (
     GroupDescription,
     GroupOffset,

@@ -49,3 +49,15 @@ def test_a_code_that_nobody_knows_is_an_unknown_server_error():
     assert isinstance(error, UnknownServerError)
     assert "999" in str(error)
     assert optional_error(0) is None
+
+
+def test_a_class_of_an_application_has_the_code_of_its_parent_or_its_own():
+    class TooOldError(errors.OffsetOutOfRangeError):
+        pass
+
+    class TooNewError(ServiceError):
+        code = ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    assert TooOldError.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert TooNewError().code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert type(error_for(ErrorCode.UNKNOWN_LEADER_EPOCH)) is errors.UnknownLeaderEpochError

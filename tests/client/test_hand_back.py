@@ -35,6 +35,7 @@ async def test_what_a_hanging_application_has_not_seen_goes_back_before_its_lock
 
 
 async def test_nothing_is_sent_to_an_application_that_hangs():
+    """HBK-24."""
     cluster = alone(20)
     async with await consumer_of(cluster) as consumer:
         seen = await handed_out_one(consumer)
@@ -67,6 +68,7 @@ async def test_an_application_that_wakes_gets_the_rest_as_a_first_delivery():
 
 
 async def test_a_stall_is_told_once_and_counted(caplog):
+    """HBK-25."""
     caplog.set_level(logging.WARNING)
     cluster = alone(20)
     async with await consumer_of(cluster) as consumer:
@@ -80,7 +82,7 @@ async def test_a_stall_is_told_once_and_counted(caplog):
 
 
 async def test_records_that_nobody_asked_for_yet_wait_for_half_of_their_lock():
-    """An application that polls without waiting, and seldom, still gets what came meanwhile."""
+    """HBK-22: an application that polls seldom and does not wait gets what came meanwhile."""
     cluster = MiniCluster(lock_ms=LOCK_MS)
     async with await consumer_of(cluster) as consumer:
         assert await consumer.poll(100) == []

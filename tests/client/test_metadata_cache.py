@@ -5,6 +5,7 @@ import random
 
 from sharemesh import methods
 from sharemesh.backends.local.clock import SystemClock
+from sharemesh.backoff import Backoff
 from sharemesh.client.config import ADMIN_SETTINGS, ClientConfig
 from sharemesh.client.environment import ClientEnvironment
 from sharemesh.client.metadata.metadata_cache import Leader, MetadataCache
@@ -77,7 +78,7 @@ async def test_what_is_lost_in_the_turn_in_which_the_look_ends_is_looked_for_too
     news = LeaderDiscovery(
         cluster.leaders, SystemClock(), lambda: news_of.append(queue), ended.append
     )
-    queue = PartitionQueue("t", TOPIC_ID, 0)
+    queue = PartitionQueue("t", TOPIC_ID, 0, Backoff(100, 1_000))
     queue.batches.append(Batch(BatchWriter("none", 100), 0))
     queue.asked = await cluster.refresh("a", 4)
     cluster.leader = ("b", 5)

@@ -15,6 +15,7 @@ def worked(pace: Pace, count: int, record_ms: float, polls: int = 4, now_ms: int
 
 
 def test_of_an_unknown_application_as_many_wait_as_one_poll_returns():
+    """HBK-23."""
     pace = Pace(500)
     assert pace.workable(0) == 500
     pace.took(1, 0)
@@ -29,6 +30,7 @@ def test_an_unknown_application_was_no_faster_than_the_time_that_it_took():
 
 
 def test_of_a_fast_application_a_second_of_work_waits():
+    """HBK-23."""
     pace = Pace(500)
     now_ms = worked(pace, 500, 0.01)
     pace.took(500, now_ms)

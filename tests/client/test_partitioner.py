@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from sharemesh.client.producer.partitioner import StickyPartition
-from sharemesh.codec.key_hash import partition_of_key
+from sharemesh.client.producer.batches import StickyPartition
+from sharemesh.codec.hashes import partition_of_key
 
 
 @pytest.mark.parametrize(

@@ -197,3 +197,24 @@ async def test_who_may_write_no_topic_is_told_at_once():
         with pytest.raises(TopicAuthorizationFailedError, match="topic t"):
             await producer.send_and_wait("t", b"x")
         assert (await producer.send_and_wait("t", b"y")).offset == 0
+
+
+async def test_a_closed_producer_opens_no_connection_again():
+    cluster = MiniCluster()
+    producer = producer_of(cluster)
+    await producer.send_and_wait("t", b"1")
+    await producer.close()
+    await producer.close()
+    await producer.flush()
+    assert producer.metrics()["record-send-total"] == 1
+    with pytest.raises(IllegalStateError, match="closed"):
+        await producer.partitions_for("t")
+
+
+async def test_partitions_that_failed_together_are_not_retried_together():
+    cluster = MiniCluster(partitions=20)
+    cluster.produce_errors = [6] * 20
+    async with producer_of(cluster, retry_backoff_ms=500) as producer:
+        futures = [await producer.send("t", b"x", partition=n) for n in range(20)]
+        await asyncio.gather(*futures)
+        assert producer.metrics()["request-total"] > 4  # one, and one retry of all, without jitter

@@ -4,8 +4,7 @@ from random import Random
 
 import pytest
 
-from sharemesh.client.consumer.retry_queue import KEPT_MAX, RetryQueue
-from sharemesh.client.run_options import RunOptions
+from sharemesh.client.consumer.handler_failures import KEPT_MAX, RetryQueue, RunOptions
 from tests.clocks import ManualClock
 
 

@@ -11,10 +11,12 @@ from sharemesh.cluster.bootstrap import ensure_cluster
 from sharemesh.cluster.claims.partition_claims import PartitionClaims
 from sharemesh.cluster.elections.shard_elections import ShardElections
 from sharemesh.cluster.membership import ClusterMember
-from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.controller.placement_controller import PlacementController
 from sharemesh.domain.ids import NodeId
+from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
+from sharemesh.ports.coordination import Coordination
+from sharemesh.testing.cluster_records import ClusterRecords
 from tests.clocks import ManualClock
 from tests.cluster.hosts import FakePartitionHost, FakeShardHost, Fences
 from tests.cluster.lagging import LaggingCoordination
@@ -23,13 +25,12 @@ CLUSTER = "test"
 SHARDS = 8
 
 
-class Node:
+class Node(ClusterRecords):
     """One process: its own connection, view and member."""
 
     def __init__(self, mesh: "Mesh", name: str, roles: tuple[Role, ...], rack: str = "") -> None:
+        super().__init__(mesh.clock, coordination=mesh.connect(), cluster_id=CLUSTER)
         self.mesh = mesh
-        self.coordination = mesh.connect()
-        self.view = WatchedView(self.coordination, CLUSTER, mesh.clock)
         self.info = NodeInfo(NodeId(name), "127.0.0.1", 1, roles, rack=rack)
         self.member = ClusterMember(self.coordination, self.view, self.info, mesh.clock)
         self.shards = FakeShardHost(name, mesh.fences)
@@ -71,21 +72,21 @@ class Node:
             if part is not None:
                 await part.close()
         await self.member.close()
-        await self.view.close()
+        await self.close()
 
 
 class Mesh:
-    def __init__(self, lag_ms: int = 0, clock: ManualClock | None = None) -> None:
+    def __init__(self, lag_ms: int = 0, clock: Clock | None = None) -> None:
         self.lag_ms = lag_ms
         self.clock = clock or ManualClock()
         self.store = LocalStore(self.clock)
         self.fences = Fences()
-        self.parent = LocalCoordination(self.store)
+        self.parent: Coordination = LocalCoordination(self.store)
         self.nodes: dict[str, Node] = {}
         self.frozen: list[Node] = []
         self.rng = random.Random(7)
 
-    def connect(self) -> LocalCoordination:
+    def connect(self) -> Coordination:
         if self.lag_ms:
             return LaggingCoordination(self.store, self.rng, self.lag_ms)
         return LocalCoordination(self.store)

@@ -2,18 +2,21 @@
 
 import pytest
 
-from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable
+from sharemesh.cluster.acl_table import ANSWERS_BYTES_MAX, NODE_PRINCIPAL, AclTable
 from sharemesh.cluster.store.acl_rules import (
     CLUSTER_NAME,
     AclRule,
     Pattern,
     Permission,
     RuleSet,
+    add_rules,
     check_rule,
     decode_rule,
     encode_rule,
+    find_rules,
+    remove_rules,
 )
-from sharemesh.cluster.store.acls import add_rules, find_rules, remove_rules
+from sharemesh.cluster.view.cluster_state import ClusterState, StateChanges
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import MAX_GROUP_ID_CHARS
 from sharemesh.ports.authorizer import Operation, ResourceType
@@ -140,6 +143,72 @@ async def test_while_a_rule_cannot_be_read_only_super_users_pass(mesh, view):
     assert table.allows("User:ann", READ, TOPIC, "orders")
 
 
+KNOWN_TO_0_1_0 = {TOPIC, GROUP, KAFKA}
+
+
+async def test_a_process_of_0_1_0_never_meets_a_rule_of_a_type_that_it_does_not_know_acl_12(
+    mesh, view
+):
+    """It reads ``acls/`` only, and one rule there that it cannot read shuts everybody out."""
+    transactions = allow(WRITE, ResourceType.TRANSACTIONAL_ID, "payments")
+    await add_rules(mesh.parent, view, [allow(READ), allow(READ, GROUP), transactions])
+    read = (await mesh.parent.list(view.keys.acls)).entries
+    assert {decode_rule(entry.value).resource for entry in read} <= KNOWN_TO_0_1_0
+    old = ClusterState(view.keys)
+    del old._rooms["typed-acls"]  # as in 0.1.0
+    for entry in (await mesh.parent.list(view.keys.prefix)).entries:
+        old.apply(entry.key, entry, StateChanges())
+    assert (len(old.acls), old.unreadable) == (2, {})
+
+
+async def test_rules_of_new_types_are_listed_removed_and_followed_as_others_are_acl_12(mesh, view):
+    table = AclTable(view, super_users=[])
+    asked = ("User:ann", WRITE, ResourceType.TRANSACTIONAL_ID, "payments")
+    transactions = allow(WRITE, ResourceType.TRANSACTIONAL_ID, "payments")
+    await add_rules(mesh.parent, view, [allow(READ), transactions, transactions])
+    await mesh.settle()
+    assert table.allows(*asked)
+    assert set(await find_rules(mesh.parent, view, lambda _: True)) == {allow(READ), transactions}
+    removed = await remove_rules(mesh.parent, view, lambda rule: rule == transactions)
+    await mesh.settle()
+    assert removed == [transactions]
+    assert not table.allows(*asked)
+    assert table.allows("User:ann", READ, TOPIC, "orders")
+
+
+async def test_a_rule_of_a_new_type_at_the_old_place_is_read_and_moves_when_added_again_acl_12(
+    mesh, view
+):
+    table = AclTable(view, super_users=[])
+    asked = ("User:ann", WRITE, ResourceType.TRANSACTIONAL_ID, "payments")
+    rule = allow(WRITE, ResourceType.TRANSACTIONAL_ID, "payments")
+    old_place = Put(view.keys.acl(rule.rule_id), encode_rule(rule))
+    await mesh.parent.commit([], [old_place])
+    await mesh.settle()
+    assert table.allows(*asked)
+    await add_rules(mesh.parent, view, [rule])
+    await mesh.settle()
+    assert table.allows(*asked)
+    assert (await mesh.parent.list(view.keys.acls)).entries == ()
+    await mesh.parent.commit([], [old_place])  # by a process of the pre-release
+    assert await find_rules(mesh.parent, view, lambda _: True) == [rule]
+    assert await remove_rules(mesh.parent, view, lambda _: True) == [rule]
+    await mesh.settle()
+    assert not table.allows(*asked)
+
+
+async def test_a_rule_of_a_type_that_a_newer_version_knows_shuts_nobody_out_acl_12(mesh, view):
+    table = AclTable(view, super_users=[])
+    await add_rules(mesh.parent, view, [allow(READ)])
+    await mesh.parent.commit([], [Put(view.keys.typed_acl("delegation_token", "1"), b'{"v":99}')])
+    await mesh.settle()
+    assert table.allows("User:ann", READ, TOPIC, "orders")
+    damaged = view.keys.typed_acl(ResourceType.TRANSACTIONAL_ID.value, "1")
+    await mesh.parent.commit([], [Put(damaged, b'{"v":99}')])
+    await mesh.settle()
+    assert not table.allows("User:ann", READ, TOPIC, "orders")
+
+
 async def test_a_refused_rule_stores_nothing(mesh, view):
     with pytest.raises(RefusedError):
         await add_rules(mesh.parent, view, [allow(READ), allow(READ, name="")])
@@ -162,6 +231,7 @@ def test_a_question_walks_only_the_rules_that_fit_it_however_many_there_are():
 
 
 async def test_names_that_nothing_can_have_are_refused_and_not_remembered(mesh, view):
+    """AUT-3."""
     await add_rules(mesh.parent, view, [allow(READ, GROUP, name="*")])
     await mesh.settle()
     table = AclTable(view, super_users=[])
@@ -188,3 +258,11 @@ async def test_who_listens_for_changes_finds_the_new_answer_and_one_failure_hide
     await add_rules(mesh.parent, view, [allow(READ)])
     await mesh.settle()
     assert heard == [True, False]
+
+
+async def test_answers_about_rights_take_at_most_their_bytes_bnd_21(mesh, view):
+    table = AclTable(view, super_users=[])
+    for number in range(20_000):
+        name = f"{number:06d}".ljust(1_000, "ü")
+        assert not table.allows("User:ann", READ, GROUP, name)
+        assert table._answers.size_bytes <= ANSWERS_BYTES_MAX

@@ -3,50 +3,41 @@
 import asyncio
 import random
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sharemesh.backends.etcd.coordination import EtcdCoordination
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.cluster.bootstrap import ensure_cluster
 from sharemesh.cluster.store.topics import create_topic, delete_topic
 from sharemesh.ports.cluster import Role
-from tests.cluster.hosts import Fences
-from tests.cluster.mesh import CLUSTER, Node
+from tests.cluster.mesh import Mesh
 from tests.etcd_server import EtcdServer
 
 SL, C, GC = Role.SHARE_LEADER, Role.CONTROLLER, Role.GROUP_COORDINATOR
 DEADLINE_S = 20
 
 
-class EtcdMesh:
-    """As tests.cluster.mesh.Mesh, with real time and a real etcd."""
+class EtcdMesh(Mesh):
+    """The mesh in real time on a real etcd."""
 
     def __init__(self, server: EtcdServer) -> None:
+        super().__init__(clock=SystemClock())
         self.server = server
-        self.clock = SystemClock()
-        self.rng = random.Random(11)
-        self.fences = Fences()
-        self.nodes: dict[str, Node] = {}
+        self.seeds = random.Random(11)
         self.parent = self.connect()
 
     def connect(self) -> EtcdCoordination:
-        return EtcdCoordination(
-            [self.server.endpoint], clock=self.clock, rng=random.Random(self.rng.getrandbits(64))
-        )
+        rng = random.Random(self.seeds.getrandbits(64))
+        return EtcdCoordination([self.server.endpoint], clock=self.clock, rng=rng)
 
-    async def add(self, name: str, *roles: Role) -> Node:
-        node = Node(self, name, roles)
-        self.nodes[name] = node
-        await node.start()
-        return node
+    async def run(self, work: Coroutine[Any, Any, Any]) -> None:
+        await work
 
     async def close(self) -> None:
-        for node in self.nodes.values():
-            await node.stop()
-            await node.coordination.close()
+        await super().close()
         await self.parent.close()
 
 
@@ -55,7 +46,7 @@ async def mesh(tmp_path: Path):
     server = EtcdServer(tmp_path / "etcd")
     await server.start()
     mesh = EtcdMesh(server)
-    await ensure_cluster(mesh.parent, CLUSTER, group_shards=8, state_shards=8)
+    await mesh.begin()
     yield mesh
     await mesh.close()
     server.stop()

@@ -18,8 +18,15 @@ from sharemesh.cluster.store.topics import (
     delete_topic,
 )
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.ids import GroupId, NodeId, SharePartitionKey, TopicId, TopicPartition
-from sharemesh.domain.share_state.key_text import format_key, string_hash
+from sharemesh.domain.ids import (
+    GroupId,
+    NodeId,
+    SharePartitionKey,
+    TopicId,
+    TopicPartition,
+    format_key,
+    string_hash,
+)
 from sharemesh.ports.cluster import NodeInfo, Role
 from sharemesh.ports.coordination import CoordinationError, Put
 from tests.cluster.mesh import CLUSTER, Mesh, Node

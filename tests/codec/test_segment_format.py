@@ -5,21 +5,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharemesh.codec.batch_frame import find_valid_frame, place_frame, walk_frames
-from sharemesh.codec.committed_end import (
-    SLOT_BYTES,
-    CommittedEnd,
-    decode_committed_end,
-    encode_committed_end,
+from sharemesh.codec.control_batches import decode_log_start, encode_log_start
+from sharemesh.codec.log_chain import (
+    ChainCorruptError,
+    LogBytesError,
+    ReadablePart,
+    part_frames,
+    part_records,
+    readable_parts,
+    resolve_chain,
 )
-from sharemesh.codec.log_chain import ChainCorruptError, ReadablePart, readable_parts, resolve_chain
-from sharemesh.codec.log_marker import decode_log_start, encode_log_start
-from sharemesh.codec.log_read import LogBytesError, part_frames, part_records
 from sharemesh.codec.record_set import build_batch
 from sharemesh.codec.segment import (
+    SLOT_BYTES,
+    CommittedEnd,
     SegmentFormatError,
     SegmentHeader,
     SegmentName,
+    decode_committed_end,
     decode_segment_header,
+    encode_committed_end,
     encode_segment_header,
     end_epochs,
     end_name,
@@ -111,6 +116,7 @@ def test_bytes_of_any_kind_are_walked_without_an_error(data, base):
 
 @given(st.data())
 def test_any_flipped_bit_of_a_part_is_reported_and_what_precedes_it_is_read(data):
+    """LOG-2."""
     good = segment_bytes(1, 0, 2, 3, 1)
     at = data.draw(st.integers(0, len(good) - 1))
     bad = bytearray(good)

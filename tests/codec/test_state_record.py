@@ -12,9 +12,9 @@ from sharemesh.codec.state_record import (
 )
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
-from sharemesh.domain.share_state.archived import ArchivedCounts
 from sharemesh.domain.share_state.records import (
     UNKNOWN_START_OFFSET,
+    ArchivedCounts,
     EpochFloor,
     Generation,
     Origin,
@@ -91,6 +91,7 @@ records = st.one_of(
 
 @given(records)
 def test_a_record_comes_back_as_it_was(record):
+    """SC-21."""
     back = decode_record(encode_key(record), encode_value(record))
     assert back == record
     if isinstance(record, StateSnapshot | StateUpdate):
@@ -106,6 +107,7 @@ def test_an_absent_value_is_a_tombstone_that_says_nothing():
 
 
 def test_unknown_kinds_and_later_versions_are_passed_over():
+    """SC-22."""
     later = ShareStateRecord(kind=ShareStateRecord.KIND_UPDATE, format_version=2)
     assert decode_record(b"", later.SerializeToString()) is None
     assert decode_record(b"", ShareStateRecord().SerializeToString()) is None
@@ -123,3 +125,13 @@ def test_a_snapshot_of_an_older_version_has_no_changes_and_no_initial_offset():
     record = decode_record(b"", message.SerializeToString())
     assert record.changed == ()
     assert record.initial_start_offset == UNKNOWN_START_OFFSET
+
+
+def test_rs_1_the_ids_of_delivery_states_are_stored():
+    assert {each.name: each.value for each in DeliveryState} == {
+        "AVAILABLE": 0,
+        "ACQUIRED": 1,
+        "ACKNOWLEDGED": 2,
+        "ARCHIVING": 3,
+        "ARCHIVED": 4,
+    }

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from sharemesh.client import AdminClient, Producer, ShareConsumer, connect
-from sharemesh.client.admin.async_client import LATEST
+from sharemesh.client.admin.client import LATEST
 from sharemesh.client.admin_results import GroupOffset, TopicPartition
 
 SHORT_LOCKS = ("--set", "group.share.min.record.lock.duration.ms=1000")

@@ -4,7 +4,7 @@ from functools import partial
 
 from sharemesh import methods
 from sharemesh.domain.ids import GroupId, MemberId, TopicPartition
-from sharemesh.group_coordinator.group_shard_kind import group_shard_kind
+from sharemesh.group_coordinator.group_shard import group_shard_kind
 from sharemesh.v1 import group_coordinator_pb2 as pb
 from tests.group_coordinator.over_grpc import GrpcWorld
 from tests.group_coordinator.world import assigned, topic_id
@@ -34,7 +34,7 @@ async def settled(made, group="g"):
     """Wait until initialization and assignment have nothing to do."""
 
     def quiet():
-        found = made.service.served[0].group(group)
+        found = made.service.served[0].decisions.group(group)
         return found is not None and not found.initializing and not found.assignment_pending
 
     await made.until(quiet)

@@ -9,15 +9,16 @@ import inspect
 import pytest
 
 from sharemesh.client.consumer.share_sessions import ShareSessionPool
+from sharemesh.domain import ids
 from sharemesh.domain.share_group import initialization
-from sharemesh.domain.share_group.group_update import GroupUpdate
+from sharemesh.domain.share_group.context import GroupUpdate
 from sharemesh.domain.share_group.records import GroupMetadata
-from sharemesh.domain.share_state import key_text, machine
+from sharemesh.domain.share_state import machine
 from sharemesh.runtime.shard import CoordinatorShard
 from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
 from sharemesh.share_leader.requests.delayed_share_fetch import DelayedShareFetch
 from tests.client import test_async_share_consumer
-from tests.conformance import test_o_share_coordinator as share_coordinator
+from tests.conformance import test_state_rpcs as share_coordinator
 from tests.domain.share_group import test_heartbeat
 from tests.domain.share_state import test_key_text
 from tests.group_coordinator import test_offset_admin
@@ -55,8 +56,8 @@ def a_key_is_cut_at_its_first_colon(patch):
     def parse(text):
         group_id, _, rest = text.partition(":")
         topic_text, _, partition = rest.partition(":")
-        topic_id = key_text.parse_topic_id(topic_text)
-        return key_text.SharePartitionKey(group_id, topic_id, int(partition))
+        topic_id = ids.parse_topic_id(topic_text)
+        return ids.SharePartitionKey(group_id, topic_id, int(partition))
 
     patch.setattr(test_key_text, "parse_key", parse)
 

@@ -8,7 +8,7 @@ import pytest
 from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.codec.batch_frame import CONTROL, walk_frames
-from sharemesh.codec.checksum import crc32c
+from sharemesh.codec.hashes import crc32c
 from sharemesh.codec.record_set import COMPRESSION, build_batch, decode_records
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicId, TopicPartition
@@ -366,6 +366,14 @@ async def test_a_transaction_stays_open_over_a_failover(logs):
     assert (log.high_watermark, log.last_stable_offset) == (2, 0)
     await log.append_txn_marker(7, 0, commit=True)
     assert log.last_stable_offset == 3
+    await log.close()
+
+
+@pytest.mark.parametrize("epoch", [-1, 32_768, 2**31 - 1])
+async def test_a_marker_of_an_epoch_that_no_producer_can_have_is_refused(logs, epoch):
+    log = await logs.open(PARTITION, 0)
+    await refused(log.append_txn_marker(7, epoch, commit=True), ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert log.high_watermark == 0
     await log.close()
 
 

@@ -7,8 +7,8 @@ import pytest
 from sharemesh.cluster.store import records
 from sharemesh.cluster.store.keys import CONTROLLER
 from sharemesh.cluster.store.topics import create_topic, delete_topic
-from sharemesh.controller.assignment_writer import AssignmentWriter
 from sharemesh.controller.desired import DesiredPlacement, PlacementLimits
+from sharemesh.controller.placement_controller import AssignmentWriter
 from sharemesh.domain.ids import NodeId, TopicPartition
 from sharemesh.ports.cluster import Role
 from sharemesh.ports.coordination import Delete, Put, SessionLostError

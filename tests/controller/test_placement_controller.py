@@ -112,7 +112,7 @@ async def test_a_controller_that_saw_a_leader_go_does_not_wait_for_it_when_it_is
     first, second = await mesh.add("c1", C), await mesh.add("c2", C)
     await topic_of(mesh, nodes[0], 30)
     for node in nodes[1:]:
-        node.claims._watch.settings = ClaimSettings(standby_ms=60_000)  # only a controller helps
+        node.claims._policy.settings = ClaimSettings(standby_ms=60_000)  # only a controller helps
     first.freeze()  # it is elected, and can do nothing, until its lease ends
     await nodes[0].kill()
     await mesh.settle(20)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.site import path_of, uri_of
+from deploy.pages.site import path_of, uri_of
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,7 +5,7 @@ import pytest
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.group_config import GroupConfig, IsolationLevel
 from sharemesh.domain.group_config.cluster_definitions import CLUSTER_CONFIGS
-from sharemesh.domain.group_config.durations import parse_duration_ms, reset_duration_ms
+from sharemesh.domain.group_config.definition import parse_duration_ms, reset_duration_ms
 from sharemesh.domain.group_config.evaluate import (
     MAX_ENTRIES,
     check_cluster_configs,
@@ -29,6 +29,7 @@ def test_without_settings_the_defaults_are_in_force():
 
 
 def test_defaults_of_the_cluster_fit_together():
+    """CFG-1, CFG-2, CFG-4, CFG-6 to CFG-9: each definition takes its own default."""
     assert check_cluster_configs({}) == {}
     for name, definition in CLUSTER_CONFIGS.items():
         if not definition.unsupported:
@@ -61,6 +62,7 @@ def test_defaults_of_the_cluster_fit_together():
     ],
 )
 def test_cluster_settings_that_do_not_fit_are_refused(entries):
+    """CFG-2, CFG-4, CFG-6, CFG-7, CFG-8, CFG-15."""
     assert invalid(check_cluster_configs, entries)
 
 

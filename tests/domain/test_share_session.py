@@ -13,6 +13,7 @@ from sharemesh.domain.share_session import (
 )
 
 M1, M2, M3 = (SessionKey("g", f"m{n}") for n in (1, 2, 3))
+ALICE, BOB = "User:alice", "User:bob"
 FOO0, FOO1, BAR0, BAR1 = (
     TopicPartition(TopicId(topic * 16), partition)
     for topic, partition in ((b"f", 0), (b"f", 1), (b"b", 0), (b"b", 1))
@@ -21,7 +22,7 @@ FOO0, FOO1, BAR0, BAR1 = (
 
 def fetch(sessions, key, epoch, listed=(), forgotten=(), *, acks=False):
     return sessions.for_fetch(
-        key, epoch, listed=list(listed), forgotten=list(forgotten), has_acknowledgements=acks
+        key, ALICE, epoch, listed=list(listed), forgotten=list(forgotten), has_acknowledgements=acks
     )
 
 
@@ -61,6 +62,39 @@ def test_a_full_cache_refuses_new_members_and_keeps_the_others():
     assert fetch(sessions, M1, 1).epoch == 1
 
 
+def test_a_principal_has_at_most_its_share_of_the_sessions_in_one_group():
+    """BND-16."""
+    sessions = ShareSessions(9, max_in_group=2)
+    keys = [SessionKey("g", f"m{n}") for n in range(3)]
+    for key in keys[:2]:
+        sessions.open(key, ALICE)
+    with pytest.raises(
+        RefusedError, match="'User:alice' in group 'g' holds 2 of at most 2"
+    ) as refusal:
+        sessions.open(keys[2], ALICE)
+    assert refusal.value.error is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    sessions.open(SessionKey("h", "m0"), ALICE)
+    sessions.open(SessionKey("g", "bob's"), BOB)  # the room of others is not alice's to fill
+    _, replaced = sessions.open(keys[0], ALICE)
+    assert replaced is not None  # a member goes on in its own place
+    assert sessions.group_size("g") == 3
+    sessions.remove(sessions.get(keys[0]))
+    sessions.open(keys[2], ALICE)
+
+
+def test_a_principal_has_at_most_its_share_of_the_sessions_in_all_groups_together():
+    """BND-16."""
+    sessions = ShareSessions(4, max_of_principal=2)
+    keys = [SessionKey(f"g{n}", "m") for n in range(4)]
+    for key in keys[:2]:
+        sessions.open(key, ALICE)
+    with pytest.raises(RefusedError, match="'User:alice' holds 2 of at most 2"):
+        sessions.open(keys[2], ALICE)
+    sessions.open(keys[2], BOB)
+    sessions.remove(sessions.get(keys[0]))
+    sessions.open(keys[3], ALICE)
+
+
 def test_epoch_0_replaces_the_member_s_session_even_when_full():
     sessions = ShareSessions(1)
     old = fetch(sessions, M1, 0, [FOO0]).session
@@ -79,17 +113,17 @@ def test_unknown_members_and_wrong_epochs_are_refused_and_change_nothing():
     assert refused(fetch, sessions, M1, 2) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
     assert fetch(sessions, M1, 1).epoch == 1
     acknowledge = sessions.for_acknowledge
-    assert refused(acknowledge, M1, 0) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
-    assert refused(acknowledge, M2, 1) is ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert refused(acknowledge, M1, 1) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
-    assert acknowledge(M1, 2).expected_epoch == 3
-    assert acknowledge(M1, -1).expected_epoch == 3
+    assert refused(acknowledge, M1, ALICE, 0) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert refused(acknowledge, M2, ALICE, 1) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert refused(acknowledge, M1, ALICE, 1) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert acknowledge(M1, ALICE, 2).expected_epoch == 3
+    assert acknowledge(M1, ALICE, -1).expected_epoch == 3
 
 
 def test_fetches_and_acknowledgements_share_one_sequence():
     sessions = ShareSessions(9)
     fetch(sessions, M1, 0)
-    sessions.for_acknowledge(M1, 1)
+    sessions.for_acknowledge(M1, ALICE, 1)
     assert refused(fetch, sessions, M1, 1) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
     fetch(sessions, M1, 2)
 
@@ -137,6 +171,7 @@ def test_records_of_a_partition_that_was_forgotten_meanwhile_bring_nothing_back(
 
 
 def test_the_whole_set_is_fetched_rotated_without_reordering_the_session():
+    """ROT-3."""
     sessions = ShareSessions(9)
     assert fetch(sessions, M1, 0, [FOO0, FOO1, BAR0]).to_fetch() == [FOO0, FOO1, BAR0]
     context = fetch(sessions, M1, 1)
@@ -145,6 +180,7 @@ def test_the_whole_set_is_fetched_rotated_without_reordering_the_session():
 
 
 def test_sets_of_several_members_are_apart():
+    """SES-1."""
     sessions = ShareSessions(9)
 
     def parts(key):
@@ -165,7 +201,7 @@ def test_sets_of_several_members_are_apart():
 
 
 def test_a_member_is_stalled_whose_lock_ended_and_that_was_not_heard_since_it_got_it():
-    session, _ = ShareSessions(1).open(M1)
+    session, _ = ShareSessions(1).open(M1, ALICE)
     session.heard(100)
     assert not session.lapsed(99), "it spoke since: it is slow, and not gone"
     assert not session.is_stalled
@@ -175,8 +211,27 @@ def test_a_member_is_stalled_whose_lock_ended_and_that_was_not_heard_since_it_go
 
 
 def test_the_first_word_ends_a_spell():
-    session, _ = ShareSessions(1).open(M1)
+    session, _ = ShareSessions(1).open(M1, ALICE)
     session.lapsed(5)
     assert session.heard(50)
     assert not session.is_stalled
     assert not session.heard(60)
+
+
+def test_a_session_is_of_the_principal_that_opened_it_bnd_26():
+    sessions = ShareSessions(9)
+    fetch(sessions, M1, 0, [FOO0])
+    assert refused(sessions.open, M1, BOB) is ErrorCode.UNKNOWN_MEMBER_ID
+    foreign = {"listed": [FOO1], "forgotten": [], "has_acknowledgements": False}
+    for epoch in (1, -1):
+        assert refused(sessions.for_fetch, M1, BOB, epoch, **foreign) is (
+            ErrorCode.SHARE_SESSION_NOT_FOUND
+        )
+        assert refused(sessions.for_acknowledge, M1, BOB, epoch) is (
+            ErrorCode.SHARE_SESSION_NOT_FOUND
+        )
+    assert refused(sessions.for_fetch, M1, BOB, 0, **foreign) is ErrorCode.UNKNOWN_MEMBER_ID
+    session = fetch(sessions, M1, 1).session
+    assert list(session.partitions) == [FOO0]
+    sessions.remove(session)
+    assert sessions.open(M1, BOB)[0].principal == BOB

@@ -3,9 +3,9 @@
 import pytest
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import MAX_TOPIC_NAME_CHARS
 from sharemesh.domain.topics import (
     CONFIG_ENTRIES_MAX,
-    NAME_CHARS_MAX,
     PARTITIONS_MAX,
     check_partitions,
     check_topic_configs,
@@ -14,13 +14,13 @@ from sharemesh.domain.topics import (
 )
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a b", "ä", "x" * (NAME_CHARS_MAX + 1)])
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "ä", "x" * (MAX_TOPIC_NAME_CHARS + 1)])
 def test_a_name_that_metrics_and_files_cannot_hold_is_refused(name):
     with pytest.raises(RefusedError) as caught:
         check_topic_name(name)
     assert caught.value.error is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert len(caught.value.message) < 200
-    assert check_topic_name("x" * NAME_CHARS_MAX) == "x" * NAME_CHARS_MAX
+    assert check_topic_name("x" * MAX_TOPIC_NAME_CHARS) == "x" * MAX_TOPIC_NAME_CHARS
 
 
 def test_names_that_differ_only_in_dots_and_underscores_collide():

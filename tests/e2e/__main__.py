@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -20,7 +21,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 
-from sharemesh.serve.supervise import guard
+from sharemesh.serve.supervise import parent_death_signal
 from tests.e2e.footprint import Footprint
 
 ROOT = Path(__file__).parents[2]
@@ -34,9 +35,10 @@ STOP_LIMIT_S = 120
 """How long a part that was told to stop may clean up: on a cluster of others, the tests do."""
 TAG, NEWER = "e2e", "e2e-newer"
 PYTEST = ("-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "--durations=20")
-TETHER = (guard.__file__, str(os.getpid()))  # a worker does not outlive this process
+TETHER = (parent_death_signal.__file__, str(os.getpid()))  # a worker does not outlive this process
 WORKERS = ("0", "1")
 NONE_SELECTED = 5  # of pytest
+PASSED = re.compile(r"\b[1-9]\d* passed\b")
 POLL_S = 0.2
 TESTS = ("-m", "cluster", "tests/e2e", "tests/operator/test_api_contract.py")
 
@@ -171,8 +173,11 @@ def suite(only: list[str]) -> int:
         while running:
             for worker in [each for each, process in running.items() if process.poll() is not None]:
                 codes[worker] = running.pop(worker).returncode
+                said = (REPORTS / f"worker-{worker}.log").read_text()
                 print(f"\n== worker {worker}: exit {codes[worker]}", flush=True)
-                print((REPORTS / f"worker-{worker}.log").read_text(), flush=True)
+                print(said, flush=True)
+                if codes[worker] == 0 and not PASSED.search(said):
+                    raise SystemExit(f"e2e: worker {worker} ended without running a test")
             time.sleep(POLL_S)
     except BaseException:
         for process in running.values():

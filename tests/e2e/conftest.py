@@ -1,4 +1,4 @@
-"""Fixtures of the suite on a real Kubernetes: one stage for all tests, small clusters for some."""
+"""Fixtures of the suite on a real Kubernetes: one environment for all, clusters for some tests."""
 
 import os
 import secrets
@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import objects, stage
+from tests.e2e import environment, objects
+from tests.e2e.environment import Environment, Images, Timings
 from tests.e2e.kube import Document, Kube
-from tests.e2e.stage import Images, Stage, Timings
 
 WORKER = os.environ.get("SHAREMESH_E2E_WORKER", "")
-# Two workers at the same time, each with a stage of its own: the tests wait more than they compute.
-# What others build on comes first; what takes the stage itself apart comes last.
+# Two workers at the same time, each with its own environment: tests wait more than they compute.
+# What others build on comes first; what takes the environment itself apart comes last.
 WORKERS = (
     (
         "test_quick_start",
@@ -69,23 +69,23 @@ def timings() -> Iterator[Timings]:
     found.write(REPORTS / f"timings-{WORKER}.json")
 
 
-def make_stage(prefix: str, timings: Timings) -> Stage:
+def make_stage(prefix: str, timings: Timings) -> Environment:
     assert os.environ.get("KUBECONFIG"), "KUBECONFIG is not set: run `make e2e`, which sets it"
     namespace = f"{prefix}-{secrets.token_hex(3)}"
     Kube("default")("create", "namespace", namespace)
     root = os.environ.get("SHAREMESH_E2E_HOST_PATH", "/var/lib/sharemesh-e2e")
-    return Stage(Kube(namespace), Images(), stage.first_node(), root, timings)
+    return Environment(Kube(namespace), Images(), environment.first_node(), root, timings)
 
 
 @pytest.fixture(scope="session")
-def mesh(timings: Timings) -> Iterator[Stage]:
+def mesh(timings: Timings) -> Iterator[Environment]:
     """The operator, an etcd and the ShareCluster ``main`` of the quick start, all ready."""
     made = make_stage("e2e", timings)
     try:
-        stage.install(made)
+        environment.install(made)
         yield made
     finally:
-        stage.remove(made)
+        environment.remove(made)
 
 
 @pytest.fixture(autouse=True)
@@ -93,14 +93,14 @@ def no_load_outlives_its_test(request: pytest.FixtureRequest) -> Iterator[None]:
     """Delete load pods of a test that failed before it ended them."""
     yield
     if "mesh" in request.fixturenames:
-        made: Stage = request.getfixturevalue("mesh")
+        made: Environment = request.getfixturevalue("mesh")
         left = made.kube.names("pods", "app=sharemesh-e2e")
         if left:
             made.kube.delete("pods", *left)
 
 
 @pytest.fixture
-def small(mesh: Stage) -> Iterator[Callable[..., str]]:
+def small(mesh: Environment) -> Iterator[Callable[..., str]]:
     """Make ShareClusters of one pod a role; they are gone when the test is over."""
     names: list[str] = []
 

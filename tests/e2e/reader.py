@@ -10,7 +10,7 @@ import sys
 from typing import Any
 from urllib.parse import quote
 
-from sharemesh.serve.supervise import guard
+from sharemesh.serve.supervise import parent_death_signal
 
 CUSTOM = "apis/sharemesh.io/v1alpha1"
 # By the words that kubectl takes; what is not here is kubectl's business.
@@ -48,7 +48,7 @@ class Reader:
     def __init__(self, kubectl: str) -> None:
         command = [kubectl, "proxy", "--port=0"]
         self._process = subprocess.Popen(
-            [sys.executable, guard.__file__, str(os.getpid()), *command],
+            [sys.executable, parent_death_signal.__file__, str(os.getpid()), *command],
             stdout=subprocess.PIPE,
             text=True,
         )

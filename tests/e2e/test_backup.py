@@ -5,13 +5,13 @@ import time
 
 import yaml
 
-from tests.e2e import stage
+from tests.e2e import environment
 from tests.e2e.kube import until
 from tests.e2e.test_operations import consume, produce
 
 PAUSE = "sharemesh.io/pause-reconciliation"
 SNAPSHOT = "/var/lib/etcd/backup.db"
-RESTORE = stage.ROOT / "examples" / "kubernetes" / "restore-etcd.yaml"
+RESTORE = environment.ROOT / "examples" / "kubernetes" / "restore-etcd.yaml"
 
 
 def stop(mesh) -> None:

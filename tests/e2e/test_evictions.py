@@ -2,7 +2,7 @@
 
 import time
 
-from tests.e2e import disruptions, stage
+from tests.e2e import disruptions, environment
 from tests.e2e.kube import until
 
 
@@ -12,7 +12,7 @@ def test_every_pod_can_be_evicted_one_by_one_and_the_budget_holds_the_second_bac
     load.flows()
     started = time.monotonic()
     refused = 0
-    for role in stage.ROLES:
+    for role in environment.ROLES:
         for pod in mesh.pods(role):
             name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
 
@@ -36,6 +36,6 @@ def test_every_pod_can_be_evicted_one_by_one_and_the_budget_holds_the_second_bac
 
 def test_a_budget_stands_before_each_role_and_the_operator(mesh):
     budgets = {found["metadata"]["name"]: found for found in mesh.kube.objects("pdb")}
-    for role in stage.ROLES:
+    for role in environment.ROLES:
         assert budgets[f"main-{role}"]["spec"]["maxUnavailable"] == 1
     assert budgets["sharemesh-operator"]["status"]["disruptionsAllowed"] == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.e2e import objects, stage
+from tests.e2e import environment, objects
 from tests.e2e.kube import restarts, until
 
 
@@ -13,7 +13,9 @@ def edited(mesh):
 
 def test_an_edited_lock_duration_and_delivery_limit_take_effect_without_a_restart(mesh, edited):
     before = {
-        pod["metadata"]["uid"]: restarts(pod) for role in stage.ROLES for pod in mesh.pods(role)
+        pod["metadata"]["uid"]: restarts(pod)
+        for role in environment.ROLES
+        for pod in mesh.pods(role)
     }
     change = {"recordLockDurationSeconds": 20, "maxDeliveryAttempts": 3}
     mesh.kube.patch("sharegroup", edited, {"spec": change})
@@ -21,7 +23,9 @@ def test_an_edited_lock_duration_and_delivery_limit_take_effect_without_a_restar
     assert mesh.group_config(edited, "share.record.lock.duration.ms") == "20000"
     assert mesh.group_config(edited, "share.delivery.count.limit") == "3"
     after = {
-        pod["metadata"]["uid"]: restarts(pod) for role in stage.ROLES for pod in mesh.pods(role)
+        pod["metadata"]["uid"]: restarts(pod)
+        for role in environment.ROLES
+        for pod in mesh.pods(role)
     }
     assert after == before
 

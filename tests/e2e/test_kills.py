@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.e2e import disruptions, stage
+from tests.e2e import disruptions, environment
 from tests.e2e.kube import is_ready, restarts, until
 
 # Its image has no shell: it is killed from the node, and known by the address that it advertises.
@@ -20,7 +20,7 @@ exit 1
 """
 
 
-@pytest.mark.parametrize("role", stage.ROLES)
+@pytest.mark.parametrize("role", environment.ROLES)
 def test_a_killed_role_process_costs_no_record_and_repeats_none(mesh, timings, role):
     topic, group = mesh.topic_and_group(f"kill-{role}")
     load = mesh.load(topic, group)
@@ -60,7 +60,7 @@ def test_deleted_pods_of_every_role_come_back_and_lose_nothing(mesh, timings):
     topic, group = mesh.topic_and_group("deleted")
     load = mesh.load(topic, group)
     load.flows()
-    for role in stage.ROLES:
+    for role in environment.ROLES:
         pod = mesh.pods(role)[0]["metadata"]
         started = time.monotonic()
         mesh.kube.delete("pod", pod["name"])
@@ -76,7 +76,7 @@ def test_pods_killed_without_grace_lose_nothing(mesh, timings):
     topic, group = mesh.topic_and_group("no-grace")
     load = mesh.load(topic, group)
     load.flows()
-    for role in stage.ROLES:
+    for role in environment.ROLES:
         pod = mesh.pods(role)[-1]["metadata"]
         disruptions.kill_pod(mesh.kube, pod["name"])
         disruptions.replaced(mesh.kube, pod["name"], pod["uid"])

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from tests.e2e import disruptions, stage
+from tests.e2e import disruptions, environment
 from tests.e2e.kube import program, until
 
 HAND_OVER_GOAL_S = 1.0
@@ -36,7 +36,7 @@ def spoken(log: str, event: str) -> datetime | None:
 @pytest.fixture
 def two_replicas(mesh):
     """Both replicas stand for election, before and after."""
-    selector = stage.OPERATOR
+    selector = environment.OPERATOR
     until("both are ready", lambda: len(mesh.kube.ready_pods(selector)) == 2 or None)
     yield
     until("both are ready again", lambda: len(mesh.kube.ready_pods(selector)) == 2 or None)

@@ -3,8 +3,8 @@
 import pytest
 
 from sharemesh.client import connect
-from tests.e2e import stage
-from tests.e2e.stage import CHARTS
+from tests.e2e import environment
+from tests.e2e.environment import CHARTS
 
 PORTS = {"shareLeaderPort": 30410, "groupCoordinatorPort": 30420, "bootstrapPort": 30409}
 RECORDS = 40
@@ -12,16 +12,16 @@ RECORDS = 40
 
 @pytest.fixture
 def certificates(mesh, tmp_path):
-    """The node's address, and a folder with the certificates of the stage."""
+    """The node's address, and a folder with the certificates of the environment."""
     for name, data in mesh.certificates.items():
         (tmp_path / name).write_bytes(data)
-    return stage.node_address(mesh.node), tmp_path
+    return environment.node_address(mesh.node), tmp_path
 
 
 @pytest.fixture
 def etcd_with_tls(mesh):
-    """The URL of an etcd of the chart that asks for certificates, beside the stage's own."""
-    values = mesh.operator_values(**{"etcd.tlsSecretName": stage.TLS_SECRET})
+    """The URL of an etcd of the chart that asks for certificates, beside the environment's own."""
+    values = mesh.operator_values(**{"etcd.tlsSecretName": environment.TLS_SECRET})
     words = ["template", "secure", str(CHARTS / "sharemesh"), *values]
     rendered = mesh.kube.helm(*words, "--show-only", "templates/etcd/etcd.yaml")
     mesh.kube("apply", "-f", "-", text=rendered)
@@ -34,10 +34,10 @@ async def test_a_client_outside_reaches_every_leader_with_tls_and_none_without_a
 ):
     address, files = certificates
     small(
-        stage.OUTSIDE_CLUSTER,
-        etcd={"endpoints": [etcd_with_tls], "tlsSecretName": stage.TLS_SECRET},
+        environment.OUTSIDE_CLUSTER,
+        etcd={"endpoints": [etcd_with_tls], "tlsSecretName": environment.TLS_SECRET},
         shareLeaders={"replicas": 2},
-        tls={"secretName": stage.TLS_SECRET, "clientAuth": "Required"},
+        tls={"secretName": environment.TLS_SECRET, "clientAuth": "Required"},
         external={"host": address, **PORTS},
     )
     topic, group = mesh.topic_and_group("abroad", cluster="outside")
@@ -49,7 +49,7 @@ async def test_a_client_outside_reaches_every_leader_with_tls_and_none_without_a
     }
     await reach_every_leader(f"{address}:{PORTS['bootstrapPort']}", settings, topic, group)
 
-    pod = mesh.pods("group-coordinator", stage.OUTSIDE_CLUSTER)[0]["metadata"]["name"]
+    pod = mesh.pods("group-coordinator", environment.OUTSIDE_CLUSTER)[0]["metadata"]["name"]
     command = f"sharemesh cluster --bootstrap {mesh.bootstrap('outside')} --timeout 3000"
     ended = mesh.kube.exec(pod, "sh", "-c", f"{command} >/dev/null 2>&1; echo exit $?")
     assert ended.strip() == "exit 1"

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import yaml
 
-from tests.e2e.stage import CHARTS
+from tests.e2e.environment import CHARTS
 
 LISTS = yaml.safe_load((CHARTS / "sharemesh" / "files" / "permissions.yaml").read_text())
 Question = tuple[str, ...]  # words of `kubectl auth can-i`

@@ -1,12 +1,14 @@
 """Readiness follows the ability to serve; liveness does not depend on etcd."""
 
-from tests.e2e import stage
+from tests.e2e import environment
 from tests.e2e.kube import is_ready, restarts, until
 
 
 def counts(mesh) -> dict[str, int]:
     return {
-        pod["metadata"]["uid"]: restarts(pod) for role in stage.ROLES for pod in mesh.pods(role)
+        pod["metadata"]["uid"]: restarts(pod)
+        for role in environment.ROLES
+        for pod in mesh.pods(role)
     }
 
 
@@ -31,7 +33,7 @@ def test_without_etcd_pods_turn_unready_but_are_not_restarted_and_recover(mesh):
 
 
 def test_every_probe_of_a_role_pod_asks_the_health_port(mesh):
-    for role in stage.ROLES:
+    for role in environment.ROLES:
         container = mesh.pods(role)[0]["spec"]["containers"][0]
         assert container["readinessProbe"]["grpc"]["service"] == "readiness"
         assert container["livenessProbe"]["grpc"]["service"] == "liveness"

@@ -1,6 +1,6 @@
 """From an empty namespace to the first record."""
 
-from tests.e2e import stage
+from tests.e2e import environment
 from tests.e2e.kube import is_ready
 
 FIRST_RECORD_GOAL_S = 90
@@ -32,7 +32,7 @@ def test_the_status_of_the_cluster_counts_pods_and_names_the_first_address(mesh)
 
 
 def test_pods_run_as_the_restricted_standard_asks_and_get_no_token(mesh):
-    for role in stage.ROLES:
+    for role in environment.ROLES:
         for pod in mesh.pods(role):
             assert is_ready(pod)
             assert pod["spec"]["automountServiceAccountToken"] is False

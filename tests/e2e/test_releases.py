@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 from tests.e2e.audit import Account, denied_with_rights, requests_of
+from tests.e2e.environment import CHARTS, definitions_alone, install_definitions
 from tests.e2e.kube import Kube, until
-from tests.e2e.stage import CHARTS, definitions_alone, install_definitions
 from tests.e2e.test_operations import consume, produce
 
 

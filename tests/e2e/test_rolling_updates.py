@@ -2,7 +2,7 @@
 
 import time
 
-from tests.e2e import disruptions, stage
+from tests.e2e import disruptions, environment
 from tests.e2e.kube import until
 
 
@@ -10,7 +10,7 @@ def images(mesh) -> dict[str, str]:
     """Return the image of each role pod."""
     return {
         pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"]
-        for role in stage.ROLES
+        for role in environment.ROLES
         for pod in mesh.pods(role)
     }
 
@@ -48,7 +48,7 @@ def test_operators_killed_in_mid_roll_are_followed_by_others_that_end_it(mesh, t
         lambda: image in images(mesh).values() or None,
         timeout_s=120,
     )
-    for pod in mesh.kube.names("pods", stage.OPERATOR):
+    for pod in mesh.kube.names("pods", environment.OPERATOR):
         disruptions.kill_pod(mesh.kube, pod)
     assert set(images(mesh).values()) != {image}
     until("the roll is ended", lambda: rolled(mesh, image), timeout_s=240)

@@ -2,8 +2,8 @@
 
 import time
 
+from tests.e2e.environment import CHARTS
 from tests.e2e.kube import until
-from tests.e2e.stage import CHARTS
 
 JOB_TIMEOUT_S = 240
 

@@ -15,7 +15,7 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.backends.local.disk import SystemDisk
 from sharemesh.cli.log_files import open_log
 from sharemesh.cli.session import CommandError
-from sharemesh.codec.log_read import LogBytesError
+from sharemesh.codec.log_chain import LogBytesError
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.ports.shard_log import CorruptLogError
 from sharemesh.v1 import record_log_pb2

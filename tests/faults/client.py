@@ -15,7 +15,7 @@ from pathlib import Path
 from sharemesh.serve.settings.settings import ServeSettings
 from tests.faults.trials import Fault, Outcome
 from tests.history.journal import Entry, now_ms
-from tests.mesh.scene import Load, Scene
+from tests.mesh.loaded_mesh import Load, LoadedMesh
 
 CHAOS_S = 180.0
 RATE_PER_S = 400
@@ -33,8 +33,8 @@ CONSUMER = "consumer"
 class Chaos:
     """One trial: a mesh, its consumers, and what was killed when."""
 
-    def __init__(self, scene: Scene, rng: random.Random) -> None:
-        self._scene = scene
+    def __init__(self, loaded: LoadedMesh, rng: random.Random) -> None:
+        self._scene = loaded
         self._rng = rng
         self._started = 0
         self._producing = True
@@ -127,12 +127,12 @@ async def client_chaos(number: int, seed: int, *, chaos_s: float = CHAOS_S) -> O
             hold_ms=HOLD_MS,
             settings=ServeSettings(data_directory=work / "data", cluster_id="chaos"),
         )
-        async with Scene(work, load) as scene:
-            await scene.prepare()
-            chaos = Chaos(scene, rng)
+        async with LoadedMesh(work, load) as loaded:
+            await loaded.prepare()
+            chaos = Chaos(loaded, rng)
             await chaos.run(chaos_s)
-            entries = scene.entries()
-    notes = f"{scene.produced} records, kills: {', '.join(who for who, _ in chaos.kills)}"
+            entries = loaded.entries()
+    notes = f"{loaded.produced} records, kills: {', '.join(who for who, _ in chaos.kills)}"
     times = tuple(_next_confirmation(entries, at_ms) for _, at_ms in chaos.kills)
     return Outcome(tuple(chaos.violations), times, notes)
 

@@ -16,13 +16,13 @@ from sharemesh.serve.supervise.child_process import (
     ProcessState,
     ProcessStatus,
 )
-from sharemesh.serve.supervise.role_command import role_command
+from sharemesh.serve.supervise.child_protocol import role_command
 from tests.etcd_server import EtcdServer
 from tests.faults.namespaces import Namespaces, available, inside
 from tests.faults.steady import Size, SteadyLoad, steady_load
 from tests.faults.trials import Outcome
 from tests.history.journal import now_ms
-from tests.mesh.scene import Scene
+from tests.mesh.loaded_mesh import LoadedMesh
 
 NODE = "share-leader-2"
 NODES = 2
@@ -61,7 +61,7 @@ async def _trial(work: Path, net: Namespaces, seed: int, size: Size) -> Outcome:
 
 
 async def _cut(load: SteadyLoad, net: Namespaces, name: str) -> tuple[float, str]:
-    led = await load.scene.partitions_led_by(NODE)
+    led = await load.loaded.partitions_led_by(NODE)
     if not led:
         load.violations.append("the leader to be cut off led nothing")
         return float("inf"), ""
@@ -84,8 +84,8 @@ async def _cut(load: SteadyLoad, net: Namespaces, name: str) -> tuple[float, str
 
 
 @asynccontextmanager
-async def _leader_inside(name: str, address: str, scene: Scene) -> AsyncIterator[None]:
-    """Run a third share leader in the namespace, as part of the scene's cluster."""
+async def _leader_inside(name: str, address: str, loaded: LoadedMesh) -> AsyncIterator[None]:
+    """Run a third share leader in the namespace, as part of the mesh's cluster."""
     ready = asyncio.Event()
 
     def changed(status: ProcessStatus) -> None:
@@ -94,23 +94,23 @@ async def _leader_inside(name: str, address: str, scene: Scene) -> AsyncIterator
 
     def command(_status: ProcessStatus, descriptor: int) -> tuple[str, ...]:
         words = role_command(
-            scene.load.settings,
+            loaded.load.settings,
             role=Role.SHARE_LEADER,
             node_id=NODE,
             host=address,
             port=0,
-            etcd_endpoints=scene.cluster.etcd_endpoints,
+            etcd_endpoints=loaded.cluster.etcd_endpoints,
             descriptor=descriptor,
         )
         return (*inside(name), *words)
 
     leader = ManagedProcess(
         ProcessStatus(NODE, str(Role.SHARE_LEADER), NODES, node_id=NODE),
-        ProcessPlan(command=command, log=scene.work / "logs" / "cut-off.log"),
+        ProcessPlan(command=command, log=loaded.work / "logs" / "cut-off.log"),
         SystemClock(),
         changed,
     )
-    (scene.work / "logs").mkdir(parents=True, exist_ok=True)
+    (loaded.work / "logs").mkdir(parents=True, exist_ok=True)
     leader.start()
     try:
         async with asyncio.timeout(READY_TIMEOUT_S):

@@ -33,11 +33,11 @@ async def drain_leader(load: SteadyLoad, index: int, *, counts: bool = True) -> 
     With ``counts`` a trial with too few locks at the notice, or too few decided within the limit,
     does not count.
     """
-    epochs = await load.scene.partitions_led_by(f"share-leader-{index}")
-    process = load.scene.cluster.status("share-leader", index)
+    epochs = await load.loaded.partitions_led_by(f"share-leader-{index}")
+    process = load.loaded.cluster.status("share-leader", index)
     restarts = process.restarts
     at_ms = now_ms()
-    load.scene.cluster.kill("share-leader", index, signal.SIGTERM)
+    load.loaded.cluster.kill("share-leader", index, signal.SIGTERM)
     load.tail.read()
     held = load.tail.held(epochs, at_ms)
     whole_ms = await load.until_each(
@@ -54,7 +54,7 @@ async def drain_leader(load: SteadyLoad, index: int, *, counts: bool = True) -> 
         _check_counts(load, held, epochs, at_ms)
     gaps = [_handover_ms(load, name, at_ms, epoch) for name, epoch in epochs.items()]
     # While it still ends it counts as ready: the next trial is to find all leaders there.
-    await load.scene.cluster.wait_for(
+    await load.loaded.cluster.wait_for(
         lambda: process.restarts > restarts and process.state is ProcessState.READY,
         RESTART_TIMEOUT_MS,
     )
@@ -107,7 +107,7 @@ async def rolling_restart(load: SteadyLoad) -> tuple[float, str]:
     """SIGTERM of every share leader and coordinator, one after the other; worst delivery gap."""
     worst_ms = 0.0
     notes = []
-    up = load.scene.load.up
+    up = load.loaded.load.up
     for index in range(up.share_leaders):
         gap_ms, note = await drain_leader(load, index, counts=False)
         worst_ms = max(worst_ms, gap_ms)
@@ -119,7 +119,7 @@ async def rolling_restart(load: SteadyLoad) -> tuple[float, str]:
     ):
         for index in range(number):
             since_ms = now_ms()
-            load.scene.cluster.kill(role, index, signal.SIGTERM)
+            load.loaded.cluster.kill(role, index, signal.SIGTERM)
             await asyncio.sleep(BETWEEN_S)
             await load.flowing()
             gap_ms = _worst_gap_ms(load, since_ms)

@@ -42,7 +42,7 @@ async def healed_ms(load: SteadyLoad, since_ms: float, *, settle_s: float = 0.0)
     name = f"probe-{since_ms:.0f}"
     while True:
         try:
-            await load.scene.admin.create_topic(name, 1)
+            await load.loaded.admin.create_topic(name, 1)
         except SharemeshError as error:
             if "exist" in str(error):
                 break
@@ -144,7 +144,7 @@ class Restored:
         )
         for _ in range(2):  # epochs rise above those of the backup
             index, _partitions = await load.busiest_leader()
-            load.scene.kill_role("share-leader", index)
+            load.loaded.kill_role("share-leader", index)
             await asyncio.sleep(DOWN_S)
             await load.flowing()
         etcd.stop()

@@ -19,7 +19,7 @@ from tests.faults.draining import drain, rolling_restart
 from tests.faults.steady import Size, SteadyLoad, steady_load
 from tests.faults.trials import Fault, Outcome, Series
 from tests.history.journal import now_ms
-from tests.mesh.scene import Scene
+from tests.mesh.loaded_mesh import LoadedMesh
 
 RECOVERY_TIMEOUT_S = 30
 ATTEMPTS = 3
@@ -103,7 +103,7 @@ def check_unmoved(load: SteadyLoad, epochs: dict[str, int]) -> None:
 async def leader_kill(load: SteadyLoad) -> tuple[float, str]:
     """SIGKILL of the share leader that leads most partitions."""
     index, led = await load.busiest_leader()
-    at_ms = load.scene.kill_role("share-leader", index)
+    at_ms = load.loaded.kill_role("share-leader", index)
     held = check_held(load, led, at_ms)
     took_ms = await until_led_anew(load, led, at_ms)
     return took_ms, f"{len(led)} partitions, {held} locks"
@@ -112,9 +112,9 @@ async def leader_kill(load: SteadyLoad) -> tuple[float, str]:
 async def lease_revoked(load: SteadyLoad) -> tuple[float, str]:
     """The lease of a live leader is revoked by hand."""
     index, led = await load.busiest_leader()
-    lease_id = load.scene.cluster.status("share-leader", index).lease_ids[-1]
+    lease_id = load.loaded.cluster.status("share-leader", index).lease_ids[-1]
     store = EtcdCoordination(
-        load.scene.cluster.etcd_endpoints, clock=SystemClock(), rng=SystemRandom()
+        load.loaded.cluster.etcd_endpoints, clock=SystemClock(), rng=SystemRandom()
     )
     try:
         at_ms = now_ms()
@@ -130,13 +130,13 @@ async def leader_frozen(load: SteadyLoad) -> tuple[float, str]:
     """SIGSTOP of a leader past its lease, then SIGCONT under load."""
     index, led = await load.busiest_leader()
     at_ms = now_ms()
-    load.scene.cluster.kill("share-leader", index, signal.SIGSTOP)
+    load.loaded.cluster.kill("share-leader", index, signal.SIGSTOP)
     try:
         held = check_held(load, led, at_ms)
         took_ms = await until_led_anew(load, led, at_ms)
         await asyncio.sleep(FROZEN_UNDER_LOAD_S)
     finally:
-        load.scene.cluster.kill("share-leader", index, signal.SIGCONT)
+        load.loaded.cluster.kill("share-leader", index, signal.SIGCONT)
     await asyncio.sleep(FROZEN_UNDER_LOAD_S)
     return took_ms, f"{len(led)} partitions, {held} locks"
 
@@ -146,13 +146,13 @@ async def share_coordinator_kill(load: SteadyLoad) -> tuple[float, str]:
 
     The one that leads most shards: one that was killed lately may lead nothing yet.
     """
-    shards = (await load.scene.admin.describe_cluster()).shards
+    shards = (await load.loaded.admin.describe_cluster()).shards
     leaders = Counter(each.leader_id for each in shards if each.election.startswith("state-"))
     leader, led = leaders.most_common(1)[0]
     index = int(leader.rsplit("-", 1)[1])
     load.tail.read()
     epochs = load.tail.epochs()
-    at_ms = load.scene.kill_role("share-coordinator", index)
+    at_ms = load.loaded.kill_role("share-coordinator", index)
     held = check_held(load, load.names, at_ms)
     await asyncio.sleep(GRACE_S)  # answers that were on their way
 
@@ -174,10 +174,10 @@ async def share_coordinator_kill(load: SteadyLoad) -> tuple[float, str]:
 
 async def group_coordinator_kill(load: SteadyLoad) -> tuple[float, str]:
     """SIGKILL of the group's coordinator: until it is described again and all is delivered."""
-    group = load.scene.load.group
-    leader = await _group_leader(load.scene, group)
+    group = load.loaded.load.group
+    leader = await _group_leader(load.loaded, group)
     index = int(leader.rsplit("-", 1)[1])
-    at_ms = load.scene.kill_role("group-coordinator", index)
+    at_ms = load.loaded.kill_role("group-coordinator", index)
     held = check_held(load, load.names, at_ms)
     answered_ms = await _described_ms(load) - at_ms
     delivered_ms = await load.until_each(
@@ -191,21 +191,21 @@ async def group_coordinator_kill(load: SteadyLoad) -> tuple[float, str]:
     return max(answered_ms, delivered_ms), note
 
 
-async def _group_leader(scene: Scene, group: str) -> str:
-    described = (await scene.admin.describe_groups([group]))[group]
+async def _group_leader(loaded: LoadedMesh, group: str) -> str:
+    described = (await loaded.admin.describe_groups([group]))[group]
     if isinstance(described, SharemeshError):
         raise described
     return described.coordinator_id
 
 
 async def _described_ms(load: SteadyLoad) -> float:
-    group = load.scene.load.group
+    group = load.loaded.load.group
     loop = asyncio.get_running_loop()
     deadline = loop.time() + RECOVERY_TIMEOUT_S
     while loop.time() < deadline:
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_S):
-                found = (await load.scene.admin.describe_groups([group]))[group]
+                found = (await load.loaded.admin.describe_groups([group]))[group]
         except (SharemeshError, TimeoutError):
             await asyncio.sleep(PROBE_S)
             continue
@@ -229,7 +229,7 @@ async def consumer_kill(load: SteadyLoad) -> tuple[float, str]:
     partitions = {
         name for name, seen in latest.items() if seen.who == victim and seen.time_ms > recent_ms
     }
-    at_ms = load.scene.kill_worker(victim)
+    at_ms = load.loaded.kill_worker(victim)
     load.start_worker()
     check_held(load, load.names, at_ms)
     took_ms = await load.until_each(

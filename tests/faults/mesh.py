@@ -10,8 +10,8 @@ from examples.demo import flights
 from sharemesh.serve.settings.settings import ServeSettings
 from tests.faults.trials import Fault, Outcome
 from tests.history.journal import Entry
+from tests.mesh.loaded_mesh import Load, LoadedMesh
 from tests.mesh.outcome import held_at
-from tests.mesh.scene import Load, Scene
 
 RECORDS = 45_000
 RATE_PER_S = 2_500
@@ -38,15 +38,17 @@ async def kill_each_role(number: int, seed: int) -> Outcome:
             fields=flights.field_count(),
             settings=ServeSettings(data_directory=work / "data", cluster_id="mesh"),
         )
-        async with Scene(work, load) as scene:
-            return await _trial(scene, rows, rng)
+        async with LoadedMesh(work, load) as loaded:
+            return await _trial(loaded, rows, rng)
 
 
-async def _trial(scene: Scene, rows: list[tuple[bytes, bytes]], rng: random.Random) -> Outcome:
-    await scene.prepare()
+async def _trial(
+    loaded: LoadedMesh, rows: list[tuple[bytes, bytes]], rng: random.Random
+) -> Outcome:
+    await loaded.prepare()
     for name, behaviour in WORKERS.items():
-        scene.start_worker(name, behaviour)
-    producing = asyncio.ensure_future(scene.produce(rows, per_second=RATE_PER_S))
+        loaded.start_worker(name, behaviour)
+    producing = asyncio.ensure_future(loaded.produce(rows, per_second=RATE_PER_S))
     violations: list[str] = []
     kills: list[tuple[str, float]] = []
     try:
@@ -54,25 +56,25 @@ async def _trial(scene: Scene, rows: list[tuple[bytes, bytes]], rng: random.Rand
         rng.shuffle(order)
         for role in order:
             await asyncio.sleep(1 + rng.random())
-            held = await _until_held(scene)
+            held = await _until_held(loaded)
             if held < HELD_MIN:
                 violations.append(f"only {held} locks were held before the kill of {role}")
-            kills.append((role, scene.kill_role(role, rng.randrange(ROLES[role]))))
-            if not await scene.all_ready():
+            kills.append((role, loaded.kill_role(role, rng.randrange(ROLES[role]))))
+            if not await loaded.all_ready():
                 violations.append(f"{role} was not ready again within 60 s")
         await producing
     finally:
         producing.cancel()
         await asyncio.gather(producing, return_exceptions=True)
-    if not await scene.finished(FINISH_TIMEOUT_S):
-        violations.append(f"lag is {await scene.lag()} after {FINISH_TIMEOUT_S} s: stuck")
-    await scene.stop_workers()
-    state = scene.state()
-    violations += scene.verdict(state).violations
+    if not await loaded.finished(FINISH_TIMEOUT_S):
+        violations.append(f"lag is {await loaded.lag()} after {FINISH_TIMEOUT_S} s: stuck")
+    await loaded.stop_workers()
+    state = loaded.state()
+    violations += loaded.verdict(state).violations
     ended = len(state.acknowledged | state.archived)
     if ended != len(rows):
         violations.append(f"{ended} of {len(rows)} records ended acknowledged or archived")
-    entries = scene.entries()
+    entries = loaded.entries()
     return Outcome(
         tuple(violations),
         tuple(_next_confirmation(entries, at_ms) for _, at_ms in kills),
@@ -88,12 +90,12 @@ def _next_confirmation(entries: list[Entry], at_ms: float) -> float:
     return float("inf")
 
 
-async def _until_held(scene: Scene) -> int:
+async def _until_held(loaded: LoadedMesh) -> int:
     """Wait until consumers hold enough locks, so that a kill hits something."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + HELD_TIMEOUT_S
     while True:
-        entries = scene.entries()
+        entries = loaded.entries()
         held = sum(
             len(offsets)
             for name in WORKERS

@@ -38,7 +38,7 @@ def inspected(directory: Path) -> Image:
     if log is None:
         return 0, 0, {}
     found = {o: value for records in log.records() for _, value, o, _ in records}
-    start, end = log.log_start_offset, log.end.end_offset
+    start, end = log.start_offset, log.end.end_offset
     return start, end, {o: value for o, value in found.items() if o >= start}
 
 

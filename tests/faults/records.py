@@ -125,7 +125,7 @@ def on_disk(directory: Path) -> dict[int, bytes]:
         offset: value or b""
         for records in log.records()
         for _, value, offset, _ in records
-        if log.log_start_offset <= offset < log.end.end_offset
+        if log.start_offset <= offset < log.end.end_offset
     }
 
 

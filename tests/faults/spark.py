@@ -9,14 +9,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from sharemesh_spark.generation.commit import commit
-from sharemesh_spark.generation.compact import publish
-from sharemesh_spark.generation.generation_files import (
-    FOLDER,
-    MANIFEST,
-    hinted_generation,
-    read_manifest,
-)
+from sharemesh.codec.generation import FOLDER, MANIFEST
+from sharemesh_spark.generation.compact import commit, publish
+from sharemesh_spark.generation.generation_files import hinted_generation, read_manifest
 from sharemesh_spark.generation.shard_fold import generation_of_shard
 from sharemesh_spark.history import history
 from tests.faults.spark_checks import (

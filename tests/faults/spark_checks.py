@@ -7,8 +7,9 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
+from sharemesh.codec.generation import FOLDER, MANIFEST
 from sharemesh.domain.delivery_state import Cause, DeliveryState
-from sharemesh.domain.share_state.key_text import format_topic_id
+from sharemesh.domain.ids import format_topic_id
 from sharemesh.domain.share_state.records import (
     KIND_NAMES,
     Generation,
@@ -17,10 +18,8 @@ from sharemesh.domain.share_state.records import (
     Tombstone,
 )
 from sharemesh.ports.shard_log import CorruptLogError
-from sharemesh.share_coordinator.generation_reader import GenerationReader
+from sharemesh.share_coordinator.generations import GenerationReader
 from sharemesh_spark.generation.generation_files import (
-    FOLDER,
-    MANIFEST,
     hinted_generation,
     read_manifest,
     shard_content,

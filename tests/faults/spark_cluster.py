@@ -15,20 +15,20 @@ from sharemesh.authorization.access import Access
 from sharemesh.backends.embedded.data_directory import open_data_directory
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
-from sharemesh.backends.local.authorizer import AllowAll
 from sharemesh.backends.local.disk import SystemDisk
+from sharemesh.cluster.acl_table import AllowAll
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.share_state.content_hash import content_hash
+from sharemesh.domain.share_state.fold import content_hash
 from sharemesh.rpc.server import GrpcServer
-from sharemesh.share_coordinator.generation_reader import GenerationReader
+from sharemesh.share_coordinator.generations import GenerationReader
 from sharemesh.share_coordinator.service import ShareCoordinatorService
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.v1 import common_pb2
 from sharemesh.v1 import share_coordinator_pb2 as pb
-from sharemesh_spark.fold.reference_fold import DomainFold
 from sharemesh_spark.generation.source import shard_records
 from tests.share_coordinator.world import CONTEXT, T1, Client, world
+from tests.spark.reference_fold import DomainFold
 
 SHARDS = 2
 GROUPS = ("billing", "to:wer", "a b", "100%=all/of it")
@@ -112,7 +112,7 @@ async def spark_cluster(data):
             cluster.disk, cluster_id="test", group_shards=1, state_shards=SHARDS
         )
         server = GrpcServer(reflection=False)
-        finding = MetadataHandlers(w.view, Access(AllowAll()))
+        finding = MetadataHandlers(w.view, Access(AllowAll()), w.clock)
         server.offer(methods.FIND_COORDINATOR, finding.find_coordinator)
         server.offer(methods.COMMIT_GENERATION, cluster.commit)
         cluster.port = await server.start("127.0.0.1", 0)

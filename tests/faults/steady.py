@@ -16,7 +16,7 @@ from sharemesh.client.errors import SharemeshError
 from sharemesh.serve.settings.settings import ServeSettings, UpSettings
 from tests.faults.tail import Tail
 from tests.history.journal import now_ms
-from tests.mesh.scene import Load, Scene
+from tests.mesh.loaded_mesh import Load, LoadedMesh
 
 FIELDS = 4
 POLL_S = 0.05
@@ -44,9 +44,9 @@ SMALL = Size(partitions=8, per_second=250, workers=2, hold_ms=800, held_min=40, 
 
 @dataclass(slots=True)
 class SteadyLoad:
-    """A scene with running producer and consumers; ``violations`` collects what must not be."""
+    """A mesh with running producer and consumers; ``violations`` collects what must not be."""
 
-    scene: Scene
+    loaded: LoadedMesh
     size: Size
     rng: random.Random
     tail: Tail
@@ -59,7 +59,7 @@ class SteadyLoad:
     @property
     def names(self) -> set[str]:
         """All partitions."""
-        topic = self.scene.load.topic
+        topic = self.loaded.load.topic
         return {f"{topic}/{number}" for number in range(self.size.partitions)}
 
     def rows(self) -> Iterator[tuple[bytes, bytes]]:
@@ -76,16 +76,16 @@ class SteadyLoad:
         """Start one more consumer and return its name."""
         self._workers += 1
         name = f"worker-{self._workers}"
-        self.scene.start_worker(name, "holder")
+        self.loaded.start_worker(name, "holder")
         return name
 
     async def start(self) -> None:
         """Create topic and group, start consumers and producer, wait until everything flows."""
-        await self.scene.prepare()
+        await self.loaded.prepare()
         for _ in range(self.size.workers):
             self.start_worker()
         self.producing = asyncio.create_task(
-            self.scene.produce(self.rows(), per_second=self.size.per_second, spread=True)
+            self.loaded.produce(self.rows(), per_second=self.size.per_second, spread=True)
         )
         await self.flowing()
 
@@ -120,7 +120,7 @@ class SteadyLoad:
 
     async def _tell_missing(self, missing: list[str], what: str) -> None:
         try:
-            leaders = await self.scene.leaders()
+            leaders = await self.loaded.leaders()
         except SharemeshError as error:
             leaders = dict.fromkeys(missing, f"nobody who is known: {error}")
         told = [
@@ -132,7 +132,7 @@ class SteadyLoad:
 
     async def flowing(self) -> None:
         """Wait until all processes are ready and every partition delivers and holds enough."""
-        if not await self.scene.all_ready():
+        if not await self.loaded.all_ready():
             self.violations.append("not every process was ready again within 60 s")
         since_ms = now_ms()
         self.tail.forget_before(since_ms - KEEP_MS)
@@ -149,8 +149,8 @@ class SteadyLoad:
     async def busiest_leader(self) -> tuple[int, dict[str, int]]:
         """Return (index, leader epoch by partition) of the share leader that leads most."""
         led = {
-            index: await self.scene.partitions_led_by(f"share-leader-{index}")
-            for index in range(self.scene.load.up.share_leaders)
+            index: await self.loaded.partitions_led_by(f"share-leader-{index}")
+            for index in range(self.loaded.load.up.share_leaders)
         }
         index = max(led, key=lambda each: len(led[each]))
         return index, led[index]
@@ -164,12 +164,12 @@ class SteadyLoad:
         self._stop = True
         assert self.producing is not None
         await self.producing
-        scene = self.scene
-        if not await scene.finished(FINISH_TIMEOUT_S):
-            self.violations.append(f"lag is {await scene.lag()} after {FINISH_TIMEOUT_S} s: stuck")
-        await scene.stop_workers()
-        state = await asyncio.to_thread(scene.state)
-        report = await asyncio.to_thread(scene.verdict, state)
+        loaded = self.loaded
+        if not await loaded.finished(FINISH_TIMEOUT_S):
+            self.violations.append(f"lag is {await loaded.lag()} after {FINISH_TIMEOUT_S} s: stuck")
+        await loaded.stop_workers()
+        state = await asyncio.to_thread(loaded.state)
+        report = await asyncio.to_thread(loaded.verdict, state)
         self.violations += report.violations
         ended = len(state.acknowledged | state.archived)
         if ended != report.produced:
@@ -183,7 +183,7 @@ async def steady_load(
     *,
     serve: ServeSettings | None = None,
     up: UpSettings | None = None,
-    extra: Callable[[Scene], AbstractAsyncContextManager[None]] | None = None,
+    extra: Callable[[LoadedMesh], AbstractAsyncContextManager[None]] | None = None,
 ) -> AsyncIterator[SteadyLoad]:
     """Run a mesh under load; leaving it judges the history, an error drops everything.
 
@@ -201,10 +201,10 @@ async def steady_load(
             settings=settings,
             up=up or UpSettings(base_port=0),
         )
-        async with Scene(work, load) as scene, AsyncExitStack() as stack:
+        async with LoadedMesh(work, load) as loaded, AsyncExitStack() as stack:
             if extra is not None:
-                await stack.enter_async_context(extra(scene))
-            running = SteadyLoad(scene, size, random.Random(seed), Tail(scene.journals))
+                await stack.enter_async_context(extra(loaded))
+            running = SteadyLoad(loaded, size, random.Random(seed), Tail(loaded.journals))
             try:
                 await running.start()
                 yield running

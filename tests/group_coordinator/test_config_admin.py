@@ -84,9 +84,9 @@ async def test_settings_change_interval_and_session_of_a_running_group():
         answer = await made.hb("m1", answer.member_epoch)
         assert answer.heartbeat_interval_ms == 10_000
         await made.clock.advance(49_999)
-        assert "m1" in made.service.served[0].group("g").members
+        assert "m1" in made.service.served[0].decisions.group("g").members
         await made.clock.advance(2)
-        await made.until(lambda: "m1" not in made.service.served[0].group("g").members)
+        await made.until(lambda: "m1" not in made.service.served[0].decisions.group("g").members)
 
 
 async def test_only_the_coordinator_of_the_group_answers():

@@ -5,7 +5,7 @@ import asyncio
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicPartition
-from sharemesh.group_coordinator.states import StateAnswer
+from sharemesh.ports.share_state import StateWriteResult
 from sharemesh.v1 import group_coordinator_pb2 as pb
 from tests.group_coordinator.world import assigned, topic_id, world
 
@@ -92,7 +92,7 @@ async def test_a_group_whose_state_cannot_be_deleted_stays():
     async with world(foo=2) as made:
         await made.joined("m1", ["foo"])
         await made.hb("m1", -1)
-        made.states.refuse = StateAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE, "down")
+        made.states.refuse = StateWriteResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, "down")
         assert await delete(made, "g") == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
         assert await listed(made) == (0, {"g": "Empty"})
         made.states.refuse = None

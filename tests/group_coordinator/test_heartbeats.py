@@ -4,9 +4,9 @@ import asyncio
 
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicPartition
-from sharemesh.group_coordinator import group_shard
-from sharemesh.group_coordinator.settings import ServiceLimits
-from sharemesh.group_coordinator.states import StateAnswer
+from sharemesh.group_coordinator import served_groups
+from sharemesh.group_coordinator.coordinator_context import ServiceLimits
+from sharemesh.ports.share_state import StateWriteResult
 from sharemesh.runtime.shard import CoordinatorShard
 from tests.group_coordinator.world import assigned, heartbeat_request, topic_id, world
 
@@ -27,7 +27,7 @@ async def test_first_join_is_answered_at_once_and_initializes():
 async def test_partitions_come_after_initialization():
     async with world(foo=6) as made:
         await made.hb("m1", 0, ["foo"])
-        await made.until(lambda: made.service.served[0].group("g").target("m1"))
+        await made.until(lambda: made.service.served[0].decisions.group("g").target("m1"))
         answer = await made.hb("m1", 2)
         assert (answer.member_epoch, assigned(answer)) == (3, {FOO: [0, 1, 2, 3, 4, 5]})
         answer = await made.hb("m1", 3)
@@ -42,22 +42,22 @@ async def test_a_held_join_is_answered_with_its_partitions():
 
 
 async def test_a_group_whose_review_fails_does_not_stop_the_reviews_of_others(monkeypatch, caplog):
-    real = group_shard.review
+    real = served_groups.review
 
-    def review(group, situation):
+    def review(group, group_context):
         if group.group_id == "broken":
             raise ZeroDivisionError
-        return real(group, situation)
+        return real(group, group_context)
 
     async with world(foo=6) as made:
         with monkeypatch.context() as broken:
-            broken.setattr(group_shard, "review", review)
+            broken.setattr(served_groups, "review", review)
             await made.hb("m1", 0, ["foo"], group="broken")
             answer = await made.hb("m1", 0, ["foo"], max_wait_ms=5_000)
             assert assigned(answer) == {FOO: [0, 1, 2, 3, 4, 5]}
         assert "review of group 'broken' failed, again soon" in caplog.text
         await made.clock.advance(2_000)  # and its own review comes again
-        await made.until(lambda: made.service.served[0].group("broken").target("m1"))
+        await made.until(lambda: made.service.served[0].decisions.group("broken").target("m1"))
 
 
 async def test_heartbeats_go_on_after_a_look_at_the_log_failed(monkeypatch):
@@ -106,7 +106,7 @@ async def test_the_assignment_interval_ends_without_a_heartbeat():
     async with world(foo=4) as made:
         await made.joined("m1", ["foo"])
         joining = asyncio.create_task(made.joined("m2", ["foo"]))
-        group = made.service.served[0].group("g")
+        group = made.service.served[0].decisions.group("g")
         await made.until(lambda: "m2" in group.members)
         await made.clock.advance(999)
         assert not joining.done()
@@ -120,7 +120,7 @@ async def test_asi_1_the_assignment_interval_holds_over_a_change_of_coordinator(
         await made.clock.advance(300)
         await made.start()
         joining = asyncio.create_task(made.joined("m2", ["foo"]))
-        group = made.service.served[0].group("g")
+        group = made.service.served[0].decisions.group("g")
         await made.until(lambda: "m2" in group.members)
         await made.clock.advance(699)
         assert not joining.done()
@@ -135,7 +135,9 @@ async def test_asi_1_the_assignment_interval_holds_over_a_rewritten_log():
         await made.clock.advance(300)
         await made.service.served[0]._compact()
         await made.start()
-        assert made.service.served[0].group("g").assigned_at_ms == made.clock.now_ms() - 300
+        assert (
+            made.service.served[0].decisions.group("g").assigned_at_ms == made.clock.now_ms() - 300
+        )
 
 
 async def test_refused_heartbeats_say_why():
@@ -169,7 +171,7 @@ async def test_leave_answers_minus_one_and_frees_the_partitions():
             None,
         )
         await made.clock.advance(1_000)
-        group = made.service.served[0].group("g")
+        group = made.service.served[0].decisions.group("g")
         await made.until(lambda: group.target("m2") == {FOO: (0, 1)})
 
 
@@ -182,7 +184,7 @@ async def test_a_silent_member_is_removed_and_may_rejoin():
         await made.clock.advance(30_000)
         await made.hb("m2", epoch)
         await made.clock.advance(15_001)
-        group = made.service.served[0].group("g")
+        group = made.service.served[0].decisions.group("g")
         await made.until(lambda: "m1" not in group.members)
         assert group.epoch == epoch + 1
         answer = await made.hb("m2", epoch)
@@ -235,7 +237,7 @@ async def test_a_stream_that_ends_is_a_leave_after_the_linger():
         await stream.send(heartbeat_request("m1", 0, ["foo"]))
         await anext(messages)
         await stream.close()
-        group = made.service.served[0].group("g")
+        group = made.service.served[0].decisions.group("g")
         await made.until(lambda: not len(made.service.served[0].streams))
         await made.clock.advance(4_999)
         assert "m1" in group.members
@@ -257,7 +259,7 @@ async def test_a_member_that_returns_within_the_linger_stays():
         answer = await anext(aiter(again))
         assert answer.error_code == 0
         await made.clock.advance(20_000)
-        assert "m1" in made.service.served[0].group("g").members
+        assert "m1" in made.service.served[0].decisions.group("g").members
         await again.close()
 
 
@@ -299,7 +301,7 @@ async def test_failover_resumes_an_initialization_at_once_with_its_start_offset(
         await made.until(lambda: len(made.states.initialized) == 2)
         _, sent = made.states.initialized[1]
         assert sent == {TopicPartition(FOO, number): (3, -1) for number in range(2)}
-        await made.until(lambda: made.service.served[0].group("g").target("m1"))
+        await made.until(lambda: made.service.served[0].decisions.group("g").target("m1"))
 
 
 async def test_a_stopped_shard_ends_streams_and_serves_no_more():
@@ -335,7 +337,7 @@ async def test_new_partitions_are_noticed_without_a_heartbeat_and_start_at_zero(
         sent = {TopicPartition(FOO, 2): (epoch, 0), TopicPartition(FOO, 3): (epoch, 0)}
         assert made.states.initialized[1] == ("g", sent)
         await made.clock.advance(1_000)
-        group = made.service.served[0].group("g")
+        group = made.service.served[0].decisions.group("g")
         await made.until(lambda: group.target("m1") == {FOO: (0, 1, 2, 3)})
 
 
@@ -345,12 +347,12 @@ async def test_a_deleted_topic_leaves_the_group_and_its_state_is_deleted():
         await made.topics(bar=1)
         await made.until(lambda: made.states.deleted)
         assert made.states.deleted[0][2] == {TopicPartition(FOO, 0), TopicPartition(FOO, 1)}
-        assert FOO not in made.service.served[0].group("g").initialized
+        assert FOO not in made.service.served[0].decisions.group("g").initialized
 
 
 async def test_a_refused_initialization_is_repeated_above_the_epoch_that_was_known():
     async with world(foo=1) as made:
-        made.states.refuse = StateAnswer(ErrorCode.FENCED_STATE_EPOCH, "floor", 41)
+        made.states.refuse = StateWriteResult(ErrorCode.FENCED_STATE_EPOCH, "floor", 41)
         made.states.open.clear()
         await made.hb("m1", 0, ["foo"])
         await made.until(lambda: made.states.initialized)
@@ -363,7 +365,7 @@ async def test_a_refused_initialization_is_repeated_above_the_epoch_that_was_kno
 async def test_heartbeats_that_change_nothing_share_a_look_at_the_log():
     async with world(foo=2, limits=ServiceLimits(look_interval_ms=20)) as made:
         answer = await made.joined("m1", ["foo"])
-        settled = made.service.served[0].group("g")
+        settled = made.service.served[0].decisions.group("g")
         await made.until(lambda: not settled.stale)
         await made.clock.advance(1_000)
         assert (await made.hb("m1", answer.member_epoch)).error_code == 0
@@ -383,3 +385,12 @@ async def test_heartbeats_that_change_nothing_share_a_look_at_the_log():
         answers = await asyncio.gather(*waiting)
         assert {each.error_code for each in answers} == {0}
         assert len(reads) == 1
+
+
+async def test_asi_3_a_time_of_the_last_assignment_in_the_future_counts_as_now(monkeypatch):
+    async with world(foo=4) as made:
+        await made.joined("m1", ["foo"])
+        wall_ms = made.clock.wall_ms()
+        monkeypatch.setattr(made.clock, "wall_ms", lambda: wall_ms - 3_600_000)
+        await made.start()
+        assert made.service.served[0].decisions.group("g").assigned_at_ms == made.clock.now_ms()

@@ -6,7 +6,7 @@ import pytest
 
 from sharemesh import methods
 from sharemesh.domain.share_group.context import MAX_SUBSCRIBED_TOPICS
-from sharemesh.group_coordinator.settings import ServiceLimits
+from sharemesh.group_coordinator.coordinator_context import ServiceLimits
 from sharemesh.methods import StreamingKind
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.v1 import group_coordinator_pb2 as pb

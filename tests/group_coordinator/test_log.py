@@ -6,7 +6,7 @@ import random
 import pytest
 
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.group_coordinator.settings import ServiceLimits
+from sharemesh.group_coordinator.coordinator_context import ServiceLimits
 from sharemesh.ports.network import CallFailedError
 from tests.group_coordinator.world import world
 
@@ -46,7 +46,7 @@ async def test_what_was_answered_is_there_after_a_power_cut(seed):
                 if not isinstance(answer, CallFailedError) and answer.error_code == 0:
                     members["g0", f"late{number}"] = answer.member_epoch
             for (group, member), epoch in members.items():
-                found = groups.group(group).members.get(member)
+                found = groups.decisions.group(group).members.get(member)
                 assert found is not None, f"seed {seed}: {group} {member}"
                 assert found.member_epoch >= epoch, f"seed {seed}: {group} {member}"
 
@@ -71,7 +71,7 @@ async def test_a_long_log_is_rewritten_and_loads_the_same():
         assert [[type(each) for each in chunk] for chunk in live(made)] == [
             [type(each) for each in chunk] for chunk in before
         ]
-        group = made.service.served[0].group("g")
+        group = made.service.served[0].decisions.group("g")
         assert set(group.members) == {"last"}
         assert group.initialized
 

@@ -1,9 +1,11 @@
 """Describe, alter and delete offsets: spec GC-40 to GC-43."""
 
+import pytest
+
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicPartition
-from sharemesh.group_coordinator.states import StateAnswer
+from sharemesh.ports.share_state import StateWriteResult
 from sharemesh.v1 import group_coordinator_pb2 as pb
 from tests.group_coordinator.world import topic_id, world
 
@@ -116,6 +118,24 @@ async def test_alter_refuses_groups_with_members_and_empty_ids():
         assert (await alter(made, "", foo={0: 1})).error_code == ErrorCode.INVALID_GROUP_ID
 
 
+@pytest.mark.parametrize("offset", [-1, 2**62 + 1, 2**63 - 1])
+async def test_alter_refuses_offsets_that_no_log_can_have(offset):
+    """BND-13."""
+    async with world(foo=3) as made:
+        await empty_group(made, "foo")
+        request = pb.AlterShareGroupOffsetsRequest(group_id="g")
+        topic = request.topics.add(topic_name="foo")
+        topic.partitions.add(partition=0, start_offset=offset)
+        imported = topic.partitions.add(partition=1, start_offset=0)
+        imported.state_batches.add(first_offset=0, last_offset=offset, delivery_state=0)
+        topic.partitions.add(partition=2, start_offset=2**62)
+        response = await made.call(methods.ALTER_SHARE_GROUP_OFFSETS, request)
+        codes = [each.error_code for each in response.topics[0].partitions]
+        assert codes == [ErrorCode.INVALID_REQUEST] * 2 + [0]
+        found = rows(await describe(made, foo=[0, 1, 2]))
+        assert [found["foo", number][0] for number in range(3)] == [-1, -1, 2**62]
+
+
 async def test_alter_creates_a_missing_group():
     async with world(foo=1) as made:
         response = await alter(made, "new", foo={0: 7})
@@ -129,12 +149,12 @@ async def test_alter_creates_a_missing_group():
 
 async def test_alter_goes_above_an_epoch_that_the_share_coordinator_knew():
     async with world(foo=1) as made:
-        made.states.refuse = StateAnswer(ErrorCode.FENCED_STATE_EPOCH, "floor", 9)
+        made.states.refuse = StateWriteResult(ErrorCode.FENCED_STATE_EPOCH, "floor", 9)
         response = await alter(made, "new", foo={0: 7})
         assert response.topics[0].partitions[0].error_code == ErrorCode.FENCED_STATE_EPOCH
         epochs = [each[TopicPartition(FOO, 0)][0] for _, each in made.states.initialized]
         assert epochs == [2, 10, 11]
-        assert not made.service.served[0].group("new").initializing
+        assert not made.service.served[0].decisions.group("new").initializing
 
 
 async def test_an_altered_offset_survives_a_crash_before_it_was_sent():
@@ -152,7 +172,7 @@ async def test_an_altered_offset_survives_a_crash_before_it_was_sent():
         made.states.open.set()
         await made.until(lambda: len(made.states.initialized) == 2)
         assert made.states.initialized[1][1] == {TopicPartition(FOO, 0): (3, 40)}
-        await made.until(lambda: made.service.served[0].group("g").initialized)
+        await made.until(lambda: made.service.served[0].decisions.group("g").initialized)
 
 
 async def test_delete_of_offsets():
@@ -171,7 +191,7 @@ async def test_delete_of_offsets():
         assert response.topics[2].error_message == "There is no offset information to delete."
         both = {TopicPartition(FOO, 0), TopicPartition(FOO, 1)}
         assert [each[2] for each in made.states.deleted] == [both]
-        group = made.service.served[0].group("g")
+        group = made.service.served[0].decisions.group("g")
         assert not group.initialized
         assert not group.deleting
 
@@ -179,10 +199,10 @@ async def test_delete_of_offsets():
 async def test_deletes_that_failed_are_finished_by_the_next_coordinator():
     async with world(foo=1) as made:
         await empty_group(made, "foo")
-        made.states.refuse = StateAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE, "down")
+        made.states.refuse = StateWriteResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, "down")
         [topic] = (await delete(made, "foo")).topics
         assert topic.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         made.states.refuse = None
         await made.start()
-        await made.until(lambda: not made.service.served[0].group("g").deleting)
+        await made.until(lambda: not made.service.served[0].decisions.group("g").deleting)
         assert not made.states.stored

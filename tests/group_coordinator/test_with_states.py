@@ -4,8 +4,7 @@ import asyncio
 
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicPartition
-from sharemesh.domain.share_group.records import InitializingPartition
+from sharemesh.domain.ids import GroupId, SharePartitionKey
 from sharemesh.v1 import group_coordinator_pb2 as pb
 from tests.group_coordinator.with_states import mesh
 from tests.group_coordinator.world import assigned, topic_id
@@ -45,7 +44,7 @@ async def test_a_deleted_group_that_returns_is_safe_from_requests_of_its_old_lif
         await both.read("foo", 0)
         assert await both.write("foo", 0, start=10, complete=0, epoch=2) == 0
         await made.hb("m1", -1)
-        old_epoch = made.service.served[0].group("g").epoch
+        old_epoch = made.service.served[0].decisions.group("g").epoch
         assert await delete(made, "g") == [0]
         await made.start()
         await both.start_states()
@@ -55,9 +54,9 @@ async def test_a_deleted_group_that_returns_is_safe_from_requests_of_its_old_lif
         assert state.state_epoch > old_epoch
         late = await both.write("foo", 0, start=10, complete=0, epoch=2)
         assert late == ErrorCode.FENCED_STATE_EPOCH
-        foo = TopicPartition(topic_id("foo"), 0)
-        answers = await made.states.delete("g", old_epoch, [foo])
-        assert answers[foo].error is ErrorCode.FENCED_STATE_EPOCH
+        foo = SharePartitionKey(GroupId("g"), topic_id("foo"), 0)
+        answer = await made.states.delete_state(foo, old_epoch)
+        assert answer.error is ErrorCode.FENCED_STATE_EPOCH
         assert (await both.read("foo", 0)).error is ErrorCode.NONE
 
 
@@ -78,7 +77,7 @@ async def test_topics_that_return_under_a_new_id_start_anew():
         await made.joined("m1", ["foo", "bar"])
         await made.clock.advance(1_000)
         await made.topics(bar=1)
-        group = made.service.served[0].group("g")
+        group = made.service.served[0].decisions.group("g")
         await made.until(lambda: topic_id("foo") not in group.initialized)
         assert await both.offsets() == {("bar", 0): (-1, -1)}
 
@@ -99,10 +98,10 @@ async def test_alter_moves_the_start_offset_and_fences_leaders_of_before():
 async def test_a_join_goes_above_the_state_epochs_that_other_groups_left_behind():
     async with mesh(foo=1) as both:
         made = both.made
-        foo = TopicPartition(topic_id("foo"), 0)
-        await made.states.initialize("x", {foo: InitializingPartition(0, 50)})
-        answers = await made.states.delete("x", 50, [foo])
-        assert answers[foo].error is ErrorCode.NONE
+        foo = SharePartitionKey(GroupId("x"), topic_id("foo"), 0)
+        await made.states.initialize_state(foo, 50, 0)
+        answer = await made.states.delete_state(foo, 50)
+        assert answer.error is ErrorCode.NONE
         answer = await made.joined("m1", ["foo"])
         assert assigned(answer) == {topic_id("foo"): [0]}
         state = await both.read("foo", 0)
@@ -140,7 +139,7 @@ async def test_an_import_whose_coordinators_die_is_finished_as_a_whole():
         made = both.made
         await both.stop_states()
         importing = asyncio.create_task(imported(made, 4, (6, 6, 2, 1)))
-        while not (group := made.service.served[0].group("g")) or not group.initializing:
+        while not (group := made.service.served[0].decisions.group("g")) or not group.initializing:
             await made.clock.settle()
         await made.start()  # the next life of the group coordinator
         await asyncio.gather(importing, return_exceptions=True)
@@ -157,4 +156,4 @@ async def test_an_import_that_means_nothing_changes_nothing():
     async with mesh(foo=1) as both:
         for bad in ((7, 6, 2, 1), (-1, 6, 2, 1), (6, 6, 9, 1), (6, 6, 2, -1)):
             assert await imported(both.made, 4, (5, 5, 2, 1), bad) == ErrorCode.INVALID_REQUEST
-        assert both.made.service.served[0].group("g") is None
+        assert both.made.service.served[0].decisions.group("g") is None

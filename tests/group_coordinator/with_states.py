@@ -4,13 +4,9 @@ import random
 from contextlib import asynccontextmanager
 
 from sharemesh import methods
-from sharemesh.cluster.store import records
-from sharemesh.cluster.store.keys import election_name
-from sharemesh.domain.ids import GroupId, NodeId, SharePartitionKey
+from sharemesh.domain.ids import GroupId, SharePartitionKey
 from sharemesh.persister.persister import Persister
-from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
-from sharemesh.ports.coordination import Put
-from sharemesh.serve.process.share_states import PersistedShareStates
+from sharemesh.ports.cluster import Role
 from sharemesh.share_coordinator.service import ShareCoordinatorService
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.v1 import common_pb2, share_coordinator_pb2
@@ -26,7 +22,7 @@ class Mesh:
     def __init__(self, made):
         self.made = made
         self.persister = Persister(made.network.caller(), made.view, made.clock, random.Random(3))
-        made.states = PersistedShareStates(self.persister)
+        made.states = self.persister
         self.service = None
         self.epoch = 0
 
@@ -40,17 +36,7 @@ class Mesh:
         self.service.start()
         self.epoch += 1
         await self.service.shards.start_shard(0, self.epoch)
-        keys = made.view.keys
-        node = NodeInfo(NodeId("states"), "states", 1, (Role.SHARE_COORDINATOR,))
-        candidate = f"{keys.election(election_name(ShardKind.STATE, 0))}/states"
-        await made.coordination.commit(
-            [],
-            [
-                Put(keys.member(node.node_id), records.encode_member(node)),
-                Put(candidate, records.encode_candidate(node.node_id)),
-            ],
-        )
-        await made.sees(lambda: made.view.share_coordinator(0) == node)
+        await made.elect("states", role=Role.SHARE_COORDINATOR)
 
     async def stop_states(self):
         if self.service is not None:

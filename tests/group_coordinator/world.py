@@ -9,20 +9,20 @@ from sharemesh import methods
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.cluster.store import records
-from sharemesh.cluster.store.keys import election_name
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
+from sharemesh.group_coordinator.coordinator_context import ServiceLimits
 from sharemesh.group_coordinator.service import GroupCoordinatorPorts, GroupCoordinatorService
-from sharemesh.group_coordinator.settings import ServiceLimits
-from sharemesh.group_coordinator.states import StateAnswer, StateSummary
 from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
 from sharemesh.ports.coordination import Delete, Put
+from sharemesh.ports.share_state import StateSummaryResult, StateWriteResult
 from sharemesh.testing.cluster_records import ClusterRecords
 from sharemesh.testing.memory_disk import MemoryDisk
 from sharemesh.testing.network import LocalNetwork
 from sharemesh.v1 import group_coordinator_pb2 as pb
 from sharemesh.v1 import record_log_pb2
 from tests.clocks import ManualClock
+from tests.listed_refusals import ListedRefusals
 
 ADDRESS = "coordinator:1"
 LEADER = "leader:1"
@@ -34,60 +34,59 @@ def topic_id(name: str) -> TopicId:
 
 
 class KeptStates:
-    """Fills ``ShareStates`` in memory; answers can be refused, or held back."""
+    """Fills ``PersisterPort`` for a group coordinator; answers can be refused or held back.
+
+    What is asked for in one turn of the loop is one entry of ``initialized`` or ``deleted``.
+    """
 
     def __init__(self):
-        self.stored: dict[tuple[str, TopicPartition], StateSummary] = {}
+        self.stored: dict[tuple[str, TopicPartition], StateSummaryResult] = {}
         self.initialized: list[tuple[str, dict[TopicPartition, tuple[int, int]]]] = []
         self.deleted: list[tuple[str, int, set[TopicPartition]]] = []
-        self.refuse: StateAnswer | None = None
+        self.refuse: StateWriteResult | None = None
         self.open = asyncio.Event()
         self.open.set()
+        self._turn = {}
 
-    async def initialize(self, group_id, partitions):
-        sent = {key: (each.state_epoch, each.start_offset) for key, each in partitions.items()}
-        self.initialized.append((group_id, sent))
+    async def initialize_state(self, key, state_epoch, start_offset, batches=()):
+        sent = self._of_this_turn(self.initialized, (key.group_id,), {})
+        sent[key.topic_partition] = (state_epoch, start_offset)
         await self.open.wait()
         if self.refuse is not None:
-            return dict.fromkeys(partitions, self.refuse)
-        for key, each in partitions.items():
-            count = 0 if each.start_offset >= 0 else -1
-            self.put(group_id, key, each.start_offset, count)
-        return dict.fromkeys(partitions, StateAnswer(ErrorCode.NONE))
+            return self.refuse
+        count = 0 if start_offset >= 0 else -1
+        self.put(key.group_id, key.topic_partition, start_offset, count)
+        return StateWriteResult(ErrorCode.NONE)
 
-    async def delete(self, group_id, state_epoch, partitions):
-        partitions = set(partitions)
-        self.deleted.append((group_id, state_epoch, partitions))
+    async def delete_state(self, key, state_epoch=0):
+        sent = self._of_this_turn(self.deleted, (key.group_id, state_epoch), set())
+        sent.add(key.topic_partition)
         await self.open.wait()
         if self.refuse is not None:
-            return dict.fromkeys(partitions, self.refuse)
-        for key in partitions:
-            self.stored.pop((group_id, key), None)
-        return dict.fromkeys(partitions, StateAnswer(ErrorCode.NONE))
+            return self.refuse
+        self.stored.pop((key.group_id, key.topic_partition), None)
+        return StateWriteResult(ErrorCode.NONE)
 
-    async def summaries(self, group_id, partitions):
-        absent = StateSummary(ErrorCode.NONE)
-        return {key: self.stored.get((group_id, key), absent) for key in partitions}
+    async def read_summary(self, key):
+        absent = StateSummaryResult(ErrorCode.NONE)
+        return self.stored.get((key.group_id, key.topic_partition), absent)
 
     def put(self, group_id, key, start_offset, count, leader_epoch=0):
-        self.stored[group_id, key] = StateSummary(
-            ErrorCode.NONE, "", start_offset, leader_epoch, count
+        self.stored[group_id, key] = StateSummaryResult(
+            ErrorCode.NONE,
+            start_offset=start_offset,
+            leader_epoch=leader_epoch,
+            delivery_complete_count=count,
         )
 
-
-class Rules:
-    """Fills ``Authorizer`` from a set of refusals: (operation, resource type, name)."""
-
-    def __init__(self):
-        self.denied = set()
-        self.listeners = {}
-
-    def allows(self, principal, operation, resource, name):
-        return (operation.value, resource.value, name) not in self.denied
-
-    def on_change(self, callback):
-        self.listeners[callback] = None
-        return lambda: self.listeners.pop(callback, None)
+    def _of_this_turn(self, log, asked, empty):
+        """Return the partitions of the log's newest entry, which this turn of the loop made."""
+        turn = (id(log), asked)
+        if turn not in self._turn:
+            self._turn[turn] = empty
+            log.append((*asked, empty))
+            asyncio.get_running_loop().call_soon(self._turn.pop, turn)
+        return self._turn[turn]
 
 
 class World(ClusterRecords):
@@ -101,7 +100,7 @@ class World(ClusterRecords):
         self.network = LocalNetwork()
         self.caller = self.network.caller()
         self.states = KeptStates()
-        self.rules = Rules()
+        self.rules = ListedRefusals()
         self.log_ends = {}
         self.epoch = 0
         self.service = None
@@ -116,7 +115,7 @@ class World(ClusterRecords):
             view=self.view,
             authorizer=self.rules,
             logs=self.logs,
-            states=self.states,
+            persister=self.states,
             coordination=self.coordination,
             caller=self.caller,
         )
@@ -151,52 +150,44 @@ class World(ClusterRecords):
 
     async def lead(self, *partitions: tuple[str, int]):
         """Have the stand-in leader claim these partitions."""
-        keys = self.view.keys
         node = NodeInfo(NodeId("leader"), "leader", 1, (Role.SHARE_LEADER,))
-        operations = [self.member(node)]
-        for name, number in partitions:
-            key = TopicPartition(topic_id(name), number)
-            claim = records.Claim(node.node_id, 1)
-            operations.append(Put(keys.claim(key), records.encode_claim(claim)))
-        await self.coordination.commit([], operations)
-        await self.sees(
-            lambda: all(
-                self.view.leader(TopicPartition(topic_id(name), number))
-                for name, number in partitions
-            )
+        keys = [TopicPartition(topic_id(name), number) for name, number in partitions]
+        await self.write(
+            self.registered(node),
+            *(self.claimed(key, node.node_id, 1) for key in keys),
+            until=lambda: all(self.view.leader(key) for key in keys),
         )
 
-    async def elect(self, node_id, shard=0):
-        """Make the view show this node as the coordinator of a shard."""
-        keys = self.view.keys
-        node = NodeInfo(NodeId(node_id), node_id, 1, (Role.GROUP_COORDINATOR,))
-        candidate = f"{keys.election(election_name(ShardKind.GROUP, shard))}/{node_id}"
-        await self.coordination.commit(
-            [],
-            [
-                self.member(node),
-                Put(candidate, records.encode_candidate(node.node_id)),
-            ],
+    async def elect(self, node_id, shard=0, role=Role.GROUP_COORDINATOR):
+        """Make the view show this node (at ``node_id:1``) as the coordinator of a shard."""
+        node = NodeInfo(NodeId(node_id), node_id, 1, (role,))
+        kind, coordinator = {
+            Role.GROUP_COORDINATOR: (ShardKind.GROUP, self.view.group_coordinator),
+            Role.SHARE_COORDINATOR: (ShardKind.STATE, self.view.share_coordinator),
+        }[role]
+        await self.write(
+            self.registered(node),
+            self.elected(kind, shard, node.node_id),
+            until=lambda: coordinator(shard) == node,
         )
-        await self.sees(lambda: self.view.group_coordinator(shard) == node)
 
     async def cluster_configs(self, **entries):
         named = {name.replace("_", "."): value for name, value in entries.items()}
-        put = Put(self.view.keys.cluster_configs, records.encode_configs(named))
-        await self.coordination.commit([], [put])
-        await self.sees(lambda: dict(self.view.cluster_configs()) == named)
+        await self.write(
+            self.cluster_settings(named), until=lambda: dict(self.view.cluster_configs()) == named
+        )
 
     async def group_configs(self, group, **entries):
         """Store settings without any check, as an older version might have."""
         named = {name.replace("_", "."): value for name, value in entries.items()}
-        put = Put(self.view.keys.group_config(group), records.encode_configs(named))
-        await self.coordination.commit([], [put])
-        await self.sees(lambda: dict(self.view.group_config_entries(group)) == named)
+        await self.write(
+            self.group_settings(group, named),
+            until=lambda: dict(self.view.group_config_entries(group)) == named,
+        )
 
     async def share_version(self, level):
         put = Put(self.view.keys.share_version, records.encode_number(level))
-        await self.coordination.commit([], [put])
-        await self.sees(lambda: self.view.share_version() == level)
+        await self.write(put, until=lambda: self.view.share_version() == level)
 
     async def until(self, condition, *, timeout_s=5.0):
         """Poll until something holds, without time passing on the world's clock."""

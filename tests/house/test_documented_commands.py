@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sharemesh.cli import share_groups_options
+from sharemesh.cli import share_groups_command
 from sharemesh.cli.commands import command_line
 from sharemesh_spark.options import parser as spark_parser
 
@@ -18,7 +18,7 @@ PAGES = [
 ]
 PARSERS = {
     "sharemesh": command_line,
-    "sharemesh-share-groups": share_groups_options.parser,
+    "sharemesh-share-groups": share_groups_command.parser,
     "sharemesh-spark": spark_parser,
 }
 NUMBERS = {"OFFSET", "N", "S", "MS", "PORT"}

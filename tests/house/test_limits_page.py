@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sharemesh.backends.embedded.settings import LogSettings
-from sharemesh.group_coordinator.settings import ServiceLimits
+from sharemesh.group_coordinator.coordinator_context import ServiceLimits
 from sharemesh.rpc.limits import ServerLimits
-from sharemesh.runtime.limits import RuntimeLimits
+from sharemesh.runtime.shard_kind import RuntimeLimits
 from sharemesh.serve.exit_codes import ExitCode
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_leader.settings import LeaderSettings

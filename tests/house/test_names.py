@@ -13,6 +13,7 @@ PRODUCT = (
 )
 BY_NAME_AND_BY_ID = {"TopicPartition"}  # of the admin client's results; everywhere else by topic id
 SAYS_NOTHING = {"base", "common", "core", "helpers", "misc", "stuff", "tools", "util", "utils"}
+SAYS_NOTHING |= {"landing", "many", "stage", "standin", "story", "tapped", "told", "words"}
 
 
 @cache
@@ -49,5 +50,19 @@ def test_a_module_calls_its_logger_log():
 
 
 def test_file_names_say_what_is_in_them():
-    nothing = [str(path.relative_to(ROOT)) for path in modules() if path.stem in SAYS_NOTHING]
-    assert not nothing
+    others = [path for top in ("tests", "deploy") for path in (ROOT / top).rglob("*.py")]
+    nothing = [
+        str(path.relative_to(ROOT))
+        for path in (*modules(), *others)
+        if path.stem.removeprefix("test_") in SAYS_NOTHING
+    ]
+    assert nothing == ["tests/bench/core.py"], "the part that `make bench PART=core` names"
+
+
+def test_a_test_file_is_named_by_its_subject_and_not_by_a_letter():
+    lettered = [
+        path.name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if len(path.stem.split("_")[1]) == 1
+    ]
+    assert not lettered

@@ -1,14 +1,8 @@
-"""Permissions: the page says what the code declares, and the cluster's name stands once."""
+"""The name of the cluster as a resource of access rules stands once."""
 
 import ast
 
-from tests.house.permissions_table import PAGE, page
 from tests.house.test_house import ROOT
-
-
-def test_the_table_of_permissions_is_what_the_code_declares():
-    text = PAGE.read_text(encoding="utf-8")
-    assert text == page(text), "run make docs"
 
 
 def test_the_name_of_the_cluster_as_a_resource_stands_in_one_place():

@@ -14,7 +14,7 @@ import pytest_asyncio
 from sharemesh import methods
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.client.acls import AclBinding, AclBindingFilter
-from sharemesh.client.admin.async_client import AsyncAdminClient
+from sharemesh.client.admin.client import AsyncAdminClient
 from sharemesh.client.admin_results import NewTopic
 from sharemesh.client.consumer.async_share_consumer import AsyncShareConsumer
 from sharemesh.client.errors import GroupAuthorizationFailedError

@@ -192,16 +192,8 @@ async def test_a_fixed_port_in_use_ends_the_start_and_leaves_nothing_behind(tmp_
 
 
 def up_command(directory: Path) -> list[str]:
-    script = (
-        "import argparse, sys\n"
-        "from sharemesh.cli import up\n"
-        "parser = argparse.ArgumentParser()\n"
-        "up.register(parser.add_subparsers())\n"
-        "args = parser.parse_args()\n"
-        "sys.exit(args.run(args))\n"
-    )
     return [
-        sys.executable, "-c", script, "up", "--plain", "--base-port=0",
+        sys.executable, "-m", "sharemesh.cli", "up", "--plain", "--base-port=0",
         f"--data-directory={directory}", "--group-shards=2", "--state-shards=2",
     ]  # fmt: skip
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import TopicId
-from sharemesh.domain.share_state.content_hash import content_hash
+from sharemesh.domain.share_state.fold import content_hash
 from sharemesh.domain.share_state.records import StateSnapshot, StateUpdate
-from sharemesh_spark.generation.compact import fold_of_log
 from sharemesh_spark.generation.generation_files import shard_content
 from sharemesh_spark.generation.shard_fold import generation_of_shard
 from sharemesh_spark.generation.source import shard_records
 from sharemesh_spark.reader.data_directory import shards
 from tests.history.checker import History, Report
 from tests.history.journal import Entry, read
+from tests.spark.reference_fold import fold_of_log
 
 FINAL_STATES = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
 EVERYTHING = 2**62

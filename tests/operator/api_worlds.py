@@ -3,31 +3,26 @@
 import contextlib
 import os
 import uuid
-from pathlib import Path
 
 import aiohttp
 
-from sharemesh_operator.cluster.credentials import ApiServer as Address
-from sharemesh_operator.cluster.credentials import find_api_server
-from sharemesh_operator.cluster.kube import Kube
-from tests.operator.standin.server import ApiServer
+from sharemesh_operator.cluster.kube import Kube, find_login
+from tests.operator.fake_apiserver.server import ApiServer
 
 
 class World:
     """One namespace of an API server."""
 
-    def __init__(self, address, kube, namespace):
-        self.address, self.kube, self.namespace = address, kube, namespace
+    def __init__(self, login, kube, namespace):
+        self.login, self.kube, self.namespace = login, kube, namespace
 
     @contextlib.asynccontextmanager
     async def call(self, method, path, **more):
         """Send a request as it is; ``path`` may hold {ns}."""
-        connector = aiohttp.TCPConnector(ssl=self.address.ssl_context() or True)
-        url = self.address.url + path.replace("{ns}", self.namespace)
-        token = self.address.token()
-        headers = {**more.pop("headers", {})}
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
+        login = self.login()
+        connector = aiohttp.TCPConnector(ssl=login.as_ssl_context())
+        url = login.server + path.replace("{ns}", self.namespace)
+        headers = {**more.pop("headers", {}), **login.as_http_headers()}
         async with (
             aiohttp.ClientSession(connector=connector) as http,
             http.request(method, url, headers=headers, **more) as answer,
@@ -36,21 +31,21 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def standin_world(_):
-    async with ApiServer() as server, Kube(Address(server.url), "here") as kube:
-        world = World(Address(server.url), kube, "here")
+async def standin_world():
+    async with ApiServer() as server, Kube(server.login, "here") as kube:
+        world = World(server.login, kube, "here")
         world.server = server
         yield world
 
 
 @contextlib.asynccontextmanager
-async def real_world(scratch: Path):
+async def real_world():
     if not os.environ.get("KUBECONFIG"):
         raise RuntimeError("these tests need a Kubernetes cluster: set KUBECONFIG")
-    address = find_api_server(None, os.environ, scratch)
+    login = find_login(None, os.environ)
     namespace = f"contract-{uuid.uuid4().hex[:8]}"
-    async with Kube(address, namespace) as kube:
-        world = World(address, kube, namespace)
+    async with Kube(login, namespace) as kube:
+        world = World(login, kube, namespace)
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
         async with world.call("POST", "/api/v1/namespaces", json=body) as answer:
             assert answer.status == 201, await answer.text()

@@ -3,8 +3,8 @@
 import copy
 
 from sharemesh_operator.resources.cluster_spec import cluster_spec
-from tests.operator.standin.schema import shaped
-from tests.operator.standin.server import definitions
+from tests.operator.fake_apiserver.schema import shaped
+from tests.operator.fake_apiserver.server import definitions
 
 IMAGE = "registry.local:5000/sharemesh:0.1.0"
 

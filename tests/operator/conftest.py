@@ -6,15 +6,13 @@ import contextlib
 import pytest
 import yaml
 
-from sharemesh_operator.cluster.credentials import ApiServer as Address
 from sharemesh_operator.cluster.kube import Kube
-from sharemesh_operator.health_pages import Standing
-from sharemesh_operator.operator_process import OperatorProcess
+from sharemesh_operator.operator_process import OperatorProcess, Standing
 from sharemesh_operator.resources.conditions import find
 from sharemesh_operator.settings import OperatorSettings
 from tests.etcd_server import EtcdServer
-from tests.operator.standin.node import Node
-from tests.operator.standin.server import ApiServer
+from tests.operator.fake_apiserver.node import Node
+from tests.operator.fake_apiserver.server import ApiServer
 
 NAMESPACE = "queues"
 DEADLINE_S = 40
@@ -159,7 +157,7 @@ async def land(tmp_path):
         await etcd.start()
         stack.callback(etcd.stop)
         server = await stack.enter_async_context(ApiServer())
-        kube = await stack.enter_async_context(Kube(Address(server.url), NAMESPACE, agent="test"))
+        kube = await stack.enter_async_context(Kube(server.login, NAMESPACE, agent="test"))
         node = await stack.enter_async_context(Node(server, tmp_path))
         found = Land(server, kube, node, etcd, tmp_path)
         stack.push_async_callback(found.close)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+import kopf
 import pytest
 
 from sharemesh_operator.cluster.kube import Kube, KubeError
@@ -15,9 +16,9 @@ DEADLINE_S = 20
 
 
 @pytest.fixture(params=["standin", pytest.param("real", marks=pytest.mark.cluster)])
-async def world(request, tmp_path):
+async def world(request):
     open_world = standin_world if request.param == "standin" else real_world
-    async with open_world(tmp_path) as found:
+    async with open_world() as found:
         yield found
 
 
@@ -311,16 +312,15 @@ async def test_an_event_is_posted(world):
 
 
 async def test_an_unreachable_server_is_an_error_of_status_0(world):
-    from sharemesh_operator.cluster.credentials import ApiServer
-
-    async with Kube(ApiServer("http://127.0.0.1:1"), "here") as kube:
+    nobody = kopf.ConnectionInfo(server="http://127.0.0.1:1")
+    async with Kube(lambda: nobody, "here") as kube:
         with pytest.raises(KubeError) as failed:
             await kube.get("ShareGroup", "billing")
     assert failed.value.status == 0
 
 
 async def test_the_standin_says_410_when_history_is_gone():
-    async with standin_world(None) as world:
+    async with standin_world() as world:
         await world.kube.create(group())
         world.server.store.compact()
         async with world.call("GET", f"{GROUPS}?watch=true&resourceVersion=0") as answer:

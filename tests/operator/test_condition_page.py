@@ -7,7 +7,22 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "conditions.md"
 CAMEL = re.compile(r"[A-Z][A-Za-z]+")
-PLACES = {"true": 1, "false": 1, "unknown": 1, "Problem": 0, "OperationError": 0, "tell": 1}
+PLACES = {
+    **dict.fromkeys(("true", "false", "unknown", "tell"), 1),
+    **dict.fromkeys(
+        (
+            "Problem",
+            "problem",
+            "ClusterConnectionError",
+            "ClusterGoneError",
+            "OperationError",
+            "done",
+            "failed",
+            "under_way",
+        ),
+        0,
+    ),
+}
 
 
 def reasons_in_code():

@@ -2,9 +2,9 @@
 
 import pytest
 
-from sharemesh_operator.resources.deletion import awaited_by
+from sharemesh_operator.resources.tenants import awaited_by
 from tests.operator.bodies import group, topic
-from tests.operator.landing import ready
+from tests.operator.sample_objects import ready
 
 
 def going(body):
@@ -12,6 +12,7 @@ def going(body):
 
 
 def test_a_cluster_waits_for_what_is_being_deleted_and_for_what_is_to_be_deleted_with_it():
+    """DEL-2."""
     dropped, kept = topic({"deletionPolicy": "Delete"}), topic()
     assert awaited_by("main", [kept, group()]) == ""
     assert awaited_by("main", [going(kept), group()]) == "ShareTopic orders"
@@ -29,6 +30,7 @@ def test_few_of_many_are_named():
 @pytest.mark.integration
 @pytest.mark.timeout(180)
 async def test_a_topic_and_a_group_that_are_deleted_after_their_cluster_go_by_their_policy(land):
+    """DEL-1, DEL-2."""
     await ready(land)
     for kind, name in (("ShareTopic", "orders"), ("ShareGroup", "billing")):
         await land.kube.patch(kind, name, {"spec": {"deletionPolicy": "Delete"}})
@@ -52,6 +54,7 @@ async def test_a_topic_and_a_group_that_are_deleted_after_their_cluster_go_by_th
 @pytest.mark.integration
 @pytest.mark.timeout(180)
 async def test_a_cluster_does_not_wait_for_ever_for_what_nobody_deletes(land, monkeypatch):
+    """DEL-4."""
     monkeypatch.setattr("sharemesh_operator.cluster.engine.CLEAN_UP_LIMIT_S", 3)
     await ready(land)
     await land.kube.patch("ShareTopic", "orders", {"spec": {"deletionPolicy": "Delete"}})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sharemesh_operator.health_pages import Standing
+from sharemesh_operator.operator_process import Standing
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from sharemesh.client.connect import connect
-from sharemesh_operator.health_pages import Standing
-from tests.operator.landing import addresses, ready
-from tests.operator.rights import allowed, asked
+from sharemesh_operator.operator_process import Standing
+from tests.operator.rbac import allowed, asked
+from tests.operator.sample_objects import addresses, ready
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -109,7 +109,7 @@ async def test_from_yaml_to_records_edits_drift_operations_and_deletion(land):
     await land.until(nothing_is_left)
     told = await land.events("CleanedUp")
     assert "topic 'orders' and its records are deleted" in told
-    assert "group 'billing' and its state are kept" in told
+    assert "group 'billing' and its share state are kept" in told
 
     # All of that with no more rights than the chart gives.
     own = [(method, path) for method, path, agent in land.server.requests if agent != "test"]
@@ -159,7 +159,7 @@ async def test_a_new_image_rolls_one_pod_after_another_and_scale_goes_through_dr
 
 
 async def test_a_second_replica_takes_over_at_once_and_goes_on(land, monkeypatch):
-    monkeypatch.setattr("sharemesh_operator.cluster.status_writer.INTERVAL_MS", 500)
+    monkeypatch.setattr("sharemesh_operator.cluster.status_and_events.INTERVAL_MS", 500)
     first = await land.start_operator("op-0")
     await land.leading(first)
     second = await land.start_operator("op-1")

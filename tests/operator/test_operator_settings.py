@@ -2,7 +2,8 @@
 
 import pytest
 
-from sharemesh_operator.settings import SettingsError, operator_settings
+from sharemesh.serve.exit_codes import ExitCode, StartError
+from sharemesh_operator.settings import operator_settings
 
 POD = {"POD_NAME": "op-0", "POD_NAMESPACE": "queues"}
 VARIABLES = {
@@ -27,12 +28,19 @@ def test_flags_win():
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"SHAREMESH_OPERATOR_IMAGE": ""}, "setting image is missing; give --image"),
-        ({"SHAREMESH_OPERATOR_HEALTH_PORT": "x"}, "setting health-port: 'x' is not a number"),
+        (
+            {"SHAREMESH_OPERATOR_IMAGE": ""},
+            "setting image is missing in the flags and variables SHAREMESH_OPERATOR_",
+        ),
+        (
+            {"SHAREMESH_OPERATOR_HEALTH_PORT": "x"},
+            "setting health_port: value 'x' is not a whole number",
+        ),
         ({"SHAREMESH_OPERATOR_LOG_FORMAT": "xml"}, "is not one of text, json"),
-        ({"SHAREMESH_OPERATOR_SESSION_TTL_MS": "1"}, "from 2000 to 600000"),
+        ({"SHAREMESH_OPERATOR_SESSION_TTL_MS": "1"}, "is not within 2000..600000"),
     ],
 )
 def test_what_is_wrong_is_named(change, text):
-    with pytest.raises(SettingsError, match=text):
+    with pytest.raises(StartError, match=text) as refused:
         operator_settings([], VARIABLES | change)
+    assert refused.value.code is ExitCode.SETTINGS

@@ -5,7 +5,7 @@ import pytest
 
 from sharemesh.client.connect import connect
 from tests.etcd_server import EtcdServer
-from tests.operator.landing import addresses, ready
+from tests.operator.sample_objects import addresses, ready
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -116,7 +116,7 @@ async def test_a_cluster_that_never_answers_holds_no_finalizer_for_ever(land, mo
 
 
 async def test_a_drained_node_stays_drained_until_its_pod_is_made_anew(land, monkeypatch):
-    monkeypatch.setattr("sharemesh_operator.cluster.status_writer.INTERVAL_MS", 500)
+    monkeypatch.setattr("sharemesh_operator.cluster.status_and_events.INTERVAL_MS", 500)
     await ready(land)
     await land.apply(
         "ShareGroupOperation",
@@ -190,7 +190,7 @@ async def test_a_group_with_members_is_not_deleted_under_them(land):
 async def page(process, number, path):
     async with (
         aiohttp.ClientSession() as http,
-        http.get(f"http://127.0.0.1:{process.pages.ports[number]}{path}") as answer,
+        http.get(f"http://127.0.0.1:{process.ports[number]}{path}") as answer,
     ):
         return answer.status, await answer.text()
 

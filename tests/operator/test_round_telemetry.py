@@ -10,8 +10,7 @@ from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Registry
 from sharemesh.telemetry.spans import Spans
 from sharemesh.telemetry.telemetry import Telemetry
-from sharemesh_operator.cluster.round_telemetry import told
-from sharemesh_operator.cluster.work_queue import Key
+from sharemesh_operator.cluster.work_queue import Key, told
 from tests.telemetry.collector import collector
 
 KEY = Key("ShareGroup", "billing")
@@ -83,7 +82,7 @@ async def test_a_collector_gets_the_rounds_and_placement_of_a_cluster(land) -> N
         await land.cluster()
         await land.topic()
         await land.condition("ShareCluster", "main", "True", "AllLeadersServing")
-        url = f"http://127.0.0.1:{process.pages.ports[1]}/metrics"
+        url = f"http://127.0.0.1:{process.ports[1]}/metrics"
         async with aiohttp.ClientSession() as http, http.get(url) as answer:
             page = await answer.text()
         counted = 'share_operator_reconcile_duration_seconds_count{kind="ShareCluster",'

@@ -8,14 +8,13 @@ from sharemesh.ports.cluster import Role
 from sharemesh_operator.resources.cluster_status import (
     ClusterSeen,
     PlacementSeen,
-    Problem,
     conditions,
     status,
     storage_problem,
 )
 from sharemesh_operator.resources.conditions import Condition, flipped, merged
-from sharemesh_operator.resources.pod_status import pod_seen, settled
-from sharemesh_operator.resources.rollout import plan
+from sharemesh_operator.resources.problems import Problem
+from sharemesh_operator.resources.rollout import plan, pod_seen, settled
 from tests.operator.bodies import spec_of
 from tests.operator.test_rollout import seen
 

@@ -1,12 +1,13 @@
 """A ShareCluster in, objects out: what pods may, what they run, who finds whom."""
 
+from pathlib import Path
+
 import yaml
 
 from sharemesh.ports.cluster import Role
-from sharemesh.serve.settings.fields import names_of
-from sharemesh.serve.settings.settings import ServeSettings
+from sharemesh.serve.settings.settings import ServeSettings, names_of
 from sharemesh_operator.resources.cluster_spec import image_of
-from sharemesh_operator.resources.overlay import laid_over
+from sharemesh_operator.resources.pods import laid_over
 from sharemesh_operator.resources.workloads import needs_apply, objects_of, surplus
 from tests.operator.bodies import IMAGE, spec_of
 
@@ -83,6 +84,20 @@ def test_the_configuration_file_has_settings_that_serve_knows():
     assert found["etcd_endpoints"] == ["etcd:2379"]
     assert found["tls_client_certificates"] == "none"
     assert found["record_sampling_percent"] == 1
+
+
+def test_bnd_2_pods_know_no_names_unless_clients_must_show_certificates():
+    def names(tls):
+        found = config({"tls": {"secretName": "certs", **tls}})
+        assert not {"cluster_secret_file", "super_users", "principal_header"} & set(found)
+        wanted = ("tls_certificate", "tls_key", "tls_authority")
+        given = {name: Path(found[name]) for name in wanted}
+        return ServeSettings(
+            **given, tls_client_certificates=found["tls_client_certificates"]
+        ).callers_have_names
+
+    assert not names({})
+    assert names({"clientAuth": "Required"})
 
 
 def test_pods_restart_when_their_configuration_changes_and_only_then():

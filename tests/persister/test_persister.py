@@ -13,9 +13,8 @@ from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey
 from sharemesh.domain.share_state.records import StateUpdate
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.persister.persister import Persister
-from sharemesh.persister.request_batcher import RequestBatcher
+from sharemesh.persister.request_batcher import PersisterSettings, RequestBatcher
 from sharemesh.persister.rpcs import READ
-from sharemesh.persister.settings import PersisterSettings
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.ports.share_state import StateWrite
 from sharemesh.testing.network import LocalNetwork
@@ -56,6 +55,7 @@ async def offered(w, network, node, shards=(0,), **settings):
 
 
 async def test_state_goes_there_and_back_with_who_and_why():
+    """INI-2."""
     async with meshed() as (w, network, persister):
         async with offered(w, network, "n1"):
             assert (await persister.initialize_state(KEY, 0, 0)).error is ErrorCode.NONE
@@ -78,6 +78,7 @@ async def test_state_goes_there_and_back_with_who_and_why():
 
 
 async def test_what_waits_while_a_call_is_in_flight_goes_into_the_next():
+    """PER-7."""
     async with (
         meshed(state_shards=2) as (w, network, persister),
         offered(w, network, "n1", shards=(0, 1)) as service,

@@ -35,8 +35,10 @@ import asyncio, sys
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.methods import HOLD_SESSION
 from sharemesh.rpc.channels import GrpcCaller
+from sharemesh.v1.share_leader_pb2 import HoldSessionRequest
 async def main():
     stream = await GrpcCaller(SystemClock()).stream(HOLD_SESSION, to=sys.argv[1])
+    await stream.send(HoldSessionRequest(group_id="g"))
     print("open", flush=True)
     async for _ in stream: pass
 asyncio.run(main())

@@ -16,8 +16,8 @@ from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.limits import ServerLimits
 from sharemesh.rpc.message_parts import MessageParts
 from sharemesh.rpc.server import GrpcServer, ListenError
-from sharemesh.rpc.server_stream import GrpcServerStream
 from sharemesh.rpc.standard_services import LIVENESS, READINESS
+from sharemesh.rpc.streams import GrpcServerStream
 from sharemesh.v1 import admin_pb2, share_leader_pb2
 
 
@@ -236,7 +236,7 @@ async def test_half_closed_stream_that_the_server_keeps_is_ended(monkeypatch) ->
             cancelled.set()
             raise
 
-    monkeypatch.setattr("sharemesh.rpc.client_stream.LINGER_MS", 50)
+    monkeypatch.setattr("sharemesh.rpc.streams.LINGER_MS", 50)
     server = GrpcServer()
     server.offer_stream(HOLD_SESSION, stubborn)
     address = f"127.0.0.1:{await server.start('127.0.0.1', 0)}"

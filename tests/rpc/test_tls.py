@@ -14,10 +14,10 @@ import trustme
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.methods import API_VERSIONS, CONSUME
 from sharemesh.ports.network import CallFailedError, Failure
-from sharemesh.rpc.advice import ConnectionAdvice
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.server import GrpcServer
 from sharemesh.rpc.server_certificates import HOLD_MS, OFFER_MS, ServerCertificates
+from sharemesh.rpc.status import ConnectionAdvice
 from sharemesh.rpc.tls import RENEWAL_LOOK_MS, TlsError, TlsFiles
 from sharemesh.v1 import admin_pb2, share_leader_pb2
 from tests.clocks import ManualClock

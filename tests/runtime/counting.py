@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.ports.shard_log import LogRecord
-from sharemesh.runtime.limits import RuntimeLimits
-from sharemesh.runtime.shard_kind import Decision, ShardDefinition, replaying
+from sharemesh.runtime.shard_kind import Decision, RuntimeLimits, ShardDefinition, replaying
 from sharemesh.runtime.shard_set import ShardSet
 from sharemesh.testing.memory_disk import MemoryDisk
 from tests.clocks import ManualClock

@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from sharemesh.tasks import cancel_and_wait
+from sharemesh.tasks import cancel_and_wait, wait_until_set
 
 
 async def test_a_task_that_is_cancelled_while_it_ends_another_one_ends_too():
@@ -83,3 +83,12 @@ async def test_a_task_that_ends_its_own_owner_is_not_cancelled_by_itself():
         return "went on"
 
     assert await asyncio.create_task(asks()) == "went on"
+
+
+async def test_waiting_for_an_event_ends_when_it_is_set_and_without_an_error_when_it_is_not():
+    event = asyncio.Event()
+    await wait_until_set(event, 1)
+    assert not event.is_set()
+    asyncio.get_running_loop().call_soon(event.set)
+    await wait_until_set(event, None)
+    assert event.is_set()

@@ -1,6 +1,6 @@
 """What a refused first start leaves behind: nothing of its own, and all that is another's."""
 
-from sharemesh.serve.supervise.init_rollback import InitRollback
+from sharemesh.serve.supervise.data_directory import InitRollback
 
 
 def test_what_was_made_in_an_empty_directory_goes_and_the_directory_stays(tmp_path) -> None:

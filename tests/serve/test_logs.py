@@ -43,3 +43,19 @@ def test_json_lines_parse_and_carry_fields(root) -> None:
     assert first["event"] == "it happened"
     assert (first["partition"], first["role"], first["level"]) == (3, "r", "info")
     assert "KeyError" in second["exception"]
+
+
+EVIL = "g\x1b]0;pwned\x07\rlevel=info\x9b31m\u202egpj\u2028"
+SEEN = r"g\u001b]0;pwned\u0007\rlevel=info\u009b31m\u202egpj\u2028"
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_line_shows_control_characters_as_text_bnd_24(root, log_format) -> None:
+    stream = io.StringIO()
+    set_up_logs(log_format=log_format, level="info", origin={"role": "r"}, stream=stream)
+    logging.getLogger("sharemesh.test").warning("group %s", EVIL, extra={"group": EVIL})
+    line = stream.getvalue().removesuffix("\n")
+    assert line.isprintable()
+    assert line.count(SEEN) == 2
+    if log_format == "json":
+        assert json.loads(line)["group"] == EVIL

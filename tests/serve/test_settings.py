@@ -4,7 +4,7 @@ import pytest
 
 from sharemesh.ports.cluster import Role
 from sharemesh.serve.exit_codes import ExitCode, StartError
-from sharemesh.serve.settings.settings import ConfigFile, read_file, serve_settings, up_settings
+from sharemesh.serve.settings.sources import ConfigFile, read_file, serve_settings, up_settings
 
 
 def refused(flags=(), environment=(), file=None) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sharemesh.serve.exit_codes import ExitCode, StartError
-from sharemesh.serve.process.volumes import check_volume, is_known
+from sharemesh.serve.supervise.data_directory import check_volume, is_known
 
 ROOT = "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
 NFS = "40 22 0:50 / {point} rw,relatime shared:2 - nfs4 server:/data rw,vers=4.2,{options}\n"

@@ -6,16 +6,12 @@ import pytest
 
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.backends.local.coordination import LocalCoordination
-from sharemesh.backends.local.coordination_store import LocalStore
-from sharemesh.cluster.bootstrap import ensure_cluster
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.cluster.store.configs import take_producer_ids
-from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.cluster import NodeInfo
 from sharemesh.serve.exit_codes import StartError
-from sharemesh.serve.process.producer_ids import BlockProducerIds
+from sharemesh.serve.roles.share_leader import BlockProducerIds
 from sharemesh.serve.settings.room_settings import (
     SEGMENT_BYTES_MIN,
     persister_settings,
@@ -23,23 +19,22 @@ from sharemesh.serve.settings.room_settings import (
     state_log_settings,
 )
 from sharemesh.serve.settings.settings import ServeSettings, UpSettings
-from sharemesh.serve.supervise.data_lock import DirectoryLock
+from sharemesh.serve.supervise.data_directory import DirectoryLock
 from sharemesh.serve.supervise.local_cluster import LocalCluster
+from sharemesh.testing.cluster_records import ClusterRecords
 from tests.clocks import LoopClock
 
 
 @pytest.fixture
 async def world():
-    coordination = LocalCoordination(LocalStore(LoopClock()))
-    await ensure_cluster(coordination, "c", group_shards=1, state_shards=1)
-    view = WatchedView(coordination, "c", LoopClock())
-    await view.start()
-    yield coordination, view
-    await view.close()
-    await coordination.close()
+    world = ClusterRecords(LoopClock())
+    await world.open()
+    yield world
+    await world.close()
 
 
 def test_settings_of_the_share_coordinator_have_kafkas_defaults():
+    """CFG-13, CFG-14."""
     made = share_coordinator_settings({})
     assert (made.updates_per_snapshot, made.prune_interval_ms) == (500, 300_000)
     assert (made.cold_snapshot_interval_ms, made.runtime.write_timeout_ms) == (300_000, 5_000)
@@ -68,7 +63,7 @@ def test_settings_of_the_share_coordinator_are_those_of_the_cluster():
 
 
 async def test_producer_ids_go_on_above_what_the_data_holds(world):
-    coordination, view = world
+    coordination, view = world.coordination, world.view
     seen = [41_000]
     ids = BlockProducerIds(coordination, view, lambda: seen[0])
     assert await ids.allocate() == 41_001
@@ -93,8 +88,9 @@ async def test_a_refused_second_up_leaves_the_run_file_of_the_first_alone(tmp_pa
 
 
 async def test_the_death_of_a_vital_task_is_told_in_words(world, caplog):
-    coordination, view = world
-    member = ClusterMember(coordination, view, NodeInfo(NodeId("n"), "h", 1, ()), LoopClock())
+    member = ClusterMember(
+        world.coordination, world.view, NodeInfo(NodeId("n"), "h", 1, ()), LoopClock()
+    )
     told = []
     member.on_broken(told.append)
 

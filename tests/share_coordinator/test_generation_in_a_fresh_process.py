@@ -1,6 +1,5 @@
 """A coordinator that did nothing else before can read a generation: no import is left to chance."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -8,16 +7,21 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sharemesh.domain.share_state.content_hash import content_hash
-from sharemesh.domain.share_state.fold import Floors
-from sharemesh_spark.generation.generation_files import ARROW_SCHEMA
+from sharemesh.codec.generation import (
+    FORMAT_VERSION,
+    Manifest,
+    ShardManifest,
+    arrow_schema,
+    encode_manifest,
+)
+from sharemesh.domain.share_state.fold import Floors, content_hash
 
 READ = """
 import asyncio, sys
 from pathlib import Path
 from sharemesh.backends.local.disk import SystemDisk
 from sharemesh.domain.share_state.records import Generation
-from sharemesh.share_coordinator.generation_reader import GenerationReader
+from sharemesh.share_coordinator.generations import GenerationReader
 
 async def main():
     disk = SystemDisk(Path(sys.argv[1]))
@@ -38,12 +42,13 @@ asyncio.run(main())
 def test_a_fresh_process_reads_a_generation(tmp_path: Path) -> None:
     folder = tmp_path / "generations" / "g"
     folder.mkdir(parents=True)
-    row = dict.fromkeys(ARROW_SCHEMA.names) | {"shard": 0, "kind": "floors"}
+    row = dict.fromkeys(arrow_schema().names) | {"shard": 0, "kind": "floors"}
     row |= {"state_epoch": 2, "leader_epoch": 7}
-    pq.write_table(pa.Table.from_pylist([row], schema=ARROW_SCHEMA), folder / "part.parquet")
-    shard = {"shard": 0, "files": ["part.parquet"], "end_offset": 1}
-    (folder / "manifest.json").write_text(json.dumps({"shards": [shard]}))
+    pq.write_table(pa.Table.from_pylist([row], schema=arrow_schema()), folder / "part.parquet")
     wanted = content_hash({}, Floors(2, 7)).hex()
+    shard = ShardManifest(0, 1, 1, 0, 100, wanted, files=("part.parquet",))
+    manifest = Manifest(FORMAT_VERSION, "g", "cluster", (shard,), 100)
+    (folder / "manifest.json").write_text(encode_manifest(manifest))
     done = subprocess.run(
         [sys.executable, "-c", READ, str(tmp_path), wanted],
         capture_output=True,

@@ -33,6 +33,7 @@ async def some_writes(service, count):
 
 
 async def test_a_generation_follows_the_newest_one_and_joins_the_log():
+    """LOG-20."""
     async with world() as w:
         async with w.coordinator() as service:
             await some_writes(service, 6)
@@ -80,6 +81,7 @@ async def test_a_generation_that_cannot_be_is_refused(fields, code):
 
 
 async def test_a_generation_below_the_log_start_no_longer_joins():
+    """LOG-20."""
     async with world() as w, w.coordinator(updates_per_snapshot=0) as service:
         await some_writes(service, 6)
         await w.clock.advance(600_001)
@@ -90,6 +92,7 @@ async def test_a_generation_below_the_log_start_no_longer_joins():
 
 
 async def test_pruning_stops_at_the_generation_and_at_the_history():
+    """LOG-21."""
     async with world() as w, w.coordinator(updates_per_snapshot=0) as service:
         shard = service.shards.shard(0)
         await some_writes(service, 6)
@@ -107,6 +110,7 @@ async def test_pruning_stops_at_the_generation_and_at_the_history():
 
 
 async def test_a_generation_that_nobody_renews_stops_pruning_only_for_the_grace():
+    """LOG-21."""
     async with world() as w:
         settings = {"updates_per_snapshot": 0, "prune_interval_ms": DAY_MS}
         async with w.coordinator(cold_snapshot_interval_ms=DAY_MS, **settings) as service:

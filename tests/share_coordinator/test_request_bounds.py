@@ -74,7 +74,7 @@ async def test_a_state_epoch_that_would_leave_later_groups_no_room_is_refused():
 async def test_a_group_id_that_no_group_has_costs_nothing():
     async with world() as w, w.coordinator() as service:
         refused = await begun(service, group_id="g" * 60_000)
-        assert refused.error_code == ErrorCode.INVALID_REQUEST
+        assert refused.error_code == ErrorCode.INVALID_GROUP_ID
 
 
 async def test_an_import_that_completes_more_records_than_can_be_counted_is_refused():

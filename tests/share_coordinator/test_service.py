@@ -238,3 +238,22 @@ async def test_a_write_that_becomes_a_snapshot_still_says_what_it_changed():
         made = [r for _, r in await w.log() if isinstance(r, StateSnapshot)][-1]
         assert tuples(made.batches) == [(5, 9, 2, 1)]
         assert tuples(made.changed) == [(3, 9, 2, 1)]
+
+
+async def test_sc_7_what_was_never_initialized_is_neither_read_nor_written():
+    async with world() as w, w.coordinator() as service:
+        g = Client(service)
+        written = await g.W(0, 0, 0, 0, [(0, 9, 0, 1)])
+        read = await g.R(0)
+        assert (written.error_code, read.error_code) == (42, 42)
+        assert "uninitialized share partition" in written.error_message
+        assert await w.log() == []
+
+
+async def test_sc_18_a_write_of_a_higher_state_epoch_is_accepted_and_does_not_raise_it():
+    async with world() as w, w.coordinator() as service:
+        g = Client(service)
+        await g.I(1, 0)
+        await g.R(0)
+        assert (await g.W(5, 0, 0, 0, [(0, 9, 0, 1)])).error_code == 0
+        assert (await g.R(0)).state_epoch == 1

@@ -5,12 +5,10 @@ from contextlib import asynccontextmanager
 
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
-from sharemesh.cluster.store import records
-from sharemesh.cluster.store.keys import election_name
 from sharemesh.codec.state_record import decode_record
 from sharemesh.domain.ids import NodeId, TopicId
 from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
-from sharemesh.ports.coordination import Delete, Put
+from sharemesh.ports.coordination import Delete
 from sharemesh.ports.network import CallContext
 from sharemesh.share_coordinator.service import ShareCoordinatorService
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
@@ -48,12 +46,12 @@ class World(ClusterRecords):
     async def register(self, node_id, *, leads=(), host=None, port=1):
         """Make a node known (at ``node_id:1``), and the leader of these state shards."""
         node = NodeInfo(NodeId(node_id), host or node_id, port, (Role.SHARE_COORDINATOR,))
-        keys = self.view.keys
-        puts = [self.member(node)]
+        puts = [self.registered(node)]
         for shard in leads:
-            election = keys.election(election_name(ShardKind.STATE, shard))
-            await self.coordination.commit([], [Delete(f"{election}/", prefix=True)])
-            puts.append(Put(f"{election}/{node_id}", records.encode_candidate(node.node_id)))
+            candidate = self.elected(ShardKind.STATE, shard, node.node_id)
+            election = candidate.key.removesuffix(node_id)
+            await self.coordination.commit([], [Delete(election, prefix=True)])
+            puts.append(candidate)
         await self.write(
             *puts,
             until=lambda: (

@@ -3,10 +3,10 @@
 import asyncio
 
 from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.share_state.checks import WriteRequest
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.record_history import RecordHistory
 from sharemesh.domain.share_state.records import Origin
-from sharemesh.domain.share_state.results import WriteRequest
 from sharemesh.ports.share_state import RecordHistoryResult, StateReadResult, StateWriteResult
 
 
@@ -48,12 +48,13 @@ class StateKeeper:
             ErrorCode.NONE, "", state.state_epoch, state.start_offset, tuple(state.batches)
         )
 
-    def initialize(self, key, state_epoch=1, start_offset=-1):
+    def initialize(self, key, state_epoch=1, start_offset=-1, batches=()):
         answer = self.apply(
             self.machine.initialize(
                 key,
                 state_epoch,
                 start_offset,
+                batches=batches,
                 in_metadata=True,
                 now_ms=self._clock.wall_ms(),
             )

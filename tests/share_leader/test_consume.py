@@ -53,7 +53,7 @@ def acknowledge(number, *acks, renew=False):
 
 
 def state(w, partition, offset):
-    view = w.shell(partition).machine.state_at(offset)
+    view = w.runner(partition).machine.state_at(offset)
     return None if view is None else (view.state, view.delivery_count)
 
 
@@ -78,10 +78,10 @@ async def test_no_more_is_acquired_than_the_credit_allows():
         await w.produce(P0, *[10] * 10)
         await deliveries(stream, 30)  # whole log batches: the last one passes the credit
         await w.clock.settle()
-        assert w.shell(P0).machine.end_offset == 29
+        assert w.runner(P0).machine.end_offset == 29
         await stream.send(pb.ConsumeRequest(credit_records=6))
         assert await deliveries(stream, 10) == {P0: [(30, 39, 1)]}
-        assert w.shell(P0).machine.end_offset == 39
+        assert w.runner(P0).machine.end_offset == 39
 
 
 async def test_credit_in_bytes_is_kept_too():
@@ -91,7 +91,7 @@ async def test_credit_in_bytes_is_kept_too():
         await w.produce(P0, *[10] * 10)
         assert await deliveries(stream, 10) == {P0: [(0, 9, 1)]}  # at least one batch
         await w.clock.settle()
-        assert w.shell(P0).machine.end_offset == 9
+        assert w.runner(P0).machine.end_offset == 9
 
 
 async def test_a_slow_reader_makes_the_leader_stop_acquiring():
@@ -100,7 +100,7 @@ async def test_a_slow_reader_makes_the_leader_stop_acquiring():
         stream = await w.client().consume(P0, records=100_000)
         await w.produce(P0, *[1] * 200)
         await w.clock.settle(3_000)
-        held = w.shell(P0).machine.end_offset + 1
+        held = w.runner(P0).machine.end_offset + 1
         assert held < 40, "bounded by the outbox and the transport's queue"
         assert await deliveries(stream, 200) == {P0: [(n, n, 1) for n in range(200)]}
 
@@ -199,7 +199,7 @@ async def test_forgotten_partitions_are_not_fetched_and_can_still_be_acknowledge
         await stream.send(pb.ConsumeRequest(forget=[TopicPartitions(topic_id=FOO, partitions=[0])]))
         await w.produce(P0, 5)
         await w.clock.settle()
-        assert w.shell(P0).machine.end_offset == 4
+        assert w.runner(P0).machine.end_offset == 4
         await stream.send(pb.ConsumeRequest(acknowledgements=[acknowledge(1, ack(P0, 0, 4, 1))]))
         assert await results(stream, 1) == {P0: 0}
 
@@ -226,7 +226,7 @@ async def test_a_share_partition_that_cannot_be_read_is_reported_and_tried_again
         assert parts(await anext(stream))[P0].error_code == 15
         w.keeper.read_error = ErrorCode.NONE
         await w.clock.settle()
-        assert w.shell(P0) is None
+        assert w.runner(P0) is None
         await w.clock.advance(1_000)
         assert await deliveries(stream, 5) == {P0: [(0, 4, 1)]}
 
@@ -256,7 +256,7 @@ async def test_a_malformed_first_message_is_answered_with_invalid_request(first)
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
         await w.clock.settle()
-        assert len(w.service.book.sessions) == 0
+        assert len(w.service.session_cache.sessions) == 0
 
 
 async def test_min_bytes_are_awaited_up_to_max_wait():
@@ -327,7 +327,7 @@ async def test_a_hold_that_is_cancelled_while_it_ends_ends_its_session_all_the_s
         holding.cancel()
         await asyncio.wait([holding])
         await until(lambda: w.service.counters.sessions_evicted == 1)
-        assert w.service.book.session_of(SessionKey("g", "m1")) is None
+        assert w.service.session_cache.session_of(SessionKey("g", "m1")) is None
 
 
 async def test_a_drain_lets_holders_acknowledge_then_moves_and_redelivers_nothing():

@@ -6,9 +6,9 @@ import errno
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.ports.shard_log import LogFailedError
-from sharemesh.share_leader.owned_tasks import OwnedTasks
 from sharemesh.share_leader.partition.read_barrier import ReadBarrier
-from sharemesh.share_leader.timers import Timers
+from sharemesh.tasks import OwnedTasks
+from sharemesh.timers import Timers
 from sharemesh.v1 import record_log_pb2 as pb
 from sharemesh.v1 import share_leader_pb2
 from tests.clocks import ManualClock

@@ -111,6 +111,7 @@ async def test_other_members_get_what_a_stalled_one_had():
     ],
 )
 async def test_a_stalled_member_gets_records_again_with_its_first_word(word):
+    """HBK-12."""
     async with world() as w:
         stream = await stalled(w)
         await stream.send(word)
@@ -146,18 +147,19 @@ async def test_a_stalled_member_gets_nothing_of_another_partition_either():
 async def test_locks_that_end_while_a_fetch_reads_hold_its_records_back():
     async with world() as w:
         await stalled(w)
-        (session,) = w.service.book.sessions.all()
+        (session,) = w.service.session_cache.sessions.all()
         assert session.is_stalled
         order = FetchOrder("m1", AcquireMode.BATCH_OPTIMIZED, 500, 500, 1 << 20, session)
-        shell, wait = w.shell(P0), object()
-        assert shell.try_lock(wait)
+        runner, wait = w.runner(P0), object()
+        assert runner.try_lock(wait)
         acquisition = FetchAcquisition(w.service._environment, w.service.partitions)
         reader = Reader(w.service._access, "User:ANONYMOUS", "g")
-        assert await acquisition.take([shell], wait, order, reader) == []
+        assert await acquisition.take([runner], wait, order, reader) == []
         assert state(w, P0, 0) == (AVAILABLE, 1)
 
 
 async def test_a_unary_fetch_is_itself_a_word():
+    """HBK-12."""
     async with world() as w:
         await w.lead(P0)
         m1 = w.client()
@@ -196,10 +198,10 @@ async def test_explain_knows_what_the_limit_archived_before_that_is_written():
         w.keeper.open.clear()
         held = await m1.hold()
         await w.clock.advance(LOCK_MS)
-        record = w.shell(P0).machine.state_at(0)
+        record = w.runner(P0).machine.state_at(0)
         assert record.state is DeliveryState.ARCHIVED
         led = w.service.partitions.get(P0)
-        assert why(led, w.shell(P0), record, 0) is Reason.ARCHIVED_BY_LIMIT
+        assert why(led, w.runner(P0), record, 0) is Reason.ARCHIVED_BY_LIMIT
         w.keeper.open.set()
         await held.close()
 
@@ -256,19 +258,18 @@ async def test_what_nobody_saw_goes_back_uncounted_beside_records_whose_locks_ha
         await w.lead(P0)
         stream = await w.client().consume(P0, max_records=1)
         await w.produce(P0, *[1] * 40)
-        shell = w.shell(P0)
+        runner = w.runner(P0)
         await w.clock.settle()
-        early = shell.machine.next_fetch_offset()
+        early = runner.machine.next_fetch_offset()
         await w.clock.advance(LOCK_MS // 2)
         await deliveries(stream, 1)
         await w.clock.settle()
-        late = shell.machine.next_fetch_offset() - 1
+        late = runner.machine.next_fetch_offset() - 1
         assert late == early, "granted half of a lock later, and waiting to be sent"
         await w.clock.advance(LOCK_MS // 2)
         assert state(w, P0, early - 1) == (AVAILABLE, 1)
         w.rules.denied.add(("read", "topic", "foo"))
-        for listener in tuple(w.rules.listeners):
-            listener()
+        w.rules.changed()
         await w.clock.settle()
         assert state(w, P0, late) == (AVAILABLE, 0)
 

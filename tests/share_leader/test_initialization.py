@@ -8,9 +8,9 @@ import pytest
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.ports.shard_log import FencedError
-from sharemesh.share_leader.owned_tasks import OwnedTasks
 from sharemesh.share_leader.partition.share_partition_runner import Phase
-from sharemesh.share_leader.timers import Timers
+from sharemesh.tasks import OwnedTasks
+from sharemesh.timers import Timers
 from tests.clocks import ManualClock
 from tests.share_leader.world import FOO, TopicPartition, ack, acquired, parts, world
 
@@ -54,7 +54,7 @@ async def test_a_look_up_that_fails_is_an_error_of_the_partition_and_the_next_fe
         assert entry.error_code == code
         assert why in entry.error_message
         await m1.join(P0)
-        assert w.shell(P0).phase is Phase.ACTIVE
+        assert w.runner(P0).phase is Phase.ACTIVE
 
 
 async def test_a_read_of_the_state_that_raises_is_an_error_of_the_partition(monkeypatch):
@@ -102,7 +102,7 @@ async def test_a_machine_that_breaks_answers_whoever_waits_and_begins_again(monk
             w.keeper.write_error = ErrorCode.UNKNOWN_SERVER_ERROR
             answer = await m1.acknowledge(ack(P0, 0, 2, 1, epoch=epoch))
         assert parts(answer)[P0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-        assert w.shell(P0) is None  # nothing of it is left that would hold locks
+        assert w.runner(P0) is None  # nothing of it is left that would hold locks
         w.keeper.write_error = ErrorCode.NONE
         assert acquired(await m1.fetch(max_wait_ms=10_000), P0) == [(0, 2, 1)]
 

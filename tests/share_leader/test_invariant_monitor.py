@@ -2,11 +2,11 @@
 
 import logging
 
-from sharemesh.share_leader.partition.invariant_monitor import IN_FLIGHT_MAX, SELF_CHECK_MS
+from sharemesh.share_leader.partition.maintenance import IN_FLIGHT_MAX, SELF_CHECK_MS
 from tests.share_leader.world import FOO, TopicPartition, acquired, world
 
 P0, P1 = TopicPartition(FOO, 0), TopicPartition(FOO, 1)
-LOGGER = "sharemesh.share_leader.partition.invariant_monitor"
+LOGGER = "sharemesh.share_leader.partition.maintenance"
 
 
 async def holding(w, *partitions):
@@ -29,7 +29,7 @@ async def test_every_share_partition_has_its_turn_and_a_sound_one_is_no_news(cap
         assert counters.invariants_checked - before == 4
         assert counters.invariants_broken == 0
         assert not [r for r in caplog.records if r.name == LOGGER]
-        w.shell(P1).machine._flight.delivery_complete_count += 1
+        w.runner(P1).machine._flight.delivery_complete_count += 1
         await w.clock.advance(4 * SELF_CHECK_MS)
         assert counters.invariants_broken == 2
 
@@ -37,7 +37,7 @@ async def test_every_share_partition_has_its_turn_and_a_sound_one_is_no_news(cap
 async def test_a_broken_invariant_is_counted_and_named_with_what_to_do(caplog):
     async with world() as w:
         await holding(w, P0)
-        w.shell(P0).machine._flight.delivery_complete_count += 1
+        w.runner(P0).machine._flight.delivery_complete_count += 1
         with caplog.at_level(logging.ERROR, logger=LOGGER):
             await w.clock.advance(SELF_CHECK_MS)
         assert w.service.counters.invariants_broken >= 1
@@ -51,16 +51,16 @@ async def test_a_share_partition_with_very_much_in_flight_is_passed_over():
     async with world() as w:
         await holding(w, P0)
         before = w.service.counters.invariants_checked
-        w.shell(P0).machine._flight.end_offset += IN_FLIGHT_MAX
+        w.runner(P0).machine._flight.end_offset += IN_FLIGHT_MAX
         await w.clock.advance(3 * SELF_CHECK_MS)
         assert w.service.counters.invariants_checked == before
-        w.shell(P0).machine._flight.end_offset -= IN_FLIGHT_MAX
+        w.runner(P0).machine._flight.end_offset -= IN_FLIGHT_MAX
 
 
 async def test_a_state_that_the_look_itself_stumbles_over_is_told_and_timers_go_on(caplog):
     async with world() as w:
         await holding(w, P0)
-        flight = w.shell(P0).machine._flight
+        flight = w.runner(P0).machine._flight
         batches, flight.batches = flight.batches, [None]
         with caplog.at_level(logging.ERROR, logger=LOGGER):
             await w.clock.advance(SELF_CHECK_MS)

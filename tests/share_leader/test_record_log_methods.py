@@ -261,7 +261,9 @@ async def test_write_txn_markers_ends_a_transaction_and_needs_the_cluster_action
     async with world() as w:
         await w.lead(P0)
         marker = rl.TxnMarker(producer_id=5, producer_epoch=0, commit=True, topic_id=FOO)
-        w.rules.denied.add(("cluster_action", "cluster", "kafka-cluster"))
+        w.rules.denied |= {
+            (each, "cluster", "kafka-cluster") for each in ("cluster_action", "alter")
+        }
         request = rl.WriteTxnMarkersRequest(markers=[marker])
         response = await w.network.caller().call(methods.WRITE_TXN_MARKERS, request, to=LEADER)
         assert response.results[0].error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

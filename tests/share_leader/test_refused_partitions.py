@@ -5,7 +5,7 @@ import asyncio
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicId
 from sharemesh.share_leader.partition.share_partition_runner import Phase
-from tests.share_leader.world import FOO, TopicPartition, acquired, parts, until, world
+from tests.share_leader.world import BAZ, FOO, TopicPartition, acquired, parts, until, world
 
 P0, P1 = TopicPartition(FOO, 0), TopicPartition(FOO, 1)
 UNKNOWN = TopicPartition(TopicId(b"u" * 16), 0)
@@ -127,4 +127,18 @@ async def test_a_stream_goes_on_beside_a_refused_partition_and_one_that_fails():
         assert acquired(await anext(messages), P0) == [(0, 1, 1)]
         w.keeper.read_error = ErrorCode.NONE
         await w.clock.advance(100)
-        await until(lambda: (shell := w.shell(P1)) is not None and shell.phase is Phase.ACTIVE)
+        await until(lambda: (runner := w.runner(P1)) is not None and runner.phase is Phase.ACTIVE)
+
+
+async def test_ses_15_a_topic_that_was_unknown_is_served_once_it_is_there():
+    async with world() as w:
+        late = TopicPartition(BAZ, 0)
+        m1 = w.client()
+        refused = await m1.fetch(late)
+        assert errors(refused) == {late: ErrorCode.UNKNOWN_TOPIC_ID}
+        await w.create_topic(BAZ, "baz", 1)
+        await w.lead(late)
+        await w.produce(late, 3)
+        assert errors(await m1.fetch(max_records=0)) == {}
+        await until(lambda: w.runner(late) and w.runner(late).phase is Phase.ACTIVE)
+        assert acquired(await m1.fetch(), late) == [(0, 2, 1)]

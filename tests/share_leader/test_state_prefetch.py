@@ -7,10 +7,10 @@ import pytest
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, NodeId
 from sharemesh.share_leader.environment import LeaderCounters, LeaderEnvironment
-from sharemesh.share_leader.owned_tasks import OwnedTasks
-from sharemesh.share_leader.partition.initialization import StatePrefetch
+from sharemesh.share_leader.partition.state_requests import StatePrefetch
 from sharemesh.share_leader.settings import LeaderSettings
-from sharemesh.share_leader.timers import Timers
+from sharemesh.tasks import OwnedTasks
+from sharemesh.timers import Timers
 from tests.share_leader.world import FOO, TopicPartition, world
 
 G, H = GroupId("g"), GroupId("h")

@@ -28,7 +28,7 @@ async def test_the_next_lot_waits_for_the_acknowledgement_of_the_one_before():
         await released(w, stream, 8, epoch, 3)
         assert await deliveries(stream, 4) == {P0: [(0, 3, 4)]}
         await w.clock.settle()
-        assert w.shell(P0).machine.state_at(4).delivery_count == 3  # not in the same delivery
+        assert w.runner(P0).machine.state_at(4).delivery_count == 3  # not in the same delivery
         await stream.send(
             pb.ConsumeRequest(acknowledgements=[acknowledge(9, ack(P0, 0, 3, ACCEPT, epoch=epoch))])
         )
@@ -45,6 +45,6 @@ async def test_a_lot_that_nobody_acknowledges_holds_up_the_partition_for_a_secon
         assert await deliveries(stream, 4) == {P0: [(0, 3, 4)]}
         await w.clock.settle()
         await w.clock.advance(999)
-        assert w.shell(P0).machine.state_at(4).delivery_count == 3
+        assert w.runner(P0).machine.state_at(4).delivery_count == 3
         await w.clock.advance(1)
         assert await deliveries(stream, 4) == {P0: [(4, 7, 4)]}

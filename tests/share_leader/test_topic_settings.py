@@ -6,7 +6,7 @@ from sharemesh.cluster.store import records
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.ports.cluster import TopicInfo
 from sharemesh.ports.coordination import Put
-from sharemesh.share_leader.partition.topic_settings import log_config
+from sharemesh.share_leader.partition.maintenance import log_config
 from tests.share_leader.world import FOO, TopicPartition, acquired, until, world
 
 P0 = TopicPartition(FOO, 0)

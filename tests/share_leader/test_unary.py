@@ -118,10 +118,10 @@ async def test_a_fenced_write_drops_the_share_partition_and_the_next_fetch_reads
         await w.produce(P0, 5)
         await m1.join(P0)
         await m1.fetch()
-        key = w.shell(P0).key
+        key = w.runner(P0).key
         w.keeper.initialize(key, state_epoch=7, start_offset=2)
         assert parts(await m1.acknowledge(ack(P0, 0, 4, 1)))[P0].error_code == 6
-        assert w.shell(P0) is None
+        assert w.runner(P0) is None
         assert parts(await m1.acknowledge(ack(P0, 0, 4, 1)))[P0].error_code == 3
         assert acquired(await m1.fetch(max_wait_ms=1_000), P0) == [(2, 4, 1)]
 
@@ -168,6 +168,7 @@ async def test_a_node_is_told_with_all_its_roles_wherever_a_client_is_sent_to_it
 
 
 async def test_losing_the_log_to_another_owner_ends_the_epoch_and_nothing_is_granted():
+    """PER-10."""
     async with world() as w:
         await w.lead(P0, epoch=1)
         ended = []
@@ -229,10 +230,10 @@ async def test_a_group_without_sessions_leaves_no_share_partition_behind():
         await m2.join(P0)
         await m1.fetch()
         await m1.fetch(epoch=-1)
-        await until(lambda: not w.shell(P0).holds_locks)
+        await until(lambda: not w.runner(P0).holds_locks)
         assert acquired(await m2.fetch(), P0) == [(0, 4, 2)]
         await m2.fetch(epoch=-1)
-        await until(lambda: w.shell(P0) is None)
+        await until(lambda: w.runner(P0) is None)
 
 
 async def five_held(w):
@@ -249,16 +250,16 @@ async def test_a_group_without_sessions_stays_while_a_state_is_written_and_count
         w.keeper.open.clear()  # the state of locks that expire is on its way, and stays there
         await w.clock.advance(60_000)
         assert w.service.counters.sessions_evicted == 1
-        shell = w.shell(P0)
-        assert not shell.holds_locks
-        assert not shell.is_settled
+        runner = w.runner(P0)
+        assert not runner.holds_locks
+        assert not runner.is_settled
         m2 = w.client("m2")
         await m2.join(P0)
         assert acquired(await m2.fetch(), P0) == [(0, 4, 2)]
         w.keeper.open.set()
         await m2.fetch(epoch=-1)
         await w.clock.advance(2_000)
-        await until(lambda: w.shell(P0) is None)
+        await until(lambda: w.runner(P0) is None)
 
 
 async def test_what_expired_locks_left_is_stored_as_soon_as_the_share_coordinator_answers():
@@ -266,12 +267,12 @@ async def test_what_expired_locks_left_is_stored_as_soon_as_the_share_coordinato
         await five_held(w)
         w.keeper.write_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         await w.clock.advance(60_000)
-        shell = w.shell(P0)
-        assert not shell.is_settled
+        runner = w.runner(P0)
+        assert not runner.is_settled
         w.keeper.write_error = ErrorCode.NONE
         await w.clock.advance(7_000)
-        await until(lambda: w.shell(P0) is None)  # stored, and so no longer needed
-        (batch,) = w.keeper.machine.state(shell.key).batches
+        await until(lambda: w.runner(P0) is None)  # stored, and so no longer needed
+        (batch,) = w.keeper.machine.state(runner.key).batches
         assert (batch.first_offset, batch.last_offset, batch.delivery_count) == (0, 4, 1)
         m2 = w.client("m2")
         await m2.join(P0)
@@ -298,4 +299,4 @@ async def test_settings_of_the_group_hold_from_the_moment_they_change():
         await w.clock.advance(50)
         response = await m1.fetch()
         assert response.acquisition_lock_timeout_ms == 20_000
-        assert w.shell(P0).machine.next_deadline_ms == w.clock.now_ms() + 20_000
+        assert w.runner(P0).machine.next_deadline_ms == w.clock.now_ms() + 20_000

@@ -23,27 +23,13 @@ from sharemesh.testing.network import LocalNetwork
 from sharemesh.v1 import record_log_pb2, share_leader_pb2
 from sharemesh.v1.common_pb2 import DecodedRecord, TopicPartitions
 from tests.clocks import LoopClock, ManualClock
+from tests.listed_refusals import ListedRefusals
 from tests.share_leader.state_keeper import StateKeeper
 
 FOO = TopicId(b"f" * 16)
 BAR = TopicId(b"b" * 16)
 BAZ = TopicId(b"z" * 16)
 LEADER = "leader-1:9000"
-
-
-class Rules:
-    """An authorizer that denies what a test says."""
-
-    def __init__(self):
-        self.denied = set()
-        self.listeners = {}
-
-    def allows(self, principal, operation, resource, name):
-        return (operation.value, resource.value, name) not in self.denied
-
-    def on_change(self, callback):
-        self.listeners[callback] = None
-        return lambda: self.listeners.pop(callback, None)
 
 
 class Counter:
@@ -66,7 +52,7 @@ class World(ClusterRecords):
         self.address = LEADER
         self.callers = []
         self.keeper = StateKeeper(clock)
-        self.rules = Rules()
+        self.rules = ListedRefusals()
         self.epoch = 0
         self.service = None
 
@@ -79,20 +65,16 @@ class World(ClusterRecords):
     async def configure(self, group, **entries):
         named = {f"share.{name.replace('_', '.')}": str(v) for name, v in entries.items()}
         await self.write(
-            Put(self.view.keys.group_config(group), records.encode_configs(named)),
+            self.group_settings(group, named),
             until=lambda: dict(self.view.group_config_entries(group)) == named,
         )
 
     async def claim(self, node_id, partition, epoch):
         """Let the view say that this node leads the partition."""
-        host = node_id
-        node = NodeInfo(NodeId(node_id), host, 9000, (Role.SHARE_LEADER,))
+        node = NodeInfo(NodeId(node_id), node_id, 9000, (Role.SHARE_LEADER,))
         await self.write(
-            self.member(node),
-            Put(
-                self.view.keys.claim(partition),
-                records.encode_claim(records.Claim(node.node_id, epoch)),
-            ),
+            self.registered(node),
+            self.claimed(partition, node.node_id, epoch),
             until=lambda: (
                 (leader := self.view.leader(partition)) is not None
                 and leader.leader_epoch == epoch
@@ -102,11 +84,10 @@ class World(ClusterRecords):
 
     async def assign(self, node_id, partition):
         """Let the view say that this node is to lead the partition next."""
-        host = node_id
-        node = NodeInfo(NodeId(node_id), host, 9000, (Role.SHARE_LEADER,))
+        node = NodeInfo(NodeId(node_id), node_id, 9000, (Role.SHARE_LEADER,))
         named = records.PartitionAssignment(node.node_id, (), 1, records.AssignmentState.MOVING)
         await self.write(
-            self.member(node),
+            self.registered(node),
             Put(self.view.keys.assignment(partition), records.encode_assignment(named)),
             until=lambda: (
                 (found := self.view.next_leader(partition)) is not None and found.node_id == node_id
@@ -160,7 +141,7 @@ class World(ClusterRecords):
     def client(self, member="m1", group="g", principal="User:ANONYMOUS"):
         return Client(self, member, group, principal)
 
-    def shell(self, partition, group="g"):
+    def runner(self, partition, group="g"):
         led = self.service.partitions.get(partition)
         return None if led is None else led.shares.get(group)
 
@@ -229,8 +210,8 @@ class Client:
         """Open a session and let its share partitions initialize; nothing is acquired."""
         response = await self.fetch(*partitions, **{"max_records": 0, **fields})
         assert response.error_code == 0, response
-        shells = [self.world.shell(p, self.group) for p in partitions]
-        await until(lambda: all(s is None or s.phase is not Phase.INITIALIZING for s in shells))
+        runners = [self.world.runner(p, self.group) for p in partitions]
+        await until(lambda: all(s is None or s.phase is not Phase.INITIALIZING for s in runners))
         return response
 
     async def hold(self):

@@ -1,4 +1,4 @@
-"""`python -m tests.simulation`: many seeds, or one seed with its story."""
+"""`python -m tests.simulation`: many seeds, or one seed with its event log."""
 
 import argparse
 import os
@@ -47,7 +47,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
     parser.add_argument("--seeds", type=_some, default=20, help="how many")
     parser.add_argument("--start", type=int, default=1, help="the first one")
-    parser.add_argument("--seed", type=int, help="this one only, with its story")
+    parser.add_argument("--seed", type=int, help="this one only, with its event log")
     parser.add_argument("--workload", choices=sorted(WORKLOADS), default="mixed")
     parser.add_argument("--jobs", type=_some, default=os.cpu_count() or 1)
     parser.add_argument("--counters", action="store_true", help="print all counters")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from random import Random
 
 from sharemesh.client.consumer.async_share_consumer import AsyncShareConsumer
+from sharemesh.client.consumer.handler_failures import RunOptions
 from sharemesh.client.errors import CorruptRecordError, RecordDeserializationError, SharemeshError
 from sharemesh.client.producer.async_producer import AsyncProducer
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
-from sharemesh.client.run_options import RunOptions
 from sharemesh.domain.delivery_state import AcknowledgeType
 from tests.simulation.invariants import LIMITS, PROGRESS
 from tests.simulation.journal import Client, Handed, SimJournal
@@ -78,7 +78,7 @@ class ProducerApplication:
         try:
             metadata = await producer.send_and_wait(topic, value, key=b"%d" % (self._sent % 97))
         except SharemeshError:
-            self.world.story.counters["produce failed"] += 1
+            self.world.event_log.counters["produce failed"] += 1
             return
         if metadata.offset >= 0:
             name = f"{metadata.topic}/{metadata.partition}"
@@ -152,7 +152,7 @@ class ConsumerApplication:
                 if self.mode == "runner":
                     if runner is not None and runner.done():
                         ended, runner = runner, None
-                        self.world.story.violation(
+                        self.world.event_log.violation(
                             self.world.now_s, f"run of {self.name} ended: {ended.exception()!r}"
                         )
                     if runner is None:
@@ -167,10 +167,10 @@ class ConsumerApplication:
                 else:
                     await self._turn(consumer, implicit=implicit, limit=limit)
             except (RecordDeserializationError, CorruptRecordError) as error:
-                self.world.story.violation(self.world.now_s, f"{self.name} read {error!r}")
+                self.world.event_log.violation(self.world.now_s, f"{self.name} read {error!r}")
                 await asyncio.sleep(TROUBLE_S)
             except SharemeshError as error:
-                self.world.story.counters["client troubles"] += 1
+                self.world.event_log.counters["client troubles"] += 1
                 self.trouble = error
                 await asyncio.sleep(TROUBLE_S)
         if runner is not None:
@@ -179,20 +179,20 @@ class ConsumerApplication:
         before_s = self.world.now_s
         timeout_ms = self._rng.choice((0, 500, 5_000, 20_000))
         await consumer.close(timeout_ms)
-        PROGRESS.judged(self.world.story.counters)
+        PROGRESS.judged(self.world.event_log.counters)
         if self._is_overdue(before_s, timeout_ms):
             text = f"close({timeout_ms}) of {self.name} took {self.world.now_s - before_s:.3f} s"
-            self.world.story.violation(self.world.now_s, PROGRESS.broken(text))
+            self.world.event_log.violation(self.world.now_s, PROGRESS.broken(text))
         self.done = True
 
     async def _turn(
         self, consumer: AsyncShareConsumer, *, implicit: bool, limit: int | None
     ) -> None:
         records = await consumer.poll(self._rng.choice((50, 1_000, 3_000, 5_000)))
-        LIMITS.judged(self.world.story.counters)
+        LIMITS.judged(self.world.event_log.counters)
         if limit is not None and len(records) > limit:
             text = f"{self.name} got {len(records)} records, limit {limit}"
-            self.world.story.violation(self.world.now_s, LIMITS.broken(text))
+            self.world.event_log.violation(self.world.now_s, LIMITS.broken(text))
         for record in records:
             self._note(record)
         await self._while_stalled()
@@ -228,10 +228,10 @@ class ConsumerApplication:
         timeout_ms = self._rng.choice((100, 2_000, 10_000))
         before_s = self.world.now_s
         await consumer.commit_sync(timeout_ms)
-        PROGRESS.judged(self.world.story.counters)
+        PROGRESS.judged(self.world.event_log.counters)
         if self._is_overdue(before_s, timeout_ms):  # KAFKA-21485
             text = f"commit_sync({timeout_ms}) took {self.world.now_s - before_s:.3f} s"
-            self.world.story.violation(self.world.now_s, PROGRESS.broken(text))
+            self.world.event_log.violation(self.world.now_s, PROGRESS.broken(text))
 
     def _is_overdue(self, before_s: float, timeout_ms: int) -> bool:
         """Return whether a call took longer than it may; while frozen nobody can keep time."""
@@ -306,7 +306,7 @@ class ConsumerApplication:
             return None
         kind = sent.popleft()
         if kind is None:
-            self.world.story.counters["unclear acknowledgements"] += 1
+            self.world.event_log.counters["unclear acknowledgements"] += 1
         return kind
 
 

@@ -79,7 +79,7 @@ class Faults:
 
     def happens(self, fault: Fault) -> None:
         """Count a fault: only now something goes wrong, not when chance had chosen it."""
-        self.world.story.counters[f"fault {fault.__name__}"] += 1
+        self.world.event_log.counters[f"fault {fault.__name__}"] += 1
 
     async def pause(self, shortest_s: float, longest_s: float) -> None:
         """Wait for as long as a fault lasts."""

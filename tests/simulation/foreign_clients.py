@@ -127,7 +127,7 @@ class ForeignConsumer(ConsumerApplication):
                 async for message in stream:
                     self._take(stream, message)
             except CallFailedError:
-                self.world.story.counters["client troubles"] += 1
+                self.world.event_log.counters["client troubles"] += 1
             await asyncio.sleep(AGAIN_S)
 
     def _start(self) -> pb.ConsumeRequest:

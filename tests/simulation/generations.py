@@ -6,34 +6,36 @@ and its vectorised fold do not run here; tests/spark holds the two folds togethe
 
 import asyncio
 import io
-import json
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sharemesh import methods
+from sharemesh.codec.generation import (
+    COMMITTED,
+    FOLDER,
+    FORMAT_VERSION,
+    MANIFEST,
+    Manifest,
+    ShardManifest,
+    arrow_schema,
+    encode_manifest,
+)
 from sharemesh.codec.state_record import decode_record
-from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
-from sharemesh.domain.share_state.content_hash import content_hash
-from sharemesh.domain.share_state.key_text import format_key, home_shard
+from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId, format_key, home_shard
+from sharemesh.domain.share_state.fold import content_hash
 from sharemesh.domain.share_state.records import Generation
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.network import CallFailedError
-from sharemesh.share_coordinator.generation_reader import (
-    COMMITTED,
-    FOLDER,
-    MANIFEST,
-    GenerationReader,
-)
+from sharemesh.share_coordinator.generations import GenerationReader
 from sharemesh.v1 import admin_pb2, share_coordinator_pb2
-from sharemesh_spark.fold.reference_fold import DomainFold
-from sharemesh_spark.generation.generation_files import ARROW_SCHEMA, FORMAT_VERSION
 from sharemesh_spark.reader.data_directory import UnreadableLogError, read_shard, records
 from tests.simulation.invariants import STATE_IS_REPLAY
 from tests.simulation.world import STATE_SHARDS, World
+from tests.spark.reference_fold import DomainFold
 
 GAP_S = (30.0, 90.0)
 PART = "part-0.parquet"
@@ -93,7 +95,7 @@ class GenerationJob:
         self._process.start(self._run())
 
     async def _run(self) -> None:
-        counters = self._world.story.counters
+        counters = self._world.event_log.counters
         while True:
             await asyncio.sleep(self._rng.uniform(*self._gap_s))
             try:
@@ -112,19 +114,22 @@ class GenerationJob:
             previous, folded, end_offset = await self._fold(shard)
             rows += _rows(shard, folded)
             shards.append(
-                {
-                    "shard": shard,
-                    "end_offset": end_offset,
-                    "content_hash": content_hash(folded.states, folded.floors).hex(),
-                    "previous_generation_id": previous,
-                    "files": [PART],
-                }
+                ShardManifest(
+                    shard=shard,
+                    end_offset=end_offset,
+                    records=folded.records,
+                    share_partitions=len(folded.states),
+                    log_bytes=0,
+                    content_hash=content_hash(folded.states, folded.floors).hex(),
+                    previous_generation_id=previous,
+                    files=(PART,),
+                )
             )
-        manifest = {"format_version": FORMAT_VERSION, "generation_id": generation_id}
-        data = json.dumps({**manifest, "shards": shards}).encode()
+        manifest = Manifest(FORMAT_VERSION, generation_id, "simulation", tuple(shards), 0)
+        data = encode_manifest(manifest).encode()
         await self._disk.run(lambda: self._write(folder, rows, data))
         for about in shards:
-            if about["end_offset"]:
+            if about.end_offset:
                 await self._commit(generation_id, folder, about)
         await self._disk.run(lambda: self._put(f"{folder}/{COMMITTED}", b""))
 
@@ -150,16 +155,16 @@ class GenerationJob:
             for offset, record in decoded:
                 if record is not None:
                     whole.add(offset, record)
-            STATE_IS_REPLAY.judged(self._world.story.counters)
+            STATE_IS_REPLAY.judged(self._world.event_log.counters)
             if (whole.states, whole.floors) != (folded.states, folded.floors):
                 generation = f"generation {pointer.generation_id} and its tail"
                 text = f"shard {shard}: {generation} fold to another state than the log"
-                self._world.story.violation(self._world.now_s, STATE_IS_REPLAY.broken(text))
+                self._world.event_log.violation(self._world.now_s, STATE_IS_REPLAY.broken(text))
         return "" if pointer is None else pointer.generation_id, folded, image.end_offset
 
     def _write(self, folder: str, rows: list[dict[str, object]], manifest: bytes) -> None:
         sink = io.BytesIO()
-        pq.write_table(pa.Table.from_pylist(rows, schema=ARROW_SCHEMA), sink)
+        pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema()), sink)
         self._disk.make_directory(folder)
         self._put(f"{folder}/{PART}", sink.getvalue())
         self._put(f"{folder}/{MANIFEST}", manifest)
@@ -171,11 +176,11 @@ class GenerationJob:
         file.sync()
         file.close()
 
-    async def _commit(self, generation_id: str, folder: str, about: dict[str, Any]) -> None:
+    async def _commit(self, generation_id: str, folder: str, about: ShardManifest) -> None:
         found = await self._caller.call(
             methods.FIND_COORDINATOR,
             admin_pb2.FindCoordinatorRequest(
-                key_type=admin_pb2.COORDINATOR_KEY_TYPE_SHARE, keys=[self._keys[about["shard"]]]
+                key_type=admin_pb2.COORDINATOR_KEY_TYPE_SHARE, keys=[self._keys[about.shard]]
             ),
             to=self._rng.choice(self._world.bootstrap.split(",")),
         )
@@ -183,21 +188,21 @@ class GenerationJob:
         answer = await self._caller.call(
             methods.COMMIT_GENERATION,
             share_coordinator_pb2.CommitGenerationRequest(
-                shard=about["shard"],
+                shard=about.shard,
                 generation_id=generation_id,
-                previous_generation_id=about["previous_generation_id"],
-                end_offset=about["end_offset"],
+                previous_generation_id=about.previous_generation_id,
+                end_offset=about.end_offset,
                 path=f"{folder}/{MANIFEST}",
-                content_hash=bytes.fromhex(about["content_hash"]),
+                content_hash=bytes.fromhex(about.content_hash),
                 format_version=FORMAT_VERSION,
             ),
             to=f"{node.host}:{node.port}",
         )
         if answer.error_code:
-            text = f"shard {about['shard']}: {answer.error_message}"
+            text = f"shard {about.shard}: {answer.error_message}"
             self._world.tell(f"generation refused: {text}", count="generations refused")
         else:
-            self._world.story.counters["generations committed, shards"] += 1
+            self._world.event_log.counters["generations committed, shards"] += 1
 
 
 def _keys_of_shards() -> dict[int, str]:
@@ -213,7 +218,7 @@ def _rows(shard: int, folded: DomainFold) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for key, state in folded.states.items():
         numbers = {
-            name: getattr(state, name) for name in ARROW_SCHEMA.names if hasattr(state, name)
+            name: getattr(state, name) for name in arrow_schema().names if hasattr(state, name)
         }
         runs = [
             {"first": b.first_offset, "last": b.last_offset, "state": int(b.delivery_state)}

@@ -1,4 +1,7 @@
-"""The sixteen invariants, one object each: what it says, and how often a run judged it."""
+"""The sixteen invariants, one object each: what it says, and how often a run judged it.
+
+Those that this version has are INV-1 to INV-9 and INV-12 to INV-16.
+"""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -53,7 +53,7 @@ class SimJournal:
     def write(self, who: str, event: str, **fields: object) -> None:
         """Append an entry."""
         self.entries.append(Entry(self._world.now_s * 1_000, who, event, dict(fields)))
-        self._world.story.event(self._world.now_s, event, who, repr(sorted(fields.items())))
+        self._world.event_log.event(self._world.now_s, event, who, repr(sorted(fields.items())))
 
     def sent(self, value: bytes) -> None:
         """Say that a record is given to a producer."""
@@ -71,7 +71,7 @@ class SimJournal:
 
     def produced(self, who: str, partition: str, offset: int, value: bytes) -> None:
         """Say that an offset was confirmed."""
-        self._world.story.counters["produced"] += 1
+        self._world.event_log.counters["produced"] += 1
         self.produced_values[partition, offset] = value
         self.write(who, "produced", p=partition, r=[[offset, offset]])
 
@@ -96,9 +96,9 @@ class SimJournal:
     def delivered(self, who: str, handed: Handed) -> None:
         """Say that a record came, for the first time by its grant."""
         offset, count = handed.offset, handed.count
-        self._world.story.counters["delivered"] += 1
+        self._world.event_log.counters["delivered"] += 1
         if count > 1:
-            self._world.story.counters["redelivered"] += 1
+            self._world.event_log.counters["redelivered"] += 1
         self.write(
             who, "delivered", p=handed.partition, le=handed.epoch, r=[[offset, offset, count]]
         )
@@ -113,6 +113,6 @@ class SimJournal:
         """Say how acknowledgements ended."""
         found = sorted(offsets)
         state = "refused" if error is not None else "confirmed"
-        self._world.story.counters[f"{kind} {state}"] += len(found)
-        self._world.story.counters["acknowledgements"] += len(found)
+        self._world.event_log.counters[f"{kind} {state}"] += len(found)
+        self._world.event_log.counters["acknowledgements"] += len(found)
         self.write(who, "acknowledged", p=partition, k=kind, r=[[o, o] for o in found], error=error)

@@ -57,7 +57,7 @@ class LateCopies:
         self, host: Host, handler: Handler, kind: Any, data: bytes, context: CallContext
     ) -> None:
         if host.process.alive:
-            self._world.story.counters["late copies of requests"] += 1
+            self._world.event_log.counters["late copies of requests"] += 1
             host.process.start(_unheard(handler, kind.FromString(data), context))
 
 

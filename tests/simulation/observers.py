@@ -12,7 +12,7 @@ from tests.simulation.world import World
 
 def observe(world: World, patches: Patches) -> None:
     """Look at take-overs and at ended epochs."""
-    counters = world.story.counters
+    counters = world.event_log.counters
     real_settle, real_fail = take_over._settle, GroupCommit._fail
 
     def settle(disk, path, epoch, fences, state, tail):

@@ -91,7 +91,7 @@ REGRESSIONS = (
         43,
         "records held before a leader change were deleted: the share partition asked for them for "
         "ever, and delivered nothing more",
-        "tests/share_leader/test_record_log_methods.py, tests/conformance/test_g_log_start.py",
+        "tests/share_leader/test_record_log_methods.py, tests/conformance/test_log_start.py",
     ),
     Regression(
         "mixed",

@@ -6,15 +6,15 @@ from collections import Counter
 from dataclasses import dataclass
 
 from tests.simulation.checkers.endings import judge_endings
-from tests.simulation.checkers.explaining import ExplainChecker
+from tests.simulation.checkers.explain import ExplainChecker
 from tests.simulation.checkers.fencing import FencingChecker
 from tests.simulation.checkers.grants import GrantChecker
 from tests.simulation.checkers.metering import MetricsChecker
 from tests.simulation.checkers.unseen import UnseenChecker
 from tests.simulation.disk import UnreadableError
+from tests.simulation.event_log import EventLog, tell_of_records
 from tests.simulation.observers import observe
 from tests.simulation.patching import Patches
-from tests.simulation.story import Story, tell_of_records
 from tests.simulation.verdict import judge
 from tests.simulation.workloads.mixed import MixedWorkload
 from tests.simulation.workloads.names import WORKLOADS
@@ -39,8 +39,8 @@ class _EnoughError(Exception):
     """A violation was seen, and no more is asked for."""
 
 
-def _stop_if(story: Story) -> None:
-    if story.violations:
+def _stop_if(event_log: EventLog) -> None:
+    if event_log.violations:
         raise _EnoughError
 
 
@@ -56,7 +56,7 @@ class _Complaints(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, UnreadableError):
             return
-        self._world.story.violation(
+        self._world.event_log.violation(
             self._world.now_s, f"logged: {record.name}: {record.getMessage()} {error!r}"
         )
 
@@ -74,14 +74,14 @@ def run_seed(
     Args:
         seed: Everything follows from it, and from the options.
         options: Workload and size.
-        verbose: Print the story as it goes.
+        verbose: Print the event log as it goes.
         patches: Planted bugs, applied already; observers are added to them.
         stop_early: End with the first violation: enough to know that a planted bug is caught.
     """
     gc.collect()
     gc.disable()
-    story = Story(verbose=verbose)
-    world = World(seed, options, story)
+    event_log = EventLog(verbose=verbose)
+    world = World(seed, options, event_log)
     _ENDED.append(world)
     workload = WORKLOADS[options.workload](world)
     patches = patches or Patches()
@@ -96,7 +96,7 @@ def run_seed(
     workload.install(patches)
     observe(world, patches)
     if stop_early:
-        world.loop.after_turn = lambda: _stop_if(story)
+        world.loop.after_turn = lambda: _stop_if(event_log)
     handler = _Complaints(world)
     logging.getLogger("sharemesh").addHandler(handler)
     try:
@@ -106,24 +106,24 @@ def run_seed(
     except _EnoughError:
         pass
     except Exception as error:
-        story.violation(world.now_s, f"the run ended with {error!r}")
+        event_log.violation(world.now_s, f"the run ended with {error!r}")
     finally:
         logging.getLogger("sharemesh").removeHandler(handler)
         patches.undo()
-    tell_of_records(story, workload.journal.entries)
-    story.counters["faults"] = sum(
-        count for name, count in story.counters.items() if name.startswith("fault ")
+    tell_of_records(event_log, workload.journal.entries)
+    event_log.counters["faults"] = sum(
+        count for name, count in event_log.counters.items() if name.startswith("fault ")
     )
-    story.counters["messages"] = world.network.messages
-    story.counters["disk jobs between operations of another"] = world.volume.between
-    story.counters["reads of record logs that failed"] = world.volume.failed_reads
+    event_log.counters["messages"] = world.network.messages
+    event_log.counters["disk jobs between operations of another"] = world.volume.between
+    event_log.counters["reads of record logs that failed"] = world.volume.failed_reads
     return Outcome(
         seed,
-        tuple(story.violations),
-        story.event_hash,
-        story.counters,
+        tuple(event_log.violations),
+        event_log.event_hash,
+        event_log.counters,
         world.now_s,
-        tuple(story.lines) if story.violations else (),
+        tuple(event_log.lines) if event_log.violations else (),
     )
 
 
@@ -136,4 +136,4 @@ async def _all(
     await workload.run()
     await judge_endings(world, workload)
     await judge(world, workload, *watched)
-    world.story.violations_of(world.now_s, metrics.judge(world.telemetries))
+    world.event_log.violations_of(world.now_s, metrics.judge(world.telemetries))

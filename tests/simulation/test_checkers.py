@@ -32,9 +32,9 @@ from tests.simulation.checkers.fencing import FencingChecker
 from tests.simulation.checkers.log_starts import LogStartChecker
 from tests.simulation.checkers.state_log import StateHistory
 from tests.simulation.checkers.unseen import UnseenChecker
+from tests.simulation.event_log import EventLog
 from tests.simulation.journal import Client, Handed, SimJournal
 from tests.simulation.loop import KEPT_MAX, WALL_MS, Process
-from tests.simulation.story import Story
 from tests.simulation.world import Options, World
 
 KEY = SharePartitionKey(GroupId("tower"), TopicId(b"\7" * 16), 0)
@@ -44,7 +44,7 @@ WAITING, DONE = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    world = World(1, Options(), Story())
+    world = World(1, Options(), EventLog())
     yield world
     world.loop.close()
 
@@ -68,13 +68,13 @@ def test_what_an_update_opens_again_is_told_with_the_time_of_that_update(world):
         update(70, StateBatch(4, 4, WAITING, 2)),
     )
     assert [(each.offset, each.count, each.write_ms) for each in found.reopened] == [(4, 2, 70)]
-    assert world.story.violations == []
+    assert world.event_log.violations == []
 
 
 def test_a_snapshot_that_forgets_deliveries_lowers_their_count(world):
     state = history(world, BEGIN, update(10, StateBatch(3, 4, WAITING, 2)))
     state.take(0, 2, replace(BEGIN, snapshot_epoch=1))
-    assert [each.split(" (")[0] for each in world.story.violations] == [
+    assert [each.split(" (")[0] for each in world.event_log.violations] == [
         f"tower {KEY.topic_id.hex()[:6]}/0@3: stored delivery count 0 after 2",
         f"tower {KEY.topic_id.hex()[:6]}/0@4: stored delivery count 0 after 2",
     ]
@@ -84,15 +84,15 @@ def test_a_record_that_is_read_twice_is_judged_once(world):
     state = history(world, BEGIN, update(10, StateBatch(3, 4, DONE, 1)))
     state.take(0, 0, BEGIN)
     assert state.reopened == []
-    assert world.story.violations == []
+    assert world.event_log.violations == []
 
 
 def test_a_log_that_was_pruned_unseen_is_a_violation(world):
     state = history(world, BEGIN)
     state.begins(0, 1)
-    assert world.story.violations == []
+    assert world.event_log.violations == []
     state.begins(0, 2)
-    assert "was pruned up to 2, and read up to 1" in world.story.violations[0]
+    assert "was pruned up to 2, and read up to 1" in world.event_log.violations[0]
 
 
 def test_who_takes_a_log_over_finds_all_that_was_committed(world):
@@ -106,7 +106,7 @@ def test_who_takes_a_log_over_finds_all_that_was_committed(world):
     checker.committed(first, 7)
     second.committed_end_offset = 6
     checker.took_over(second)
-    [text] = world.story.violations
+    [text] = world.event_log.violations
     assert text.startswith("group/0 was committed up to 7, and epoch 2 found 6")
 
 
@@ -120,16 +120,16 @@ def test_a_confirmed_record_goes_only_when_it_may(world):
     checker.begins(record_log_path(KEY.topic_id, 0), 2)
     checker.begins(record_log_path(KEY.topic_id, 1), 4)
     checker.begins("state/00000", 4)
-    assert world.story.violations == []
+    assert world.event_log.violations == []
     checker.begins(record_log_path(KEY.topic_id, 0), 3)
-    [text] = world.story.violations
+    [text] = world.event_log.violations
     assert text == "flights/0@2 was confirmed, and the log begins at 3: nobody had it deleted"
 
 
 def test_a_count_that_was_written_and_does_not_stand_is_a_violation(world, monkeypatch):
     monkeypatch.setattr(state_log, "fold", lambda before, record: before or fold(before, record))
     history(world, BEGIN, update(10, StateBatch(3, 3, WAITING, 2)))
-    assert "delivery count 2 was written and does not stand" in world.story.violations[0]
+    assert "delivery count 2 was written and does not stand" in world.event_log.violations[0]
 
 
 async def _fails() -> None:
@@ -192,7 +192,7 @@ class Watched:
 
     def let_the_lock_end(self) -> list[str]:
         self.step(Tick(), 30_000)
-        return self.world.story.violations
+        return self.world.event_log.violations
 
 
 def test_a_delivery_that_counts_must_have_been_handed_out(world):
@@ -222,7 +222,7 @@ def test_what_nobody_saw_is_given_back_uncounted(world, uncounted, complaints):
     watched = Watched(world)
     batch = AcknowledgementBatch(0, 0, (2,), uncounted)
     watched.step(Acknowledge(2, watched.MEMBER, (batch,)), 10)
-    assert len(world.story.violations) == complaints
+    assert len(world.event_log.violations) == complaints
 
 
 def test_what_was_given_back_is_not_handed_out_any_more(world):
@@ -231,5 +231,5 @@ def test_what_was_given_back_is_not_handed_out_any_more(world):
     watched.step(Acknowledge(2, watched.MEMBER, (batch,)), 10)
     world.loop.run_until_complete(watched.leader.start(asyncio.sleep(2)))
     watched.hands_out()
-    [text] = world.story.violations
+    [text] = world.event_log.violations
     assert "was handed out to m1 2.0 s after it was handed back" in text

@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
-from sharemesh.client.admin.async_client import AsyncAdminClient
+from sharemesh.client.admin.client import AsyncAdminClient
 from sharemesh.client.consumer.async_share_consumer import AsyncShareConsumer
 from sharemesh.client.producer.async_producer import AsyncProducer
-from tests.simulation.story import Story
+from tests.simulation.event_log import EventLog
 from tests.simulation.world import Options, World
 
 _ENDED: list[World] = []  # never collected: the ``finally`` blocks of its tasks must not run
@@ -19,7 +19,7 @@ GROUP, TOPIC, PARTITIONS = "tower", "flights", 2
 @pytest.fixture(params=range(1, 6))
 def world(request) -> World:
     options = Options(leaders=2, share_coordinators=1, group_coordinators=1)
-    world = World(request.param, options, Story())
+    world = World(request.param, options, EventLog())
     _ENDED.append(world)
     return world
 
@@ -76,7 +76,7 @@ async def filled(world: World, total: int) -> None:
 
 def run(world: World, work) -> None:
     world.loop.run_until_complete(world.loop.world.start(work))
-    assert world.story.violations == []
+    assert world.event_log.violations == []
 
 
 def test_a_late_consumer_is_busy_within_a_second_and_nothing_is_done_twice(world):

@@ -42,7 +42,7 @@ class UnaryMember:
             try:
                 await self._in_one_session(caller)
             except CallFailedError:
-                self._world.story.counters["unary calls that failed"] += 1
+                self._world.event_log.counters["unary calls that failed"] += 1
             await asyncio.sleep(self._rng.uniform(0.1, 1) * TROUBLE_S)
 
     async def _in_one_session(self, caller: Caller) -> None:
@@ -95,7 +95,7 @@ class UnaryMember:
     def _judge(self, response: pb.ShareFetchResponse, known: Errors, took_s: float) -> None:
         """An answer comes for records, for news, at its time, or because nothing can come."""
         errors = _errors(response)
-        counters = self._world.story.counters
+        counters = self._world.event_log.counters
         PROGRESS.judged(counters)
         has_records = any(p.acquired_records for t in response.responses for p in t.partitions)
         in_error = sum(self._partitions.values()) + 1 == len(errors)
@@ -103,7 +103,7 @@ class UnaryMember:
         is_news = errors.items() - known.items() or _cannot_read(response)
         if took_s < SOON * MAX_WAIT_MS / 1_000 and not (has_records or is_news or in_error):
             text = f"a long poll of {self.process} came back after {took_s:.3f} s with nothing new"
-            self._world.story.violation(self._world.now_s, PROGRESS.broken(text))
+            self._world.event_log.violation(self._world.now_s, PROGRESS.broken(text))
 
 
 def _errors(response: pb.ShareFetchResponse) -> Errors:

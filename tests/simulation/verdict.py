@@ -81,9 +81,9 @@ def _judge_history(
         {name: unseen.excused(key) for name, key in keys.items()},
         {name: grants.unstored(key) for name, key in keys.items()},
     )
-    world.story.counters["archived by the limit, and never seen"] += report.archived_unseen
-    world.story.counters["late acknowledgements"] += report.late_acknowledgements
-    counters = world.story.counters
+    world.event_log.counters["archived by the limit, and never seen"] += report.archived_unseen
+    world.event_log.counters["late acknowledgements"] += report.late_acknowledgements
+    counters = world.event_log.counters
     AT_LEAST_ONCE.judged(counters, report.produced)
     DELIVERY_COUNT.judged(counters, report.delivered)
     FINAL.judged(counters, report.accepted + report.rejected)
@@ -92,14 +92,14 @@ def _judge_history(
     for promise, text in report.broken:
         invariant = PROMISED.get(promise)
         told = f"{group}: {text}"
-        world.story.violation(world.now_s, invariant.broken(told) if invariant else told)
+        world.event_log.violation(world.now_s, invariant.broken(told) if invariant else told)
     _judge_reopened(world, workload, group, members)
     for name, offset in _stored(workload, audit):
         AT_LEAST_ONCE.judged(counters)
         from_offset = max(starts.get(name, 0), begins.get(name, 0))
         if offset >= from_offset and offset not in terminal.get(name, ()):
             text = f"{group}: {name}@{offset} lies in the log and is not finished"
-            world.story.violation(world.now_s, AT_LEAST_ONCE.broken(text))
+            world.event_log.violation(world.now_s, AT_LEAST_ONCE.broken(text))
 
 
 def _name(workload: MixedWorkload, where: TopicPartition | SharePartitionKey) -> str:
@@ -122,7 +122,7 @@ def _judge_reopened(world: World, workload: MixedWorkload, group: str, members: 
         for each in workload.state_history.reopened
         if each.key.group_id == group and each.key.topic_id in workload.topic_ids
     }
-    world.story.counters["finished, and opened by who never heard of it"] += len(reopened)
+    world.event_log.counters["finished, and opened by who never heard of it"] += len(reopened)
     if not reopened:
         return
     for name, offset, time_ms in _final(workload.journal.entries, members):
@@ -130,7 +130,7 @@ def _judge_reopened(world: World, workload: MixedWorkload, group: str, members: 
         if each is not None and time_ms < each.write_ms:
             when = f"was confirmed at {time_ms:.0f} ms, and opened again at {each.write_ms:.0f} ms"
             text = f"{group}: {name}@{offset} {when}"
-            world.story.violation(world.now_s, FINAL.broken(text))
+            world.event_log.violation(world.now_s, FINAL.broken(text))
 
 
 def _final(entries: Sequence[Entry], members: set[str]) -> Iterator[tuple[str, int, float]]:
@@ -149,7 +149,7 @@ def _judge_tasks(world: World) -> None:
     for process in world.loop.processes:
         for task in process.unheard():
             text = f"unheard: {process}, task {task.get_name()} failed: {task.exception()!r}"
-            world.story.violation(world.now_s, text)
+            world.event_log.violation(world.now_s, text)
 
 
 def _judge_records(world: World, workload: MixedWorkload, audit: Audit) -> None:
@@ -178,4 +178,4 @@ def _judge_records(world: World, workload: MixedWorkload, audit: Audit) -> None:
         known = stored.get((name, offset))
         if len(values) > 1 or (known is not None and known not in values):
             complaints.append(f"{name}@{offset} holds {known!r} and was delivered as {values}")
-    world.story.violations_of(world.now_s, sorted(complaints)[:10])
+    world.event_log.violations_of(world.now_s, sorted(complaints)[:10])

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from sharemesh.backends.embedded.data_directory import open_data_directory
-from sharemesh.backends.local.authorizer import AllowAll
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.client.environment import ClientEnvironment
+from sharemesh.cluster.acl_table import AllowAll
 from sharemesh.cluster.bootstrap import ensure_cluster
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.cluster.view.watched_view import WatchedView
@@ -26,9 +26,9 @@ from sharemesh.serve.process_context import ProcessContext
 from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.telemetry.telemetry import Telemetry, without_export
 from tests.simulation.disk import SharedVolume
+from tests.simulation.event_log import EventLog
 from tests.simulation.loop import Process, SimClock, SimLoop
 from tests.simulation.network import SimNetwork
-from tests.simulation.story import Story
 
 CLUSTER = "simulated"
 GROUP_SHARDS = 2
@@ -212,7 +212,7 @@ class Node:
 
     def _broken(self, process: Process, why: str) -> None:
         if self.process is process:
-            self.world.story.violation(self.world.now_s, f"{self.name} is broken: {why}")
+            self.world.event_log.violation(self.world.now_s, f"{self.name} is broken: {why}")
             self.world.later(0, self.crash)
 
     async def drain(self) -> None:
@@ -228,13 +228,13 @@ class Node:
         if self.member is None or self.roles is None or not self.ready:
             return
         self.ready = False
-        grants = self.world.story.counters["grants"]
+        grants = self.world.event_log.counters["grants"]
         with contextlib.suppress(CoordinationError):
             await self.member.draining(draining=True)
         await self.roles.drain()
         await self.roles.close()
         await self.member.close()
-        loaded = self.world.story.counters["grants"] > grants
+        loaded = self.world.event_log.counters["grants"] > grants
         self.world.loop.world.context().run(self._drained, process, loaded=loaded)
 
     def _drained(self, process: Process, *, loaded: bool) -> None:
@@ -245,12 +245,12 @@ class Node:
 
 
 class World:
-    """Everything of one run; ``story`` keeps what happened."""
+    """Everything of one run; ``event_log`` keeps what happened."""
 
-    def __init__(self, seed: int, options: Options, story: Story) -> None:
+    def __init__(self, seed: int, options: Options, event_log: EventLog) -> None:
         self.seed = seed
         self.options = options
-        self.story = story
+        self.event_log = event_log
         self.rng = random.Random(f"{seed} {options.workload}")
         self.loop = SimLoop(random.Random(self.rng.getrandbits(64)))
         self.loop.set_exception_handler(self._unhandled)
@@ -308,12 +308,12 @@ class World:
         permille = self.lost_answers_permille
         if not permille or self.rng.random() * 1_000 >= permille:
             return False
-        self.story.counters["answers of the store that were lost"] += 1
+        self.event_log.counters["answers of the store that were lost"] += 1
         return True
 
     def tell(self, text: str, *, count: str = "") -> None:
-        """Add to the story."""
-        self.story.tell(self.now_s, text, count=count)
+        """Add to the event log."""
+        self.event_log.tell(self.now_s, text, count=count)
 
     def place(self, key: SharePartitionKey, offset: int | None = None) -> str:
         """Return the words for a share partition, or for a record of it."""
@@ -406,7 +406,7 @@ class World:
             node.crash()
 
     def _sent(self, time_s: float, source: str, target: str, method: str, data: bytes) -> None:
-        self.story.event(time_s, "sent", source, target, method, data=data)
+        self.event_log.event(time_s, "sent", source, target, method, data=data)
 
     def _unhandled(self, loop: Any, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -414,4 +414,4 @@ class World:
         if "was destroyed but it is pending" in text:
             return
         logging.getLogger("simulation").debug(text, exc_info=error)
-        self.story.violation(self.now_s, f"unhandled: {text}")
+        self.event_log.violation(self.now_s, f"unhandled: {text}")

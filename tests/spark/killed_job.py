@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from sharemesh_spark.generation import commit as committing
+from sharemesh.codec.generation import FOLDER
 from sharemesh_spark.generation import compact, generation_files
-from sharemesh_spark.generation.commit import NotCommittedError, commit
-from sharemesh_spark.generation.generation_files import FOLDER
+from sharemesh_spark.generation.compact import NotCommittedError, commit
 from sharemesh_spark.generation.shard_fold import generation_of_shard
 
 
@@ -90,7 +89,7 @@ def run(data, shards, generation_id, kill_at, connection):
     def ask(request):
         steps.step()
         connection.send(request.SerializeToString())
-        answer = committing.Response.FromString(connection.recv())
+        answer = compact.Response.FromString(connection.recv())
         steps.step()
         return answer
 

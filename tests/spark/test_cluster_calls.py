@@ -9,22 +9,23 @@ import trustme
 
 from sharemesh import methods
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.domain.ids import TopicId
-from sharemesh.domain.share_state.key_text import format_topic_id, home_shard
+from sharemesh.domain.ids import TopicId, format_topic_id, home_shard
 from sharemesh.rpc.server import GrpcServer
 from sharemesh.rpc.server_certificates import ServerCertificates
 from sharemesh.rpc.tls import TlsFiles
 from sharemesh.v1 import admin_pb2, share_coordinator_pb2
 from sharemesh_spark import __main__ as application
 from sharemesh_spark.cluster_calls import (
+    RUN_FILE,
     ClusterAccess,
     NotAnsweredError,
     access_of,
     cluster_calls,
     key_in_shard,
+    named,
+    topic_names,
 )
 from sharemesh_spark.options import parser, spark_settings
-from sharemesh_spark.topic_names import RUN_FILE, named, topic_names
 
 SECRET = ("sharemesh-cluster-secret", "s3cr3t")
 

@@ -11,6 +11,7 @@ from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.backends.local.disk import SystemDisk
 from sharemesh.codec.batch_frame import walk_frames
+from sharemesh.codec.generation import decode_parts
 from sharemesh.codec.state_record import encode_key, encode_value
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
@@ -18,13 +19,13 @@ from sharemesh.domain.share_state.records import Origin, StateSnapshot, StateUpd
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.ports.shard_log import LogRecord
 from sharemesh_spark import __main__ as application
-from sharemesh_spark.fold.reference_fold import states_of
-from sharemesh_spark.generation.compact import NotProvenError, compact, fold_of_log, prove
+from sharemesh_spark.generation.compact import NotProvenError, compact, prove
 from sharemesh_spark.history.known import read_known
+from sharemesh_spark.history.queries import by_cause, by_delivery_count
 from sharemesh_spark.reader.data_directory import UnreadableLogError
-from sharemesh_spark.report.report import by_cause, by_delivery_count
 from sharemesh_spark.session import start
 from tests.mesh.outcome import check_folds_are_equal
+from tests.spark.reference_fold import fold_of_log
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]  # Spark starts a JVM and workers
 SHARDS = 3
@@ -153,7 +154,7 @@ async def test_the_report_counts_records_by_cause(spark, tmp_path):
     await log.close()
     disk.close()
     known = read_known(spark, tmp_path, appended=False)
-    lines = [(line.cause, line.became, line.records) for line in by_cause(known)]
+    lines = [(line.cause, line.became, line.records) for line in by_cause(known).collect()]
     assert lines == [("accept", "acknowledged", 10), ("reject", "archived", 1)]
     assert by_delivery_count(known) == [("group:0", 1, 10), ("group:0", 2, 1)]
 
@@ -174,17 +175,10 @@ def test_a_folder_that_is_no_data_directory_ends_in_one_sentence(tmp_path, capsy
 
 
 async def test_reading_starts_over_and_states_come_back_from_parquet(spark, tmp_path):
-    import pyarrow.parquet as pq
-
     await write_log(tmp_path, 6)
     compact(spark, tmp_path, generation_id="g1")
-    rows = [
-        row
-        for path in (tmp_path / "generations/g1").glob("*.parquet")
-        for row in pq.read_table(path).to_pylist()
-        if row["shard"] == 1
-    ]
-    states, _ = states_of(rows)
+    parts = [path.read_bytes() for path in (tmp_path / "generations/g1").glob("*.parquet")]
+    states, _ = decode_parts(parts, 1)
     assert states == fold_of_log(tmp_path, 1, 10**9).states
 
 

@@ -12,13 +12,12 @@ from sharemesh.backends.embedded.data_directory import open_data_directory
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.backends.local.disk import SystemDisk
+from sharemesh.codec.generation import FOLDER
 from sharemesh.ports.shard_log import CorruptLogError
-from sharemesh.share_coordinator.generation_reader import GenerationReader
+from sharemesh.share_coordinator.generations import GenerationReader
 from sharemesh.share_coordinator.service import ShareCoordinatorService
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
-from sharemesh_spark.generation.commit import NotCommittedError, commit
-from sharemesh_spark.generation.compact import publish
-from sharemesh_spark.generation.generation_files import FOLDER
+from sharemesh_spark.generation.compact import NotCommittedError, commit, publish
 from sharemesh_spark.generation.shard_fold import generation_of_shard
 from sharemesh_spark.generation.source import SomeShards, StateLogReader
 from sharemesh_spark.reader.data_directory import UnreadableLogError

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
-from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
-from sharemesh.domain.share_state.key_text import format_topic_id
+from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId, format_topic_id
 from sharemesh.domain.share_state.records import Origin, StateSnapshot, StateUpdate, Tombstone
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh_spark import __main__ as application
@@ -69,6 +68,7 @@ def changed(table):
 
 
 async def test_the_history_grows_exactly_once_and_answers(spark, tmp_path):
+    """REP-8: a lock expiry of five records counts five redeliveries."""
     await write_records(tmp_path, FIRST)
     assert update_history(spark, tmp_path).rows == 4
     assert update_history(spark, tmp_path) is None

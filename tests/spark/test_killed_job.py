@@ -11,18 +11,14 @@ import signal
 
 import pytest
 
-from sharemesh.domain.share_state.content_hash import content_hash
-from sharemesh_spark.generation.commit import Request
-from sharemesh_spark.generation.compact import fold_of_log
-from sharemesh_spark.generation.generation_files import (
-    FOLDER,
-    hinted_generation,
-    read_base,
-    read_manifest,
-)
+from sharemesh.codec.generation import FOLDER
+from sharemesh.domain.share_state.fold import content_hash
+from sharemesh_spark.generation.compact import Request
+from sharemesh_spark.generation.generation_files import hinted_generation, read_base, read_manifest
 from sharemesh_spark.generation.shard_fold import generation_of_shard
 from tests.share_coordinator.world import CONTEXT, Client
 from tests.spark import killed_job
+from tests.spark.reference_fold import fold_of_log
 from tests.spark.test_generations import cluster, machine_states, writes
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

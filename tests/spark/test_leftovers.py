@@ -2,7 +2,7 @@
 
 import os
 
-from sharemesh_spark.generation.commit import LEFT_AFTER_S, remove_leftovers
+from sharemesh_spark.generation.compact import LEFT_AFTER_S, remove_leftovers
 
 NOW_S = 2_000_000_000
 

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
-from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
-from sharemesh.domain.share_state.key_text import format_topic_id
+from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId, format_topic_id
 from sharemesh.domain.share_state.records import Origin, StateSnapshot, StateUpdate, Tombstone
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh_spark import __main__ as application
@@ -93,6 +92,7 @@ def figures_of(spark, command, data, *more):
 async def test_what_was_pruned_is_in_the_totals_and_what_is_not_known_says_so(
     spark, tmp_path, capsys
 ):
+    """REP-11."""
     data, page = tmp_path / "data", tmp_path / "report.html"
     await write_records(data, PRUNED)
     await write_records(data, KEPT, epoch=2)
@@ -130,6 +130,7 @@ async def test_what_was_pruned_is_in_the_totals_and_what_is_not_known_says_so(
 
 
 async def test_a_history_makes_a_report_whole_over_lives_and_pruning(spark, tmp_path):
+    """REP-2."""
     data = tmp_path / "data"
     await write_records(data, PRUNED)
     figures_of(spark, "history", data)
@@ -160,6 +161,7 @@ async def test_a_history_makes_a_report_whole_over_lives_and_pruning(spark, tmp_
 
 
 async def test_explain_says_how_a_record_ended_whose_changes_were_pruned(tmp_path, capsys):
+    """REP-12."""
     await write_records(tmp_path, PRUNED)
     await write_records(tmp_path, KEPT, epoch=2)
 

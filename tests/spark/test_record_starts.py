@@ -7,7 +7,7 @@ import pytest
 
 from sharemesh.codec.batch_frame import HEADER_BYTES, place_frame, walk_frames
 from sharemesh.codec.record_set import build_plain_batch, decode_plain_records
-from sharemesh_spark.reader import record_starts
+from sharemesh_spark.reader import record_layout
 from sharemesh_spark.reader.record_layout import BrokenRecordsError, record_places
 from sharemesh_spark.reader.varints import Bytes
 
@@ -92,25 +92,25 @@ def test_values_that_look_like_records_mislead_nobody():
 
 def test_long_batches_are_cut(monkeypatch):
     steps = []
-    walked = record_starts._walked
+    walked = record_layout._walked
 
     def counted(walks, step):
         steps.append(int(walks.count.max()))
         return walked(walks, step)
 
-    monkeypatch.setattr(record_starts, "_walked", counted)
+    monkeypatch.setattr(record_layout, "_walked", counted)
     rng = random.Random(1)
     data, records = batches_of(rng, [2_000, 700], lambda: rng.randbytes(120))
     check(data, records)
     assert steps == [max(steps)]
-    assert max(steps) < 3 * record_starts.RECORDS_PER_WALK
+    assert max(steps) < 3 * record_layout.RECORDS_PER_WALK
 
 
 def test_a_batch_that_its_records_do_not_fill_is_named():
     rng = random.Random(2)
     data, _ = batches_of(rng, [100, 300], lambda: rng.randbytes(120))
     second = frames_of(data)[1]
-    starts = record_starts.record_starts(
+    starts = record_layout.record_starts(
         Bytes(data),
         np.array([second.position]),
         np.array([second.size_bytes]),

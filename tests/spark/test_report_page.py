@@ -6,8 +6,14 @@ from html.parser import HTMLParser
 
 import pytest
 
-from sharemesh_spark.report.html import ROWS_MAX, clock_time, lines, table
-from sharemesh_spark.report.report_page import About, report_page
+from sharemesh_spark.report.report_page import (
+    ROWS_MAX,
+    About,
+    clock_time,
+    lines,
+    report_page,
+    table,
+)
 
 pytestmark = pytest.mark.spark
 EVIL = "<script>alert('1')</script>&\"[x]"
@@ -81,6 +87,12 @@ def test_names_of_groups_topics_and_members_cannot_be_markup():
     parser.feed(page)
     assert EVIL in parser.text
     assert "script" not in parser.tags
+
+
+def test_names_cannot_turn_the_direction_of_text_bnd_24():
+    page = report_page(tables(["g\u202egpj\x1b\u2066\u2028"]), about())
+    assert "g\\u202egpj\\u001b\\u2066\\u2028" in page
+    assert page.replace("\n", "").isprintable()
 
 
 def test_a_single_step_of_time_has_a_mark():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharemesh_spark.coverage import holes_between
+from sharemesh_spark.reader.data_directory import holes_between
 from sharemesh_spark.share_partitions import KNOWN_SCHEMA, lives_and_spans
 
 TYPES = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64()}
@@ -69,6 +69,7 @@ def lives(table):
 
 
 def test_holes_are_what_neither_history_nor_log_has():
+    """REP-3."""
     assert holes_between([(0, 5), (8, 12)], 12) == [(5, 8)]
     assert holes_between([(3, 12)], 12) == [(0, 3)]
     assert holes_between([(0, 6), (4, 12), (2, 3)], 12) == []
@@ -77,6 +78,7 @@ def test_holes_are_what_neither_history_nor_log_has():
 
 
 def test_a_record_is_finished_once_in_a_life_however_often_its_end_was_written():
+    """REP-5."""
     table = known(
         begins(0, 1_000), change(1, 2_000, 0, 9), change(2, 2_100, 0, 9), *state(0)
     )  # the answer to the first write was lost: it was sent again
@@ -89,6 +91,7 @@ def test_a_record_is_finished_once_in_a_life_however_often_its_end_was_written()
 
 
 def test_what_was_pruned_is_counted_from_the_state_with_its_cause_not_recorded():
+    """REP-6."""
     table = known(change(700, 8_000, 5, 9, start=5), *state(5, initial=0, archived=[(12, 12)]))
     found = lives_and_spans(table, {3: [(0, 600)]})
     assert told(found, "first_offset", "last_offset", "became", "cause", "delivery_count") == [
@@ -101,6 +104,7 @@ def test_what_was_pruned_is_counted_from_the_state_with_its_cause_not_recorded()
 
 
 def test_a_group_of_which_every_change_was_pruned_is_still_listed():
+    """REP-4."""
     [life] = lives(lives_and_spans(known(*state(162_288, initial=-1)), {3: [(0, 600)]}))
     assert (life["not_counted"], life["counts_from_ms"]) == (162_288, 9_000)
     found = lives_and_spans(known(*state(162_288, initial=0)), {3: [(0, 600)]})
@@ -108,6 +112,7 @@ def test_a_group_of_which_every_change_was_pruned_is_still_listed():
 
 
 def test_where_a_life_of_unknown_beginning_counts_from_is_told():
+    """REP-3."""
     table = known(change(700, 8_000, 50, 59, start=50), *state(50, initial=-1), batch(20, 99, 1))
     found = lives_and_spans(table, {3: [(0, 600)]})
     [life] = lives(found)
@@ -129,6 +134,7 @@ def test_a_hole_before_a_life_began_does_not_touch_it():
 
 
 def test_a_group_deleted_and_made_again_has_two_lives_that_share_nothing():
+    """REP-1."""
     table = known(
         batch(0, 9, 100),
         begins(0, 1_000), change(1, 2_000, 0, 2, "available", cause="lock_expiry"),
@@ -150,6 +156,7 @@ def test_a_group_deleted_and_made_again_has_two_lives_that_share_nothing():
 
 
 def test_lives_are_told_apart_by_state_epoch_if_deletion_and_initialization_were_pruned():
+    """REP-1."""
     table = known(
         begins(0, 1_000), change(1, 2_000, 0, 2), change(9, 500_000, 5, 5, epoch=4, start=3),
         *state(3, epoch=4, initial=3),
@@ -160,11 +167,13 @@ def test_lives_are_told_apart_by_state_epoch_if_deletion_and_initialization_were
 
 
 def test_records_whose_topic_is_gone_came_no_later_than_they_were_finished():
+    """REP-9."""
     table = known(begins(0, 1_000), change(1, 2_000, 0, 2), deleted(2, 3_000))
     assert told(lives_and_spans(table, {}), "came_ms", "ended_ms") == [(2_000, 2_000)]
 
 
 def test_an_offset_without_a_record_neither_comes_nor_is_missed():
+    """REP-9."""
     table = known(
         begins(0, 1_000), change(1, 2_000, 0, 4, start=0),
         change(2, 2_500, 5, 5, "archived", cause="gap", start=5), batch(0, 4, 500), *state(6),
@@ -176,6 +185,7 @@ def test_an_offset_without_a_record_neither_comes_nor_is_missed():
 
 
 def test_a_life_that_chose_its_start_itself_begins_at_the_first_start_offset_known():
+    """REP-7."""
     table = known(
         begins(0, 1_000, start=-1), change(1, 2_000, 7, 8, start=7), batch(0, 9, 500), *state(9)
     )
@@ -185,6 +195,7 @@ def test_a_life_that_chose_its_start_itself_begins_at_the_first_start_offset_kno
 
 
 def test_a_second_delivery_whose_first_was_pruned_is_counted_but_not_timed():
+    """REP-10."""
     table = known(change(700, 8_000, 0, 0, count=2), change(701, 8_100, 1, 1), *state(0))
     found = lives_and_spans(table, {3: [(0, 600)]})
     assert told(found, "changed_ms", "ended_ms") == [(None, 8_000), (8_100, 8_100)]
@@ -192,6 +203,7 @@ def test_a_second_delivery_whose_first_was_pruned_is_counted_but_not_timed():
 
 @pytest.mark.parametrize("start", [0, 4])
 def test_what_the_log_start_passed_is_finished_without_a_cause(start):
+    """REP-6."""
     table = known(begins(0, 1_000, start=start), change(1, 2_000, 20, 24, start=20), *state(25))
     found = lives_and_spans(table, {})
     assert told(found, "first_offset", "records", "cause") == [

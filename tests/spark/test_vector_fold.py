@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sharemesh.codec.batch_frame import place_frame
+from sharemesh.codec.generation import arrow_schema
 from sharemesh.codec.log_chain import ReadablePart
 from sharemesh.codec.record_set import build_plain_batch
 from sharemesh.codec.segment import SegmentName
 from sharemesh.codec.state_record import encode_key, encode_value
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
-from sharemesh.domain.share_state.content_hash import NUMBERS, content_hash
-from sharemesh.domain.share_state.fold import Floors, ShareState
+from sharemesh.domain.share_state.fold import NUMBERS, Floors, ShareState, content_hash
 from sharemesh.domain.share_state.records import (
     UNKNOWN_START_OFFSET,
     EpochFloor,
@@ -29,14 +29,14 @@ from sharemesh.domain.share_state.records import (
 from sharemesh.domain.state_batch import StateBatch, combine
 from sharemesh.v1.state_record_pb2 import ShareStateRecord
 from sharemesh_spark.fold import combine_numpy
-from sharemesh_spark.fold.reference_fold import DomainFold, state_at
-from sharemesh_spark.fold.vector_fold import FoldRows
-from sharemesh_spark.generation.generation_files import ARROW_SCHEMA, BaseShard, shard_content
+from sharemesh_spark.fold.vector_fold import FoldRows, state_at
+from sharemesh_spark.generation.generation_files import BaseShard, shard_content
 from sharemesh_spark.generation.shard_fold import ShardFold
 from sharemesh_spark.generation.source import SCHEMA, arrow_rows
 from sharemesh_spark.reader.data_directory import LogPart, ShardImage, UnreadableLogError
 from sharemesh_spark.reader.protobuf_templates import ROWS_MIN, ValueTemplates
 from sharemesh_spark.reader.shard_windows import windows
+from tests.spark.reference_fold import DomainFold
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 KEYS = [
@@ -245,7 +245,7 @@ def test_the_hash_of_columns_is_the_hash_of_the_states():
             {"shard": 0, "kind": "floors", "state_epoch": floors.state_epoch,
              "leader_epoch": floors.leader_epoch}
         )  # fmt: skip
-        content = shard_content(pa.Table.from_pylist(rows, schema=ARROW_SCHEMA), 0)
+        content = shard_content(pa.Table.from_pylist(rows, schema=arrow_schema()), 0)
         assert content.hash() == content_hash(states, floors), f"seed {seed}"
         for place, (key, state) in enumerate(states.items()):
             assert content.hash_of(place) == content_hash({key: state}, Floors()), f"seed {seed}"

@@ -14,10 +14,13 @@ from sharemesh.telemetry.names import SCHEMA_URL
 class Collector:
     """OTLP's trace and metrics services on a port: messages are parsed by protobuf, and kept."""
 
-    def __init__(self, reject=0):
-        self.spans, self.metrics, self.resources = [], [], []
+    def __init__(self, reject=0, certificate=None, needed=None):
+        """``certificate`` is a pair of key and chain; ``needed`` a metadata key that calls need."""
+        self.spans, self.metrics, self.resources, self.batches = [], [], [], []
+        self.metadata = []
         self.arrived = threading.Event()
         self._reject = reject
+        self._needed = needed
         services = {
             "trace.v1.TraceService": (self._trace, trace_service_pb2.ExportTraceServiceRequest),
             "metrics.v1.MetricsService": (
@@ -37,13 +40,25 @@ class Collector:
                     )
                 ]
             )
-        self.endpoint = f"http://127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        if certificate is None:
+            self.endpoint = f"http://127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        else:
+            credentials = grpc.ssl_server_credentials([certificate])
+            port = self._server.add_secure_port("127.0.0.1:0", credentials)
+            self.endpoint = f"https://127.0.0.1:{port}"
         self._server.start()
 
     def stop(self):
         self._server.stop(None).wait(5)
 
-    def _trace(self, request, _):
+    def _admit(self, context):
+        metadata = dict(context.invocation_metadata())
+        self.metadata.append(metadata)
+        if self._needed and self._needed not in metadata:
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, f"no {self._needed}")
+
+    def _trace(self, request, context):
+        self._admit(context)
         for whole in request.resource_spans:
             self.resources.append(
                 {each.key: each.value.string_value for each in whole.resource.attributes}
@@ -52,13 +67,18 @@ class Collector:
                 assert (whole.schema_url, scope.schema_url) == (SCHEMA_URL, SCHEMA_URL)
                 assert scope.scope.name == "sharemesh"
                 self.spans += scope.spans
+                self.batches.append(len(scope.spans))
         self.arrived.set()
         answer = trace_service_pb2.ExportTraceServiceResponse()
         answer.partial_success.rejected_spans = self._reject
         return answer
 
-    def _metric(self, request, _):
+    def _metric(self, request, context):
+        self._admit(context)
         for whole in request.resource_metrics:
+            self.resources.append(
+                {each.key: each.value.string_value for each in whole.resource.attributes}
+            )
             for scope in whole.scope_metrics:
                 self.metrics += scope.metrics
         return metrics_service_pb2.ExportMetricsServiceResponse()

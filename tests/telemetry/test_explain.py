@@ -18,7 +18,6 @@ TP = TopicPartition(FOO, 0)
 STEPS = 5_000
 LIMIT = 3
 LOCK_MS = 30_000
-NEVER_OLD_MS = 1 << 45  # retention leaves it alone
 MEMBERS = ("m1", "m2", "m3")
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 AVAILABLE, LOCKED, ACKNOWLEDGED, ARCHIVED = "AVAILABLE", "ACQUIRED", "ACKNOWLEDGED", "ARCHIVED"
@@ -91,7 +90,7 @@ class History:
         for client in self.clients.values():
             await client.hold()
             await client.join(TP)
-        await until(lambda: self.w.shell(TP) is not None)
+        await until(lambda: self.w.runner(TP) is not None)
 
     async def step(self) -> str:
         steps = {
@@ -110,7 +109,7 @@ class History:
             return
         count = self.rng.randint(1, 8)
         values = [DecodedRecord(value=b"v") for _ in range(count)]
-        records = encode_records(values, default_timestamp_ms=NEVER_OLD_MS)
+        records = encode_records(values, default_timestamp_ms=self.w.clock.wall_ms())
         each = record_log_pb2.ProducePartition(topic_id=FOO, partition=0, records=records)
         request = record_log_pb2.ProduceRequest(partitions=[each])
         response = await self.caller.call(methods.PRODUCE, request, to=self.w.address)
@@ -174,9 +173,9 @@ class History:
     async def wait(self) -> None:
         await self.w.clock.advance(self.rng.choice((1, 500, 7_000, 15_000)))
         self.model.expire(self.w.clock.now_ms())
-        shell = self.w.shell(TP)
+        runner = self.w.runner(TP)
         for _ in range(200):
-            if not shell.machine.pending_write_count:
+            if not runner.machine.pending_write_count:
                 break
             await asyncio.sleep(0)
 

@@ -30,12 +30,12 @@ from sharemesh.domain.share_partition.events import (
     Tick,
 )
 from sharemesh.domain.state_batch import StateBatch
-from sharemesh.group_coordinator.group_gauges import GroupGauges
+from sharemesh.group_coordinator.service import GroupGauges
 from sharemesh.serve.process.probe import idle_percent
 from sharemesh.share_leader.telemetry.partition_telemetry import PartitionTelemetry, counted
 from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Registry
-from sharemesh.telemetry.prometheus_text import expose
+from sharemesh.telemetry.metrics_http import expose
 from sharemesh.telemetry.spans import Spans
 from sharemesh.telemetry.telemetry import Telemetry
 from tests.telemetry.scrape import parse

@@ -6,9 +6,9 @@ import pytest
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from sharemesh.telemetry.instruments import InstrumentKind, Metric, Registry
-from sharemesh.telemetry.otlp import OtlpMetrics, OtlpSpans
-from sharemesh.telemetry.otlp_wire import SpanWriter, any_value, varint
-from sharemesh.telemetry.span_export import SpanPump
+from sharemesh.telemetry.otel_environment import OtlpTarget
+from sharemesh.telemetry.otlp import OtlpMetrics, OtlpSpans, SpanWriter, any_value, varint
+from sharemesh.telemetry.span_export import ExportError, SpanPump
 from sharemesh.telemetry.spans import Span, SpanKind, Spans
 from sharemesh.telemetry.trace_context import TraceContext
 from tests.telemetry.collector import collector
@@ -97,7 +97,7 @@ def test_a_collector_gets_every_span_with_its_resource():
     rng = random.Random(3)
     with collector() as receiver:
         known = spans()
-        pump = SpanPump(known, OtlpSpans(receiver.endpoint, RESOURCE))
+        pump = SpanPump(known, OtlpSpans(OtlpTarget(receiver.endpoint), RESOURCE))
         pump.start()
         sent = [random_span(rng, {}) for _ in range(5_000)]
         for span in sent:
@@ -110,17 +110,18 @@ def test_a_collector_gets_every_span_with_its_resource():
 
 def test_spans_that_a_collector_rejects_are_counted_as_lost():
     with collector(reject=2) as receiver:
-        exporter = OtlpSpans(receiver.endpoint, RESOURCE)
+        exporter = OtlpSpans(OtlpTarget(receiver.endpoint), RESOURCE)
         known = spans()
         work = Span("work", known.context(), None, 1, 2, {})
         assert exporter.export([exporter.write(work)] * 5) == 3
         exporter.close()
 
 
-def test_a_collector_that_is_gone_takes_none():
-    exporter = OtlpSpans("http://127.0.0.1:9", RESOURCE)
+def test_a_collector_that_is_gone_takes_none_and_the_reason_names_it():
+    exporter = OtlpSpans(OtlpTarget("http://127.0.0.1:9"), RESOURCE)
     work = Span("work", spans().context(), None, 1, 2, {})
-    assert exporter.export([exporter.write(work)]) == 0
+    with pytest.raises(ExportError, match=r"127\.0\.0\.1:9 answers UNAVAILABLE"):
+        exporter.export([exporter.write(work)])
     exporter.close()
 
 
@@ -133,11 +134,12 @@ def test_a_collector_gets_every_metric():
     for value in (0.05, 0.5, 3):
         registry.histogram(times).record(value)
     with collector() as receiver:
-        sender = OtlpMetrics(receiver.endpoint, RESOURCE, start_ns=5)
-        assert sender.export(registry.collect(), now_ns=9)
+        sender = OtlpMetrics(OtlpTarget(receiver.endpoint), RESOURCE, start_ns=5)
+        registry.histogram(Metric("test.none", InstrumentKind.HISTOGRAM, "s", "none", (), (1.0,)))
+        sender.export(registry.collect(), now_ns=9)
         sender.close()
         found = {metric.name: metric for metric in receiver.metrics}
-    assert set(found) == {"test.reads", "test.open", "test.time"}
+    assert set(found) == {"test.reads", "test.open", "test.time", "test.none"}
     [point] = found["test.reads"].sum.data_points
     assert (point.as_double, point.start_time_unix_nano, point.time_unix_nano) == (3.0, 5, 9)
     assert found["test.reads"].sum.is_monotonic
@@ -146,4 +148,6 @@ def test_a_collector_gets_every_metric():
     [point] = found["test.time"].histogram.data_points
     assert list(point.bucket_counts) == [1, 1, 1]
     assert list(point.explicit_bounds) == [0.1, 1.0]
-    assert (point.count, point.sum) == (3, 3.55)
+    assert (point.count, point.sum, point.min, point.max) == (3, 3.55, 0.05, 3)
+    [point] = found["test.none"].histogram.data_points
+    assert (point.count, point.HasField("min"), point.HasField("max")) == (0, False, False)

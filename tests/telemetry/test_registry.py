@@ -5,8 +5,7 @@ import random
 import threading
 
 from sharemesh.telemetry.instruments import OTHER, InstrumentKind, Metric, Registry
-from sharemesh.telemetry.metrics_http import MetricsEndpoint
-from sharemesh.telemetry.prometheus_text import expose
+from sharemesh.telemetry.metrics_http import MetricsEndpoint, expose
 from sharemesh.telemetry.span_export import SpanPump
 from sharemesh.telemetry.spans import Span, Spans
 from sharemesh.telemetry.telemetry import stride_of

@@ -102,6 +102,18 @@ async def test_acquisition_and_settlement_are_children_of_their_calls():
     assert written.parent == settled.context
 
 
+async def test_what_is_done_for_a_caller_that_is_not_sampled_is_not_recorded():
+    listener, handlers, spans, watch = world()
+
+    async def fetch(_, __):
+        acquire(watch)
+
+    listener.offer(methods.SHARE_FETCH, fetch)
+    caller = CALLER.removesuffix("01") + "00"
+    await handlers[methods.SHARE_FETCH.name](None, context(("traceparent", caller)))
+    assert (spans.take(10), spans.finished) == ([], 0)
+
+
 async def test_what_a_stream_does_links_to_it_and_has_traces_of_its_own():
     listener, handlers, spans, watch = world()
 

@@ -1,17 +1,16 @@
-"""One running cluster as the operator sees it: watched view, placement controller, admin client."""
+"""The running clusters of the operator: of each a view, a placement controller, an admin client."""
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import sharemesh
-from sharemesh.backends.etcd.connection import EtcdTls
-from sharemesh.backends.etcd.coordination import EtcdCoordination
-from sharemesh.backends.etcd.namespace import NamespacedCoordination
-from sharemesh.client.admin.async_client import AsyncAdminClient
+from sharemesh.client.admin.client import AsyncAdminClient
 from sharemesh.cluster.bootstrap import ClusterMismatchError, ensure_cluster
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.cluster.store.keys import CONTROLLER
@@ -24,11 +23,14 @@ from sharemesh.domain.placement import PartitionShape
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import NodeInfo, Role
 from sharemesh.ports.coordination import Coordination, CoordinationError
+from sharemesh.serve.process.coordination import connect_etcd
+from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.telemetry.instruments import Registry
 from sharemesh.telemetry.spans import Spans
 from sharemesh.telemetry.telemetry import Telemetry
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
-from sharemesh_operator.resources.cluster_status import PlacementSeen, Problem
+from sharemesh_operator.resources.cluster_status import PlacementSeen
+from sharemesh_operator.resources.problems import Problem, problem
 from sharemesh_operator.resources.rollout import NodeSeen
 
 API_TIMEOUT_MS = 8_000
@@ -43,9 +45,9 @@ _log = logging.getLogger(__name__)
 class ClusterConnectionError(Exception):
     """The cluster cannot be reached or used; ``problem`` says why and what to do."""
 
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(f"{problem.reason}: {problem.message}")
-        self.problem = problem
+    def __init__(self, reason: str, **about: object) -> None:
+        self.problem = problem(reason, **about)
+        super().__init__(f"{reason}: {self.problem.message}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class ClusterConnection:
         changed: Callable[[StateChanges], None],
     ) -> None:
         self._spec = spec
+        self._etcd = ", ".join(spec.etcd.endpoints)
         self._changed = changed
         self._settings = settings
         self._coordination: Coordination | None = None
@@ -96,16 +99,12 @@ class ClusterConnection:
         Raises:
             ClusterConnectionError: etcd does not answer, or holds another cluster of this name.
         """
-        spec = self._spec
         try:
             await self._start()
         except ClusterMismatchError as error:
-            raise ClusterConnectionError(Problem("ClusterMismatch", str(error))) from error
+            raise ClusterConnectionError("ClusterMismatch", why=error) from error
         except CoordinationError as error:
-            where = ", ".join(spec.etcd.endpoints)
-            raise ClusterConnectionError(
-                Problem("EtcdUnavailable", f"etcd at {where} does not answer: {error}")
-            ) from error
+            raise ClusterConnectionError("EtcdUnavailable", where=self._etcd, why=error) from error
 
     async def close(self) -> None:
         """Resign and end; repeating it is fine."""
@@ -126,15 +125,11 @@ class ClusterConnection:
 
     @property
     def problem(self) -> Problem | None:
-        """What keeps the operator from etcd now; what was seen before may be old."""
+        """Why the operator cannot reach etcd now; what was seen before may be old."""
         if self._member is None or self._member.session is not None:
             return None
-        where = ", ".join(self._spec.etcd.endpoints)
-        return Problem(
-            "EtcdUnavailable",
-            f"etcd at {where} does not answer ({self._member.last_error or 'the lease was lost'}); "
-            "what is led goes on being served, nothing new can be elected: start etcd again",
-        )
+        why = self._member.last_error or "the lease was lost"
+        return problem("EtcdUnavailable", where=self._etcd, why=why)
 
     async def admin(self) -> AsyncAdminClient:
         """Return the client of the cluster's admin service.
@@ -144,12 +139,8 @@ class ClusterConnection:
         """
         addresses = frozenset(node.address for node in self.view.nodes() if node.port)
         if not addresses:
-            raise ClusterConnectionError(
-                Problem(
-                    "ClusterNotReady",
-                    f"no pod of ShareCluster {self._spec.name!r} runs yet; look at its conditions",
-                )
-            )
+            why = f"no pod of ShareCluster {self._spec.name!r} runs yet; see its conditions"
+            raise ClusterConnectionError("ClusterNotReady", why=why)
         if self._admin is None or not addresses & self._admin_addresses:
             if self._admin is not None:
                 await self._admin.close()
@@ -206,10 +197,9 @@ class ClusterConnection:
         spec, clock = self._spec, self._settings.clock
         if spec.tls_secret:
             self._files(spec.tls_secret)  # needed later only, but told now
-        etcd = EtcdCoordination(
-            spec.etcd.addresses, clock=clock, rng=self._settings.rng, tls=self._etcd_tls()
+        coordination = self._coordination = connect_etcd(
+            self._etcd_settings(), spec.etcd.addresses, clock=clock, rng=self._settings.rng
         )
-        coordination = self._coordination = NamespacedCoordination(etcd, spec.etcd.prefix)
         await ensure_cluster(
             coordination,
             spec.cluster_id,
@@ -253,14 +243,14 @@ class ClusterConnection:
         _log.error("cluster %s: %s", self._spec.cluster_id, why)
         self.broken = self.broken or why
 
-    def _etcd_tls(self) -> EtcdTls | None:
-        if not self._spec.etcd.secret:
-            return None
-        files = self._files(self._spec.etcd.secret)
-        return EtcdTls(
-            ca=files["ca.crt"].read_bytes(),
-            certificate=files["tls.crt"].read_bytes(),
-            key=files["tls.key"].read_bytes(),
+    def _etcd_settings(self) -> ServeSettings:
+        etcd = self._spec.etcd
+        files = self._files(etcd.secret) if etcd.secret else {}
+        return ServeSettings(
+            etcd_prefix=etcd.prefix,
+            etcd_tls_authority=files.get("ca.crt"),
+            etcd_tls_certificate=files.get("tls.crt"),
+            etcd_tls_key=files.get("tls.key"),
         )
 
     def _client_settings(self, addresses: list[str]) -> dict[str, object]:
@@ -287,14 +277,72 @@ class ClusterConnection:
         missing = [name for name, path in files.items() if not path.is_file()]
         if missing:
             raise ClusterConnectionError(
-                Problem(
-                    "SecretNotMounted",
-                    f"the operator has no {', '.join(missing)} of Secret {secret!r}; name the "
-                    "Secret in the value secrets of chart sharemesh (the operator reads no "
-                    "Secrets itself)",
-                )
+                "SecretNotMounted", secret=secret, files=", ".join(missing)
             )
         return files
+
+
+Changed = Callable[[str, StateChanges], None]
+
+
+class ClusterConnections:
+    """Opens and closes the connection to each cluster; ``changed`` is called on changes there."""
+
+    def __init__(self, settings: ClusterConnectionSettings, changed: Changed) -> None:
+        self._settings = settings
+        self._changed = changed
+        self._open: dict[str, tuple[object, ClusterConnection]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._over = False
+
+    @property
+    def joined(self) -> int:
+        """How many clusters are connected."""
+        return len(self._open)
+
+    @property
+    def placed(self) -> int:
+        """How many of them have this operator as their elected placement controller."""
+        return sum(mesh.places for _, mesh in self._open.values())
+
+    async def get(self, spec: ClusterSpec) -> ClusterConnection:
+        """Return the connected cluster; a new one if what it was made from changed.
+
+        Raises:
+            ClusterConnectionError: It cannot be connected; nothing is left open.
+        """
+        key = (spec.uid, spec.etcd, spec.tls_secret, spec.placement, _shards(spec))
+        async with self._locks.setdefault(spec.name, asyncio.Lock()):
+            known = self._open.get(spec.name)
+            if known is not None and known[0] == key and not known[1].broken:
+                return known[1]
+            await self._close(spec.name)
+            if self._over:
+                raise ClusterConnectionError("NotElected")
+            mesh = ClusterConnection(spec, self._settings, partial(self._changed, spec.name))
+            try:
+                await mesh.start()
+            except BaseException:
+                await mesh.close()
+                raise
+            self._open[spec.name] = (key, mesh)
+            return mesh
+
+    async def close(self, name: str) -> None:
+        """Leave a cluster that is gone."""
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            await self._close(name)
+
+    async def close_all(self) -> None:
+        """Leave all clusters, at the same time, and connect to none any more: the term is over."""
+        self._over = True
+        await asyncio.gather(*(self.close(name) for name in list(self._locks)))
+
+    async def _close(self, name: str) -> None:
+        known = self._open.pop(name, None)
+        if known is not None:
+            await known[1].close()
+            _log.info("cluster %s: left", name)
 
 
 def _limits(spec: ClusterSpec) -> PlacementLimits:
@@ -304,3 +352,7 @@ def _limits(spec: ClusterSpec) -> PlacementLimits:
         moves_per_round=-(-wanted.moves_per_minute // ROUNDS_PER_MINUTE),
         shape=PartitionShape(load_slack=min(slack, LOAD_SLACK_MAX), standbys=wanted.standbys),
     )
+
+
+def _shards(spec: ClusterSpec) -> tuple[int, ...]:
+    return tuple(role.shards for role in spec.roles.values())

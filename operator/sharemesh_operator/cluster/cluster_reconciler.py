@@ -1,21 +1,18 @@
-"""ShareClusters: from what is wanted and what is there to the next step, and the status."""
+"""Reconciles ShareClusters: compares spec and objects, applies the next step, writes the status."""
 
 import logging
 from collections.abc import Mapping
 
 import sharemesh_operator.resources.names as w
-from sharemesh.client.errors import SharemeshError
-from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import Role
-from sharemesh_operator.cluster.cluster_connection import ClusterConnection, ClusterConnectionError
-from sharemesh_operator.cluster.cluster_connections import ClusterConnections
-from sharemesh_operator.cluster.events import Events
-from sharemesh_operator.cluster.kube import Kube
-from sharemesh_operator.cluster.status_writer import StatusWriter
+from sharemesh_operator.cluster.cluster_connection import (
+    ClusterConnection,
+    ClusterConnectionError,
+)
+from sharemesh_operator.cluster.reconciler import Reconciler
 from sharemesh_operator.resources.cluster_spec import ClusterSpec, cluster_spec
 from sharemesh_operator.resources.cluster_status import (
     ClusterSeen,
-    Problem,
     by_role,
     conditions,
     status,
@@ -23,9 +20,9 @@ from sharemesh_operator.resources.cluster_status import (
 )
 from sharemesh_operator.resources.conditions import Condition, find
 from sharemesh_operator.resources.names import KubeObject
-from sharemesh_operator.resources.pod_status import pod_seen, settled
-from sharemesh_operator.resources.rollout import PodSeen, RolloutPlan, Seen, plan
-from sharemesh_operator.resources.workloads import needs_apply, objects_of, surplus
+from sharemesh_operator.resources.problems import Problem
+from sharemesh_operator.resources.rollout import PodSeen, Seen, plan, pod_seen, settled
+from sharemesh_operator.resources.workloads import key_of, needs_apply, objects_of, surplus
 
 OWNED = ("ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget")
 IN_PROGRESS_MS = 2_000
@@ -35,32 +32,11 @@ SWEEP_MS = 60_000
 _log = logging.getLogger(__name__)
 
 
-class ClusterReconciler:
+class ClusterReconciler(Reconciler):
     """Makes ShareClusters so; ``reconcile`` may be called at any time and any number of times."""
 
-    def __init__(
-        self,
-        kube: Kube,
-        meshes: ClusterConnections,
-        writer: StatusWriter,
-        events: Events,
-        clock: Clock,
-        *,
-        default_image: str,
-    ) -> None:
-        self._kube = kube
-        self._meshes = meshes
-        self._writer = writer
-        self._events = events
-        self._clock = clock
-        self._default_image = default_image
-
-    def spec_of(self, body: KubeObject) -> ClusterSpec:
-        """Return what a ShareCluster object asks for."""
-        return cluster_spec(body, default_image=self._default_image)
-
     async def reconcile(self, name: str) -> int | None:
-        """Take the next step of a cluster; return after how many ms to look again.
+        """Take the next step of a cluster; return the ms until the next round.
 
         Raises:
             KubeError: The API server did not do what was asked; try again.
@@ -71,7 +47,7 @@ class ClusterReconciler:
             return None
         if "deletionTimestamp" in body["metadata"]:
             return None  # its finalizer sees to the rest
-        spec = self.spec_of(body)
+        spec = cluster_spec(body, default_image=self._default_image)
         live = [each for kind in OWNED for each in await self._list(kind, spec)]
         found, mesh = await self._look(spec, live)
         if not spec.hands_off:
@@ -102,12 +78,10 @@ class ClusterReconciler:
         pods = [pod_seen(pod, sets, now_s) for pod in await self._list("Pod", spec)]
         placement = mesh.placement() if mesh else None
         seen = Seen(
-            pods=tuple(sorted((pod for pod in pods if pod), key=_order)),
+            pods=tuple(sorted(filter(None, pods), key=lambda pod: (pod.role, pod.ordinal))),
             replicas={role: each["spec"]["replicas"] for role, each in sets.items()},
             nodes=mesh.nodes() if mesh else None,
-            unled=_unled(placement.partitions - placement.led, placement.unled_shards)
-            if placement
-            else 0,
+            unled=placement.unled if placement else 0,
             settled=settled(sets) and not self._to_be_changed(spec, sets),
         )
         found = ClusterSeen(seen, plan(spec, seen), placement, problem, storage)
@@ -118,9 +92,9 @@ class ClusterReconciler:
         """Return whether templates are about to be written: who is outdated shows only after."""
         now = {role: each["spec"]["replicas"] for role, each in sets.items()}
         counts = {role: max(now.get(role, 0), spec.roles[role].replicas) for role in w.ROLES}
-        known = {each["metadata"]["name"]: each for each in sets.values()}
+        known = {key_of(each): each for each in sets.values()}
         return not spec.hands_off and any(
-            each["kind"] == "StatefulSet" and needs_apply(each, known.get(each["metadata"]["name"]))
+            each["kind"] == "StatefulSet" and needs_apply(each, known.get(key_of(each)))
             for each in objects_of(spec, counts)
         )
 
@@ -143,53 +117,24 @@ class ClusterReconciler:
             return  # pods would only fail, or write where they must not
         step = found.plan
         wanted = objects_of(spec, step.replicas)
-        known = {(each["kind"], each["metadata"]["name"]): each for each in live}
+        known = {key_of(each): each for each in live}
         for each in wanted:
-            if needs_apply(each, known.get((each["kind"], each["metadata"]["name"]))):
+            if needs_apply(each, known.get(key_of(each))):
                 await self._kube.apply(each)
                 _log.debug("%s %s applied", each["kind"], each["metadata"]["name"])
         for each in surplus(wanted, live, spec.uid):
             meta = each["metadata"]
             await self._kube.delete(each["kind"], meta["name"], uid=meta.get("uid", ""))
-        await self._step(body, step, {pod.name: pod for pod in found.seen.pods}, mesh)
-
-    async def _step(
-        self,
-        body: KubeObject,
-        step: RolloutPlan,
-        pods: dict[str, PodSeen],
-        mesh: ClusterConnection | None,
-    ) -> None:
         for name in step.drain:
             await self.begin_drain(body, name, mesh)
-        for name in step.delete:
-            pod = pods[name]
-            waited = "" if pod.drain_age_s is None else f" after {pod.drain_age_s} s of hand-over"
-            await self._events.tell(body, "PodRestarted", f"{name} is made anew{waited}")
-            await self._kube.delete("Pod", name)
+        for pod in found.seen.pods:
+            if pod.name in step.delete:
+                await self._restart(body, pod)
 
-    async def begin_drain(
-        self, body: KubeObject, name: str, mesh: ClusterConnection | None, *, held: str = ""
-    ) -> None:
-        """Let a pod hand over what it leads; repeating it is fine.
-
-        The annotation comes first: an operator that takes over in between goes on from it. A pod
-        that does not answer is not waited for longer than its drain time-out.
-        """
-        if mesh is None:
-            return
-        notes = {w.DRAIN_ANNOTATION: str(self._clock.wall_ms() // 1_000)}
-        if held:
-            notes[w.HELD_ANNOTATION] = held
-        await self._kube.patch("Pod", name, {"metadata": {"annotations": notes}})
-        await self._events.tell(body, "PodDraining", f"{name} hands over what it leads")
-        try:
-            admin = await mesh.admin()
-            await admin.drain_node(name)
-        except (SharemeshError, ClusterConnectionError, ValueError) as error:
-            await self._events.tell(
-                body, "DrainNotBegun", f"{name} was not told to hand over: {error}", warning=True
-            )
+    async def _restart(self, body: KubeObject, pod: PodSeen) -> None:
+        waited = "" if pod.drain_age_s is None else f" after {pod.drain_age_s} s of hand-over"
+        await self._events.tell(body, "PodRestarted", f"{pod.name} is replaced{waited}")
+        await self._kube.delete("Pod", pod.name)
 
     async def _tell(self, body: KubeObject, said: list[Condition]) -> None:
         """Post an Event where Ready is about to change its reason."""
@@ -198,11 +143,3 @@ class ClusterReconciler:
         if old.get("reason") == ready.reason or ready.status is None:
             return
         await self._events.tell(body, ready.reason, ready.message, warning=not ready.status)
-
-
-def _order(pod: PodSeen) -> tuple[str, int]:
-    return str(pod.role), pod.ordinal
-
-
-def _unled(partitions: int, shards: int) -> int:
-    return partitions + shards

@@ -8,29 +8,26 @@ import sharemesh_operator.resources.names as w
 from sharemesh.cluster.view.cluster_state import StateChanges
 from sharemesh.ports.clock import Clock
 from sharemesh.telemetry.telemetry import Telemetry
-from sharemesh_operator.cluster.cluster_connection import ClusterConnectionSettings
-from sharemesh_operator.cluster.cluster_connections import ClusterConnections
+from sharemesh_operator.cluster.cluster_connection import (
+    ClusterConnections,
+    ClusterConnectionSettings,
+)
 from sharemesh_operator.cluster.cluster_reconciler import ClusterReconciler
-from sharemesh_operator.cluster.cluster_ref import ClusterResolver
-from sharemesh_operator.cluster.events import Events
 from sharemesh_operator.cluster.group_reconciler import GroupReconciler
 from sharemesh_operator.cluster.kube import Kube, KubeError, RetryLaterError
 from sharemesh_operator.cluster.operation_reconciler import OperationReconciler
-from sharemesh_operator.cluster.round_telemetry import told
-from sharemesh_operator.cluster.status_writer import StatusWriter
+from sharemesh_operator.cluster.reconciler import NamedTenantReconciler, Reconciler
+from sharemesh_operator.cluster.status_and_events import Events, StatusWriter
 from sharemesh_operator.cluster.topic_reconciler import TopicReconciler
-from sharemesh_operator.cluster.work_queue import Key, WorkQueue
-from sharemesh_operator.resources.deletion import awaited_by
+from sharemesh_operator.cluster.work_queue import Key, WorkQueue, told
 from sharemesh_operator.resources.names import KubeObject
+from sharemesh_operator.resources.tenants import awaited_by
 from sharemesh_operator.settings import OperatorSettings
 
 GATHER_MS = 300
 """Changes in etcd come in crowds; one round sees them all."""
 CLEAN_UP_LIMIT_S = 180
 """Longest time that the deletion of an object waits for its clean-up in the mesh."""
-POLICIES = ("ShareTopic", "ShareGroup")
-"""Kinds with a deletion policy."""
-TENANTS = (*POLICIES, "ShareGroupOperation")
 
 _log = logging.getLogger(__name__)
 
@@ -63,21 +60,22 @@ class Engine:
             ),
             self._moved,
         )
-        clusters = self._clusters = ClusterReconciler(
-            kube, self.meshes, self._writer, self._events, clock, default_image=settings.image
-        )
-        homes = ClusterResolver(kube, self.meshes, clusters)
-        self._topics = TopicReconciler(kube, homes, self._writer, self._events)
-        self._groups = GroupReconciler(kube, homes, self._writer, self._events, clock)
-        self._operations = OperationReconciler(
-            kube, homes, clusters, self._writer, self._events, clock
-        )
+        shared = (kube, self.meshes, self._writer, self._events, clock)
+        image = settings.image
+        self._named: dict[str, NamedTenantReconciler] = {
+            each.kind: each(*shared, default_image=image)
+            for each in (TopicReconciler, GroupReconciler)
+        }
+        self._reconcilers: dict[str, Reconciler] = {
+            "ShareCluster": ClusterReconciler(*shared, default_image=image),
+            "ShareGroupOperation": OperationReconciler(*shared, default_image=image),
+            **self._named,
+        }
         self._tenants: dict[Key, str] = {}
         self._generations: dict[Key, int] = {}
         work = told(self._work, telemetry, settings.namespace, self._generation_of)
         self.queue = WorkQueue(work, clock)
         self._over = False
-        self.last_round_ms = clock.now_ms()
 
     @property
     def status_writes(self) -> int:
@@ -100,7 +98,7 @@ class Engine:
         """Hear that a custom resource is there, changed, or is gone."""
         meta = body["metadata"]
         key = Key(kind, meta["name"])
-        if kind in TENANTS:
+        if kind != "ShareCluster":
             cluster = ((body.get("spec") or {}).get("clusterRef") or {}).get("name", "")
             self._tenants[key] = cluster
         self._generations[key] = int(meta.get("generation", 0))
@@ -128,7 +126,7 @@ class Engine:
             RetryLaterError: It is to wait and be tried again; never beyond ``CLEAN_UP_LIMIT_S``.
         """
         if self._over:
-            raise RetryLaterError("another replica of the operator goes on")
+            raise RetryLaterError("another replica of the operator takes this over")
         body = {**body, "kind": kind}
         try:
             done = await self._finalize(kind, body)
@@ -148,18 +146,11 @@ class Engine:
     # ---- rounds ----------------------------------------------------------------------------------
 
     async def _finalize(self, kind: str, body: KubeObject) -> str:
-        match kind:
-            case "ShareTopic":
-                return await self._topics.finalize(body)
-            case "ShareGroup":
-                return await self._groups.finalize(body)
-            case _:
-                return await self._finalize_cluster(body)
-
-    async def _finalize_cluster(self, body: KubeObject) -> str:
-        """Let a cluster wait for what is to be deleted in it (DEL-2)."""
+        if kind in self._named:
+            return await self._named[kind].finalize(body)
+        # A cluster waits for what is to be deleted in it (DEL-2).
         name = body["metadata"]["name"]
-        tenants = [each for kind in POLICIES for each in await self._kube.list(kind)]
+        tenants = [each for kind in self._named for each in await self._kube.list(kind)]
         awaited = awaited_by(name, tenants)
         if awaited:
             raise RetryLaterError(f"ShareCluster {name!r} waits for {awaited}")
@@ -167,16 +158,7 @@ class Engine:
         return f"pods of {name!r} go; its data directory and its keys in etcd stay"
 
     async def _work(self, key: Key) -> int | None:
-        self.last_round_ms = self._clock.now_ms()
-        match key.kind:
-            case "ShareCluster":
-                return await self._clusters.reconcile(key.name)
-            case "ShareTopic":
-                return await self._topics.reconcile(key.name)
-            case "ShareGroup":
-                return await self._groups.reconcile(key.name)
-            case _:
-                return await self._operations.reconcile(key.name)
+        return await self._reconcilers[key.kind].reconcile(key.name)
 
     def _generation_of(self, key: Key) -> int:
         return self._generations.get(key, 0)

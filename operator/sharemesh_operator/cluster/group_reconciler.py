@@ -1,117 +1,68 @@
 """ShareGroups: the group's configs in the mesh follow the object; its state is shown."""
 
-from sharemesh.client.admin.async_client import AsyncAdminClient
+from sharemesh.client.admin.client import AsyncAdminClient
 from sharemesh.client.admin_results import GroupDescription, GroupOffset
-from sharemesh.client.errors import (
-    ConnectionFailedError,
-    GroupIdNotFoundError,
-    RequestTimedOutError,
-    SharemeshError,
-)
+from sharemesh.client.errors import GroupIdNotFoundError, ServiceError
 from sharemesh.domain.ids import GroupId, TopicPartition
-from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ShardKind
-from sharemesh_operator.cluster.cluster_connection import ClusterConnection, ClusterConnectionError
-from sharemesh_operator.cluster.cluster_ref import ClusterGoneError, ClusterResolver, problem_of
-from sharemesh_operator.cluster.events import Events
-from sharemesh_operator.cluster.kube import Kube, RetryLaterError, now_text
-from sharemesh_operator.cluster.status_writer import StatusWriter
-from sharemesh_operator.resources.cluster_spec import is_paused
+from sharemesh_operator.cluster.cluster_connection import ClusterConnection
+from sharemesh_operator.cluster.kube import now_text
+from sharemesh_operator.cluster.reconciler import ClusterRef, NamedTenantReconciler, Outcome
 from sharemesh_operator.resources.conditions import Condition
 from sharemesh_operator.resources.groups import (
+    PAUSED,
     GroupFound,
     PartitionFound,
+    backlog,
+    configs_refused,
     drifted,
     group_conditions,
     group_configs,
     group_id,
     group_status,
+    id_taken,
+    is_group_paused,
 )
 from sharemesh_operator.resources.names import KubeObject
 
-RETRY_MS = 3_000
-LOOK_MS = 15_000
 GROUP_SOURCE = "group"
 
 
-class GroupReconciler:
-    """Sets the configs of groups, corrects drift, deletes groups by policy, tells their state."""
+class GroupReconciler(NamedTenantReconciler):
+    """Sets the configs of groups, corrects drift, deletes groups by policy, shows their state."""
 
-    def __init__(
-        self, kube: Kube, homes: ClusterResolver, writer: StatusWriter, events: Events, clock: Clock
-    ) -> None:
-        self._kube = kube
-        self._homes = homes
-        self._writer = writer
-        self._events = events
-        self._clock = clock
+    kind = "ShareGroup"
+    noun = "group"
+    content = "share state"
+    sweep_ms = 15_000
+    name_of = staticmethod(group_id)
+    taken = staticmethod(id_taken)
 
-    async def reconcile(self, name: str) -> int | None:
-        """Bring one group to what its object says; return after how many ms to look again."""
-        body = await self._kube.get("ShareGroup", name)
-        if body is None or "deletionTimestamp" in body["metadata"]:
-            return None
-        policy = body["spec"].get("managementPolicy", "Managed")
-        if policy == "Paused" or is_paused(body):
-            text = "nothing is changed and nothing is looked at; set managementPolicy to Managed"
-            return await self._say(body, [Condition.unknown("Ready", "Paused", text)])
-        rival = await self._rival(body)
-        if rival:
-            text = f"ShareGroup {rival!r} stands for group {group_id(body)!r} already; delete one"
-            return await self._say(body, [Condition.false("Ready", "IdTaken", text)])
-        return await self._reconcile(body, policy)
+    async def blocked(self, body: KubeObject) -> Condition | None:
+        """Return why the group is left alone: it is paused, or its id is taken."""
+        return PAUSED if is_group_paused(body) else await super().blocked(body)
 
-    async def finalize(self, body: KubeObject) -> str:
-        """Do what the deletion policy says; return what was done.
+    async def bring(self, home: ClusterRef, body: KubeObject) -> Outcome:
+        """Set the configs that differ, unless the group is only observed or its cluster paused."""
+        admin = await home.mesh.admin()
+        refused = None
+        managed = body["spec"].get("managementPolicy", "Managed") == "Managed"
+        if managed and not home.spec.hands_off:
+            refused = await self._set_configs(admin, body)
+        found = await _found(home.mesh, admin, body)
+        status = group_status(body, found) | backlog(body, found, now_text(self._clock))
+        return Outcome(group_conditions(found, refused), status)
 
-        Raises:
-            RetryLaterError: It cannot be done now; try again.
-        """
+    async def delete(self, admin: AsyncAdminClient, body: KubeObject) -> None:
+        """Delete the group with its share state, then its configs."""
         group = group_id(body)
-        if body["spec"].get("deletionPolicy", "Retain") != "Delete":
-            return f"group {group!r} and its state are kept"
-        if await self._rival(body):
-            return f"group {group!r} is kept: another ShareGroup stands for it"
-        try:
-            home = await self._homes.home(body)
-            admin = await home.mesh.admin()
-            problem = (await admin.delete_groups([group])).get(group)
-            if problem is not None and not isinstance(problem, GroupIdNotFoundError):
-                raise problem
-            await admin.alter_group_configs(group, dict.fromkeys(group_configs(body)))
-        except ClusterGoneError:
-            return f"group {group!r} is left to the data of its cluster, which is gone"
-        except (ClusterConnectionError, SharemeshError) as error:
-            raise RetryLaterError(f"group {group!r} cannot be deleted yet: {error}") from error
-        return f"group {group!r} and its share state are deleted"
+        problem = (await admin.delete_groups([group])).get(group)
+        if problem is not None and not isinstance(problem, GroupIdNotFoundError):
+            raise problem
+        await admin.alter_group_configs(group, dict.fromkeys(group_configs(body)))
 
-    async def _reconcile(self, body: KubeObject, policy: str) -> int:
-        try:
-            home = await self._homes.home(body)
-            admin = await home.mesh.admin()
-            refused = None
-            if policy == "Managed" and not home.spec.hands_off:
-                refused = await self._bring(admin, body)
-            found = await _found(home.mesh, admin, body)
-        except (ClusterGoneError, ClusterConnectionError, SharemeshError) as error:
-            problem = problem_of(error, body)
-            return await self._say(
-                body, [Condition.false("Ready", problem.reason, problem.message)]
-            )
-        said = group_conditions(found, refused)
-        status = group_status(body, found)
-        old = ((body.get("status") or {}).get("backlog") or {}) if found.lag >= 0 else {}
-        if found.lag >= 0:
-            changed = old.get("records") != found.lag
-            when = now_text(self._clock) if changed else old.get("observedTime")
-            status["backlog"] = {"records": found.lag, "observedTime": when}
-        await self._warn(body, said[0])
-        left_ms = await self._writer.write(body, status, said)
-        again_ms = LOOK_MS if said[0].status else RETRY_MS
-        return again_ms if left_ms is None else min(again_ms, left_ms)
-
-    async def _bring(self, admin: AsyncAdminClient, body: KubeObject) -> Condition | None:
-        """Set the configs that differ; return what was refused, if something was."""
+    async def _set_configs(self, admin: AsyncAdminClient, body: KubeObject) -> Condition | None:
+        """Set the configs that differ; return the refusal, if there was one."""
         group = group_id(body)
         current = {
             each.name: each.value
@@ -123,40 +74,13 @@ class GroupReconciler:
             return None
         try:
             await admin.alter_group_configs(group, changes)
-        except (ConnectionFailedError, RequestTimedOutError):
-            raise
-        except SharemeshError as error:
-            return Condition.false(
-                "Accepted",
-                "ConfigsRefused",
-                f"the cluster refuses the configs of group {group!r}: {error}",
-            )
+        except ServiceError as error:
+            if error.retriable:
+                raise
+            return configs_refused(body, str(error))
         names = ", ".join(sorted(changes))
         await self._events.tell(body, "GroupConfigured", f"set for group {group!r}: {names}")
         return None
-
-    async def _rival(self, body: KubeObject) -> str:
-        """Return the older object that stands for the same group, if there is one."""
-        mine = (body["spec"]["clusterRef"]["name"], group_id(body))
-        age = (body["metadata"]["creationTimestamp"], body["metadata"]["name"])
-        for other in await self._kube.list("ShareGroup"):
-            meta = other["metadata"]
-            if (other["spec"]["clusterRef"]["name"], group_id(other)) != mine:
-                continue
-            older = (meta["creationTimestamp"], meta["name"]) < age
-            if older and "deletionTimestamp" not in meta:
-                return str(meta["name"])
-        return ""
-
-    async def _say(self, body: KubeObject, said: list[Condition]) -> int:
-        await self._warn(body, said[0])
-        status = {"observedGeneration": body["metadata"].get("generation", 0)}
-        await self._writer.write(body, status, said)
-        return RETRY_MS
-
-    async def _warn(self, body: KubeObject, ready: Condition) -> None:
-        if ready.status is False:
-            await self._events.tell(body, ready.reason, ready.message, warning=True)
 
 
 async def _found(mesh: ClusterConnection, admin: AsyncAdminClient, body: KubeObject) -> GroupFound:

@@ -1,19 +1,45 @@
-"""The Kubernetes API as far as the operator needs it: read, apply, delete, tell."""
+"""The Kubernetes API as far as the operator needs it: how to log in, read, apply, delete, post.
 
+kopf's own client has no server-side apply, and the official one costs more than it saves (decision
+0011); what TLS and authentication need is kopf's ``ConnectionInfo``.
+"""
+
+import dataclasses
 import datetime
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Self, TypeAlias
 from urllib.parse import quote
 
 import aiohttp
+import kopf
+import yaml
 
 import sharemesh_operator.resources.names as w
 from sharemesh.ports.clock import Clock
-from sharemesh_operator.cluster.credentials import ApiServer
+from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh_operator.resources.names import KubeObject
+
+REQUEST_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 10.0
+CONNECTIONS_MAX = 16
+LIST_PAGE = 500
+PAGES_MAX = 100
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+Login: TypeAlias = Callable[[], kopf.ConnectionInfo]
+"""Returns how the API server is reached now: the kubelet renews the token."""
+
+
+class KubeError(Exception):
+    """The API server refused, or could not be reached (status 0)."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{reason or status}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
 
 
 class RetryLaterError(Exception):
@@ -30,49 +56,70 @@ def now_text(clock: Clock) -> str:
     return now_time(clock).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-REQUEST_TIMEOUT_S = 30.0
-CONNECT_TIMEOUT_S = 10.0
-CONNECTIONS_MAX = 16
-LIST_PAGE = 500
-PAGES_MAX = 100
+def find_login(kubeconfig: Path | None, environment: Mapping[str, str]) -> Login:
+    """Return the login of a kubeconfig, or of the pod that this runs in.
+
+    Args:
+        kubeconfig: None: ``KUBECONFIG``, else the pod's service account.
+        environment: The process's variables.
+
+    Raises:
+        StartError: SETTINGS; there is none, or it cannot be read.
+    """
+    named = environment.get("KUBECONFIG", "")
+    path = kubeconfig or (Path(named) if named else None)
+    if path is not None:
+        try:
+            return _login_of_file(path)
+        except (OSError, yaml.YAMLError, LookupError, TypeError, ValueError) as error:
+            raise StartError(
+                ExitCode.SETTINGS, f"kubeconfig {path} cannot be used: {error}"
+            ) from error
+    host = environment.get("KUBERNETES_SERVICE_HOST")
+    if not host or not (ACCOUNT / "token").exists():
+        raise StartError(
+            ExitCode.SETTINGS,
+            "no API server: this is no pod with a service account; give --kubeconfig",
+        )
+    host = f"[{host}]" if ":" in host else host
+    port = environment.get("KUBERNETES_SERVICE_PORT", "443")
+    pod = kopf.ConnectionInfo(server=f"https://{host}:{port}", ca_path=ACCOUNT / "ca.crt")
+    return _with_token_of(ACCOUNT / "token", pod)
 
 
-class KubeError(Exception):
-    """The API server refused, or could not be reached (status 0)."""
+def _login_of_file(path: Path) -> Login:
+    tree: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
-        super().__init__(f"{reason or status}: {message}")
-        self.status = status
-        self.reason = reason
-        self.message = message
+    def named(kind: str, name: str) -> dict[str, Any]:
+        for entry in tree[f"{kind}s"]:
+            if entry["name"] == name:
+                found: dict[str, Any] = entry[kind]
+                return found
+        raise LookupError(f"no {kind} {name!r}")
+
+    context = named("context", tree["current-context"])
+    cluster, user = named("cluster", context["cluster"]), named("user", context["user"])
+
+    def file(source: Mapping[str, Any], name: str) -> Path | None:
+        wanted = name in source and f"{name}-data" not in source
+        return path.parent / source[name] if wanted else None
+
+    found = kopf.ConnectionInfo(
+        server=cluster["server"].rstrip("/"),
+        ca_path=file(cluster, "certificate-authority"),
+        ca_data=cluster.get("certificate-authority-data"),
+        certificate_path=file(user, "client-certificate"),
+        certificate_data=user.get("client-certificate-data"),
+        private_key_path=file(user, "client-key"),
+        private_key_data=user.get("client-key-data"),
+        token=user.get("token"),
+        insecure=cluster.get("insecure-skip-tls-verify"),
+    )
+    return _with_token_of(Path(user["tokenFile"]), found) if "tokenFile" in user else lambda: found
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceKind:
-    """Where objects of a kind are found."""
-
-    path: str
-    plural: str
-
-    @property
-    def api_version(self) -> str:
-        """Group and version as objects name them."""
-        return self.path.removeprefix("/apis/").removeprefix("/api/")
-
-
-KINDS: Mapping[str, ResourceKind] = {
-    "ShareCluster": ResourceKind(f"/apis/{w.API_VERSION}", "shareclusters"),
-    "ShareTopic": ResourceKind(f"/apis/{w.API_VERSION}", "sharetopics"),
-    "ShareGroup": ResourceKind(f"/apis/{w.API_VERSION}", "sharegroups"),
-    "ShareGroupOperation": ResourceKind(f"/apis/{w.API_VERSION}", "sharegroupoperations"),
-    "StatefulSet": ResourceKind("/apis/apps/v1", "statefulsets"),
-    "PodDisruptionBudget": ResourceKind("/apis/policy/v1", "poddisruptionbudgets"),
-    "Service": ResourceKind("/api/v1", "services"),
-    "ConfigMap": ResourceKind("/api/v1", "configmaps"),
-    "Pod": ResourceKind("/api/v1", "pods"),
-    "PersistentVolumeClaim": ResourceKind("/api/v1", "persistentvolumeclaims"),
-    "Event": ResourceKind("/api/v1", "events"),
-}
+def _with_token_of(file: Path, known: kopf.ConnectionInfo) -> Login:
+    return lambda: dataclasses.replace(known, token=file.read_text(encoding="ascii").strip())
 
 
 class Kube:
@@ -81,54 +128,36 @@ class Kube:
     Every call ends after ``REQUEST_TIMEOUT_S`` and raises ``KubeError`` if it was refused.
     """
 
-    def __init__(
-        self, server: ApiServer, namespace: str, *, agent: str = "sharemesh-operator"
-    ) -> None:
+    def __init__(self, login: Login, namespace: str, *, agent: str = "sharemesh-operator") -> None:
         self._agent = agent
-        self._server = server
+        self._login = login
         self._namespace = namespace
         self._http: aiohttp.ClientSession | None = None
         self.denied = 0
         """Requests that the API server's rules did not allow."""
 
     async def __aenter__(self) -> Self:
-        context = self._server.ssl_context()
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=CONNECTIONS_MAX, ssl=context if context is not None else True
+                limit=CONNECTIONS_MAX, ssl=self._login().as_ssl_context()
             ),
             timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._http is not None:
             await self._http.close()
 
     async def served(self, kinds: tuple[str, ...]) -> bool:
         """Return whether the API server knows the custom resources of these kinds."""
-        try:
-            found = await self._call("GET", f"/apis/{w.API_VERSION}")
-        except KubeError as error:
-            if error.status == 404:
-                return False
-            raise
+        found = await _or_none(self._call("GET", f"/apis/{w.API_VERSION}")) or {}
         names = {each.get("name") for each in found.get("resources") or ()}
-        return all(KINDS[kind].plural in names for kind in kinds)
+        return all(w.plural(kind) in names for kind in kinds)
 
     async def get(self, kind: str, name: str) -> KubeObject | None:
         """Return one object, or None if it is not there."""
-        try:
-            return await self._call("GET", self._path(kind, name))
-        except KubeError as error:
-            if error.status == 404:
-                return None
-            raise
+        return await _or_none(self._call("GET", self._path(kind, name)))
 
     async def list(self, kind: str, selector: Mapping[str, str] | None = None) -> list[KubeObject]:
         """Return all objects of a kind that have these labels."""
@@ -140,7 +169,7 @@ class Kube:
             page = await self._call("GET", self._path(kind), query=query)
             for item in page.get("items") or ():
                 # Items of a list do not say what they are.
-                found.append({"apiVersion": KINDS[kind].api_version, "kind": kind, **item})
+                found.append({"apiVersion": w.KINDS[kind], "kind": kind, **item})
             query["continue"] = (page.get("metadata") or {}).get("continue") or ""
             if not query["continue"]:
                 return found
@@ -160,14 +189,9 @@ class Kube:
         path = self._path(kind, name) + (f"/{subresource}" if subresource else "")
         content_type = "application/merge-patch+json"
         query = {"fieldManager": w.FIELD_MANAGER}
-        try:
-            return await self._call(
-                "PATCH", path, query=query, body=change, content_type=content_type
-            )
-        except KubeError as error:
-            if error.status == 404:
-                return None
-            raise
+        return await _or_none(
+            self._call("PATCH", path, query=query, body=change, content_type=content_type)
+        )
 
     async def delete(self, kind: str, name: str, *, uid: str = "") -> None:
         """Delete an object, if it is the one of this uid; one that is gone is fine."""
@@ -185,8 +209,9 @@ class Kube:
         return await self._call("POST", self._path(wanted["kind"]), body=wanted)
 
     def _path(self, kind: str, name: str = "") -> str:
-        where = KINDS[kind]
-        path = f"{where.path}/namespaces/{quote(self._namespace)}/{where.plural}"
+        version = w.KINDS[kind]
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        path = f"{root}/namespaces/{quote(self._namespace)}/{w.plural(kind)}"
         return f"{path}/{quote(name)}" if name else path
 
     async def _call(
@@ -200,16 +225,15 @@ class Kube:
     ) -> KubeObject:
         assert self._http is not None
         headers = {"Accept": "application/json", "User-Agent": self._agent}
-        token = self._server.token()
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
         data = None
         if body is not None:
             data = json.dumps(body).encode()
             headers["Content-Type"] = content_type
         try:
+            login = self._login()
+            headers |= login.as_http_headers()
             async with self._http.request(
-                method, self._server.url + path, params=query, data=data, headers=headers
+                method, login.server + path, params=query, data=data, headers=headers
             ) as answer:
                 text = await answer.text()
                 status = answer.status
@@ -231,3 +255,12 @@ class Kube:
         message = found.get("message", "") if isinstance(found, dict) else ""
         reason = found.get("reason", "") if isinstance(found, dict) else ""
         raise KubeError(status, reason or str(status), f"{method} {path}: {message}")
+
+
+async def _or_none(call: Awaitable[KubeObject]) -> KubeObject | None:
+    try:
+        return await call
+    except KubeError as error:
+        if error.status == 404:
+            return None
+        raise

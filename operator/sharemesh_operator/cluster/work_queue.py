@@ -1,18 +1,26 @@
-"""Work by keys: each key at most once at a time, repeated requests melt into one."""
+"""Rounds by key, each at most once at a time; each leaves a span and a measurement."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from sharemesh.backoff import backoff_ms
 from sharemesh.ports.clock import Clock
+from sharemesh.tasks import wait_until_set
+from sharemesh.telemetry import names
+from sharemesh.telemetry.spans import Span
+from sharemesh.telemetry.telemetry import Telemetry
 
 WORKERS = 4
 KEYS_MAX = 10_000
-BACKOFF_MIN_MS = 500
+BACKOFF_FIRST_MS = 1_000
 BACKOFF_MAX_MS = 60_000
 GAP_MS = 250
 """Shortest time between two rounds of one key, so that a storm of events costs one round."""
+DONE = "done"
+FAILED = "failed"
+CANCELLED = "cancelled"
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +61,7 @@ class WorkQueue:
         ]
 
     async def close(self) -> None:
-        """Stop; work under way is cancelled."""
+        """Stop; running work is cancelled."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -97,7 +105,7 @@ class WorkQueue:
         except Exception as error:
             self.failures += 1
             count = self._failures[key] = self._failures.get(key, 0) + 1
-            again_ms = min(BACKOFF_MIN_MS * 2 ** min(count, 10), BACKOFF_MAX_MS)
+            again_ms = backoff_ms(count - 1, BACKOFF_FIRST_MS, BACKOFF_MAX_MS)
             _log.warning(
                 "%s %s: round failed, again in %d ms: %s: %s",
                 key.kind,
@@ -120,12 +128,43 @@ class WorkQueue:
     async def _until_due(self) -> None:
         self._wake.clear()
         waits = [due for key, due in self._due.items() if key not in self._busy]
-        if not waits:
-            await self._wake.wait()
-            return
-        left_ms = max(min(waits) - self._clock.now_ms(), 1)
+        left_ms = max(min(waits) - self._clock.now_ms(), 1) if waits else None
+        await wait_until_set(self._wake, left_ms)
+
+
+def told(
+    work: Work, telemetry: Telemetry, namespace: str, generation_of: Callable[[Key], int]
+) -> Work:
+    """Return ``work`` with a span and a measurement of each round, whatever becomes of it.
+
+    ``generation_of`` is the generation of an object that was seen last, 0 if none was.
+    """
+    spans, registry = telemetry.spans, telemetry.registry
+
+    async def one_round(key: Key) -> int | None:
+        began_ns = spans.now_ns()
+        outcome, error = CANCELLED, ""
         try:
-            async with asyncio.timeout(left_ms / 1_000):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+            again_ms = await work(key)
+            outcome = DONE
+        except Exception as failure:
+            outcome, error = FAILED, type(failure).__name__
+            raise
+        finally:
+            ended_ns = spans.now_ns()
+            took = registry.histogram(names.RECONCILE_DURATION, key.kind, outcome)
+            took.record((ended_ns - began_ns) / 1e9)
+            if spans.enabled:
+                attributes = {
+                    names.K8S_NAMESPACE: namespace,
+                    names.OBJECT_KIND: key.kind,
+                    names.OBJECT_NAME: key.name,
+                    names.OBJECT_GENERATION: generation_of(key),
+                    names.RECONCILE_OUTCOME: outcome,
+                }
+                name = f"{names.RECONCILE} {key.kind}"
+                times = (began_ns, ended_ns)
+                spans.end(Span(name, spans.context(), None, *times, attributes, error=error))
+        return again_ms
+
+    return one_round

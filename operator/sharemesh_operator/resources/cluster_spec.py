@@ -1,37 +1,39 @@
 """A ShareCluster, read: defaults are the schema's, set by the API server."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, TypeVar
 
 from sharemesh.ports.cluster import Role
 from sharemesh_operator.resources.names import FIELDS, PAUSE_ANNOTATION, ROLES, KubeObject
 
-DRAIN_TIMEOUT_S = 40
-GRACE_S = 90
-SHARDS = 16
-REPLICAS = 2
+Record = TypeVar("Record")
+
+
+def _key(name: str, default: object = MISSING) -> Any:  # noqa: ANN401 - as dataclasses.field
+    """Return a field that is read from this key of the object."""
+    return field(default=default, metadata={"key": name})
 
 
 @dataclass(frozen=True, slots=True)
 class RoleSpec:
     """The pods of one role."""
 
-    replicas: int
     pod_template: KubeObject
-    drain_timeout_s: int = DRAIN_TIMEOUT_S
-    grace_s: int = GRACE_S
-    max_unavailable: int = 1
-    shards: int = SHARDS
+    replicas: int = _key("replicas", 2)
+    drain_timeout_s: int = _key("drainTimeoutSeconds", 40)
+    grace_s: int = _key("terminationGracePeriodSeconds", 90)
+    max_unavailable: int = _key("maxUnavailable", 1)
+    shards: int = _key("shards", 16)
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
     """The data directory: one ReadWriteMany claim, or a directory of one node."""
 
-    claim: str = ""
-    node: str = ""
-    host_path: str = ""
+    claim: str = _key("claimName", "")
+    node: str = _key("node", "")
+    host_path: str = _key("hostPath", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +41,9 @@ class EtcdSpec:
     """Where etcd is; ``secret`` is empty without TLS."""
 
     endpoints: tuple[str, ...]
-    prefix: str = "/sharemesh"
-    secret: str = ""
-    session_ttl_s: int = 10
+    prefix: str = _key("prefix", "/sharemesh")
+    secret: str = _key("tlsSecretName", "")
+    session_ttl_s: int = _key("sessionTTLSeconds", 10)
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -53,11 +55,11 @@ class EtcdSpec:
 class External:
     """Addresses for clients outside of Kubernetes; leader n has the port plus n."""
 
-    service_type: str
-    host: str
-    leader_port: int
-    coordinator_port: int
-    bootstrap_port: int
+    host: str = _key("host")
+    service_type: str = _key("serviceType", "NodePort")
+    leader_port: int = _key("shareLeaderPort", 30_400)
+    coordinator_port: int = _key("groupCoordinatorPort", 30_600)
+    bootstrap_port: int = _key("bootstrapPort", 30_399)
 
     def port(self, role: Role) -> int:
         """Return the first port of a role; 0 for one that clients do not call."""
@@ -72,10 +74,10 @@ class External:
 class PlacementSpec:
     """How topic-partitions are spread."""
 
-    max_load_percent: int = 110
-    moves_per_minute: int = 60
-    standbys: int = 2
-    settle_s: int = 30
+    max_load_percent: int = _key("maxLoadPercent", 110)
+    moves_per_minute: int = _key("maxVoluntaryMovesPerMinute", 60)
+    standbys: int = _key("standbys", 2)
+    settle_s: int = _key("settleSeconds", 30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class TelemetrySpec:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """One ShareCluster as it is wanted."""
+    """The desired state of one ShareCluster."""
 
     name: str
     namespace: str
@@ -140,8 +142,8 @@ def cluster_spec(body: KubeObject, *, default_image: str) -> ClusterSpec:
         default_image: Image where the object names none; ``spec.version`` changes its tag.
     """
     meta, spec = body["metadata"], body["spec"]
-    etcd, storage, tls = spec["etcd"], spec["storage"], spec.get("tls") or {}
-    placement, telemetry = spec.get("placement") or {}, spec.get("telemetry") or {}
+    etcd, tls, telemetry = spec["etcd"], spec.get("tls") or {}, spec.get("telemetry") or {}
+    roles = {role: spec.get(FIELDS[role]) or {} for role in ROLES}
     version = spec.get("version", "")
     return ClusterSpec(
         name=meta["name"],
@@ -152,29 +154,18 @@ def cluster_spec(body: KubeObject, *, default_image: str) -> ClusterSpec:
         version=version,
         policy=spec.get("managementPolicy", "Managed"),
         paused=is_paused(body),
-        roles={role: _role(spec.get(FIELDS[role]) or {}) for role in ROLES},
-        etcd=EtcdSpec(
-            endpoints=tuple(etcd["endpoints"]),
-            prefix=etcd.get("prefix", "/sharemesh"),
-            secret=etcd.get("tlsSecretName", ""),
-            session_ttl_s=etcd.get("sessionTTLSeconds", 10),
-        ),
-        storage=Storage(
-            storage.get("claimName", ""), storage.get("node", ""), storage.get("hostPath", "")
-        ),
-        placement=PlacementSpec(
-            placement.get("maxLoadPercent", 110),
-            placement.get("maxVoluntaryMovesPerMinute", 60),
-            placement.get("standbys", 2),
-            placement.get("settleSeconds", 30),
-        ),
+        roles={
+            role: _read(RoleSpec, given, pod_template=given.get("podTemplate") or {})
+            for role, given in roles.items()
+        },
+        etcd=_read(EtcdSpec, etcd, endpoints=tuple(etcd["endpoints"])),
+        storage=_read(Storage, spec["storage"]),
+        placement=_read(PlacementSpec, spec.get("placement") or {}),
         telemetry=TelemetrySpec(telemetry.get("otlpEndpoint", ""), _sampling(telemetry)),
-        rack_key=(spec.get("shareLeaders") or {}).get(
-            "rackTopologyKey", "topology.kubernetes.io/zone"
-        ),
+        rack_key=roles[Role.SHARE_LEADER].get("rackTopologyKey", "topology.kubernetes.io/zone"),
         tls_secret=tls.get("secretName", ""),
         client_auth=tls.get("clientAuth") == "Required",
-        external=_external(spec.get("external")),
+        external=_read(External, spec["external"]) if spec.get("external") else None,
     )
 
 
@@ -195,15 +186,11 @@ def image_of(version: str, default_image: str) -> str:
     return f"{repository}:{version}"
 
 
-def _role(given: Mapping[str, Any]) -> RoleSpec:
-    return RoleSpec(
-        replicas=given.get("replicas", REPLICAS),
-        pod_template=given.get("podTemplate") or {},
-        drain_timeout_s=given.get("drainTimeoutSeconds", DRAIN_TIMEOUT_S),
-        grace_s=given.get("terminationGracePeriodSeconds", GRACE_S),
-        max_unavailable=given.get("maxUnavailable", 1),
-        shards=given.get("shards", SHARDS),
-    )
+def _read(record: type[Record], given: Mapping[str, Any], **more: object) -> Record:
+    """Return a record of the keys that are given; the others have their defaults."""
+    keys = {each.name: each.metadata.get("key", "") for each in fields(record)}  # type: ignore[arg-type]
+    values = {name: given[key] for name, key in keys.items() if given.get(key) is not None}
+    return record(**values, **more)
 
 
 def _sampling(telemetry: Mapping[str, Any]) -> int:
@@ -211,15 +198,3 @@ def _sampling(telemetry: Mapping[str, Any]) -> int:
         return 0
     percent: int = telemetry.get("recordSamplingPercent", 1)
     return percent
-
-
-def _external(given: Mapping[str, Any] | None) -> External | None:
-    if not given:
-        return None
-    return External(
-        service_type=given.get("serviceType", "NodePort"),
-        host=given["host"],
-        leader_port=given.get("shareLeaderPort", 30_400),
-        coordinator_port=given.get("groupCoordinatorPort", 30_600),
-        bootstrap_port=given.get("bootstrapPort", 30_399),
-    )

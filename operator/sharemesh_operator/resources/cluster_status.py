@@ -1,4 +1,4 @@
-"""Status of a ShareCluster: what is so, what is wrong, and what to do about it."""
+"""Status of a ShareCluster: its conditions, each problem with what to do about it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,15 +8,8 @@ from sharemesh.ports.cluster import Role
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
 from sharemesh_operator.resources.conditions import Condition
 from sharemesh_operator.resources.names import KubeObject
+from sharemesh_operator.resources.problems import Problem
 from sharemesh_operator.resources.rollout import PodSeen, RolloutPlan, Seen
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something that keeps a cluster from being ready; the message says what to do."""
-
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +26,11 @@ class PlacementSeen:
     unled_shards: int = 0
     examples: tuple[str, ...] = ()
     """Some partitions without a leader, with the reason."""
+
+    @property
+    def unled(self) -> int:
+        """Partitions and coordinator shards without a leader."""
+        return self.partitions - self.led + self.unled_shards
 
     @property
     def max_load_percent(self) -> int:
@@ -84,8 +82,7 @@ def conditions(spec: ClusterSpec, found: ClusterSeen) -> list[Condition]:
     """Return the conditions of a cluster; Ready is the summary."""
     result = [ready(spec, found), _progressing(spec, found.plan)]
     if found.storage_problem is not None:
-        problem = found.storage_problem
-        result.append(Condition.false("StorageReady", problem.reason, problem.message))
+        result.append(found.storage_problem.condition("StorageReady"))
     else:
         kind = "SharedClaim" if spec.storage.claim else "SingleNode"
         result.append(Condition.true("StorageReady", kind))
@@ -106,7 +103,7 @@ def ready(spec: ClusterSpec, found: ClusterSeen) -> Condition:
     """Return whether the cluster serves everything, or the first reason why not."""
     problem = found.storage_problem or found.mesh_problem
     if problem is not None:
-        return Condition.false("Ready", problem.reason, problem.message)
+        return problem.condition("Ready")
     placement = found.placement
     if placement is None:
         return Condition.unknown("Ready", "Starting", "the cluster is being looked at")
@@ -239,10 +236,4 @@ def _external_bootstrap(spec: ClusterSpec) -> str | None:
 
 def by_role(sets: Sequence[KubeObject]) -> Mapping[Role, KubeObject]:
     """Return StatefulSets by the role of their pods."""
-    found = {}
-    for each in sets:
-        component = (each["metadata"].get("labels") or {}).get(w.COMPONENT_LABEL)
-        for role in w.ROLES:
-            if component == str(role):
-                found[role] = each
-    return found
+    return {role: each for each in sets if (role := w.role_of(each)) is not None}

@@ -1,12 +1,13 @@
-"""A ShareGroup against the group that there is: its configs, and what to say of it."""
+"""Compares a ShareGroup with the existing group: configs to set, conditions, status."""
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import sharemesh.domain.group_config.group_definitions as names
+from sharemesh_operator.resources.cluster_spec import is_paused
 from sharemesh_operator.resources.conditions import Condition
-from sharemesh_operator.resources.names import KubeObject
+from sharemesh_operator.resources.names import PAUSE_ANNOTATION, KubeObject
 
 _SECONDS = {
     names.RECORD_LOCK_DURATION: ("recordLockDurationSeconds", 30),
@@ -18,12 +19,18 @@ _NUMBERS = {
     names.DELIVERY_COUNT_LIMIT: ("maxDeliveryAttempts", 5),
     names.PARTITION_MAX_RECORD_LOCKS: ("maxRecordLocksPerPartition", 2_000),
 }
+PAUSED = Condition.unknown(
+    "Ready",
+    "Paused",
+    "nothing is changed and nothing is read; set managementPolicy to Managed and remove the "
+    f"annotation {PAUSE_ANNOTATION} to resume",
+)
 _ISOLATION = {"ReadUncommitted": "read_uncommitted", "ReadCommitted": "read_committed"}
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFound:
-    """One partition of a group's topics and who leads it; empty: nobody."""
+    """One partition of a group's topics and its leader; empty: none."""
 
     topic: str
     leader: str
@@ -32,7 +39,7 @@ class PartitionFound:
 
 @dataclass(frozen=True, slots=True)
 class GroupFound:
-    """A group as the mesh describes it; ``state`` is empty if nobody ever joined it."""
+    """A group as the mesh describes it; ``state`` is empty if it never had a member."""
 
     state: str = ""
     group_epoch: int = 0
@@ -49,6 +56,11 @@ def group_id(body: KubeObject) -> str:
     """Return the group's id in the mesh."""
     name: str = body["spec"].get("groupId") or body["metadata"]["name"]
     return name
+
+
+def is_group_paused(body: KubeObject) -> bool:
+    """Return whether a group is neither changed nor read."""
+    return body["spec"].get("managementPolicy") == "Paused" or is_paused(body)
 
 
 def group_configs(body: KubeObject) -> dict[str, str]:
@@ -71,9 +83,21 @@ def drifted(body: KubeObject, current: Mapping[str, str | None]) -> dict[str, st
     return {name: value for name, value in wanted.items() if current.get(name) != value}
 
 
-def group_conditions(found: GroupFound, problem: Condition | None) -> list[Condition]:
-    """Return the conditions of a ShareGroup; ``problem`` is what its configs met."""
-    accepted = problem or Condition.true("Accepted", "ConfigsInForce")
+def id_taken(body: KubeObject, rival: str) -> Condition:
+    """Return Ready of a ShareGroup for whose group an older one stands."""
+    text = f"ShareGroup {rival!r} stands for group {group_id(body)!r} already; delete one of them"
+    return Condition.false("Ready", "IdTaken", text)
+
+
+def configs_refused(body: KubeObject, why: str) -> Condition:
+    """Return Accepted of a ShareGroup whose configs the cluster does not take."""
+    text = f"the cluster refuses the configs of group {group_id(body)!r}: {why}"
+    return Condition.false("Accepted", "ConfigsRefused", text)
+
+
+def group_conditions(found: GroupFound, refused: Condition | None) -> list[Condition]:
+    """Return the conditions of a ShareGroup; ``refused`` is Accepted where its configs are not."""
+    accepted = refused or Condition.true("Accepted", "ConfigsInForce")
     leaders = _leaders_assigned(found)
     if accepted.status is not True:
         return [Condition.false("Ready", accepted.reason, accepted.message), accepted, leaders]
@@ -83,12 +107,24 @@ def group_conditions(found: GroupFound, problem: Condition | None) -> list[Condi
     return [Condition.true("Ready", "InSync", text), accepted, leaders]
 
 
+def backlog(body: KubeObject, found: GroupFound, now: str) -> KubeObject:
+    """Return the backlog for the status; empty where it is not known, so that the last one stays.
+
+    Its time is that of the last change, so that a backlog that stays costs no writes.
+    """
+    if found.lag < 0:
+        return {}
+    old = (body.get("status") or {}).get("backlog") or {}
+    same = old.get("records") == found.lag
+    when = old.get("observedTime") if same else now
+    return {"backlog": {"records": found.lag, "observedTime": when}}
+
+
 def group_status(body: KubeObject, found: GroupFound) -> KubeObject:
-    """Return the status but for its conditions and the backlog's time."""
+    """Return the status but for its conditions and the backlog."""
     leaders = Counter(each.leader for each in found.partitions if each.leader)
     led = sum(leaders.values())
     return {
-        "observedGeneration": body["metadata"].get("generation", 0),
         "groupId": group_id(body),
         "groupEpoch": found.group_epoch,
         "members": found.members,

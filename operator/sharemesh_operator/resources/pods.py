@@ -1,10 +1,12 @@
-"""The pod template of a role: restricted in every way that a role process does not need."""
+"""The pod template of a role: restricted, with the user's ``podTemplate`` laid over it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import sharemesh_operator.resources.names as w
 from sharemesh.ports.cluster import Role
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
 from sharemesh_operator.resources.names import KubeObject
-from sharemesh_operator.resources.overlay import laid_over
 
 CONTAINER = "sharemesh"
 DATA_PATH = "/data"
@@ -13,7 +15,6 @@ CONFIG_PATH = "/etc/sharemesh/config"
 TLS_PATH = "/etc/sharemesh/tls"
 ETCD_TLS_PATH = "/etc/sharemesh/etcd-tls"
 CONFIG_FILE = "sharemesh.yaml"
-
 _TMP_SIZE = "64Mi"
 _START_ATTEMPTS = 180  # seconds: a big log loads before the process is ready
 _LEAVING_S = 20  # of the grace period, after the hand-over: close, revoke, flush
@@ -50,6 +51,25 @@ def pod_template(spec: ClusterSpec, role: Role, *, config_hash: str) -> KubeObje
     if spec.storage.node:
         template["spec"]["nodeSelector"] = {"kubernetes.io/hostname": spec.storage.node}
     return laid_over(template, mine.pod_template)
+
+
+def laid_over(base: KubeObject, overlay: Mapping[str, Any]) -> KubeObject:
+    """Return ``base`` with ``overlay`` merged in; neither is changed.
+
+    Objects merge, null removes, lists whose items have names merge by name, other lists replace.
+    """
+    result = dict(base)
+    for name, value in overlay.items():
+        old = result.get(name)
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, Mapping):
+            result[name] = laid_over(old if isinstance(old, dict) else {}, value)
+        elif isinstance(old, list) and _named(value) and _named(old):
+            result[name] = _by_name(old, value)
+        else:
+            result[name] = value
+    return result
 
 
 def _container(spec: ClusterSpec, role: Role) -> KubeObject:
@@ -129,22 +149,38 @@ def _volumes(spec: ClusterSpec) -> list[KubeObject]:
         {"name": "tmp", "emptyDir": {"sizeLimit": _TMP_SIZE}},
         {"name": "config", "configMap": {"name": f"{spec.name}-config"}},
     ]
-    for name, secret in (("tls", spec.tls_secret), ("etcd-tls", spec.etcd.secret)):
-        if secret:
-            volumes.append({"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}})
-    return volumes
+    return volumes + [
+        {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}}
+        for name, secret, _ in _secrets(spec)
+    ]
 
 
 def _mounts(spec: ClusterSpec) -> list[KubeObject]:
-    mounts: list[KubeObject] = [
+    return [
         {"name": "data", "mountPath": DATA_PATH},
         {"name": "tmp", "mountPath": SCRATCH_PATH},
         {"name": "config", "mountPath": CONFIG_PATH, "readOnly": True},
+        *({"name": name, "mountPath": path, "readOnly": True} for name, _, path in _secrets(spec)),
     ]
-    for name, secret, path in (
-        ("tls", spec.tls_secret, TLS_PATH),
-        ("etcd-tls", spec.etcd.secret, ETCD_TLS_PATH),
-    ):
-        if secret:
-            mounts.append({"name": name, "mountPath": path, "readOnly": True})
-    return mounts
+
+
+def _secrets(spec: ClusterSpec) -> list[tuple[str, str, str]]:
+    """Return volume, Secret and path of each Secret that the cluster names."""
+    known = (("tls", spec.tls_secret, TLS_PATH), ("etcd-tls", spec.etcd.secret, ETCD_TLS_PATH))
+    return [each for each in known if each[1]]
+
+
+def _named(value: object) -> bool:
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and bool(value)
+        and all(isinstance(each, Mapping) and "name" in each for each in value)
+    )
+
+
+def _by_name(base: Sequence[KubeObject], overlay: Sequence[KubeObject]) -> list[KubeObject]:
+    mine = {each["name"]: each for each in overlay}
+    known = {each["name"] for each in base}
+    merged = [laid_over(each, mine.get(each["name"], {})) for each in base]
+    return merged + [dict(each) for each in overlay if each["name"] not in known]

@@ -1,11 +1,15 @@
-"""The next step of a cluster on its way: who is made, handed over, restarted, taken away."""
+"""The next step of a cluster from what its pods show: which to create, drain, restart, remove."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import sharemesh_operator.resources.names as w
 from sharemesh.ports.cluster import Role
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
-from sharemesh_operator.resources.names import ROLES
+from sharemesh_operator.resources.names import ROLES, KubeObject
+
+_REVISION = "controller-revision-hash"
+_PATIENT = {"ContainerCreating", "PodInitializing"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +24,7 @@ class PodSeen:
     terminating: bool = False
     trouble: str = ""
     drain_age_s: int | None = None
-    """How long ago it was told to hand over; None: it was not."""
+    """Time since its drain began; None: it is not draining."""
     skip_drain: bool = False
     held: str = ""
     """The operation that drained it and wants it to stay as it is."""
@@ -55,16 +59,75 @@ class RolloutPlan:
 
     replicas: Mapping[Role, int]
     drain: tuple[str, ...] = ()
-    """Nodes to be told to hand over."""
+    """Nodes to drain."""
     delete: tuple[str, ...] = ()
-    """Pods to be deleted; their StatefulSet makes them anew."""
+    """Pods to delete; their StatefulSet creates them again."""
     reason: str = "UpToDate"
     message: str = ""
 
     @property
     def progressing(self) -> bool:
-        """Whether the cluster is on its way somewhere."""
+        """Whether the cluster is scaling or rolling."""
         return self.reason != "UpToDate"
+
+
+def pod_seen(pod: KubeObject, sets: Mapping[Role, KubeObject], now_s: int) -> PodSeen | None:
+    """Return a pod of the cluster, or None for one that is no role's."""
+    meta, annotations = pod["metadata"], pod["metadata"].get("annotations") or {}
+    labels = meta.get("labels") or {}
+    ordinal = meta["name"].rpartition("-")[2]
+    role = w.role_of(pod)
+    if role is None or not ordinal.isdecimal():
+        return None
+    newest = (sets.get(role, {}).get("status") or {}).get("updateRevision", "")
+    current = labels.get(_REVISION, "")
+    since = annotations.get(w.DRAIN_ANNOTATION, "")
+    return PodSeen(
+        name=meta["name"],
+        role=role,
+        ordinal=int(ordinal),
+        ready=is_ready(pod),
+        outdated=bool(newest and current != newest) or w.RESTART_ANNOTATION in annotations,
+        terminating="deletionTimestamp" in meta,
+        trouble=trouble(pod),
+        drain_age_s=max(0, now_s - int(since)) if since.isdecimal() else None,
+        skip_drain=annotations.get(w.SKIP_DRAIN_ANNOTATION) == "true",
+        held=annotations.get(w.HELD_ANNOTATION, ""),
+    )
+
+
+def is_ready(pod: KubeObject) -> bool:
+    """Return whether a pod says that it is ready."""
+    return any(
+        each.get("type") == "Ready" and each.get("status") == "True"
+        for each in (pod.get("status") or {}).get("conditions") or ()
+    )
+
+
+def trouble(pod: KubeObject) -> str:
+    """Return as text why a pod is not ready, if the kubelet or the scheduler reports a reason."""
+    status = pod.get("status") or {}
+    for each in status.get("containerStatuses") or ():
+        state, last = each.get("state") or {}, each.get("lastState") or {}
+        waiting = state.get("waiting") or {}
+        if waiting and waiting.get("reason") not in _PATIENT:
+            died = last.get("terminated") or {}
+            code = f" (it ended with {died['exitCode']})" if "exitCode" in died else ""
+            text = waiting.get("message", "")[:200]
+            return f"waits: {waiting.get('reason', 'unknown')}{code} {text}".rstrip()
+    for each in status.get("conditions") or ():
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            return f"is not scheduled: {each.get('message', '')[:200]}"
+    return ""
+
+
+def settled(sets: Mapping[Role, KubeObject]) -> bool:
+    """Return whether the StatefulSet controller has observed the latest generation."""
+    return all(
+        (each.get("status") or {}).get("observedGeneration", 0)
+        >= each["metadata"].get("generation", 1)
+        for each in sets.values()
+    )
 
 
 def plan(spec: ClusterSpec, seen: Seen) -> RolloutPlan:
@@ -130,7 +193,7 @@ def _roll(spec: ClusterSpec, seen: Seen, replicas: Mapping[Role, int]) -> Rollou
     if broken:  # it serves nothing: a new one can only be better
         return RolloutPlan(replicas, delete=(broken[0].name,), reason="RollingUpdate", message=left)
     nxt = min(outdated, key=lambda pod: (ROLES.index(pod.role), -pod.ordinal))
-    # A pod that was told to leave goes first: two on their way would be one too many.
+    # A draining pod goes first: only one may be on its way out.
     told = [pod for pod in outdated if pod.drain_age_s is not None]
     nxt = told[0] if told else nxt
     why = _why_wait(spec, seen, nxt)
@@ -173,7 +236,7 @@ def _may_go(spec: ClusterSpec, seen: Seen, pod: PodSeen) -> bool:
         other.ready and other.role is pod.role and other.name != pod.name for other in seen.pods
     )
     if alone:
-        return True  # nobody could take over: what it leads waits for its next life
+        return True  # no other pod can take over: what it leads waits for its restart
     if pod.drain_age_s is None:
         return False
     if pod.drain_age_s >= spec.roles[pod.role].drain_timeout_s:

@@ -1,4 +1,4 @@
-"""A ShareTopic against the topic that there is: what to do, and what to say."""
+"""Compares a ShareTopic with the existing topic: changes to make, conditions, status."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -83,11 +83,18 @@ def topic_condition(body: KubeObject, found: TopicFound | None) -> Condition:
     return Condition.true("Ready", "InSync", f"{found.partitions} partitions are led")
 
 
+def name_taken(body: KubeObject, rival: str) -> Condition:
+    """Return Ready of a ShareTopic for whose topic an older one stands."""
+    return Condition.false(
+        "Ready",
+        "NameTaken",
+        f"ShareTopic {rival!r} stands for topic {topic_name(body)!r} already; delete one of them",
+    )
+
+
 def topic_status(body: KubeObject, found: TopicFound | None) -> KubeObject:
-    """Return the status but for its conditions."""
-    return {
-        "observedGeneration": body["metadata"].get("generation", 0),
-        "topicName": topic_name(body),
-        "topicId": found.topic_id if found else None,
-        "partitions": found.partitions if found else 0,
-    }
+    """Return the status but for its conditions; of a topic that is not found only its name."""
+    named = {"topicName": topic_name(body)}
+    if found is None:
+        return named
+    return {**named, "topicId": found.topic_id, "partitions": found.partitions}

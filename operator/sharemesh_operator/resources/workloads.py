@@ -4,13 +4,19 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+import yaml
+
 import sharemesh_operator.resources.names as w
 from sharemesh.ports.cluster import Role
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
-from sharemesh_operator.resources.config_map import config_hash, config_map
 from sharemesh_operator.resources.names import KubeObject
-from sharemesh_operator.resources.pods import pod_template
-from sharemesh_operator.resources.services import bootstrap, headless, pod_service
+from sharemesh_operator.resources.pods import (
+    CONFIG_FILE,
+    DATA_PATH,
+    ETCD_TLS_PATH,
+    TLS_PATH,
+    pod_template,
+)
 
 
 def objects_of(spec: ClusterSpec, replicas: Mapping[Role, int]) -> list[KubeObject]:
@@ -32,42 +38,103 @@ def objects_of(spec: ClusterSpec, replicas: Mapping[Role, int]) -> list[KubeObje
 
 def stateful_set(spec: ClusterSpec, role: Role, replicas: int) -> KubeObject:
     """Return the StatefulSet of a role; the operator itself decides when which pod restarts."""
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {
-            "name": spec.workload(role),
-            "namespace": spec.namespace,
-            "labels": w.labels(spec.name, role),
-        },
-        "spec": {
-            "replicas": replicas,
-            "serviceName": spec.workload(role),
-            "podManagementPolicy": "Parallel",
-            "updateStrategy": {"type": "OnDelete"},
-            "revisionHistoryLimit": 3,
-            "selector": {"matchLabels": w.selector(spec.name, role)},
-            "template": pod_template(spec, role, config_hash=config_hash(spec)),
-        },
+    wanted = {
+        "replicas": replicas,
+        "serviceName": spec.workload(role),
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "OnDelete"},
+        "revisionHistoryLimit": 3,
+        "selector": {"matchLabels": w.selector(spec.name, role)},
+        "template": pod_template(spec, role, config_hash=config_hash(spec)),
     }
+    return _object(spec, "StatefulSet", spec.workload(role), role, spec=wanted)
 
 
 def disruption_budget(spec: ClusterSpec, role: Role) -> KubeObject:
     """Return how many pods of a role an eviction may take; a broken one may always go."""
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {
-            "name": spec.workload(role),
-            "namespace": spec.namespace,
-            "labels": w.labels(spec.name, role),
-        },
-        "spec": {
-            "maxUnavailable": spec.roles[role].max_unavailable,
-            "unhealthyPodEvictionPolicy": "AlwaysAllow",
-            "selector": {"matchLabels": w.selector(spec.name, role)},
-        },
+    wanted = {
+        "maxUnavailable": spec.roles[role].max_unavailable,
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        "selector": {"matchLabels": w.selector(spec.name, role)},
     }
+    return _object(spec, "PodDisruptionBudget", spec.workload(role), role, spec=wanted)
+
+
+def headless(spec: ClusterSpec, role: Role) -> KubeObject:
+    """Return the Service that gives a role's pods their names; also those not ready."""
+    wanted = {
+        "type": "ClusterIP",
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": w.selector(spec.name, role),
+        "ports": [
+            _port("grpc", w.GRPC_PORT),
+            _port("health", w.HEALTH_PORT),
+            _port("metrics", w.METRICS_PORT),
+        ],
+    }
+    return _object(spec, "Service", spec.workload(role), role, spec=wanted)
+
+
+def bootstrap(spec: ClusterSpec) -> KubeObject:
+    """Return the Service for first contacts: any ready pod knows where everything is."""
+    port = spec.external.bootstrap_port if spec.external else 0
+    wanted = {"selector": w.selector(spec.name), **_reached(spec, port)}
+    return _object(spec, "Service", f"{spec.name}-bootstrap", spec=wanted)
+
+
+def pod_service(spec: ClusterSpec, role: Role, ordinal: int) -> KubeObject:
+    """Return the Service of one pod: an address that stays when the pod is replaced.
+
+    Also while it is not ready, so that a pod can hand over what it leads.
+    """
+    name = spec.pod(role, ordinal)
+    first = spec.external.port(role) if spec.external else 0
+    wanted = {
+        "publishNotReadyAddresses": True,
+        "selector": w.selector(spec.name, role) | {w.POD_LABEL: name},
+        **_reached(spec, first + ordinal if first else 0),
+    }
+    return _object(spec, "Service", name, role, spec=wanted)
+
+
+def config_map(spec: ClusterSpec) -> KubeObject:
+    """Return the ConfigMap of a cluster; nothing in it is secret."""
+    text = yaml.safe_dump(settings(spec), sort_keys=True)
+    return _object(spec, "ConfigMap", f"{spec.name}-config", data={CONFIG_FILE: text})
+
+
+def settings(spec: ClusterSpec) -> dict[str, object]:
+    """Return the settings of ``sharemesh serve`` that are the same in all pods."""
+    found: dict[str, object] = {
+        "cluster_id": spec.cluster_id,
+        "data_directory": DATA_PATH,
+        "etcd_endpoints": list(spec.etcd.addresses),
+        "etcd_prefix": spec.etcd.prefix,
+        "session_ttl_ms": spec.etcd.session_ttl_s * 1_000,
+        "group_shards": spec.roles[Role.GROUP_COORDINATOR].shards,
+        "state_shards": spec.roles[Role.SHARE_COORDINATOR].shards,
+        "listen_host": "0.0.0.0",  # noqa: S104 - the pod's own network
+        "listen_port": w.GRPC_PORT,
+        "health_port": w.HEALTH_PORT,
+        "metrics_port": w.METRICS_PORT,
+        "log_format": "json",
+    }
+    if spec.tls_secret:
+        found |= _files("tls", TLS_PATH)
+        found["tls_client_certificates"] = "required" if spec.client_auth else "none"
+    if spec.etcd.secret:
+        found |= _files("etcd_tls", ETCD_TLS_PATH)
+    if spec.telemetry.endpoint:
+        found["telemetry_endpoint"] = spec.telemetry.endpoint
+        found["record_sampling_percent"] = spec.telemetry.record_sampling_percent
+    return found
+
+
+def config_hash(spec: ClusterSpec) -> str:
+    """Return what changes whenever pods must restart to follow their configuration."""
+    text = json.dumps(settings(spec), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def needs_apply(wanted: KubeObject, live: KubeObject | None) -> bool:
@@ -78,13 +145,18 @@ def needs_apply(wanted: KubeObject, live: KubeObject | None) -> bool:
     return live is None or not _within(wanted, live)
 
 
+def key_of(found: KubeObject) -> tuple[str, str]:
+    """Return kind and name of an object."""
+    return found["kind"], found["metadata"]["name"]
+
+
 def surplus(wanted: list[KubeObject], live: list[KubeObject], uid: str) -> list[KubeObject]:
     """Return objects of this cluster that it needs no more."""
-    names = {(each["kind"], each["metadata"]["name"]) for each in wanted}
+    names = {key_of(each) for each in wanted}
     return [
         each
         for each in live
-        if (each["kind"], each["metadata"]["name"]) not in names
+        if key_of(each) not in names
         and any(owner.get("uid") == uid for owner in each["metadata"].get("ownerReferences", ()))
     ]
 
@@ -119,3 +191,34 @@ def _within(wanted: object, live: object) -> bool:
             and all(_within(mine, theirs) for mine, theirs in zip(wanted, live, strict=True))
         )
     return wanted == live
+
+
+def _object(
+    cluster: ClusterSpec, kind: str, name: str, role: Role | None = None, **content: object
+) -> KubeObject:
+    labels = w.labels(cluster.name, role)
+    meta = {"name": name, "namespace": cluster.namespace, "labels": labels}
+    return {"apiVersion": w.KINDS[kind], "kind": kind, "metadata": meta, **content}
+
+
+def _port(name: str, port: int) -> KubeObject:
+    return {"name": name, "port": port, "targetPort": port, "protocol": "TCP"}
+
+
+def _reached(spec: ClusterSpec, port: int) -> KubeObject:
+    """Return type and ports of a Service that clients outside reach at ``port``; 0: nowhere."""
+    inside = _port("grpc", w.GRPC_PORT)
+    if spec.external is None or not port:
+        return {"type": "ClusterIP", "ports": [inside]}
+    if spec.external.service_type == "NodePort":
+        return {"type": "NodePort", "ports": [inside | {"nodePort": port}]}
+    balanced = _port("grpc-external", port) | {"targetPort": w.GRPC_PORT}
+    return {"type": spec.external.service_type, "ports": [inside, balanced]}
+
+
+def _files(name: str, path: str) -> dict[str, object]:
+    return {
+        f"{name}_authority": f"{path}/ca.crt",
+        f"{name}_certificate": f"{path}/tls.crt",
+        f"{name}_key": f"{path}/tls.key",
+    }

@@ -1,14 +1,25 @@
 """Access rules, created, described and deleted (spec ACL; Kafka's rules for them)."""
 
-from sharemesh.admin.acl_codec import filter_of, rule_message, rule_of
+from collections.abc import Callable
+
 from sharemesh.authorization.access import Access
-from sharemesh.cluster.store import acls
-from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.ports.authorizer import Operation
+from sharemesh.cluster.store import acl_rules
+from sharemesh.cluster.store.acl_rules import AclRule, Pattern, Permission
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
+from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.coordination import OPERATIONS_MAX, Coordination, CoordinationError
 from sharemesh.ports.network import CallContext, CallFailedError, Failure
 from sharemesh.v1 import admin_pb2 as pb
+
+_RESOURCES = {pb.AclResourceType.Value(f"ACL_RESOURCE_TYPE_{it.name}"): it for it in ResourceType}
+_PATTERNS = {pb.AclPatternType.Value(f"ACL_PATTERN_TYPE_{it.name}"): it for it in Pattern}
+_PERMISSIONS = {pb.AclPermission.Value(f"ACL_PERMISSION_{it.name}"): it for it in Permission}
+_OPERATIONS: dict[int, Operation | None] = {
+    pb.ACL_OPERATION_ALL: None,
+    **{pb.AclOperation.Value(f"ACL_OPERATION_{it.name}"): it for it in Operation},
+}
+_ANY = (0, 1)
 
 
 class AclAdmin:
@@ -17,7 +28,7 @@ class AclAdmin:
     def __init__(
         self, coordination: Coordination, view: ClusterView, access: Access, *, enabled: bool
     ) -> None:
-        """Without an authorizer that looks at rules (``enabled``) all is SECURITY_DISABLED."""
+        """Without an authorizer that reads rules (``enabled``) all is SECURITY_DISABLED."""
         self._coordination = coordination
         self._view = view
         self._access = access
@@ -32,7 +43,7 @@ class AclAdmin:
         for message in request.rules:
             try:
                 self._check(context.principal, Operation.ALTER)
-                await acls.add_rules(self._coordination, self._view, [rule_of(message)])
+                await acl_rules.add_rules(self._coordination, self._view, [rule_of(message)])
             except (RefusedError, CoordinationError) as error:
                 response.results.add(error_code=_code(error), error_message=_words(error))
             else:
@@ -48,7 +59,7 @@ class AclAdmin:
         for message in request.filters:
             try:
                 self._check(context.principal, Operation.ALTER)
-                removed = await acls.remove_rules(
+                removed = await acl_rules.remove_rules(
                     self._coordination, self._view, filter_of(message)
                 )
             except (RefusedError, CoordinationError) as error:
@@ -63,7 +74,9 @@ class AclAdmin:
         """Return the rules that fit a filter, as stored now."""
         try:
             self._check(context.principal, Operation.DESCRIBE)
-            found = await acls.find_rules(self._coordination, self._view, filter_of(request.filter))
+            found = await acl_rules.find_rules(
+                self._coordination, self._view, filter_of(request.filter)
+            )
         except (RefusedError, CoordinationError) as error:
             return pb.DescribeAclsResponse(error_code=_code(error), error_message=_words(error))
         return pb.DescribeAclsResponse(rules=[rule_message(rule) for rule in found])
@@ -76,6 +89,57 @@ class AclAdmin:
                 "super_users",
             )
         self._access.cluster(principal, operation)
+
+
+def rule_of(message: pb.AclRule) -> AclRule:
+    """Return the rule of a message.
+
+    Raises:
+        RefusedError: INVALID_REQUEST; a field is missing, or ANY, or not known here.
+    """
+    try:
+        return AclRule(
+            message.principal,
+            _PERMISSIONS[message.permission],
+            _OPERATIONS[message.operation],
+            _RESOURCES[message.resource_type],
+            message.resource_name,
+            _PATTERNS[message.pattern_type],
+        )
+    except KeyError:
+        raise invalid_request(
+            "an access rule needs resource_type, pattern_type, operation and permission, each one "
+            "of those that this version knows and none of them ANY"
+        ) from None
+
+
+def rule_message(rule: AclRule) -> pb.AclRule:
+    """Return the message of a rule."""
+    return pb.AclRule(
+        resource_type=f"ACL_RESOURCE_TYPE_{rule.resource.name}",
+        resource_name=rule.name,
+        pattern_type=f"ACL_PATTERN_TYPE_{rule.pattern.name}",
+        principal=rule.principal,
+        operation=f"ACL_OPERATION_{rule.operation.name if rule.operation else 'ALL'}",
+        permission=f"ACL_PERMISSION_{rule.permission.name}",
+    )
+
+
+def filter_of(message: pb.AclFilter) -> Callable[[AclRule], bool]:
+    """Return whether a rule is one that a filter asks for; an empty filter asks for all."""
+
+    def wanted(rule: AclRule) -> bool:
+        found = rule_message(rule)
+        return (
+            message.resource_type in (*_ANY, found.resource_type)
+            and message.pattern_type in (*_ANY, found.pattern_type)
+            and message.operation in (*_ANY, found.operation)
+            and message.permission in (*_ANY, found.permission)
+            and (not message.HasField("resource_name") or message.resource_name == rule.name)
+            and (not message.HasField("principal") or message.principal == rule.principal)
+        )
+
+    return wanted
 
 
 def _bounded(count: int, what: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from sharemesh.authorization.access import Access
 from sharemesh.cluster.store import configs, topics
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.group_config.cluster_definitions import CLUSTER_CONFIGS
 from sharemesh.domain.group_config.definition import ConfigDefinition
 from sharemesh.domain.topics import TOPIC_CONFIGS
@@ -60,7 +60,7 @@ class ConfigAdmin:
         except CoordinationError as error:
             return pb.AlterConfigsResponse(
                 error_code=ErrorCode.REQUEST_TIMED_OUT,
-                error_message=f"{error}; look whether it took effect before repeating",
+                error_message=f"{error}; check whether the change took effect before you repeat it",
             )
         return pb.AlterConfigsResponse()
 
@@ -88,9 +88,7 @@ class ConfigAdmin:
             for change in request.configs
         }
         if len(changes) != len(request.configs):
-            raise RefusedError(
-                ErrorCode.INVALID_REQUEST, "a setting is named twice; name each one once"
-            )
+            raise invalid_request("a setting is named twice; name each one once")
         if resource.type == _CLUSTER:
             self._access.cluster(context.principal, Operation.ALTER_CONFIGS)
             await configs.alter_cluster_configs(
@@ -125,8 +123,7 @@ def _entries(
 
 
 def _unknown(resource: pb.ConfigResource) -> RefusedError:
-    return RefusedError(
-        ErrorCode.INVALID_REQUEST,
+    return invalid_request(
         f"resource type {resource.type}: only topic (2) and cluster (4) have settings here; ask "
-        "the group coordinator for those of groups",
+        "the group coordinator for those of groups"
     )

@@ -3,13 +3,21 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from sharemesh.admin.nodes import partition_messages
+from sharemesh.admin.leader_news import LeaderNews
 from sharemesh.authorization.access import Access
-from sharemesh.cluster.node_message import node_message
+from sharemesh.authorization.slices import Slices
+from sharemesh.cluster.membership import node_message
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.ids import MAX_GROUP_ID_CHARS, GroupId, NodeId, TopicId, TopicPartition
-from sharemesh.domain.share_state.key_text import parse_key
+from sharemesh.domain.ids import (
+    GroupId,
+    NodeId,
+    TopicId,
+    TopicPartition,
+    check_group_is_named,
+    parse_key,
+)
 from sharemesh.ports.authorizer import Operation, ResourceType
+from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import (
     ClusterView,
     NodeInfo,
@@ -29,20 +37,18 @@ _ROLE = {ShardKind.GROUP: Role.GROUP_COORDINATOR, ShardKind.STATE: Role.SHARE_CO
 MAX_WAIT_MS = 2_000
 """Longest wait of a metadata request for a new leader."""
 
-MAX_WAITING = 1_000
-"""Metadata requests that wait at the same time; more are answered at once."""
-
 MAX_AWAITED = 1_000
-"""Partitions whose new leader one metadata request may await."""
+"""Partitions whose new leader one metadata request may name; it waits for fewer (BND-22)."""
 
 
 class MetadataHandlers:
     """Where things are. Nothing here changes anything."""
 
-    def __init__(self, view: ClusterView, access: Access) -> None:
+    def __init__(self, view: ClusterView, access: Access, clock: Clock) -> None:
         self._view = view
         self._access = access
-        self._waiting = 0
+        self._clock = clock
+        self._news = LeaderNews(view)
 
     async def metadata(
         self, request: pb.MetadataRequest, context: CallContext
@@ -59,22 +65,24 @@ class MetadataHandlers:
             controller_id=controller.node_id if controller else "",
             nodes=[node_message(node) for node in self._view.nodes()],
         )
+        slices = Slices(self._clock)
         if not request.HasField("topics"):
-            for topic in self._seen(context):
-                response.topics.append(self._topic_metadata(topic))
+            for topic in await self._seen(context, slices):
+                response.topics.append(await self._topic_metadata(topic, slices))
             return response
         for name in _bounded(request.topics.names):
+            await slices.spend()
             try:
                 topic = self.known_topic(name, context)
             except RefusedError as error:
                 response.topics.add(name=name, error_code=error.error, error_message=error.message)
             else:
-                response.topics.append(self._topic_metadata(topic))
+                response.topics.append(await self._topic_metadata(topic, slices))
         return response
 
     async def _new_leader(self, request: pb.MetadataRequest, context: CallContext) -> None:
         wait_ms = min(request.max_wait_ms, MAX_WAIT_MS)
-        if not request.awaited or wait_ms <= 0 or self._waiting >= MAX_WAITING:
+        if not request.awaited or wait_ms <= 0:
             return
         if len(request.awaited) > MAX_AWAITED:
             raise CallFailedError(
@@ -82,31 +90,23 @@ class MetadataHandlers:
                 f"{len(request.awaited)} leaders awaited in one request; await at most "
                 f"{MAX_AWAITED}",
             )
-        awaited = [
-            (TopicPartition(TopicId(each.topic_id), each.partition), each.above_leader_epoch)
+        awaited = {
+            TopicPartition(TopicId(each.topic_id), each.partition): each.above_leader_epoch
             for each in request.awaited
-        ]
-
-        def led_anew() -> bool:
-            leaders = ((each, self._view.leader(each), above) for each, above in awaited)
-            return any(
-                leader and leader.leader_epoch > above and self._may_see(each, context)
-                for each, leader, above in leaders
-            )
-
-        self._waiting += 1
-        try:
-            await self._view.wait_for(led_anew, timeout_ms=wait_ms)
-        finally:
-            self._waiting -= 1
+        }
+        await self._news.wait(
+            awaited, lambda each: self._may_see(each, context), timeout_ms=wait_ms
+        )
 
     async def describe_topics(
         self, request: pb.DescribeTopicsRequest, context: CallContext
     ) -> pb.DescribeTopicsResponse:
         """Return topics with leaders and their own settings (no names: all that may be seen)."""
         response = pb.DescribeTopicsResponse()
-        names = _bounded(request.names) or [topic.name for topic in self._seen(context)]
-        for name in names:
+        slices = Slices(self._clock)
+        seen = [] if request.names else await self._seen(context, slices)
+        for name in _bounded(request.names) or [topic.name for topic in seen]:
+            await slices.spend()
             try:
                 topic = self.known_topic(name, context)
             except RefusedError as error:
@@ -115,7 +115,7 @@ class MetadataHandlers:
                 response.topics.add(
                     name=topic.name,
                     topic_id=topic.topic_id,
-                    partitions=partition_messages(self._view, topic),
+                    partitions=await _partition_messages(self._view, topic, slices),
                     configs=dict(topic.configs),
                 )
         return response
@@ -130,7 +130,9 @@ class MetadataHandlers:
             else self._group_coordinator
         )
         response = pb.FindCoordinatorResponse()
+        slices = Slices(self._clock)
         for key in _bounded(request.keys):
+            await slices.spend()
             try:
                 shard, node = find(key, context)
             except RefusedError as error:
@@ -162,7 +164,8 @@ class MetadataHandlers:
             raise CallFailedError(Failure.PERMISSION_DENIED, error.message) from error
         view = self._view
         controller = view.controller()
-        led = self._led()
+        slices = Slices(self._clock)
+        led = await self._led(slices)
         return pb.DescribeClusterResponse(
             cluster_id=view.cluster_id,
             controller_id=controller.node_id if controller else "",
@@ -204,7 +207,7 @@ class MetadataHandlers:
             partitions=[
                 pb.LedPartition(topic_name=topic.name, partition=each)
                 for topic in (view.topics() if request.partitions else ())
-                for each in partition_messages(view, topic)
+                for each in await _partition_messages(view, topic, slices)
             ],
         )
 
@@ -234,32 +237,37 @@ class MetadataHandlers:
             )
         return topic
 
-    def _seen(self, context: CallContext) -> list[TopicInfo]:
-        return [topic for topic in self._view.topics() if self._may_describe(topic, context)]
+    async def _seen(self, context: CallContext, slices: Slices) -> list[TopicInfo]:
+        seen: list[TopicInfo] = []
+        for topic in self._view.topics():
+            await slices.spend()
+            if self._may_describe(topic, context):
+                seen.append(topic)
+        return seen
 
     def _may_see(self, partition: TopicPartition, context: CallContext) -> bool:
-        """Return whether it may be told that the partition has a leader: no wait ends without."""
+        """Return whether the caller may see the leader of a partition, and so may wait for it."""
         topic = self._view.topic(partition.topic_id)
-        return topic is not None and self._may_describe(topic, context)
+        return (
+            topic is not None
+            and 0 <= partition.partition < topic.partitions
+            and self._may_describe(topic, context)
+        )
 
     def _may_describe(self, topic: TopicInfo, context: CallContext) -> bool:
         return self._access.may(
             context.principal, Operation.DESCRIBE, ResourceType.TOPIC, topic.name
         )
 
-    def _topic_metadata(self, topic: TopicInfo) -> pb.TopicMetadata:
+    async def _topic_metadata(self, topic: TopicInfo, slices: Slices) -> pb.TopicMetadata:
         return pb.TopicMetadata(
             name=topic.name,
             topic_id=topic.topic_id,
-            partitions=partition_messages(self._view, topic),
+            partitions=await _partition_messages(self._view, topic, slices),
         )
 
     def _group_coordinator(self, key: str, context: CallContext) -> tuple[int, NodeInfo | None]:
-        if not key or len(key) > MAX_GROUP_ID_CHARS:
-            raise RefusedError(
-                ErrorCode.INVALID_GROUP_ID,
-                f"group id of {len(key)} characters; give 1 to {MAX_GROUP_ID_CHARS}",
-            )
+        check_group_is_named(key)
         self._access.group(context.principal, Operation.DESCRIBE, key)
         shard = self._view.group_shard(GroupId(key))
         return shard, self._view.group_coordinator(shard)
@@ -269,13 +277,15 @@ class MetadataHandlers:
         shard = self._view.share_shard(parse_key(key))
         return shard, self._view.share_coordinator(shard)
 
-    def _led(self) -> Counter[NodeId]:
-        leaders = (
-            self._view.leader(TopicPartition(topic.topic_id, number))
-            for topic in self._view.topics()
-            for number in range(topic.partitions)
-        )
-        return Counter(leader.node.node_id for leader in leaders if leader is not None)
+    async def _led(self, slices: Slices) -> Counter[NodeId]:
+        led: Counter[NodeId] = Counter()
+        for topic in self._view.topics():
+            for number in range(topic.partitions):
+                await slices.spend()
+                leader = self._view.leader(TopicPartition(topic.topic_id, number))
+                if leader is not None:
+                    led[leader.node.node_id] += 1
+        return led
 
 
 def _bounded(names: Iterable[str]) -> list[str]:
@@ -286,3 +296,29 @@ def _bounded(names: Iterable[str]) -> list[str]:
             f"{len(listed)} names in one request; ask for at most {MAX_NAMES} at once",
         )
     return listed
+
+
+async def _partition_messages(
+    view: ClusterView, topic: TopicInfo, slices: Slices
+) -> list[pb.PartitionMetadata]:
+    """Return every partition of a topic; one between leaders has LEADER_NOT_AVAILABLE."""
+    messages = []
+    for number in range(topic.partitions):
+        await slices.spend()
+        partition = TopicPartition(topic.topic_id, number)
+        leader = view.leader(partition)
+        if leader is None:
+            message = pb.PartitionMetadata(
+                partition=number,
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE,
+                leader_epoch=-1,
+            )
+        else:
+            message = pb.PartitionMetadata(
+                partition=number,
+                leader_id=leader.node.node_id,
+                leader_epoch=leader.leader_epoch,
+            )
+        message.standbys.extend(view.standbys(partition))
+        messages.append(message)
+    return messages

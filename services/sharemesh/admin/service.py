@@ -1,20 +1,30 @@
 """The Admin service: offered by every process, whatever its role."""
 
+from collections.abc import Awaitable, Callable
 from random import Random
 
+import sharemesh
 from sharemesh import methods
 from sharemesh.admin.acls import AclAdmin
 from sharemesh.admin.configs import ConfigAdmin
 from sharemesh.admin.metadata import MetadataHandlers
-from sharemesh.admin.nodes import BeginDrain, Draining, api_versions
 from sharemesh.admin.topics import TopicAdmin
 from sharemesh.authorization.access import Access
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import NodeId
-from sharemesh.ports.authorizer import Authorizer
+from sharemesh.methods import METHODS, SHARE_ACKNOWLEDGE, SHARE_FETCH
+from sharemesh.ports.authorizer import Authorizer, Operation
+from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
-from sharemesh.ports.coordination import Coordination
+from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.ports.network import CallContext, Listener
 from sharemesh.v1 import admin_pb2 as pb
+
+SHARE_VERSION_FEATURE = "share.version"
+BeginDrain = Callable[[], Awaitable[None]]
+
+_MAX_VERSIONS = {SHARE_FETCH.name: 2, SHARE_ACKNOWLEDGE.name: 2}
+"""Version 2 brings RENEW and record_limit (spec VER-3); all others are at 1."""
 
 
 class AdminService:
@@ -26,6 +36,7 @@ class AdminService:
         view: ClusterView,
         authorizer: Authorizer,
         rng: Random,
+        clock: Clock,
         *,
         acls_enabled: bool = False,
         drain: tuple[NodeId, BeginDrain] | None = None,
@@ -37,12 +48,13 @@ class AdminService:
             view: Where reads come from.
             authorizer: Who may do what.
             rng: Makes topic ids.
-            acls_enabled: The authorizer looks at stored rules.
+            clock: Ends turns of the loop (BND-20).
+            acls_enabled: The authorizer reads stored rules.
             drain: This node's id and what begins its drain; None: it cannot be drained.
         """
         self._view = view
         access = Access(authorizer)
-        self._finding = MetadataHandlers(view, access)
+        self._finding = MetadataHandlers(view, access, clock)
         self._topics = TopicAdmin(coordination, view, access, rng)
         self._configs = ConfigAdmin(coordination, view, access)
         self._acls = AclAdmin(coordination, view, access, enabled=acls_enabled)
@@ -70,4 +82,55 @@ class AdminService:
         self, _request: pb.ApiVersionsRequest, _context: CallContext
     ) -> pb.ApiVersionsResponse:
         """Return versions of methods and feature levels; clients ask this first."""
-        return api_versions(self._view.share_version())
+        return _api_versions(self._view.share_version())
+
+
+class Draining:
+    """Answers DrainNode.
+
+    Args:
+        node_id: This process.
+        access: Who may.
+        begin: Marks this process as draining and begins to hand over; repeating it is fine.
+    """
+
+    def __init__(self, node_id: NodeId, access: Access, begin: BeginDrain) -> None:
+        self._node_id = node_id
+        self._access = access
+        self._begin = begin
+
+    async def drain(
+        self, request: pb.DrainNodeRequest, context: CallContext
+    ) -> pb.DrainNodeResponse:
+        """Begin to hand over all that this process leads (needs ALTER of the cluster)."""
+        try:
+            self._access.cluster(context.principal, Operation.ALTER)
+            if request.node_id != self._node_id:
+                raise invalid_request(
+                    f"this is node {self._node_id!r}, not {request.node_id!r}; ask the node itself"
+                )
+            await self._begin()
+        except RefusedError as error:
+            return pb.DrainNodeResponse(error_code=error.error, error_message=error.message)
+        except CoordinationError as error:
+            return pb.DrainNodeResponse(
+                error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                error_message=f"node {self._node_id!r} cannot be marked as draining: {error}",
+            )
+        return pb.DrainNodeResponse()
+
+
+def _api_versions(share_version: int) -> pb.ApiVersionsResponse:
+    """Return the versions of every method, and the feature levels in force now."""
+    return pb.ApiVersionsResponse(
+        methods=[
+            pb.ApiVersion(
+                method=method.name,
+                min_version=1,
+                max_version=_MAX_VERSIONS.get(method.name, 1),
+            )
+            for method in METHODS
+        ],
+        features=[pb.FeatureLevel(name=SHARE_VERSION_FEATURE, level=share_version)],
+        server_version=sharemesh.__version__,
+    )

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from sharemesh.authorization.access import Access
 from sharemesh.cluster.store import topics
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.ports.cluster import ClusterView, TopicInfo
@@ -143,9 +143,7 @@ def _doubled(names: Iterable[str]) -> frozenset[str]:
 
 def _once(name: str, doubled: frozenset[str]) -> None:
     if name in doubled:
-        raise RefusedError(
-            ErrorCode.INVALID_REQUEST, f"topic {name[:100]!r} is named twice; name it once"
-        )
+        raise invalid_request(f"topic {name[:100]!r} is named twice; name it once")
 
 
 def _done(topic: TopicInfo) -> pb.TopicResult:
@@ -158,5 +156,5 @@ def _refused(name: str, error: RefusedError | CoordinationError) -> pb.TopicResu
     return pb.TopicResult(
         name=name,
         error_code=ErrorCode.REQUEST_TIMED_OUT,
-        error_message=f"{error}; look whether it took effect before repeating",
+        error_message=f"{error}; check whether the change took effect before you repeat it",
     )

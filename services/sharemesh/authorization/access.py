@@ -2,7 +2,8 @@
 
 import shlex
 
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
+from sharemesh.domain.ids import MAX_TRANSACTIONAL_ID_CHARS, check_group_id
 from sharemesh.ports.authorizer import CLUSTER_NAME, Authorizer, Operation, ResourceType
 
 _SHOWN = 100  # characters of a name that was sent, in a refusal
@@ -10,6 +11,7 @@ _REFUSED = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 
 
@@ -39,13 +41,35 @@ class Access:
             raise refusal(principal, operation, ResourceType.TOPIC, name)
 
     def group(self, principal: str, operation: Operation, group_id: str) -> None:
-        """Check an operation on one group.
+        """Check an operation on one group; the length of its id comes first (AUT-9).
 
         Raises:
-            RefusedError: GROUP_AUTHORIZATION_FAILED.
+            RefusedError: INVALID_GROUP_ID, GROUP_AUTHORIZATION_FAILED.
         """
+        check_group_id(group_id)
         if not self.may(principal, operation, ResourceType.GROUP, group_id):
             raise refusal(principal, operation, ResourceType.GROUP, group_id)
+
+    def transactional_id(self, principal: str, operation: Operation, name: str) -> None:
+        """Check an operation on a transactional id; one must be named, and its length is bounded.
+
+        Raises:
+            RefusedError: INVALID_REQUEST, TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+        """
+        if not name:
+            raise RefusedError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "a transactional record batch needs a transactional id: send it in "
+                "transactional_id, with WRITE allowed on it, or send batches that are not "
+                "transactional",
+            )
+        if len(name) > MAX_TRANSACTIONAL_ID_CHARS:
+            raise invalid_request(
+                f"transactional id of {len(name)} characters; send at most "
+                f"{MAX_TRANSACTIONAL_ID_CHARS}"
+            )
+        if not self.may(principal, operation, ResourceType.TRANSACTIONAL_ID, name):
+            raise refusal(principal, operation, ResourceType.TRANSACTIONAL_ID, name)
 
     def cluster(self, principal: str, operation: Operation) -> None:
         """Check an operation on the cluster.
@@ -61,7 +85,8 @@ def refusal(
     principal: str, operation: Operation, resource: ResourceType, name: str
 ) -> RefusedError:
     """Return the refusal of an operation on a resource whose name the caller sent."""
-    what = "the cluster" if resource is ResourceType.CLUSTER else f"{resource.value} "
+    words = resource.value.replace("_", " ")
+    what = "the cluster" if resource is ResourceType.CLUSTER else f"{words} "
     if resource is not ResourceType.CLUSTER:
         what += repr(name[:_SHOWN])
     return refusal_on(what, principal, operation, resource, name)
@@ -81,7 +106,7 @@ def refusal_on(
     ``name`` is left out where the caller has not sent it (AUT-1); ``error`` replaces the code of
     the type of resource.
     """
-    asked_for = f"--{resource.value}"
+    asked_for = f"--{resource.value.replace('_', '-')}"
     if resource is not ResourceType.CLUSTER:
         asked_for += f" {_argument(name, 'NAME')}"
     return RefusedError(

@@ -84,13 +84,21 @@ PERMISSIONS: dict[str, tuple[RequiredPermission, ...] | Open] = {
     m.READ_SHARE_GROUP_STATE_SUMMARY.name: _STATE,
     m.READ_SHARE_RECORD_HISTORY.name: _STATE,
     m.COMMIT_GENERATION.name: _FOR_THE_CLUSTER,
-    m.PRODUCE.name: (_on(_T.TOPIC, _O.WRITE, _L.PARTITION),),
+    m.PRODUCE.name: (
+        _on(_T.TOPIC, _O.WRITE, _L.PARTITION),
+        _on(_T.TRANSACTIONAL_ID, _O.WRITE, _L.PARTITION),
+    ),
     m.INIT_PRODUCER_ID.name: (
         RequiredPermission(_O.WRITE, _T.TOPIC, _L.REQUEST, instead=(_O.CLUSTER_ACTION, _T.CLUSTER)),
     ),
     m.LIST_OFFSETS.name: (_on(_T.TOPIC, _O.DESCRIBE, _L.PARTITION),),
     m.DELETE_RECORDS.name: (_on(_T.TOPIC, _O.DELETE, _L.PARTITION),),
-    m.WRITE_TXN_MARKERS.name: (_on(_T.CLUSTER, _O.CLUSTER_ACTION, _L.PARTITION),),
+    m.WRITE_TXN_MARKERS.name: (
+        RequiredPermission(
+            _O.CLUSTER_ACTION, _T.CLUSTER, _L.PARTITION, instead=(_O.ALTER, _T.CLUSTER)
+        ),
+    ),
+    m.DESCRIBE_PRODUCERS.name: (_on(_T.TOPIC, _O.READ, _L.PARTITION),),
     m.API_VERSIONS.name: Open("a client reads the versions before it knows anything else"),
     m.METADATA.name: (_on(_T.TOPIC, _O.DESCRIBE, _L.TOPIC),),
     m.FIND_COORDINATOR.name: (

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from sharemesh.cli.entry import load
+from sharemesh.cli.interrupts import load
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,15 +1,9 @@
 """``sharemesh acls``: add, list, remove access rules."""
 
 import argparse
-from typing import Any
 
-from sharemesh.cli.session import (
-    CommandError,
-    CommandSession,
-    connection_before,
-    connection_flags,
-    session_of,
-)
+from sharemesh.cli.command_parser import Commands
+from sharemesh.cli.session import CommandError, CommandSession, actions_of, add_admin_action
 from sharemesh.client import AdminClient
 from sharemesh.client.acls import CLUSTER_NAME, OPERATIONS, AclBinding, AclBindingFilter
 
@@ -23,38 +17,25 @@ _EXAMPLES = """examples:
 A consumer needs read on its group and on its topics, a producer write on its topics.
 The cluster's processes must run with authorizer = acl."""
 
-_COLUMNS = {
-    "principal": "PRINCIPAL",
-    "permission": "PERMISSION",
-    "operation": "OPERATION",
-    "resource_type": "RESOURCE",
-    "name": "NAME",
-    "pattern": "PATTERN",
-}
 
-
-def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = subparsers.add_parser(
-        "acls",
-        help="add, list and remove access rules",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    actions = actions_of(
+        commands.add_parser("acls", help="add, list and remove access rules", epilog=_EXAMPLES)
     )
-    connection_before(parser)
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text, run, needed in (
         ("add", "allow or deny something", _add, True),
         ("list", "show rules (no options: all)", _list, False),
         ("remove", "remove every rule that fits the options", _remove, False),
     ):
-        action = actions.add_parser(name, parents=[connection_flags()], help=text)
+        action = add_admin_action(actions, name, run, help=text)
         action.add_argument("--principal", required=needed, metavar="User:NAME")
         action.add_argument("--operation", required=needed, choices=OPERATIONS)
         on = action.add_mutually_exclusive_group(required=needed)
         on.add_argument("--topic", metavar="T")
         on.add_argument("--group", metavar="G")
         on.add_argument("--cluster", action="store_true")
+        on.add_argument("--transactional-id", metavar="ID")
         action.add_argument(
             "--prefixed",
             action="store_true",
@@ -68,11 +49,9 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
             )
         if name == "remove":
             action.add_argument("--all", action="store_true", help="without other options: all")
-        action.set_defaults(run=run)
 
 
-def _add(args: argparse.Namespace) -> int:
-    session = session_of(args)
+def _add(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
     resource_type, name = _resource(args)
     assert resource_type is not None  # argparse asks for one
     assert name is not None
@@ -84,8 +63,7 @@ def _add(args: argparse.Namespace) -> int:
         args.prefixed,
         args.permission or "allow",
     )
-    with AdminClient(session.admin_settings) as admin:
-        problem = admin.create_acls([binding])[binding]
+    problem = admin.create_acls([binding])[binding]
     if problem is not None:
         raise problem
     session.say(
@@ -96,21 +74,16 @@ def _add(args: argparse.Namespace) -> int:
     return 0
 
 
-def _list(args: argparse.Namespace) -> int:
-    session = session_of(args)
-    with AdminClient(session.admin_settings) as admin:
-        found = admin.describe_acls(_filter(args))
-    _show(session, found, "no access rule fits")
+def _list(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
+    _show(session, admin.describe_acls(_filter(args)), "no access rule fits")
     return 0
 
 
-def _remove(args: argparse.Namespace) -> int:
-    session = session_of(args)
+def _remove(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
     wanted = _filter(args)
     if wanted == AclBindingFilter() and not args.all:
         raise CommandError("this would remove every rule: name some, or give --all", code=2)
-    with AdminClient(session.admin_settings) as admin:
-        removed = admin.delete_acls(wanted)
+    removed = admin.delete_acls(wanted)
     if removed:
         session.say("removed:")
     _show(session, removed, "no access rule fits; nothing was removed")
@@ -118,7 +91,8 @@ def _remove(args: argparse.Namespace) -> int:
 
 
 def _show(session: CommandSession, bindings: list[AclBinding], empty: str) -> None:
-    session.show([_row(each) for each in bindings], _COLUMNS, empty=empty)
+    columns = "principal, permission, operation, resource_type:RESOURCE, name, pattern"
+    session.show([_row(each) for each in bindings], columns, empty=empty)
 
 
 def _row(binding: AclBinding) -> dict[str, object]:
@@ -144,4 +118,6 @@ def _resource(args: argparse.Namespace) -> tuple[str | None, str | None]:
         return "cluster", CLUSTER_NAME
     if args.topic is not None:
         return "topic", args.topic
+    if args.transactional_id is not None:
+        return "transactional_id", args.transactional_id
     return ("group", args.group) if args.group is not None else (None, None)

@@ -1,81 +1,55 @@
 """``sharemesh cluster``: who runs, and who leads what."""
 
 import argparse
-import asyncio
-from collections.abc import Mapping
+from threading import Event
 from typing import Any
 
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.cli.entry import INTERRUPTED
+from sharemesh.cli.command_parser import Commands
 from sharemesh.cli.formatting import counted
-from sharemesh.cli.session import CommandError, connection_flags, session_of
-from sharemesh.client import AdminClient, AsyncAdminClient
+from sharemesh.cli.interrupts import INTERRUPTED
+from sharemesh.cli.session import CommandError, CommandSession, add_admin_action
+from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import ClusterDescription
 
-DRAIN_POLL_MS = 200
-_NODE_COLUMNS = {
-    "node": "NODE",
-    "role": "ROLE",
-    "address": "ADDRESS",
-    "rack": "RACK",
-    "pid": "PID",
-    "partitions": "PARTITIONS",
-    "state": "STATE",
-    "version": "VERSION",
-}
-_SHARD_COLUMNS = {"shard": "SHARD", "leader": "LEADER", "epoch": "EPOCH"}
-_MOVE_COLUMNS = {"partition": "MOVING", "from": "FROM", "to": "TO", "epoch": "EPOCH"}
-_PARTITION_COLUMNS = {
-    "partition": "PARTITION",
-    "leader": "LEADER",
-    "epoch": "EPOCH",
-    "standbys": "STANDBYS",
-}
+DRAIN_POLL_S = 0.2
 
 
-def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the commands to the command line."""
-    cluster = subparsers.add_parser(
+    cluster = add_admin_action(
+        commands,
         "cluster",
-        parents=[connection_flags()],
+        _cluster,
         help="show processes, coordinator shards, moves, and why something has no leader",
         epilog="examples:\n  sharemesh cluster\n  sharemesh cluster --partitions --json",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     cluster.add_argument(
         "--partitions",
         action="store_true",
         help="every partition too: its leader, leader epoch and standbys",
     )
-    cluster.set_defaults(run=_cluster)
-    _register_drain(cluster)
-
-
-def _register_drain(cluster: argparse.ArgumentParser) -> None:
-    actions = cluster.add_subparsers(metavar="ACTION")
-    drain = actions.add_parser(
+    drain = add_admin_action(
+        cluster.commands(metavar="ACTION"),
         "drain",
-        parents=[connection_flags()],
+        _drain,
         help="let a process hand over all it leads, before it is restarted or removed",
         epilog="examples:\n  sharemesh cluster drain share-leader-1",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     drain.add_argument("node", metavar="NODE", help="as `sharemesh cluster` names it")
     drain.add_argument(
         "--wait", type=int, default=60, metavar="S", help="seconds until it must lead nothing"
     )
-    drain.set_defaults(run=_drain)
 
 
-def _drain(args: argparse.Namespace) -> int:
+def _drain(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
     """Return 0 once the node leads nothing; 1 if it still does after ``--wait`` seconds."""
-    session = session_of(args)
     try:
-        left = asyncio.run(_drained(session.admin_settings, args.node, args.wait))
+        left = _drained(admin, args.node, args.wait)
     except KeyboardInterrupt:
         raise CommandError(
-            f"node {args.node} goes on handing over, if it had begun: see sharemesh cluster; only "
-            "a restart lets it take part again",
+            f"node {args.node} continues to hand over, if it had begun: see sharemesh cluster; "
+            "only a restart lets it take part again",
             code=INTERRUPTED,
         ) from None
     if left:
@@ -85,29 +59,27 @@ def _drain(args: argparse.Namespace) -> int:
         )
     if session.as_json:
         session.show_json({"node": args.node, "drained": True})
-    else:
-        session.say(
-            f"node {args.node} leads nothing any more; restart it to take part again (under "
-            f"'sharemesh up': sharemesh up restart {args.node})"
-        )
+    session.say(
+        f"node {args.node} leads nothing any more; restart it to take part again (under "
+        f"'sharemesh up': sharemesh up restart {args.node})"
+    )
     return 0
 
 
-async def _drained(settings: Mapping[str, Any], node_id: str, wait_s: int) -> str:
+def _drained(admin: AdminClient, node_id: str, wait_s: int) -> str:
     """Drain a node; return what it still leads when the wait is over."""
     clock = SystemClock()
-    async with AsyncAdminClient(settings) as admin:
-        await admin.drain_node(node_id)
-        deadline_ms = clock.now_ms() + wait_s * 1_000
-        while left := _led_by(await admin.describe_cluster(), node_id):
-            if clock.now_ms() >= deadline_ms:
-                return left
-            await clock.sleep_ms(DRAIN_POLL_MS)
+    admin.drain_node(node_id)
+    deadline_ms = clock.now_ms() + wait_s * 1_000
+    while left := _led_by(admin.describe_cluster(), node_id):
+        if clock.now_ms() >= deadline_ms:
+            return left
+        Event().wait(DRAIN_POLL_S)
     return ""
 
 
 def _led_by(cluster: ClusterDescription, node_id: str) -> str:
-    """Return in words what a node leads; empty when nothing."""
+    """Return as text what a node leads; empty if nothing."""
     partitions = sum(each.led_partitions for each in cluster.nodes if each.node_id == node_id)
     shards = [each.election for each in cluster.shards if each.leader_id == node_id]
     words = [counted(partitions, "partition")] if partitions else []
@@ -117,10 +89,8 @@ def _led_by(cluster: ClusterDescription, node_id: str) -> str:
     return ", ".join(words)
 
 
-def _cluster(args: argparse.Namespace) -> int:
-    session = session_of(args)
-    with AdminClient(session.admin_settings) as admin:
-        found = admin.describe_cluster(partitions=args.partitions)
+def _cluster(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
+    found = admin.describe_cluster(partitions=args.partitions)
     shown = _tables(found)
     if session.as_json:
         if not args.partitions:
@@ -128,18 +98,19 @@ def _cluster(args: argparse.Namespace) -> int:
         session.show_json({"cluster": found.cluster_id, "controller": found.controller_id, **shown})
         return 0
     session.say(f"cluster {found.cluster_id}, controller {found.controller_id or '-'}")
-    session.show(shown["nodes"], _NODE_COLUMNS, empty="no process is known")
-    shards = shown["shards"]
-    columns = _SHARD_COLUMNS | ({"reason": "REASON"} if any(s["reason"] for s in shards) else {})
-    session.show(shards, columns, empty="no coordinator shard is known")
+    nodes = "node, role, address, rack, pid, partitions, state, version"
+    session.show(shown["nodes"], nodes, empty="no process is known")
+    shards = "shard, leader, epoch"
+    if any(each["reason"] for each in shown["shards"]):
+        shards += ", reason"
+    session.show(shown["shards"], shards, empty="no coordinator shard is known")
     if args.partitions:
-        session.show(shown["partitions"], _PARTITION_COLUMNS, empty="there is no topic")
+        partitions = "partition, leader, epoch, standbys"
+        session.show(shown["partitions"], partitions, empty="there is no topic")
     if shown["moves"]:
-        session.show(shown["moves"], _MOVE_COLUMNS, empty="")
+        session.show(shown["moves"], "partition:MOVING, from, to, epoch", empty="")
     if shown["unassigned"]:
-        session.show(
-            shown["unassigned"], {"partition": "WITHOUT LEADER", "reason": "REASON"}, empty=""
-        )
+        session.show(shown["unassigned"], "partition:WITHOUT LEADER, reason", empty="")
     return 0
 
 

@@ -15,12 +15,14 @@ class CommandParser(argparse.ArgumentParser):
     """A command, or a level above commands.
 
     A command takes its options before, between and behind its arguments. A level above hands
-    what ``carry`` named to the command, which takes or refuses it as if it stood behind.
+    what ``carry`` named to the command, which takes or refuses it as if it stood behind. Help
+    keeps the lines of descriptions and examples.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(*args, **kwargs)
-        self.register("action", "parsers", _Commands)
+        self.register("action", "parsers", Commands)
         self._within = False
 
     def carry(self, *options: str, flags: Sequence[str] = ()) -> None:
@@ -29,6 +31,12 @@ class CommandParser(argparse.ArgumentParser):
             self.add_argument(option, action=_Carry, dest=_CARRIED, help=argparse.SUPPRESS)
         for flag in flags:
             self.add_argument(flag, action=_Carry, nargs=0, dest=_CARRIED, help=argparse.SUPPRESS)
+
+    def commands(self, **words: Any) -> "Commands":  # noqa: ANN401 - those of argparse
+        """Return what commands below are added to."""
+        found = self.add_subparsers(**words)
+        assert isinstance(found, Commands)
+        return found
 
     @property
     def subcommands(self) -> dict[str, "CommandParser"]:
@@ -106,7 +114,7 @@ class _Carry(argparse.Action):
         setattr(namespace, self.dest, [*carried, word])
 
 
-class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg] # generic in stubs only
+class Commands(argparse._SubParsersAction):  # type: ignore[type-arg] # generic in stubs only
     """Chooses the command and gives it the options that stood before its name."""
 
     def __call__(

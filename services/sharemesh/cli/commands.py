@@ -1,33 +1,39 @@
-"""All commands of ``sharemesh``, and how each ends."""
+"""All commands of ``sharemesh``, how each ends, and the script by which a shell completes them."""
 
 import argparse
-import importlib
-import sys
 from collections.abc import Sequence
-from typing import Any
 
 import sharemesh
 from sharemesh.cli import (
     acls,
     cluster,
-    completion,
     configs,
     consume,
     explain,
     groups,
+    processes,
     produce,
     state_log,
     topics,
+    transactions,
 )
-from sharemesh.cli.command_parser import CommandParser
-from sharemesh.cli.entry import INTERRUPTED
-from sharemesh.cli.session import CommandError, connection_before, origin_of_address
+from sharemesh.cli.command_parser import CommandParser, Commands
+from sharemesh.cli.session import CommandError, connection_before, ended, origin_of_address
 from sharemesh.client.errors import ConnectionFailedError, SharemeshError
 
-_PROCESS_COMMANDS = {
-    "up": ("sharemesh.cli.up", "run a whole cluster on this machine", "local"),
-    "serve": ("sharemesh.cli.serve", "run one role process", "server"),
-}
+_MODULES = (
+    processes,
+    topics,
+    transactions,
+    produce,
+    consume,
+    groups,
+    configs,
+    acls,
+    cluster,
+    explain,
+    state_log,
+)
 _EXAMPLES = """examples:
   sharemesh up
   sharemesh topics create orders --partitions 4
@@ -36,27 +42,32 @@ _EXAMPLES = """examples:
   sharemesh groups describe billing
 
 exit codes: 0 done, 1 failed (the reason is on stderr), 2 wrong usage, 130 interrupted"""
+SHELLS = ("bash", "zsh")
+
+_FILES = {"FILE", "SEGMENT"}
+_DIRECTORIES = {"DIRECTORY", "DATA-DIRECTORY"}
+_COMPLETION_EXAMPLES = """examples:
+  sharemesh completion bash > ~/.local/share/bash-completion/completions/sharemesh
+  sharemesh completion zsh > ~/.zfunc/_sharemesh
+
+bash reads that directory by itself, if the package bash-completion is installed; zsh reads
+~/.zfunc with fpath+=(~/.zfunc) before compinit in ~/.zshrc. The script is that of this version:
+make it again after an upgrade."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    return ended(lambda: _run(argv), prefix="sharemesh")
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    args = command_line().parse_args(argv)
     try:
-        args = command_line().parse_args(argv)
         return int(args.run(args))
-    except CommandError as error:
-        print(f"sharemesh: {error}", file=sys.stderr)
-        return error.code
-    except ConnectionFailedError as error:
-        print(f"sharemesh: {error}{origin_of_address(args)}", file=sys.stderr)
-        return 1
     except SharemeshError as error:
-        print(f"sharemesh: {error}", file=sys.stderr)
-        return 2 if isinstance(error, ValueError) else 1
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
-    except KeyboardInterrupt:
-        return INTERRUPTED
+        origin = origin_of_address(args) if isinstance(error, ConnectionFailedError) else ""
+        code = 2 if isinstance(error, ValueError) else 1
+        raise CommandError(f"{error}{origin}", code=code) from error
 
 
 def command_line() -> CommandParser:
@@ -65,16 +76,13 @@ def command_line() -> CommandParser:
         prog="sharemesh",
         description="Share groups (queues) over a partitioned log.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"sharemesh {sharemesh.__version__}")
     connection_before(parser)
-    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (module, text, extra) in _PROCESS_COMMANDS.items():
-        _register_process_command(subparsers, name, module, text, extra)
-    for each in (topics, produce, consume, groups, configs, acls, cluster, explain, state_log):
-        each.register(subparsers)
-    completion.register(subparsers, parser)
+    commands = parser.commands(dest="command", required=True, metavar="COMMAND")
+    for each in _MODULES:
+        each.register(commands)
+    _register_completion(commands, parser)
     _share_examples(parser)
     return parser
 
@@ -93,21 +101,34 @@ def _share_examples(parser: argparse.ArgumentParser) -> None:
                     if each.startswith(f"  {below.prog}")
                 ]
                 below.epilog = "\n".join(["examples:", *lines])
-                below.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
-def _register_process_command(
-    subparsers: "argparse._SubParsersAction[Any]", name: str, module: str, text: str, extra: str
-) -> None:
-    """Add a command of the server side; a client-only install says what it needs."""
-    try:
-        importlib.import_module(module).register(subparsers)
-    except ImportError as missing:
-        needed = f"'sharemesh {name}' needs more: pip install 'sharemesh[{extra}]' ({missing})"
+def _register_completion(commands: Commands, program: CommandParser) -> None:
+    """Add the command that prints a completion script for all commands of ``program``."""
+    parser = commands.add_parser(
+        "completion",
+        help="print a script that completes commands and options in a shell",
+        epilog=_COMPLETION_EXAMPLES,
+    )
+    parser.add_argument("shell", choices=SHELLS)
+    parser.set_defaults(run=_complete, program=program)
 
-        def run(_: argparse.Namespace) -> int:
-            raise CommandError(needed)
 
-        parser = subparsers.add_parser(name, help=f"{text} (needs sharemesh[{extra}])")
-        parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-        parser.set_defaults(run=run)
+def _complete(args: argparse.Namespace) -> int:
+    """Print the script; return the exit code."""
+    import shtab
+
+    _name_files(args.program, shtab.FILE, shtab.DIRECTORY)
+    print(shtab.complete(args.program, shell=args.shell))
+    return 0
+
+
+def _name_files(parser: CommandParser, file: object, directory: object) -> None:
+    """Let the arguments that are files or directories be completed as such."""
+    for action in parser._actions:
+        if action.metavar in _FILES:
+            action.complete = file  # type: ignore[attr-defined] # shtab looks for it
+        elif action.metavar in _DIRECTORIES:
+            action.complete = directory  # type: ignore[attr-defined]
+    for below in parser.subcommands.values():
+        _name_files(below, file, directory)

@@ -4,13 +4,14 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from sharemesh.cli.formatting import counted, nearest
+from sharemesh.cli.command_parser import Commands
+from sharemesh.cli.formatting import counted
 from sharemesh.cli.interrupts import Interrupts, interrupts
-from sharemesh.cli.session import CommandError, CommandSession, connection_flags, session_of
+from sharemesh.cli.session import CommandError, CommandSession, add_action
+from sharemesh.cli.topics import check_exist
 from sharemesh.client import (
     AcknowledgeType,
     AdminClient,
@@ -46,27 +47,29 @@ _EXAMPLES = """examples:
   sharemesh consume orders --group billing --action ask"""
 
 
-def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = subparsers.add_parser(
+    parser = add_action(
+        commands,
         "consume",
-        parents=[connection_flags()],
+        run,
         help="consume topics in a share group and print the records",
         description="Prints each record. Ctrl-C ends: what was not printed is released, and the "
         "last line on stderr says how many of the printed ones are confirmed.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("topics", metavar="TOPIC", nargs="+")
     parser.add_argument("--group", required=True, metavar="G", help="the share group")
-    parser.add_argument("--max-records", type=int, metavar="N", help="end after so many records")
+    parser.add_argument("--max-records", type=int, metavar="N", help="end after N records")
     parser.add_argument(
         "--idle",
         type=int,
         metavar="MS",
-        help="end when no record came for so long (default: never)",
+        help="end when no record came for MS milliseconds (default: never)",
     )
-    parser.add_argument("--mode", choices=("implicit", "explicit"), help="default: explicit")
+    parser.add_argument(
+        "--mode", choices=("implicit", "explicit"), default="explicit", help="default: explicit"
+    )
     parser.add_argument(
         "--action", choices=ACTIONS, default="accept", help="of each record (default: accept)"
     )
@@ -79,7 +82,6 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
     parser.add_argument(
         "--print", choices=("value", "all"), default="value", help="what to print of a record"
     )
-    parser.set_defaults(run=run)
 
 
 @dataclass(slots=True)
@@ -103,9 +105,9 @@ class _Count:
     ) -> None:
         """Count acknowledgements that have taken effect."""
         for where, each in offsets.items():
-            told = {(where.topic, where.partition, offset) for offset in each} & self._open
-            self._open -= told
-            self.confirmed += 0 if error is not None else len(told)
+            settled = {(where.topic, where.partition, offset) for offset in each} & self._open
+            self._open -= settled
+            self.confirmed += 0 if error is not None else len(settled)
 
     @property
     def words(self) -> str:
@@ -131,11 +133,9 @@ class _Count:
         )
 
 
-def run(args: argparse.Namespace) -> int:
-    """Consume until told to end; return the exit code."""
-    session = session_of(args)
-    mode = args.mode or "explicit"
-    if mode == "implicit" and args.action != "accept":
+def run(session: CommandSession, args: argparse.Namespace) -> int:
+    """Consume until a limit or a signal ends it; return the exit code."""
+    if args.mode == "implicit" and args.action != "accept":
         raise CommandError(f"--action {args.action} needs --mode explicit", code=2)
     if args.max_records is not None and args.max_records < 1:
         raise CommandError(f"--max-records {args.max_records}: must be at least 1", code=2)
@@ -143,9 +143,9 @@ def run(args: argparse.Namespace) -> int:
     with interrupts() as interrupted:
         _prepare(session, args)
         try:
-            _consume_and_leave(session, args, _config(session, args, mode), count, interrupted)
+            _Consumption(session, args, count, interrupted).run()
         except KeyboardInterrupt:
-            pass  # what was printed and is not confirmed is told below
+            pass  # what was printed and is not confirmed is said below
         finally:
             words = count.as_json(interrupted=bool(interrupted.code))
             if not session.as_json:
@@ -154,52 +154,10 @@ def run(args: argparse.Namespace) -> int:
     return interrupted.code
 
 
-def _config(session: CommandSession, args: argparse.Namespace, mode: str) -> dict[str, Any]:
-    config: dict[str, Any] = {
-        **session.settings,
-        "group.id": args.group,
-        "client.id": "sharemesh-consume",
-        "share.acknowledgement.mode": mode,
-    }
-    if args.max_records is not None or args.action == "ask":
-        limit = 1 if args.action == "ask" else min(args.max_records, 500)
-        config |= {
-            "share.acquire.mode": "record_limit",
-            "max.poll.records": limit,
-            "prefetch.records": 0,
-        }
-    return config
-
-
-def _consume_and_leave(
-    session: CommandSession,
-    args: argparse.Namespace,
-    config: Mapping[str, Any],
-    count: _Count,
-    interrupted: Interrupts,
-) -> None:
-    """Consume; in the end send what was decided, and release the rest."""
-    consumer = ShareConsumer(config)
-    try:
-        with interrupted.first_only_noted(consumer.wakeup):
-            consumer.set_acknowledgement_commit_callback(count.settled)
-            consumer.subscribe(args.topics)
-            _consume(session, args, consumer, count, interrupted)
-    finally:
-        if interrupted.count < 2:  # after a second one nobody waits for anything
-            consumer.close(COMMIT_TIMEOUT_MS)
-
-
 def _prepare(session: CommandSession, args: argparse.Namespace) -> None:
     """Check the topics and set the start of the group, before anything joins."""
     with AdminClient(session.admin_settings) as admin:
-        known = admin.list_topics()
-        for topic in args.topics:
-            if topic not in known:
-                raise CommandError(
-                    f"topic {topic!r} does not exist{nearest(topic, known)}; create it with: "
-                    f"sharemesh topics create {topic}"
-                )
+        check_exist(admin, *args.topics)
         if args.from_beginning:
             _start_at_the_oldest(admin, args.group)
 
@@ -225,74 +183,97 @@ def _start_at_the_oldest(admin: AdminClient, group_id: str) -> None:
             ) from error
 
 
-def _consume(
-    session: CommandSession,
-    args: argparse.Namespace,
-    consumer: ShareConsumer,
-    count: _Count,
-    interrupted: Interrupts,
-) -> None:
-    idle_ms = 0
-    while not interrupted.code and (args.max_records is None or count.records < args.max_records):
+@dataclass(frozen=True, slots=True)
+class _Consumption:
+    """A consumer's life: it polls, prints, and confirms what was printed."""
+
+    session: CommandSession
+    args: argparse.Namespace
+    count: _Count
+    interrupted: Interrupts
+
+    def run(self) -> None:
+        """Consume; in the end send what was decided, and release the rest."""
+        consumer = ShareConsumer(self._config())
         try:
-            records = consumer.poll(POLL_MS if args.idle is None else min(POLL_MS, args.idle))
-        except WakeupError:
-            return
-        except (RecordDeserializationError, CorruptRecordError) as error:
-            count.unreadable += 1
-            session.complain(f"sharemesh: {error}")
-            continue
-        if not records:
-            idle_ms += POLL_MS
-            if args.idle is not None and idle_ms >= args.idle:
-                return
-            continue
+            with self.interrupted.first_only_noted(consumer.wakeup):
+                consumer.set_acknowledgement_commit_callback(self.count.settled)
+                consumer.subscribe(self.args.topics)
+                self._consume(consumer)
+        finally:
+            if self.interrupted.count < 2:  # after a second one nobody waits for anything
+                consumer.close(COMMIT_TIMEOUT_MS)
+
+    def _config(self) -> dict[str, Any]:
+        args = self.args
+        config: dict[str, Any] = {
+            **self.session.settings,
+            "group.id": args.group,
+            "client.id": "sharemesh-consume",
+            "share.acknowledgement.mode": args.mode,
+        }
+        if args.max_records is not None or args.action == "ask":
+            limit = 1 if args.action == "ask" else min(args.max_records, 500)
+            config |= {
+                "share.acquire.mode": "record_limit",
+                "max.poll.records": limit,
+                "prefetch.records": 0,
+            }
+        return config
+
+    def _consume(self, consumer: ShareConsumer) -> None:
+        most, idle = self.args.max_records, self.args.idle
         idle_ms = 0
-        _take(session, args, consumer, records, count, interrupted)
+        while not self.interrupted.code and (most is None or self.count.records < most):
+            try:
+                records = consumer.poll(POLL_MS if idle is None else min(POLL_MS, idle))
+            except WakeupError:
+                return
+            except (RecordDeserializationError, CorruptRecordError) as error:
+                self.count.unreadable += 1
+                self.session.complain(f"sharemesh: {error}")
+                continue
+            if not records:
+                idle_ms += POLL_MS
+                if idle is not None and idle_ms >= idle:
+                    return
+                continue
+            idle_ms = 0
+            self._take(consumer, records)
 
+    def _take(self, consumer: ShareConsumer, records: Sequence[ConsumerRecord]) -> None:
+        """Print records and confirm those that were printed."""
+        explicit = self.args.mode == "explicit"
+        for record in records:
+            if self.interrupted.code:
+                break
+            _show(self.session, record, whole=self.args.print == "all")
+            self.count.printed(record)
+            if explicit:
+                consumer.acknowledge(record, self._decision())
+        if not explicit and self.interrupted.code:
+            return  # all of them or none: none
+        # What was printed is confirmed now, not with the next poll that may never be.
+        try:
+            results = consumer.commit_sync(COMMIT_TIMEOUT_MS)
+        except WakeupError:
+            return  # closing waits for the answers
+        for where, problem in results.items():
+            if problem is not None:
+                self.session.complain(f"sharemesh: {where}: not acknowledged: {problem}")
 
-def _take(
-    session: CommandSession,
-    args: argparse.Namespace,
-    consumer: ShareConsumer,
-    records: Sequence[ConsumerRecord],
-    count: _Count,
-    interrupted: Interrupts,
-) -> None:
-    """Print records and confirm those that were printed."""
-    explicit = (args.mode or "explicit") == "explicit"
-    for record in records:
-        if interrupted.code:
-            break
-        _show(session, args, record)
-        count.printed(record)
-        if explicit:
-            with interrupted.raised() if args.action == "ask" else nullcontext():
-                decision = _decide(args)
-            consumer.acknowledge(record, decision)
-    if not explicit and interrupted.code:
-        return  # all of them or none: none
-    # What was printed is confirmed now, not with the next poll that may never be.
-    try:
-        results = consumer.commit_sync(COMMIT_TIMEOUT_MS)
-    except WakeupError:
-        return  # closing waits for the answers
-    for where, problem in results.items():
-        if problem is not None:
-            session.complain(f"sharemesh: {where}: not acknowledged: {problem}")
-
-
-def _decide(args: argparse.Namespace) -> AcknowledgeType:
-    if args.action != "ask":
-        return _TYPES[args.action]
-    while True:
-        answer = input("  (a)ccept, re(l)ease, re(j)ect, re(n)ew? ").strip().lower()
-        name = _LETTERS.get(answer, answer)
-        if name in _TYPES:
+    def _decision(self) -> AcknowledgeType:
+        name = self.args.action
+        if name != "ask":
             return _TYPES[name]
+        with self.interrupted.raised():
+            while name not in _TYPES:
+                answer = input("  (a)ccept, re(l)ease, re(j)ect, re(n)ew? ").strip().lower()
+                name = _LETTERS.get(answer, answer)
+        return _TYPES[name]
 
 
-def _show(session: CommandSession, args: argparse.Namespace, record: ConsumerRecord) -> None:
+def _show(session: CommandSession, record: ConsumerRecord, *, whole: bool) -> None:
     value = _text(record.value)
     if session.as_json:
         session.show_json(
@@ -307,7 +288,7 @@ def _show(session: CommandSession, args: argparse.Namespace, record: ConsumerRec
                 "headers": {name: _text(data) for name, data in record.headers},
             }
         )
-    elif args.print == "all":
+    elif whole:
         headers = ",".join(f"{name}={_text(data)}" for name, data in record.headers)
         print(
             f"{record.topic}/{record.partition}@{record.offset}\t{record.delivery_count}\t"

@@ -4,22 +4,15 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
+from sharemesh.cli.command_parser import Commands
 from sharemesh.cli.formatting import nearest, utc
-from sharemesh.cli.session import CommandError, CommandSession, connection_flags, session_of
+from sharemesh.cli.session import CommandError, CommandSession, add_admin_action
 from sharemesh.cli.topics import where_of
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import Explanation, RecordEvent
 from sharemesh.client.errors import GroupIdNotFoundError
 
-_EVENT_COLUMNS = {
-    "time": "TIME",
-    "cause": "CAUSE",
-    "member": "MEMBER",
-    "state": "STATE",
-    "deliveries": "DELIVERIES",
-    "start_offset": "START-OFFSET",
-}
-_TOLD_ABOVE = {
+_SHOWN_APART = {
     "explanation",
     "reason",
     "delivery_state",
@@ -29,34 +22,31 @@ _TOLD_ABOVE = {
 }
 
 
-def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    explain = subparsers.add_parser(
+    explain = add_admin_action(
+        commands,
         "explain",
-        parents=[connection_flags()],
-        help="tell why a record is, or is not, being delivered to a group, and how it ended",
+        _explain,
+        help="say why a record is, or is not, being delivered to a group, and how it ended",
         epilog="examples:\n  sharemesh explain orders/0@42 --group billing",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     explain.add_argument("where", metavar="TOPIC/PARTITION@OFFSET")
     explain.add_argument("--group", required=True, metavar="G")
-    explain.set_defaults(run=_explain)
 
 
-def _explain(args: argparse.Namespace) -> int:
-    session = session_of(args)
+def _explain(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
     place, mark, offset = args.where.rpartition("@")
     if not mark or not offset.isdigit() or "/" not in place:
         raise CommandError(
             f"{args.where!r}: expected TOPIC/PARTITION@OFFSET, for example orders/0@42", code=2
         )
     where = where_of(place)
-    with AdminClient(session.admin_settings) as admin:
-        try:
-            found = admin.explain(args.group, where.topic, where.partition, int(offset))
-        except GroupIdNotFoundError as error:
-            hint = nearest(args.group, [each.group_id for each in admin.list_groups()])
-            raise CommandError(f"{error}{hint}") from error
+    try:
+        found = admin.explain(args.group, where.topic, where.partition, int(offset))
+    except GroupIdNotFoundError as error:
+        hint = nearest(args.group, [each.group_id for each in admin.list_groups()])
+        raise CommandError(f"{error}{hint}") from error
     if session.as_json:
         facts = asdict(found)
         session.show_json({"topic": where.topic, "partition": where.partition, **facts})
@@ -66,7 +56,8 @@ def _explain(args: argparse.Namespace) -> int:
     session.say(found.explanation)
     _show_facts(session, found)
     if found.events:
-        session.show([_row(each) for each in found.events], _EVENT_COLUMNS, empty="")
+        columns = "time, cause, member, state, deliveries, start_offset"
+        session.show([_row(each) for each in found.events], columns, empty="")
     if found.events_note:
         session.say(found.events_note)
     return 0
@@ -77,17 +68,17 @@ def _show_facts(session: CommandSession, found: Explanation) -> None:
     rows = [
         {"fact": name.replace("_", " "), "value": value}
         for name in type(found).__dataclass_fields__
-        if name not in _TOLD_ABOVE and (value := getattr(found, name)) not in (None, "")
+        if name not in _SHOWN_APART and (value := getattr(found, name)) not in (None, "")
     ]
-    session.show(rows, {"fact": "FACT", "value": "VALUE"}, empty="")
+    session.show(rows, "fact, value", empty="")
 
 
 def _row(event: RecordEvent) -> dict[str, Any]:
     return {
         "time": utc(event.timestamp_ms),
         "cause": event.cause,
-        "member": event.member_id or "-",
-        "state": event.delivery_state or "-",
-        "deliveries": "-" if event.delivery_count is None else event.delivery_count,
-        "start_offset": "-" if event.start_offset is None else event.start_offset,
+        "member": event.member_id,
+        "state": event.delivery_state,
+        "deliveries": event.delivery_count,
+        "start_offset": event.start_offset,
     }

@@ -1,14 +1,17 @@
-"""How the command line prints tables, times and counts, and finds the nearest name."""
+"""How the command line prints tables, JSON, times and counts, and finds the nearest name."""
 
-import difflib
+import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+
+from sharemesh.domain import setting_values
+from sharemesh.domain.printable import escaped
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint at the nearest known name, or an empty text."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    near = setting_values.nearest(name, known, cutoff=0.5)
+    return f"; did you mean {near!r}?" if near else ""
 
 
 def counted(number: int, noun: str) -> str:
@@ -26,12 +29,17 @@ MISSING = "-"
 
 
 def cell(value: object) -> str:
-    """Return a value as text; unknown ones as ``-`` (spec CLI-3)."""
-    if value is None or value == "":
+    """Return a value as text on one line (BND-24); unknown ones as ``-`` (spec CLI-3)."""
+    if value in (None, "", [], ()):
         return MISSING
     if isinstance(value, list | tuple):
-        return ",".join(str(each) for each in value)
-    return str(value)
+        return escaped(",".join(str(each) for each in value))
+    return escaped(str(value))
+
+
+def json_line(thing: object) -> str:
+    """Return JSON on one line, readable in any terminal (BND-24)."""
+    return escaped(json.dumps(thing, default=str, ensure_ascii=False))
 
 
 def table_lines(

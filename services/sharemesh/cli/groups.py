@@ -1,23 +1,31 @@
 """``sharemesh groups``: list, describe, delete, offsets, reset offsets."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from threading import Event
 from typing import Any
 
-from sharemesh.cli.formatting import counted, nearest
-from sharemesh.cli.offset_plan import Scenario, plan, scope_of, timestamp_ms
-from sharemesh.cli.offset_table import offset_rows, show_offsets
+from sharemesh.backends.local.clock import SystemClock
+from sharemesh.cli.command_parser import Commands
+from sharemesh.cli.formatting import counted, nearest, utc
+from sharemesh.cli.offset_plan import add_scenarios, plan, scope_of
 from sharemesh.cli.session import (
     CommandError,
     CommandSession,
-    connection_before,
-    connection_flags,
-    session_of,
+    actions_of,
+    add_admin_action,
+    any_failed,
 )
-from sharemesh.cli.watch import watch
 from sharemesh.client import AdminClient
 from sharemesh.client.admin_results import GroupDescription, GroupOffset, MemberDescription
 from sharemesh.client.errors import GroupIdNotFoundError, SharemeshError
+
+INTERVAL_MIN_S = 0.1
+INTERVAL_MAX_S = 3_600.0
+
+Pause = Callable[[float], object]
 
 _EXAMPLES = """examples:
   sharemesh groups list
@@ -27,27 +35,25 @@ _EXAMPLES = """examples:
   sharemesh groups reset-offsets billing --topic orders --to-earliest --execute
   sharemesh groups delete-offsets billing --topic orders
   sharemesh groups delete billing"""
+_ARCHIVED_BY = {"DELIVERY_LIMIT": "by the delivery limit", "REJECT": "rejected", "GAP": "gaps"}
 
 
-def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = subparsers.add_parser(
-        "groups",
-        help="list, describe and delete share groups, and their offsets",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    actions = actions_of(
+        commands.add_parser(
+            "groups",
+            help="list, describe and delete share groups, and their offsets",
+            epilog=_EXAMPLES,
+        )
     )
-    connection_before(parser)
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    common = connection_flags()
-
-    listing = actions.add_parser("list", parents=[common], help="list groups with their state")
+    listing = add_admin_action(actions, "list", _list, help="list groups with their state")
     listing.add_argument("--state", metavar="S[,S]", default="", help="Empty, Stable, Dead")
-    listing.set_defaults(run=_list)
 
-    describe = actions.add_parser(
+    describe = add_admin_action(
+        actions,
         "describe",
-        parents=[common],
+        _describe,
         help="state, members, offsets",
         description="START-OFFSET is the stored one. It is written with the next state, so it may "
         "stand at finished records for a while, as in Kafka: LAG counts only what is not finished.",
@@ -61,77 +67,81 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
         metavar="S",
         help="seconds from one to the next with --watch (default: %(default)g)",
     )
-    describe.set_defaults(run=_describe)
 
-    delete = actions.add_parser("delete", parents=[common], help="delete empty groups")
+    delete = add_admin_action(actions, "delete", _delete, help="delete empty groups")
     delete.add_argument("groups", nargs="+", metavar="GROUP")
-    delete.set_defaults(run=_delete)
 
-    offsets = actions.add_parser("offsets", parents=[common], help="start offset and lag")
-    offsets.add_argument("groups", nargs=1, metavar="GROUP")
+    offsets = add_admin_action(actions, "offsets", _offsets, help="start offset and lag")
+    offsets.add_argument("group", metavar="GROUP")
     offsets.add_argument("--topic", action="append", metavar="T", help="only this one; repeatable")
-    offsets.set_defaults(run=_offsets)
 
-    reset = actions.add_parser("reset-offsets", parents=[common], help="start anew elsewhere")
-    reset.add_argument("groups", nargs=1, metavar="GROUP")
+    reset = add_admin_action(actions, "reset-offsets", _reset, help="start at other offsets")
+    reset.add_argument("group", metavar="GROUP")
     scope = reset.add_mutually_exclusive_group(required=True)
     scope.add_argument("--topic", action="append", metavar="T[:p,p]", help="repeatable")
     scope.add_argument("--all-topics", action="store_true", help="all topics of the group")
-    to = reset.add_mutually_exclusive_group(required=True)
-    to.add_argument("--to-earliest", action="store_true")
-    to.add_argument("--to-latest", action="store_true")
-    to.add_argument("--to-datetime", metavar="YYYY-MM-DDThh:mm:ss.sss")
-    to.add_argument("--to-offset", type=int, metavar="N")
-    to.add_argument("--to-current", action="store_true")
-    to.add_argument("--shift-by", type=int, metavar="N", help="from where it stands; may be < 0")
+    add_scenarios(reset.add_mutually_exclusive_group(required=True))
     reset.add_argument("--execute", action="store_true", help="do it (default: only show)")
-    reset.set_defaults(run=_reset)
 
-    forget = actions.add_parser("delete-offsets", parents=[common], help="forget topics")
-    forget.add_argument("groups", nargs=1, metavar="GROUP")
+    forget = add_admin_action(actions, "delete-offsets", _delete_offsets, help="forget topics")
+    forget.add_argument("group", metavar="GROUP")
     forget.add_argument("--topic", action="append", required=True, metavar="T", help="repeatable")
-    forget.set_defaults(run=_delete_offsets)
 
 
-def scenario_of(args: argparse.Namespace) -> Scenario:
-    """Return the scenario that the options name.
-
-    Raises:
-        CommandError: The time cannot be read, or the offset is negative.
-    """
-    if args.to_earliest:
-        return Scenario("earliest")
-    if args.to_latest:
-        return Scenario("latest")
-    if args.to_current:
-        return Scenario("current")
-    if args.shift_by is not None:
-        return Scenario("shift", args.shift_by)
-    if args.to_datetime is not None:
-        return Scenario("time", timestamp_ms(args.to_datetime))
-    if args.to_offset < 0:
-        raise CommandError(f"--to-offset {args.to_offset}: must not be negative", code=2)
-    return Scenario("offset", args.to_offset)
-
-
-def _list(args: argparse.Namespace) -> int:
-    session = session_of(args)
-    with AdminClient(session.admin_settings) as admin:
-        found = admin.list_groups(states=[each for each in args.state.split(",") if each])
+def _list(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
+    found = admin.list_groups(states=[each for each in args.state.split(",") if each])
     rows = [
         {"group": each.group_id, "type": each.group_type, "state": each.state} for each in found
     ]
-    columns = {"group": "GROUP", "type": "TYPE", "state": "STATE"}
-    session.show(rows, columns, empty="there are no share groups")
+    session.show(rows, "group, type, state", empty="there are no share groups")
     return 0
 
 
-def _describe(args: argparse.Namespace) -> int:
-    session = session_of(args)
-    with AdminClient(session.admin_settings) as admin:
-        if args.watch:
-            watch(session, args.interval, lambda: _show_groups(session, admin, args.groups))
-        return _show_groups(session, admin, args.groups)
+def _describe(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
+    if args.watch:
+        watch(session, args.interval, lambda: _show_groups(session, admin, args.groups))
+    return _show_groups(session, admin, args.groups)
+
+
+def _pause(seconds: float) -> None:
+    Event().wait(seconds)
+
+
+def watch(
+    session: CommandSession,
+    interval_s: float,
+    show: Callable[[], object],
+    *,
+    pause: Pause = _pause,
+) -> None:
+    """Call ``show`` every ``interval_s`` seconds; a terminal is cleared before.
+
+    A cluster that does not answer is reported, and asked again; the first time it ends the command.
+
+    Raises:
+        CommandError: The interval is out of bounds.
+        SharemeshError: The cluster does not answer at once.
+    """
+    if not INTERVAL_MIN_S <= interval_s <= INTERVAL_MAX_S:
+        raise CommandError(
+            f"--interval {interval_s:g}: must be {INTERVAL_MIN_S:g} to {INTERVAL_MAX_S:g} seconds",
+            code=2,
+        )
+    clock = SystemClock()
+    first = True
+    while True:
+        if session.out.is_terminal and not session.as_json:
+            session.out.clear()
+        session.say(datetime.fromtimestamp(clock.wall_ms() / 1_000, UTC).strftime("%H:%M:%S UTC"))
+        try:
+            show()
+        except SharemeshError as error:
+            if first:
+                raise
+            session.complain(f"sharemesh: {error}")
+        first = False
+        sys.stdout.flush()
+        pause(interval_s)
 
 
 def _show_groups(session: CommandSession, admin: AdminClient, group_ids: Sequence[str]) -> int:
@@ -140,55 +150,36 @@ def _show_groups(session: CommandSession, admin: AdminClient, group_ids: Sequenc
     for group_id, found in admin.describe_groups(group_ids).items():
         if not isinstance(found, GroupDescription):
             failed = 1
-            _complain(session, admin, group_id, found)
+            session.complain_of(group_id, found, lambda: _known(admin))
             continue
+        members = [_member_row(each) for each in found.members]
         offsets = admin.list_share_group_offsets(group_id)
         if session.as_json:
-            session.show_json(_as_json(found, offsets))
-        else:
-            _print_group(session, found, offsets)
+            session.show_json(
+                {
+                    "group": found.group_id,
+                    "state": found.state,
+                    "group_epoch": found.group_epoch,
+                    "assignment_epoch": found.assignment_epoch,
+                    "assignor": found.assignor,
+                    "coordinator": found.coordinator_id,
+                    "members": members,
+                    "offsets": offset_rows(offsets),
+                }
+            )
+            continue
+        session.say(
+            f"group {found.group_id}: {found.state}, {counted(len(members), 'member')}, group "
+            f"epoch {found.group_epoch}, assignment epoch {found.assignment_epoch}, coordinator "
+            f"{found.coordinator_id or '-'}"
+        )
+        session.show(members, "member, client, host, epoch, assignment", empty="no members")
+        show_offsets(session, offsets)
     return failed
 
 
-def _complain(
-    session: CommandSession, admin: AdminClient, group_id: str, error: SharemeshError
-) -> None:
-    hint = ""
-    if isinstance(error, GroupIdNotFoundError):
-        hint = nearest(group_id, [each.group_id for each in admin.list_groups()])
-    session.complain(f"sharemesh: {error}{hint}")
-
-
-def _as_json(found: GroupDescription, offsets: Mapping[Any, Any]) -> dict[str, Any]:
-    return {
-        "group": found.group_id,
-        "state": found.state,
-        "group_epoch": found.group_epoch,
-        "assignment_epoch": found.assignment_epoch,
-        "assignor": found.assignor,
-        "coordinator": found.coordinator_id,
-        "members": [_member_row(each) for each in found.members],
-        "offsets": offset_rows(offsets),
-    }
-
-
-def _print_group(
-    session: CommandSession, found: GroupDescription, offsets: Mapping[Any, Any]
-) -> None:
-    session.say(
-        f"group {found.group_id}: {found.state}, {counted(len(found.members), 'member')}, "
-        f"group epoch {found.group_epoch}, assignment epoch {found.assignment_epoch}, coordinator "
-        f"{found.coordinator_id or '-'}"
-    )
-    columns = {
-        "member": "MEMBER",
-        "client": "CLIENT",
-        "host": "HOST",
-        "epoch": "EPOCH",
-        "assignment": "ASSIGNMENT",
-    }
-    session.show([_member_row(each) for each in found.members], columns, empty="no members")
-    show_offsets(session, offsets)
+def _known(admin: AdminClient) -> list[str]:
+    return [each.group_id for each in admin.list_groups()]
 
 
 def assignment_text(member: MemberDescription) -> str:
@@ -209,17 +200,14 @@ def _member_row(member: MemberDescription) -> dict[str, Any]:
     }
 
 
-def _offsets(args: argparse.Namespace) -> int:
-    session = session_of(args)
-    (group_id,) = args.groups
-    with AdminClient(session.admin_settings) as admin:
-        offsets = admin.list_share_group_offsets(group_id, args.topic)
-        if not any(_is_known(found) for found in offsets.values()):
-            missing = _missing(admin, group_id)
-            if missing is not None:
-                _complain(session, admin, group_id, missing)
-                return 1
-        show_offsets(session, offsets)
+def _offsets(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
+    offsets = admin.list_share_group_offsets(args.group, args.topic)
+    if not any(_is_known(found) for found in offsets.values()):
+        missing = _missing(admin, args.group)
+        if missing is not None:
+            session.complain_of(args.group, missing, lambda: _known(admin))
+            return 1
+    show_offsets(session, offsets)
     return 0
 
 
@@ -236,39 +224,24 @@ def _missing(admin: AdminClient, group_id: str) -> GroupIdNotFoundError | None:
     return found if isinstance(found, GroupIdNotFoundError) else None
 
 
-def _delete(args: argparse.Namespace) -> int:
-    session = session_of(args)
-    failed = 0
-    with AdminClient(session.admin_settings) as admin:
-        problems = admin.delete_groups(args.groups)
-        if session.as_json:
-            session.show_json({g: None if e is None else str(e) for g, e in problems.items()})
-        for group_id, error in problems.items():
-            if error is None:
-                session.say(f"group {group_id} deleted")
-            else:
-                failed = 1
-                _complain(session, admin, group_id, error)
-    return failed
+def _delete(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
+    problems = admin.delete_groups(args.groups)
+    return session.report(problems, "group {} deleted", lambda: _known(admin))
 
 
-def _reset(args: argparse.Namespace) -> int:
-    session = session_of(args)
-    (group_id,) = args.groups
-    with AdminClient(session.admin_settings) as admin:
-        scope = scope_of(admin, args.topic or (), of_group=group_id if args.all_topics else None)
-        offsets = plan(admin, group_id, scope, scenario_of(args))
-        problems: Mapping[Any, SharemeshError | None] = {}
-        missing = _missing(admin, group_id) if offsets else None
-        if missing is not None:
-            hint = nearest(group_id, [each.group_id for each in admin.list_groups()])
-            verb = "is created now" if args.execute else "would be created by --execute"
-            session.complain(f"sharemesh: there is no group {group_id!r}: it {verb}{hint}")
-        if args.execute and offsets:
-            problems = admin.alter_share_group_offsets(group_id, offsets)
+def _reset(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
+    scope = scope_of(admin, args.topic or (), of_group=args.group if args.all_topics else None)
+    offsets = plan(admin, args.group, scope, args)
+    problems: Mapping[Any, SharemeshError | None] = {}
+    if offsets and _missing(admin, args.group) is not None:
+        verb = "is created now" if args.execute else "would be created by --execute"
+        hint = nearest(args.group, _known(admin))
+        session.complain(f"sharemesh: there is no group {args.group!r}: it {verb}{hint}")
+    if args.execute and offsets:
+        problems = admin.alter_share_group_offsets(args.group, offsets)
     rows = [
         {
-            "group": group_id,
+            "group": args.group,
             "topic": where.topic,
             "partition": where.partition,
             "new_offset": offset,
@@ -276,27 +249,65 @@ def _reset(args: argparse.Namespace) -> int:
         }
         for where, offset in offsets.items()
     ]
-    columns = {
-        "group": "GROUP",
-        "topic": "TOPIC",
-        "partition": "PARTITION",
-        "new_offset": "NEW-OFFSET",
-    }
-    if any(error is not None for error in problems.values()):
-        columns["error"] = "ERROR"
+    failed = any_failed(problems)
+    columns = "group, topic, partition, new_offset" + (", error" if failed else "")
     session.show(rows, columns, empty="there is nothing to reset")
     if not args.execute and offsets:
         session.say("nothing was changed: add --execute")
-    return int(any(error is not None for error in problems.values()))
+    return failed
 
 
-def _delete_offsets(args: argparse.Namespace) -> int:
-    session = session_of(args)
-    with AdminClient(session.admin_settings) as admin:
-        problems = admin.delete_share_group_offsets(args.groups[0], args.topic)
+def _delete_offsets(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
+    problems = admin.delete_share_group_offsets(args.group, args.topic)
     rows = [
         {"topic": topic, "status": "deleted" if error is None else str(error)}
         for topic, error in problems.items()
     ]
-    session.show(rows, {"topic": "TOPIC", "status": "STATUS"}, empty="nothing was asked for")
-    return int(any(error is not None for error in problems.values()))
+    session.show(rows, "topic, status", empty="no topic was named")
+    return any_failed(problems)
+
+
+def offset_rows(offsets: Mapping[Any, Any]) -> list[dict[str, Any]]:
+    """Return one row a partition, for programs."""
+    return [_offset_row(where, found) for where, found in sorted(offsets.items())]
+
+
+def show_offsets(session: CommandSession, offsets: Mapping[Any, Any]) -> None:
+    """Print the rows; what is archived is counted from COUNTED-SINCE on (ARC-4)."""
+    rows = offset_rows(offsets)
+    if not session.as_json:
+        for row in rows:
+            since_ms = row["archived_since_ms"]
+            row["archived_text"] = _archived_text(row["archived"])
+            row["counted_since"] = "-" if since_ms is None else utc(since_ms)
+    session.show(
+        rows,
+        "topic, partition, start_offset, lag, leader_epoch, archived_text:ARCHIVED, counted_since",
+        empty="no offsets yet",
+    )
+
+
+def _offset_row(where: Any, found: object) -> dict[str, Any]:  # noqa: ANN401
+    known = found if isinstance(found, GroupOffset) else None
+    return {
+        "topic": where.topic,
+        "partition": where.partition,
+        "start_offset": known.start_offset if known else None,
+        "lag": known.lag if known and known.lag >= 0 else None,
+        "leader_epoch": known.leader_epoch if known else None,
+        "archived": known.archived if known else None,
+        "archived_since_ms": known.archived_since_ms if known else None,
+        "error": str(found) if isinstance(found, SharemeshError) else None,
+    }
+
+
+def _archived_text(archived: Mapping[str, int] | None) -> str:
+    """Return how many in all, and by what: ``7 (5 by the delivery limit, 2 rejected)``."""
+    if archived is None:
+        return "-"
+    parts = [
+        f"{count} {_ARCHIVED_BY.get(cause, cause.lower().replace('_', ' '))}"
+        for cause, count in archived.items()
+    ]
+    total = sum(archived.values())
+    return f"{total} ({', '.join(parts)})" if parts else "0"

@@ -1,35 +1,65 @@
-"""Ctrl-C and SIGTERM end a command that is under way with its summary, and an exit code."""
+"""Ctrl-C and SIGTERM: they end a command with its summary and an exit code, never a traceback.
 
+While a program is still being loaded, Ctrl-C ends the process at once. This module imports nothing
+that takes time, since until ``load`` is called an interrupt is a traceback.
+"""
+
+import importlib
+import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 
-from sharemesh.cli.entry import INTERRUPTED
-
+INTERRUPTED = 130
 TERMINATED = 143
 
+Program = Callable[[Sequence[str] | None], int]
 
-@dataclass(slots=True)
+
+def load(module: str) -> Program:
+    """Return the ``main`` of a module, which may import as much as it likes."""
+    with _ended_by_interrupt():
+        program: Program = importlib.import_module(module).main
+    return program
+
+
+@contextmanager
+def _ended_by_interrupt() -> Iterator[None]:
+    """End the process at an interrupt: an exception may get lost within imports."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        os._exit(INTERRUPTED)
+
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # another handler, or ignored: left as it is
+        return
+    signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Interrupts:
-    """What was heard of the two, and what is done about it.
+    """Which signals came, and what is done about the next one.
 
     Attributes:
         code: The exit code of the one that came last; 0 if none did.
         count: How many came.
     """
 
-    code: int = 0
-    count: int = 0
-    _gentle: Callable[[], None] | None = None
+    def __init__(self) -> None:
+        self.code = 0
+        self.count = 0
+        self._gentle: Callable[[], None] | None = None
 
     @contextmanager
     def first_only_noted(self, wake: Callable[[], None]) -> Iterator[None]:
         """Let the first signal call ``wake``; only further ones raise.
 
         An exception may come between any two steps of the program, and leave a client's locks
-        taken; so what must be told afterwards looks at ``code`` itself.
+        taken; so what must be said afterwards checks ``code`` itself.
         """
         self._gentle = wake
         try:
@@ -46,8 +76,8 @@ class Interrupts:
         finally:
             self._gentle = kept
 
-    def heard(self, number: int, _frame: FrameType | None) -> None:
-        """Take note of a signal; the handler of both.
+    def received(self, number: int, _frame: FrameType | None) -> None:
+        """Record a signal; the handler of both.
 
         Raises:
             KeyboardInterrupt: It is not the first one, or each one raises now.
@@ -63,7 +93,7 @@ class Interrupts:
 def interrupts() -> Iterator[Interrupts]:
     """Let both signals raise ``KeyboardInterrupt`` for as long as the context lasts."""
     noted = Interrupts()
-    before = {each: signal.signal(each, noted.heard) for each in (signal.SIGINT, signal.SIGTERM)}
+    before = {each: signal.signal(each, noted.received) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield noted
     finally:

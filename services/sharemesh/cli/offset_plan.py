@@ -1,16 +1,25 @@
-"""Where a group shall start anew: from a scenario of spec CLI-7 to offsets by partition."""
+"""Where a group shall start: from a scenario or a CSV file (spec CLI-7) to offsets by partition.
 
+A file has a row for each partition: topic,partition,offset.
+"""
+
+import argparse
+import csv
+import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from sharemesh.cli.formatting import nearest
 from sharemesh.cli.session import CommandError
 from sharemesh.client import AdminClient
-from sharemesh.client.admin.async_client import EARLIEST, LATEST
+from sharemesh.client.admin.client import EARLIEST, LATEST
 from sharemesh.client.admin_results import GroupOffset, LogOffset, TopicDescription, TopicPartition
 from sharemesh.client.errors import SharemeshError
+from sharemesh.domain.ids import OFFSET_MAX
 
+ROWS_MAX = 100_000
+BYTES_MAX = 32 * 1024 * 1024
 _DATETIME_FORMS = (
     "%Y-%m-%dT%H:%M:%S.%f",
     "%Y-%m-%dT%H:%M:%S",
@@ -19,12 +28,18 @@ _DATETIME_FORMS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """Exactly one of these: earliest, latest, current, time (ms), offset, shift (by so many)."""
-
-    kind: str
-    number: int = 0
+def add_scenarios(options: argparse._ActionsContainer) -> None:
+    """Add the options that name where a group shall start."""
+    options.add_argument("--to-earliest", action="store_true", help="at the oldest record")
+    options.add_argument("--to-latest", action="store_true", help="behind the newest record")
+    options.add_argument("--to-current", action="store_true", help="where it starts now")
+    options.add_argument(
+        "--to-datetime",
+        metavar="YYYY-MM-DDThh:mm:ss.sss",
+        help="at the first record of this time or later (UTC unless a zone follows)",
+    )
+    options.add_argument("--to-offset", type=int, metavar="N", help="at this offset")
+    options.add_argument("--shift-by", type=int, metavar="N", help="N offsets further; may be < 0")
 
 
 def timestamp_ms(text: str) -> int:
@@ -77,14 +92,21 @@ def scope_of(
 
 
 def plan(
-    admin: AdminClient, group_id: str, scope: Sequence[TopicPartition], scenario: Scenario
+    admin: AdminClient,
+    group_id: str,
+    scope: Sequence[TopicPartition],
+    args: argparse.Namespace,
 ) -> dict[TopicPartition, int]:
-    """Return the new start offset of each partition.
+    """Return the new start offset of each partition, as the options of ``add_scenarios`` say.
 
     Raises:
+        CommandError: The time cannot be read, or the offset is negative.
         SharemeshError: An offset cannot be looked up.
     """
-    if scenario.kind == "current":
+    if args.to_offset is not None and args.to_offset < 0:
+        raise CommandError(f"--to-offset {args.to_offset}: must not be negative", code=2)
+    time_ms = 0 if args.to_datetime is None else timestamp_ms(args.to_datetime)
+    if args.to_current:
         current = admin.list_share_group_offsets(group_id)
         return {
             where: found.start_offset
@@ -92,16 +114,16 @@ def plan(
             if isinstance(found := current.get(where), GroupOffset)
         }
     ends = _offsets(admin, dict.fromkeys(scope, LATEST))
-    if scenario.kind == "latest":
+    if args.to_latest:
         return ends
     starts = _offsets(admin, dict.fromkeys(scope, EARLIEST))
-    if scenario.kind == "earliest":
+    if args.to_earliest:
         return starts
-    if scenario.kind == "offset":
-        return _within(dict.fromkeys(scope, scenario.number), starts, ends)
-    if scenario.kind == "shift":
-        return _within(_shifted(admin, group_id, scope, scenario.number), starts, ends)
-    timed = _offsets(admin, dict.fromkeys(scope, scenario.number))
+    if args.to_offset is not None:
+        return _within(dict.fromkeys(scope, args.to_offset), starts, ends)
+    if args.shift_by is not None:
+        return _within(_shifted(admin, group_id, scope, args.shift_by), starts, ends)
+    timed = _offsets(admin, dict.fromkeys(scope, time_ms))
     return {where: offset if offset >= 0 else ends[where] for where, offset in timed.items()}
 
 
@@ -154,3 +176,58 @@ def _offsets(admin: AdminClient, wanted: Mapping[TopicPartition, int]) -> dict[T
         assert isinstance(answer, LogOffset)
         found[where] = answer.offset
     return found
+
+
+def offsets_as_csv(offsets: Mapping[TopicPartition, int]) -> str:
+    """Return the rows, without a heading, by topic and partition."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for where, offset in sorted(offsets.items()):
+        writer.writerow((where.topic, where.partition, offset))
+    return out.getvalue()
+
+
+def offsets_of_file(name: str) -> dict[TopicPartition, int]:
+    """Return the offsets of a file.
+
+    Raises:
+        CommandError: It cannot be read, is too long, has another form, or names a partition twice.
+    """
+    try:
+        with Path(name).open(encoding="utf-8", newline="") as file:
+            text = file.read(BYTES_MAX + 1)
+    except OSError as error:
+        raise CommandError(f"cannot read {name}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{name} is no UTF-8 text: {error.reason}") from error
+    if len(text) > BYTES_MAX:
+        raise CommandError(f"{name} is longer than {BYTES_MAX} characters; split it")
+    found: dict[TopicPartition, int] = {}
+    rows = csv.reader(io.StringIO(text), strict=True)
+    try:
+        for row in rows:
+            if row:
+                _take(row, found, f"{name}, line {rows.line_num}")
+    except csv.Error as error:
+        raise CommandError(f"{name}, line {rows.line_num}: not CSV ({error})") from error
+    if not found:
+        raise CommandError(f"{name} holds no row of topic,partition,offset")
+    return found
+
+
+def _take(row: list[str], found: dict[TopicPartition, int], place: str) -> None:
+    if len(found) == ROWS_MAX:
+        raise CommandError(f"{place}: more than {ROWS_MAX} rows; split the file")
+    cells = [cell.strip() for cell in row]
+    if len(cells) != 3 or not cells[0] or not all(_is_number(cell) for cell in cells[1:]):
+        raise CommandError(f"{place}: {','.join(row)!r}: expected topic,partition,offset")
+    where, offset = TopicPartition(cells[0], int(cells[1])), int(cells[2])
+    if offset > OFFSET_MAX:
+        raise CommandError(f"{place}: offset {offset} is larger than any offset can be")
+    if where in found:
+        raise CommandError(f"{place}: {where} stands in the file twice")
+    found[where] = offset
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= len(str(OFFSET_MAX))

@@ -6,14 +6,15 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-from sharemesh.cli.formatting import counted, nearest
+from sharemesh.cli.command_parser import Commands
+from sharemesh.cli.formatting import counted
 from sharemesh.cli.interrupts import interrupts
-from sharemesh.cli.produce_tally import Tally
-from sharemesh.cli.progress import confirmed_so_far
-from sharemesh.cli.rows import FORMATS, InputRow, Parsed, RowError, RowReader
-from sharemesh.cli.session import CommandError, CommandSession, connection_flags, session_of
+from sharemesh.cli.produce_tally import Tally, confirmed_so_far
+from sharemesh.cli.rows import FORMATS, Parsed, RowError, RowReader
+from sharemesh.cli.session import CommandError, CommandSession, add_action
+from sharemesh.cli.topics import check_exist
 from sharemesh.client import AdminClient, Producer
 from sharemesh.client.errors import SharemeshError
 
@@ -29,16 +30,16 @@ _EXAMPLES = """examples:
   sharemesh produce orders rows.jsonl --on-error skip"""
 
 
-def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = subparsers.add_parser(
+    parser = add_action(
+        commands,
         "produce",
-        parents=[connection_flags()],
+        run,
         help="send rows of a file or stdin as records",
         description="Each row becomes one record. The command ends when all of them are on disk. "
         "Ctrl-C ends it earlier: it says up to which line every row is confirmed.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="- (default): stdin")
@@ -64,12 +65,10 @@ def register(subparsers: "argparse._SubParsersAction[Any]") -> None:
         default="none",
         help="of record batches (default: none)",
     )
-    parser.set_defaults(run=run)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(session: CommandSession, args: argparse.Namespace) -> int:
     """Send the rows; return the exit code."""
-    session = session_of(args)
     reader = RowReader(
         form=args.format or _format_of(args.file),
         key_field=args.key,
@@ -114,12 +113,7 @@ def _opened(name: str) -> Iterator[TextIO]:
 
 def _check_topic(session: CommandSession, topic: str, partition: int | None) -> None:
     with AdminClient(session.admin_settings) as admin:
-        known = admin.list_topics()
-        if topic not in known:
-            raise CommandError(
-                f"topic {topic!r} does not exist{nearest(topic, known)}; create it with: sharemesh "
-                f"topics create {topic}"
-            )
+        check_exist(admin, topic)
         found = admin.describe_topics([topic])[topic]
     if isinstance(found, SharemeshError):
         raise found
@@ -155,7 +149,7 @@ def _send_all(
             producer.close(session.timeout_ms)
     if not problem and tally.failed:
         problem = f"{counted(tally.failed, 'record')} not confirmed: {tally.first_failure}"
-    return f"{problem}; {tally.where_to_go_on}" if problem else ""
+    return f"{problem}; {tally.resume_at}" if problem else ""
 
 
 def _send_rows(
@@ -171,7 +165,14 @@ def _send_rows(
         for row in rows:
             if not isinstance(row, RowError):
                 tally.taken(row.line)
-                _send(producer, args, row, tally)
+                producer.send(
+                    args.topic,
+                    row.value,
+                    key=row.key,
+                    headers=row.headers,
+                    partition=args.partition,
+                    callback=partial(tally.settled, row.line),
+                )
             elif args.on_error == "skip":
                 tally.skipped(row)
                 _complain(session, tally, row)
@@ -187,17 +188,6 @@ def _send_rows(
     return ""
 
 
-def _send(producer: Producer, args: argparse.Namespace, row: InputRow, tally: Tally) -> None:
-    producer.send(
-        args.topic,
-        row.value,
-        key=row.key,
-        headers=row.headers,
-        partition=args.partition,
-        callback=partial(tally.settled, row.line),
-    )
-
-
 def _complain(session: CommandSession, tally: Tally, error: RowError) -> None:
     if tally.malformed <= BAD_ROWS_SHOWN:
         session.complain(f"skipped {error}")
@@ -209,5 +199,5 @@ def _summary(session: CommandSession, topic: str, tally: Tally, interrupted: int
     if session.as_json:
         session.show_json({**tally.as_json(topic), "interrupted": bool(interrupted)})
         return
-    words = tally.told(topic)
-    session.say(f"interrupted: {words}; {tally.where_to_go_on}" if interrupted else words)
+    words = tally.summary(topic)
+    session.say(f"interrupted: {words}; {tally.resume_at}" if interrupted else words)

@@ -6,12 +6,12 @@ This module imports nothing that takes time.
 import sys
 from collections.abc import Sequence
 
-from sharemesh.cli.entry import load
+from sharemesh.cli.interrupts import load
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
-    return load("sharemesh.cli.share_groups_actions")(argv)
+    return load("sharemesh.cli.share_groups_command")(argv)
 
 
 if __name__ == "__main__":

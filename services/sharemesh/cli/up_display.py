@@ -1,6 +1,5 @@
 """How ``sharemesh up`` shows its processes: a table on a terminal, lines, or JSON lines."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -10,6 +9,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from sharemesh.cli.formatting import json_line
+from sharemesh.domain.printable import escaped
 from sharemesh.serve.supervise.child_process import ProcessState, ProcessStatus
 from sharemesh.serve.supervise.local_cluster import LocalCluster
 
@@ -55,7 +56,7 @@ class PlainDisplay:
 
     def say(self, text: str) -> None:
         """Print one line at once."""
-        self._console.print(Text(text))
+        self._console.print(Text(escaped(text)))
         self._console.file.flush()
 
 
@@ -80,12 +81,11 @@ class JsonDisplay(PlainDisplay):
         self._show("message", text=text)
 
     def _show(self, event: str, **fields: object) -> None:
-        line = json.dumps({"event": event, **fields}, default=str, ensure_ascii=False)
-        super().say(line)
+        super().say(json_line({"event": event, **fields}))
 
 
 class TableDisplay(PlainDisplay):
-    """A table that is drawn anew after each change."""
+    """A table that is drawn again after each change."""
 
     def __init__(self, console: Console | None = None) -> None:
         super().__init__(console)
@@ -136,5 +136,5 @@ class TableDisplay(PlainDisplay):
                 str(status.restarts),
             )
             if status.message:
-                messages.append(Text(f"{status.name}: {status.message}", style="yellow"))
-        return Group(table, *messages, Text(self._line))
+                messages.append(Text(escaped(f"{status.name}: {status.message}"), style="yellow"))
+        return Group(table, *messages, Text(escaped(self._line)))

@@ -1,14 +1,13 @@
 """What applications import: consumer, producer, admin client."""
 
-from sharemesh.client.admin.async_client import AsyncAdminClient
-from sharemesh.client.admin.client import AdminClient
+from sharemesh.client.admin.client import AdminClient, AsyncAdminClient
 from sharemesh.client.connect import connect
 from sharemesh.client.consumer.async_share_consumer import AsyncShareConsumer
+from sharemesh.client.consumer.handler_failures import RunOptions
 from sharemesh.client.consumer.share_consumer import ShareConsumer
 from sharemesh.client.producer.async_producer import AsyncProducer
 from sharemesh.client.producer.producer import Producer
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
-from sharemesh.client.run_options import RunOptions
 from sharemesh.domain.delivery_state import AcknowledgeType
 
 __all__ = [

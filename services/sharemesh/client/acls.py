@@ -1,25 +1,14 @@
 """Access rules as the admin client gives and takes them, in words."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 from sharemesh.client.errors import IllegalArgumentError
 from sharemesh.ports import authorizer
 from sharemesh.v1 import admin_pb2 as pb
 
-RESOURCE_TYPES = ("topic", "group", "cluster")
-OPERATIONS = (
-    "all",
-    "read",
-    "write",
-    "create",
-    "delete",
-    "alter",
-    "describe",
-    "cluster_action",
-    "describe_configs",
-    "alter_configs",
-)
+RESOURCE_TYPES = tuple(each.value for each in authorizer.ResourceType)
+OPERATIONS = ("all", *(each.value for each in authorizer.Operation))
 CLUSTER_NAME = authorizer.CLUSTER_NAME
 
 
@@ -56,32 +45,13 @@ class AclBindingFilter:
     permission: str | None = None
 
 
-class _Words(Protocol):
-    @property
-    def operation(self) -> str | None: ...
-    @property
-    def resource_type(self) -> str | None: ...
-    @property
-    def prefixed(self) -> bool | None: ...
-    @property
-    def permission(self) -> str | None: ...
-
-
 def rule_message(binding: AclBinding) -> pb.AclRule:
     """Return the message of a rule.
 
     Raises:
         IllegalArgumentError: A word is not known.
     """
-    resource, pattern, operation, permission = _names(binding)
-    return pb.AclRule(
-        resource_type=resource,
-        resource_name=binding.name,
-        pattern_type=pattern,
-        principal=binding.principal,
-        operation=operation,
-        permission=permission,
-    )
+    return pb.AclRule(**_fields(binding))
 
 
 def filter_message(wanted: AclBindingFilter) -> pb.AclFilter:
@@ -90,15 +60,7 @@ def filter_message(wanted: AclBindingFilter) -> pb.AclFilter:
     Raises:
         IllegalArgumentError: A word is not known.
     """
-    resource, pattern, operation, permission = _names(wanted)
-    return pb.AclFilter(
-        resource_type=resource,
-        resource_name=wanted.name,
-        pattern_type=pattern,
-        principal=wanted.principal,
-        operation=operation,
-        permission=permission,
-    )
+    return pb.AclFilter(**_fields(wanted))
 
 
 def binding_of(message: pb.AclRule) -> AclBinding:
@@ -113,7 +75,8 @@ def binding_of(message: pb.AclRule) -> AclBinding:
     )
 
 
-def _names(words: _Words) -> tuple[str, str, str, str]:
+def _fields(words: AclBinding | AclBindingFilter) -> dict[str, Any]:
+    """Return the fields that the messages of a rule and of a filter have in common."""
     for what, given, known in (
         ("resource type", words.resource_type, RESOURCE_TYPES),
         ("operation", words.operation, OPERATIONS),
@@ -122,9 +85,11 @@ def _names(words: _Words) -> tuple[str, str, str, str]:
         if given is not None and given not in known:
             raise IllegalArgumentError(f"{what} {given!r}: must be one of {', '.join(known)}")
     pattern = "ANY" if words.prefixed is None else "PREFIXED" if words.prefixed else "LITERAL"
-    return (
-        f"ACL_RESOURCE_TYPE_{(words.resource_type or 'any').upper()}",
-        f"ACL_PATTERN_TYPE_{pattern}",
-        f"ACL_OPERATION_{(words.operation or 'any').upper()}",
-        f"ACL_PERMISSION_{(words.permission or 'any').upper()}",
-    )
+    return {
+        "principal": words.principal,
+        "resource_name": words.name,
+        "resource_type": f"ACL_RESOURCE_TYPE_{(words.resource_type or 'any').upper()}",
+        "pattern_type": f"ACL_PATTERN_TYPE_{pattern}",
+        "operation": f"ACL_OPERATION_{(words.operation or 'any').upper()}",
+        "permission": f"ACL_PERMISSION_{(words.permission or 'any').upper()}",
+    }

@@ -104,6 +104,16 @@ class LogOffset:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """A transaction that has no end yet; ``open_ms`` is how long the leader knows of it."""
+
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    open_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigValue:
     """One configuration; source ``default``, ``cluster``, ``topic`` or ``group``."""
 
@@ -139,7 +149,7 @@ class ShardDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMove:
-    """A partition on its way from one live leader to another; the old one drains first."""
+    """A partition that moves from one live leader to another; the old one drains first."""
 
     partition: TopicPartition
     from_node_id: str

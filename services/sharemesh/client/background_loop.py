@@ -11,7 +11,7 @@ from sharemesh.client.errors import IllegalStateError, InterruptError
 T = TypeVar("T")
 
 STOP_GRACE_MS = 50
-"""How long ``stop`` waits for the thread after the loop was told to end."""
+"""Longest wait of ``stop`` for the end of the loop's thread."""
 
 _CANCEL_WAIT_S = 1.0
 

@@ -1,10 +1,10 @@
 """Configuration with Kafka's names and bounds (spec CFG, CL-2, CL-3)."""
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sharemesh.client.errors import ConfigError, IllegalArgumentError, InvalidGroupIdError
+from sharemesh.domain.setting_values import nearest
 
 INT32_MAX = 2_147_483_647
 
@@ -56,9 +56,15 @@ _COMMON = (
     Setting("bootstrap.servers", "", "addresses host:port, separated by commas"),
     Setting("client.id", "", "name of this client in descriptions and logs"),
     Setting("request.timeout.ms", 30_000, "deadline of one request", least=1, most=INT32_MAX),
-    Setting("retry.backoff.ms", 100, "first wait before a retry", least=0, most=INT32_MAX),
+    Setting(
+        "retry.backoff.ms",
+        100,
+        "first wait before a retry, doubled by each further failure; up to a fifth less at random",
+        least=0,
+        most=INT32_MAX,
+    ),
     Setting("retry.backoff.max.ms", 1_000, "longest wait before a retry", least=0, most=INT32_MAX),
-    Setting("metadata.max.age.ms", 300_000, "age at which metadata is read anew", least=1),
+    Setting("metadata.max.age.ms", 300_000, "age at which metadata is read again", least=1),
     Setting("security.protocol", "plaintext", "plaintext or ssl", choices=("plaintext", "ssl")),
     Setting("ssl.ca.location", "", "file with the certificates that servers are checked against"),
     Setting("ssl.certificate.location", "", "file with this client's certificate"),
@@ -305,5 +311,5 @@ def check_timeout_ms(timeout_ms: int) -> int:
 
 
 def _unknown(name: str, known: Mapping[str, Setting]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"unknown configuration {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+    near = nearest(name, known, cutoff=0.5)
+    return f"unknown configuration {name!r}" + (f"; did you mean {near!r}?" if near else "")

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sharemesh.client.admin.async_client import AsyncAdminClient
-from sharemesh.client.admin.client import AdminClient
+from sharemesh.client.admin.client import AdminClient, AsyncAdminClient
 from sharemesh.client.config import (
     ADMIN_SETTINGS,
     CONSUMER_SETTINGS,

@@ -1,11 +1,24 @@
-"""What a client needs of the world; ``connect``, tests and simulation fill it."""
+"""What a client needs of the world, and what fills it: gRPC, the machine's clock and chance.
+
+Tests and simulation fill it with their own.
+"""
 
 import random
+import re
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+from sharemesh.backends.local.clock import SystemClock
+from sharemesh.client.config import ClientConfig
+from sharemesh.client.errors import ConfigError
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import Caller
+from sharemesh.rpc.channels import GrpcCaller
+from sharemesh.rpc.tls import TlsError, TlsFiles
+
+_HEADER_NAME = re.compile(r"(?!grpc-)[a-z0-9_.-]+(?<!-bin)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +32,62 @@ class ClientEnvironment:
     clock: Clock
     chance: random.Random
     new_id: Callable[[], str]
+
+
+def real_environment(config: ClientConfig) -> ClientEnvironment:
+    """Return gRPC connections, the machine's clock, and chance from the operating system.
+
+    Raises:
+        ConfigError: A certificate or key file cannot be used.
+    """
+    clock = SystemClock()
+    tls = _tls(config)
+    headers = _headers(config)
+    try:
+        GrpcCaller(clock, tls=tls)  # refuse unusable files now, not at the first call
+    except TlsError as error:
+        raise ConfigError(str(error)) from error
+
+    def open_caller() -> Caller:
+        return GrpcCaller(clock, tls=tls, headers=headers)
+
+    return ClientEnvironment(open_caller, clock, random.Random(), lambda: str(uuid.uuid4()))  # noqa: S311, TID251
+
+
+def _tls(config: ClientConfig) -> TlsFiles | None:
+    if config.text("security.protocol") != "ssl":
+        return None
+
+    def path(name: str) -> Path | None:
+        text = config.text(name)
+        return Path(text) if text else None
+
+    return TlsFiles(
+        certificate=path("ssl.certificate.location"),
+        key=path("ssl.key.location"),
+        authority=path("ssl.ca.location"),
+    )
+
+
+def _headers(config: ClientConfig) -> list[tuple[str, str]]:
+    headers = []
+    for pair in config.text("request.headers").split(","):
+        name, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals and not name:
+            continue
+        if not equals or not _HEADER_NAME.fullmatch(name) or not _plain(value):
+            raise ConfigError(
+                f"request.headers: {name!r} is not name=value; names have lower-case letters, "
+                "digits, dot, dash and underscore, values printable ASCII"
+            )
+        headers.append((name, value))
+    token = config.text("sasl.token")
+    if not _plain(token):
+        raise ConfigError("sasl.token: a token is printable ASCII")
+    if token:
+        headers.append(("authorization", f"Bearer {token}"))
+    return headers
+
+
+def _plain(text: str) -> bool:
+    return text.isascii() and (not text or text.isprintable())

@@ -2,8 +2,7 @@
 
 from typing import ClassVar
 
-from sharemesh.domain.error_policy import policy_of
-from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.errors import ErrorCode, policy_of
 
 
 class SharemeshError(Exception):
@@ -107,6 +106,11 @@ class ServiceError(SharemeshError):
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
 
+    def __init_subclass__(cls, *, code: ErrorCode | None = None) -> None:
+        super().__init_subclass__()
+        if code is not None:  # a class of an application may have its parent's
+            cls.code = code
+
     def __init__(self, message: str = "", *, about: str = "") -> None:
         words = message or type(self).code.name.lower().replace("_", " ")
         said = not about or about in words or repr(about.partition(" ")[2]) in words
@@ -120,354 +124,209 @@ class ServiceError(SharemeshError):
         return policy_of(type(self).code).retriable
 
 
-class UnknownServerError(ServiceError):
+class UnknownServerError(ServiceError, code=ErrorCode.UNKNOWN_SERVER_ERROR):
     """The service failed in a way that has no other code."""
 
-    code = ErrorCode.UNKNOWN_SERVER_ERROR
 
-
-class OffsetOutOfRangeError(ServiceError):
+class OffsetOutOfRangeError(ServiceError, code=ErrorCode.OFFSET_OUT_OF_RANGE):
     """The offset is not in the log."""
 
-    code = ErrorCode.OFFSET_OUT_OF_RANGE
 
-
-class CorruptMessageError(ServiceError):
+class CorruptMessageError(ServiceError, code=ErrorCode.CORRUPT_MESSAGE):
     """A record batch failed its check."""
 
-    code = ErrorCode.CORRUPT_MESSAGE
 
-
-class UnknownTopicOrPartitionError(ServiceError):
+class UnknownTopicOrPartitionError(ServiceError, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
     """The topic or partition does not exist, or is not led here."""
 
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-
-class LeaderNotAvailableError(ServiceError):
+class LeaderNotAvailableError(ServiceError, code=ErrorCode.LEADER_NOT_AVAILABLE):
     """The share partition is initializing or has no leader now."""
 
-    code = ErrorCode.LEADER_NOT_AVAILABLE
 
-
-class NotLeaderOrFollowerError(ServiceError):
+class NotLeaderOrFollowerError(ServiceError, code=ErrorCode.NOT_LEADER_OR_FOLLOWER):
     """The node does not lead the partition (any more)."""
 
-    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-
-class RequestTimedOutError(ServiceError):
+class RequestTimedOutError(ServiceError, code=ErrorCode.REQUEST_TIMED_OUT):
     """The request took too long; it may still take effect."""
 
-    code = ErrorCode.REQUEST_TIMED_OUT
 
-
-class MessageTooLargeError(ServiceError):
+class MessageTooLargeError(ServiceError, code=ErrorCode.MESSAGE_TOO_LARGE):
     """A record batch is larger than the topic allows."""
 
-    code = ErrorCode.MESSAGE_TOO_LARGE
 
-
-class NetworkError(ServiceError):
+class NetworkError(ServiceError, code=ErrorCode.NETWORK_EXCEPTION):
     """The connection was lost before the answer came."""
 
-    code = ErrorCode.NETWORK_EXCEPTION
 
-
-class CoordinatorLoadInProgressError(ServiceError):
+class CoordinatorLoadInProgressError(ServiceError, code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
     """The coordinator is loading its state."""
 
-    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
-
-class CoordinatorNotAvailableError(ServiceError):
+class CoordinatorNotAvailableError(ServiceError, code=ErrorCode.COORDINATOR_NOT_AVAILABLE):
     """The coordinator is not active."""
 
-    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-
-class NotCoordinatorError(ServiceError):
+class NotCoordinatorError(ServiceError, code=ErrorCode.NOT_COORDINATOR):
     """The node does not coordinate this group."""
 
-    code = ErrorCode.NOT_COORDINATOR
 
-
-class InvalidTopicError(ServiceError):
+class InvalidTopicError(ServiceError, code=ErrorCode.INVALID_TOPIC_EXCEPTION):
     """The topic name is not allowed."""
 
-    code = ErrorCode.INVALID_TOPIC_EXCEPTION
 
-
-class RecordListTooLargeError(ServiceError):
+class RecordListTooLargeError(ServiceError, code=ErrorCode.RECORD_LIST_TOO_LARGE):
     """A request holds more record batches than allowed."""
 
-    code = ErrorCode.RECORD_LIST_TOO_LARGE
 
-
-class InconsistentGroupProtocolError(ServiceError):
+class InconsistentGroupProtocolError(ServiceError, code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL):
     """The group is a share group; another protocol was used."""
 
-    code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
-
-class InvalidGroupIdError(ServiceError):
+class InvalidGroupIdError(ServiceError, code=ErrorCode.INVALID_GROUP_ID):
     """The group id is empty or not allowed."""
 
-    code = ErrorCode.INVALID_GROUP_ID
 
-
-class UnknownMemberIdError(ServiceError):
+class UnknownMemberIdError(ServiceError, code=ErrorCode.UNKNOWN_MEMBER_ID):
     """The coordinator does not know the member."""
 
-    code = ErrorCode.UNKNOWN_MEMBER_ID
 
-
-class TopicAuthorizationFailedError(ServiceError):
+class TopicAuthorizationFailedError(ServiceError, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED):
     """The principal may not do this with the topic."""
 
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
-
-class GroupAuthorizationFailedError(ServiceError):
+class GroupAuthorizationFailedError(ServiceError, code=ErrorCode.GROUP_AUTHORIZATION_FAILED):
     """The principal may not do this with the group."""
 
-    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
-
-class ClusterAuthorizationFailedError(ServiceError):
+class ClusterAuthorizationFailedError(ServiceError, code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
     """The principal may not do this with the cluster."""
 
-    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
-
-class SecurityDisabledError(ServiceError):
+class SecurityDisabledError(ServiceError, code=ErrorCode.SECURITY_DISABLED):
     """The cluster has no access rules."""
 
-    code = ErrorCode.SECURITY_DISABLED
 
-
-class InvalidTimestampError(ServiceError):
+class InvalidTimestampError(ServiceError, code=ErrorCode.INVALID_TIMESTAMP):
     """A timestamp is out of the allowed range."""
 
-    code = ErrorCode.INVALID_TIMESTAMP
 
-
-class UnsupportedVersionError(ServiceError):
+class UnsupportedVersionError(ServiceError, code=ErrorCode.UNSUPPORTED_VERSION):
     """The service does not support this version of the request."""
 
-    code = ErrorCode.UNSUPPORTED_VERSION
 
-
-class TopicAlreadyExistsError(ServiceError):
+class TopicAlreadyExistsError(ServiceError, code=ErrorCode.TOPIC_ALREADY_EXISTS):
     """A topic of this name exists."""
 
-    code = ErrorCode.TOPIC_ALREADY_EXISTS
 
-
-class InvalidPartitionsError(ServiceError):
+class InvalidPartitionsError(ServiceError, code=ErrorCode.INVALID_PARTITIONS):
     """The number of partitions is not allowed."""
 
-    code = ErrorCode.INVALID_PARTITIONS
 
-
-class InvalidConfigError(ServiceError):
+class InvalidConfigError(ServiceError, code=ErrorCode.INVALID_CONFIG):
     """A configuration value is not allowed."""
 
-    code = ErrorCode.INVALID_CONFIG
 
-
-class NotControllerError(ServiceError):
+class NotControllerError(ServiceError, code=ErrorCode.NOT_CONTROLLER):
     """The node is not the controller."""
 
-    code = ErrorCode.NOT_CONTROLLER
 
-
-class InvalidRequestError(ServiceError):
+class InvalidRequestError(ServiceError, code=ErrorCode.INVALID_REQUEST):
     """The request is malformed."""
 
-    code = ErrorCode.INVALID_REQUEST
 
-
-class OutOfOrderSequenceNumberError(ServiceError):
+class OutOfOrderSequenceNumberError(ServiceError, code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
     """A batch of an idempotent producer is missing before this one."""
 
-    code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
-
-class DuplicateSequenceNumberError(ServiceError):
+class DuplicateSequenceNumberError(ServiceError, code=ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
     """The batch was written before."""
 
-    code = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
-
-class InvalidProducerEpochError(ServiceError):
+class InvalidProducerEpochError(ServiceError, code=ErrorCode.INVALID_PRODUCER_EPOCH):
     """A newer producer took over this producer id."""
 
-    code = ErrorCode.INVALID_PRODUCER_EPOCH
 
-
-class InvalidTxnStateError(ServiceError):
+class InvalidTxnStateError(ServiceError, code=ErrorCode.INVALID_TXN_STATE):
     """The transaction is not in a state that allows this."""
 
-    code = ErrorCode.INVALID_TXN_STATE
 
-
-class InvalidProducerIdMappingError(ServiceError):
+class InvalidProducerIdMappingError(ServiceError, code=ErrorCode.INVALID_PRODUCER_ID_MAPPING):
     """The producer id does not belong to this producer."""
 
-    code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+class TransactionalIdAuthorizationFailedError(
+    ServiceError, code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+):
+    """The principal may not write under the transactional id, or none was sent."""
 
 
-class KafkaStorageError(ServiceError):
+class KafkaStorageError(ServiceError, code=ErrorCode.KAFKA_STORAGE_ERROR):
     """The log of the partition cannot be read or written."""
 
-    code = ErrorCode.KAFKA_STORAGE_ERROR
 
-
-class UnknownProducerIdError(ServiceError):
+class UnknownProducerIdError(ServiceError, code=ErrorCode.UNKNOWN_PRODUCER_ID):
     """The producer id is not known any more."""
 
-    code = ErrorCode.UNKNOWN_PRODUCER_ID
 
-
-class NonEmptyGroupError(ServiceError):
+class NonEmptyGroupError(ServiceError, code=ErrorCode.NON_EMPTY_GROUP):
     """The group has members."""
 
-    code = ErrorCode.NON_EMPTY_GROUP
 
-
-class GroupIdNotFoundError(ServiceError):
+class GroupIdNotFoundError(ServiceError, code=ErrorCode.GROUP_ID_NOT_FOUND):
     """The group does not exist, or is not a share group."""
 
-    code = ErrorCode.GROUP_ID_NOT_FOUND
 
-
-class FencedLeaderEpochError(ServiceError):
+class FencedLeaderEpochError(ServiceError, code=ErrorCode.FENCED_LEADER_EPOCH):
     """The leader epoch is old."""
 
-    code = ErrorCode.FENCED_LEADER_EPOCH
 
-
-class UnknownLeaderEpochError(ServiceError):
+class UnknownLeaderEpochError(ServiceError, code=ErrorCode.UNKNOWN_LEADER_EPOCH):
     """The leader epoch is newer than the one of the node."""
 
-    code = ErrorCode.UNKNOWN_LEADER_EPOCH
 
-
-class GroupMaxSizeReachedError(ServiceError):
+class GroupMaxSizeReachedError(ServiceError, code=ErrorCode.GROUP_MAX_SIZE_REACHED):
     """The group is full."""
 
-    code = ErrorCode.GROUP_MAX_SIZE_REACHED
 
-
-class InvalidRecordError(ServiceError):
+class InvalidRecordError(ServiceError, code=ErrorCode.INVALID_RECORD):
     """A record is not allowed in this topic."""
 
-    code = ErrorCode.INVALID_RECORD
 
-
-class ThrottlingQuotaExceededError(ServiceError):
+class ThrottlingQuotaExceededError(ServiceError, code=ErrorCode.THROTTLING_QUOTA_EXCEEDED):
     """A quota is exceeded; try later."""
 
-    code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
-
-class UnknownTopicIdError(ServiceError):
+class UnknownTopicIdError(ServiceError, code=ErrorCode.UNKNOWN_TOPIC_ID):
     """The topic id does not exist (any more)."""
 
-    code = ErrorCode.UNKNOWN_TOPIC_ID
 
-
-class FencedMemberEpochError(ServiceError):
+class FencedMemberEpochError(ServiceError, code=ErrorCode.FENCED_MEMBER_EPOCH):
     """The member epoch is wrong; the member must join again."""
 
-    code = ErrorCode.FENCED_MEMBER_EPOCH
 
-
-class InvalidRecordStateError(ServiceError):
+class InvalidRecordStateError(ServiceError, code=ErrorCode.INVALID_RECORD_STATE):
     """The record is not acquired by this member (any more)."""
 
-    code = ErrorCode.INVALID_RECORD_STATE
 
-
-class ShareSessionNotFoundError(ServiceError):
+class ShareSessionNotFoundError(ServiceError, code=ErrorCode.SHARE_SESSION_NOT_FOUND):
     """The leader does not know the share session."""
 
-    code = ErrorCode.SHARE_SESSION_NOT_FOUND
 
-
-class InvalidShareSessionEpochError(ServiceError):
+class InvalidShareSessionEpochError(ServiceError, code=ErrorCode.INVALID_SHARE_SESSION_EPOCH):
     """The share session epoch is wrong."""
 
-    code = ErrorCode.INVALID_SHARE_SESSION_EPOCH
 
-
-class FencedStateEpochError(ServiceError):
+class FencedStateEpochError(ServiceError, code=ErrorCode.FENCED_STATE_EPOCH):
     """The state epoch is old: the offsets were reset."""
 
-    code = ErrorCode.FENCED_STATE_EPOCH
 
-
-class ShareSessionLimitReachedError(ServiceError):
+class ShareSessionLimitReachedError(ServiceError, code=ErrorCode.SHARE_SESSION_LIMIT_REACHED):
     """The leader holds as many share sessions as it may."""
 
-    code = ErrorCode.SHARE_SESSION_LIMIT_REACHED
 
-
-_BY_CODE: dict[int, type[ServiceError]] = {
-    int(kind.code): kind
-    for kind in (
-        UnknownServerError,
-        OffsetOutOfRangeError,
-        CorruptMessageError,
-        UnknownTopicOrPartitionError,
-        LeaderNotAvailableError,
-        NotLeaderOrFollowerError,
-        RequestTimedOutError,
-        MessageTooLargeError,
-        NetworkError,
-        CoordinatorLoadInProgressError,
-        CoordinatorNotAvailableError,
-        NotCoordinatorError,
-        InvalidTopicError,
-        RecordListTooLargeError,
-        InconsistentGroupProtocolError,
-        InvalidGroupIdError,
-        UnknownMemberIdError,
-        TopicAuthorizationFailedError,
-        GroupAuthorizationFailedError,
-        ClusterAuthorizationFailedError,
-        SecurityDisabledError,
-        InvalidTimestampError,
-        UnsupportedVersionError,
-        TopicAlreadyExistsError,
-        InvalidPartitionsError,
-        InvalidConfigError,
-        NotControllerError,
-        InvalidRequestError,
-        OutOfOrderSequenceNumberError,
-        DuplicateSequenceNumberError,
-        InvalidProducerEpochError,
-        InvalidTxnStateError,
-        InvalidProducerIdMappingError,
-        KafkaStorageError,
-        UnknownProducerIdError,
-        NonEmptyGroupError,
-        GroupIdNotFoundError,
-        FencedLeaderEpochError,
-        UnknownLeaderEpochError,
-        GroupMaxSizeReachedError,
-        InvalidRecordError,
-        ThrottlingQuotaExceededError,
-        UnknownTopicIdError,
-        FencedMemberEpochError,
-        InvalidRecordStateError,
-        ShareSessionNotFoundError,
-        InvalidShareSessionEpochError,
-        FencedStateEpochError,
-        ShareSessionLimitReachedError,
-    )
-}
+_BY_CODE = {int(kind.code): kind for kind in ServiceError.__subclasses__()}
 
 
 def error_for(code: int, message: str = "", *, about: str = "") -> ServiceError:

@@ -1,4 +1,4 @@
-"""Says what stays wrong again and again, but ever more seldom."""
+"""Repeats a warning at growing intervals for as long as its cause lasts."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from sharemesh.ports.clock import Clock
 
 FIRST_MS = 1_000
 MOST_MS = 30_000
-"""The same thing is said at most once in the first, later at least once in the second."""
+"""Shortest and longest interval between two warnings of the same thing."""
 
 THINGS_MAX = 1_000
 
@@ -19,14 +19,14 @@ class _Said:
 
 
 class RepeatedWarnings:
-    """Decides whether something is said now: at once, after 1 s, 2 s, 4 s … 30 s of going wrong."""
+    """Decides whether to warn now: at once, then after pauses of 1 s, 2 s, 4 s … 30 s."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._said: OrderedDict[str, _Said] = OrderedDict()
 
     def is_due(self, thing: str) -> bool:
-        """Return whether to say it now; what was quiet for twice its pause begins anew."""
+        """Return whether to warn now; a thing that was quiet for twice its pause starts afresh."""
         now_ms = self._clock.now_ms()
         said = self._said.get(thing)
         if said is None or now_ms >= said.next_ms + said.pause_ms:

@@ -1,4 +1,4 @@
-"""The authorizer over the rules in the coordination store."""
+"""The authorizers of a process: over the rules in the coordination store, or without any rules."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -7,12 +7,13 @@ from sharemesh.cluster.store.acl_rules import NAME_CHARS_MAX, RuleSet
 from sharemesh.cluster.view.cluster_state import StateChanges
 from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.ports.authorizer import Operation, ResourceType
+from sharemesh.remembered import Remembered
 
 NODE_PRINCIPAL = "Node:sharemesh"
 """Who another process of the cluster is. Clients are always ``User:…``, so none can claim it."""
 
-ANSWERS_MAX = 100_000
-"""Remembered answers; beyond that they are worked out again."""
+ANSWERS_BYTES_MAX = 8 * 1024 * 1024
+"""Remembered answers (BND-21); beyond that they are worked out again."""
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +31,9 @@ class AclTable:
         self._above = frozenset({NODE_PRINCIPAL, *super_users})
         self._rules = RuleSet()
         self._readable = True
-        self._answers: dict[tuple[str, Operation, ResourceType, str], bool] = {}
+        self._answers = Remembered[tuple[str, Operation, ResourceType, str], bool](
+            ANSWERS_BYTES_MAX
+        )
         self._on_change: dict[object, Callable[[], None]] = {}
         self._read()
         view.subscribe(self._changed)
@@ -44,13 +47,9 @@ class AclTable:
         if len(name) > NAME_CHARS_MAX[resource]:
             return False  # nothing has such a name, so nothing of it is remembered either
         asked = (principal, operation, resource, name)
-        answer = self._answers.get(asked)
-        if answer is None:
-            answer = self._readable and self._rules.allows(*asked)
-            if len(self._answers) >= ANSWERS_MAX:
-                self._answers.clear()
-            self._answers[asked] = answer
-        return answer
+        return self._answers.answer(
+            asked, (principal, name), lambda: self._readable and self._rules.allows(*asked)
+        )
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back after each change of the rules (see the port)."""
@@ -72,9 +71,26 @@ class AclTable:
         tables = self._view.tables
         self._answers.clear()
         self._rules = RuleSet(tables.acls.values())
-        unreadable = [
-            why for key, why in tables.unreadable.items() if key.startswith(self._view.keys.acls)
-        ]
+        rooms = (self._view.keys.acls, self._view.keys.typed_acls)
+        unreadable = [why for key, why in tables.unreadable.items() if key.startswith(rooms)]
         self._readable = not unreadable
         if unreadable:
             _log.error("only super users are let in: an access rule cannot be read: %s", unreadable)
+
+
+class AllowAll:
+    """Fills ``ports.authorizer.Authorizer`` for clusters without an ACL table."""
+
+    def allows(
+        self,
+        principal: str,  # noqa: ARG002 - the port's words
+        operation: Operation,  # noqa: ARG002
+        resource: ResourceType,  # noqa: ARG002
+        name: str,  # noqa: ARG002
+    ) -> bool:
+        """Return True."""
+        return True
+
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
+        """Never call back: there are no rules."""
+        return lambda: None

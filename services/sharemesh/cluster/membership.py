@@ -19,12 +19,16 @@ from sharemesh.ports.coordination import (
     SessionLostError,
 )
 from sharemesh.tasks import cancel_and_wait
+from sharemesh.v1.common_pb2 import Node
 
 _log = logging.getLogger(__name__)
 
 TTL_MS = 10_000
+
 START_ATTEMPTS = 3  # sessions that may be lost before the first registration
+
 RETRY_MS = 250
+
 STEP_DOWN_LIMIT_MS = 1_000  # half of the shipped margin: then the lease is revoked regardless
 
 
@@ -78,15 +82,15 @@ class ClusterMember:
         self._on_registered.append(callback)
 
     def on_lease(self, callback: Callable[[int], None]) -> None:
-        """Register what is told each lease id *before* it is used (the parent may revoke it)."""
+        """Register a callback for each lease id, called *before* the lease is used."""
         self._on_lease.append(callback)
 
     def on_broken(self, callback: Callable[[str], None]) -> None:
-        """Register what is told, in words, that a task this process cannot do without has died."""
+        """Register a callback for the failure of a vital task; it gets the reason as text."""
         self._on_broken.append(callback)
 
     def vital(self, task: "asyncio.Task[None]") -> None:
-        """Tell ``on_broken`` if the task ends by an error: nobody would do its work any more."""
+        """Notify ``on_broken`` if the task fails: the process cannot continue without it."""
         task.add_done_callback(self._vital_ended)
 
     def _vital_ended(self, task: "asyncio.Task[None]") -> None:
@@ -109,7 +113,7 @@ class ClusterMember:
         self.vital(self._task)
 
     async def draining(self, draining: bool) -> None:  # noqa: FBT001 - the word is the method
-        """Say whether this process wants to be relieved of what it leads."""
+        """Set or clear the draining mark of this process in the store."""
         self._node = replace(self._node, draining=draining)
         session = self.session
         if session is not None:
@@ -144,7 +148,7 @@ class ClusterMember:
                     await self._clock.sleep_ms(RETRY_MS)
 
     async def _until_lost(self, session: Session) -> None:
-        """Return when the session is lost; look after the registration meanwhile.
+        """Return when the session is lost; keep the registration meanwhile.
 
         A registration that vanished under a valid session means a revoked lease, or a store
         that was restored from a backup: putting it again finds out which.
@@ -200,7 +204,7 @@ class ClusterMember:
         return stopping
 
     async def _stopped(self, stopping: "asyncio.Future[list[BaseException | None]]") -> None:
-        """Wait for the rest: nothing starts anew before all of the old has ended."""
+        """Wait for the other tasks: nothing restarts before all of them have ended."""
         for failure in await stopping:
             if failure is not None:
                 self.last_error = f"stepping down: {failure!r}"
@@ -274,3 +278,14 @@ class ClusterMember:
             f"node id {self._node.node_id!r} is taken by {who}, which keeps its lease alive; "
             "stop it or choose another node id"
         )
+
+
+def node_message(node: NodeInfo) -> Node:
+    """Return a node and where clients reach it; several roles are separated by commas."""
+    return Node(
+        node_id=node.node_id,
+        host=node.host,
+        port=node.port,
+        rack=node.rack,
+        role=",".join(str(role) for role in node.roles),
+    )

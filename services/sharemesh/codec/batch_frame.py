@@ -8,7 +8,7 @@ covered by the CRC.
 import struct
 from typing import NamedTuple
 
-from sharemesh.codec.checksum import crc32c
+from sharemesh.codec.hashes import crc32c
 from sharemesh.domain.record_batch import BatchHeader
 
 HEADER = struct.Struct(">qiibIhiqqqhii")

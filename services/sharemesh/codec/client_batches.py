@@ -14,7 +14,7 @@ from sharemesh.codec.batch_frame import (
     LENGTH_PREFIX_BYTES,
     MAGIC,
 )
-from sharemesh.codec.checksum import crc32c
+from sharemesh.codec.hashes import crc32c
 from sharemesh.codec.record_set import COMPRESSION, RecordSetError, raw_records
 
 _NO_PRODUCER = -1

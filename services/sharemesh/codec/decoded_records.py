@@ -1,12 +1,15 @@
 """Records as protobuf, for clients without a RecordBatch library, to record batches and back."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import cramjam
 from aiokafka.errors import CorruptRecordException, KafkaError
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from sharemesh.codec.batch_frame import HEADER_BYTES, frame_size
+from sharemesh.codec.batch_frame import CONTROL, HEADER_BYTES, frame_of, frame_size, frame_start
 from sharemesh.codec.plain_batch import TooLargeError, plain_batch
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.v1.common_pb2 import DecodedRecord, Header
@@ -17,7 +20,15 @@ DECODED_BYTES_MAX = 32 * 1024 * 1024
 _MAGIC = 2
 _NO_PRODUCER = -1
 _NO_LIMIT = 2**31 - 1
-_UNDECODABLE = (CorruptRecordException, KafkaError, cramjam.DecompressionError, ValueError)
+_UNDECODABLE = (
+    CorruptRecordException,
+    KafkaError,
+    cramjam.DecompressionError,
+    ValueError,
+    IndexError,
+    OverflowError,
+    struct.error,
+)
 
 AcquiredRange = tuple[int, int, int]
 """First offset, last offset (both included) and delivery count."""
@@ -56,66 +67,124 @@ def encode_records(records: Iterable[DecodedRecord], *, default_timestamp_ms: in
     return bytes(builder.build())
 
 
+@dataclass(frozen=True, slots=True)
+class Undecodable:
+    """Offsets of one batch, both included, that have no readable record, and why."""
+
+    first_offset: int
+    last_offset: int
+    refusal: RefusedError
+
+
 def decode_records(
-    records: bytes, acquired: Sequence[AcquiredRange], *, bytes_max: int = DECODED_BYTES_MAX
+    records: bytes,
+    acquired: Sequence[AcquiredRange],
+    *,
+    bytes_max: int = DECODED_BYTES_MAX,
+    on_undecodable: Callable[[Undecodable], None] | None = None,
 ) -> list[DecodedRecord]:
     """Return the records of these batches that lie in the acquired ranges (spec CL-10).
 
     ``acquired`` is sorted and disjoint. Control batches hold no records for applications
-    (spec ISO-4); offsets without a record are gaps, to be acknowledged with type GAP.
+    (spec ISO-4); offsets without a record are gaps, to be acknowledged with type GAP. With
+    ``on_undecodable`` a damaged batch concerns nothing but its own records that are not whole
+    (BND-15); else it is raised.
 
     Raises:
         RefusedError: CORRUPT_MESSAGE if a batch cannot be decoded, MESSAGE_TOO_LARGE if one, or
             all that is returned, takes too many bytes (``bytes_max``, without headers).
     """
     decoded: list[DecodedRecord] = []
-    ranges = iter(acquired)
-    current = next(ranges, None)
-    left = bytes_max
-    try:
-        for batch in _batches(records):
-            for record in batch:
-                while current is not None and record.offset > current[1]:
-                    current = next(ranges, None)
-                if current is None:
-                    return decoded
-                if record.offset >= current[0]:
-                    left -= len(record.key or b"") + len(record.value or b"")
-                    if left < 0:
-                        raise TooLargeError(f"the records take more than {bytes_max} bytes")
-                    decoded.append(
-                        DecodedRecord(
-                            offset=record.offset,
-                            timestamp=record.timestamp or 0,
-                            key=record.key,
-                            value=record.value,
-                            headers=[Header(key=k, value=v) for k, v in record.headers],
-                            delivery_count=current[2],
-                        )
-                    )
-    except TooLargeError as error:
-        raise RefusedError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"{error}: fetch fewer, consume them in the opaque format, or reject their offsets",
-        ) from error
-    except _UNDECODABLE as error:
-        raise RefusedError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"a record batch cannot be decoded ({error}); consume it in the opaque format, "
-            "or reject its offsets",
-        ) from error
+    left, begin = bytes_max, 0
+    for batch, first, last in _batches(records):
+        while begin < len(acquired) and acquired[begin][1] < first:
+            begin += 1
+        ranges = _up_to(last, acquired, begin)
+        try:
+            for record, delivery_count in _records(batch, first, last, ranges):
+                left -= len(record.key or b"") + len(record.value or b"")
+                if left < 0:
+                    raise _too_large(f"the records take more than {bytes_max} bytes")
+                decoded.append(_decoded(record, delivery_count))
+        except (TooLargeError, *_UNDECODABLE) as error:
+            refusal = _refusal(error)
+            if on_undecodable is None:
+                raise refusal from error
+            unread = max(first, decoded[-1].offset + 1 if decoded else first)
+            for each in ranges:
+                if each[1] >= unread:
+                    bounds = max(each[0], unread), min(each[1], last)
+                    on_undecodable(Undecodable(*bounds, refusal))
     return decoded
 
 
-def _batches(records: bytes) -> Iterator[DefaultRecordBatch]:
-    """Yield the batches that hold records for applications, without compression."""
+def _up_to(last: int, acquired: Sequence[AcquiredRange], begin: int) -> Sequence[AcquiredRange]:
+    """Return the ranges from ``begin`` on that begin at an offset or before."""
+    end = begin
+    while end < len(acquired) and acquired[end][0] <= last:
+        end += 1
+    return acquired[begin:end]
+
+
+def _records(
+    batch: memoryview, first: int, last: int, ranges: Sequence[AcquiredRange]
+) -> Iterator[tuple[Any, int]]:
+    """Yield the acquired records of a batch with their delivery counts.
+
+    A record of a damaged batch may claim any offset: it ends there, and others keep their own.
+    """
+    if not ranges:
+        return
+    at, expected = 0, first
+    for record in DefaultRecordBatch(plain_batch(batch)):
+        if not expected <= record.offset <= last:
+            raise CorruptRecordException(f"a record has offset {record.offset}")
+        expected = record.offset + 1
+        while at < len(ranges) and ranges[at][1] < record.offset:
+            at += 1
+        if at < len(ranges) and ranges[at][0] <= record.offset:
+            yield record, ranges[at][2]
+
+
+def _decoded(record: Any, delivery_count: int) -> DecodedRecord:  # noqa: ANN401
+    return DecodedRecord(
+        offset=record.offset,
+        timestamp=record.timestamp or 0,
+        key=record.key,
+        value=record.value,
+        headers=[Header(key=k, value=v) for k, v in record.headers],
+        delivery_count=delivery_count,
+    )
+
+
+def _refusal(error: Exception) -> RefusedError:
+    if isinstance(error, TooLargeError):
+        return _too_large(str(error))
+    return RefusedError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"a record batch cannot be decoded ({error}); consume it in the opaque format, "
+        "or reject its offsets",
+    )
+
+
+def _too_large(problem: str) -> RefusedError:
+    return RefusedError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"{problem}: fetch fewer, consume them in the opaque format, or reject their offsets",
+    )
+
+
+def _batches(records: bytes) -> Iterator[tuple[memoryview, int, int]]:
+    """Yield the batches that hold records for applications, with their first and last offset."""
     view = memoryview(records)
     at = 0
     while at + HEADER_BYTES <= len(view):
         size = frame_size(view[at:])
         if not HEADER_BYTES <= size <= len(view) - at:
-            raise CorruptRecordException(f"a record batch of {size} bytes at byte {at}")
-        batch = DefaultRecordBatch(plain_batch(view[at : at + size]))
-        if not batch.is_control_batch:
-            yield batch
+            raise RefusedError(
+                ErrorCode.CORRUPT_MESSAGE, f"a record batch of {size} bytes at byte {at}"
+            )
+        frame = frame_of(view[at : at + size], frame_start(view, at))
+        if not frame.attributes & CONTROL:
+            yield view[at : at + size], frame.base_offset, frame.end_offset - 1
         at += size

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sharemesh.codec.state_record import decode_batches, put_batches
 from sharemesh.domain.ids import GroupId, MemberId, TopicId
-from sharemesh.domain.share_group.assignment import Assignment
+from sharemesh.domain.share_group.assignor import Assignment
 from sharemesh.domain.share_group.records import (
     NEVER_MS,
     CurrentMemberAssignment,
@@ -184,6 +184,7 @@ def _write_member(message: group_record_pb2.MemberMetadata, record: MemberMetada
     message.rack_id = record.rack_id
     message.client_id = record.client_id
     message.client_host = record.client_host
+    message.principal = record.principal
     message.subscribed_topic_names.extend(record.subscribed_topic_names)
 
 
@@ -194,6 +195,7 @@ def _read_member(group_id: GroupId, message: group_record_pb2.MemberMetadata) ->
         rack_id=message.rack_id,
         client_id=message.client_id,
         client_host=message.client_host,
+        principal=message.principal,
         subscribed_topic_names=tuple(message.subscribed_topic_names),
     )
 

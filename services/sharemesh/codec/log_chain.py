@@ -1,24 +1,45 @@
-"""Which bytes are the log: the chain of segments, from a listing and headers (LOG-11, LOG-13).
+"""Which bytes are the log: the chain of segments, from a listing and headers (LOG-11..14).
 
-Pure. A reader of a log directory (the next owner, Spark, inspection) does, in this order:
+Pure. A reader of a log directory beside its owner (Spark, inspection) does, in this order:
 
 1. list; read the ``.end`` file of the highest epoch: ``decode_committed_end``;
 2. list again; read the first 64 bytes of each segment: ``segment_headers``;
 3. ``resolve_chain``, then ``readable_parts``; a ``StartOverError`` or a vanished file means that
    an owner changed the directory meanwhile: go back to 1;
-4. read each part's bytes and walk them with ``batch_frame.walk_frames``.
+4. read each part's bytes and walk them with ``part_frames``, which checks everything (LOG-14).
+
+``readable_log`` does the first three, ``until_stable`` repeats them. A part that ends early is
+reported too: fewer records are never mistaken for all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-from sharemesh.codec.committed_end import CommittedEnd
+from sharemesh.codec.batch_frame import Frame, walk_frames
+from sharemesh.codec.record_set import RecordSetError, decode_plain_records
 from sharemesh.codec.segment import (
     SEGMENT_HEADER_BYTES,
+    SLOT_BYTES,
+    CommittedEnd,
     SegmentFormatError,
     SegmentHeader,
     SegmentName,
+    decode_committed_end,
+    decode_segment_header,
+    end_epochs,
+    end_name,
+    segment_names,
 )
+
+_CHECKED_BYTES = 1024 * 1024
+"""Bytes that are checked before their frames are yielded, while still in the CPU's caches."""
+
+RESTARTS_MAX = 20
+"""How often a reading starts over while owners change the directory."""
+
+Result = TypeVar("Result")
+SegmentHeaders = dict[SegmentName, SegmentHeader | SegmentFormatError]
 
 
 class StartOverError(Exception):
@@ -151,3 +172,132 @@ def starting_offset(chain: Chain, end: CommittedEnd) -> int:
     if chain.missing is not None and chain.links[0].header.base_offset > log_start:
         raise StartOverError(f"segment {chain.missing.file_name} is not in the listing")
     return log_start
+
+
+class LogBytesError(Exception):
+    """Bytes below the committed end are not what they must be; whatever precedes is good."""
+
+    def __init__(self, file_name: str, position: int, offset: int, problem: str) -> None:
+        super().__init__(f"{file_name}, position {position}, offset {offset}: {problem}")
+        self.file_name = file_name
+        self.position = position
+        self.offset = offset
+        self.problem = problem
+
+
+def part_frames(part: ReadablePart, data: bytes | memoryview) -> Iterator[Frame]:
+    """Yield the record batches of one part, oldest first, without the log's own markers.
+
+    ``frame.position`` counts from the beginning of the file; subtract ``part.start_position``
+    to find it in ``data``.
+
+    Args:
+        part: From ``readable_parts``.
+        data: The file's bytes from ``part.start_position``, up to ``part.end_position`` or, if
+            that is None, up to the end of the file.
+
+    Raises:
+        LogBytesError: Invalid bytes, or too few.
+    """
+    end = part.end_position
+    limit = part.start_position + len(data) if end is None else end
+    view = memoryview(data)
+    at, offset, room = 0, part.base_offset, _CHECKED_BYTES
+    while True:
+        walk = walk_frames(
+            view[at : at + room],
+            start=part.start_position + at,
+            limit=limit,
+            base_offset=offset,
+            leader_epoch=part.name.epoch,
+            check_crc=True,
+        )
+        for frame in walk.frames:
+            if frame.end_offset > part.end_offset:
+                break
+            offset = frame.end_offset
+            if not frame.is_marker:
+                yield frame
+        if walk.problem or walk.end_offset > part.end_offset or at + room >= len(view):
+            break
+        room = _CHECKED_BYTES if walk.frames else 2 * room
+        at = walk.position - part.start_position
+    if offset < part.end_offset:
+        problem = walk.problem or f"the file ends here, and offset {part.end_offset} is committed"
+        raise LogBytesError(part.name.file_name, walk.position, walk.end_offset, problem)
+
+
+def part_records(
+    part: ReadablePart, data: bytes | memoryview
+) -> Iterator[list[tuple[bytes | None, bytes | None, int, int]]]:
+    """Yield (key, value, offset, timestamp in ms) of each batch of a shard log's part.
+
+    Raises:
+        LogBytesError: Invalid bytes, or too few.
+    """
+    view = memoryview(data)
+    for frame in part_frames(part, data):
+        at = frame.position - part.start_position
+        try:
+            yield decode_plain_records(view[at : at + frame.size_bytes])
+        except RecordSetError as error:
+            raise LogBytesError(
+                part.name.file_name, frame.position, frame.base_offset, str(error)
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ReadableLog:
+    """A log as of one committed end: offsets ``[start_offset, end.end_offset)``."""
+
+    end: CommittedEnd
+    chain: Chain
+    parts: tuple[ReadablePart, ...]
+    start_offset: int
+
+
+def readable_log(
+    names: Callable[[], list[str]], head: Callable[[str, int], bytes]
+) -> ReadableLog | None:
+    """Return what may be read of a log directory; None if nothing was ever committed in it.
+
+    Args:
+        names: Lists the directory.
+        head: Returns the first bytes of a file, at most the number given.
+
+    Raises:
+        StartOverError: An owner changed the directory meanwhile.
+        ChainCorruptError: See ``resolve_chain``.
+    """
+    for epoch in sorted(end_epochs(names()), reverse=True):
+        end = decode_committed_end(head(end_name(epoch), 2 * SLOT_BYTES))
+        if end is not None:  # else its owner has not published a whole one yet
+            chain = resolve_chain(segment_headers(names(), head))
+            return ReadableLog(end, chain, readable_parts(chain, end), starting_offset(chain, end))
+    return None
+
+
+def segment_headers(names: list[str], head: Callable[[str, int], bytes]) -> SegmentHeaders:
+    """Return the header of each segment in a listing, or why it has none."""
+    headers: SegmentHeaders = {}
+    for name in segment_names(names):
+        try:
+            headers[name] = decode_segment_header(head(name.file_name, SEGMENT_HEADER_BYTES), name)
+        except SegmentFormatError as error:
+            headers[name] = error
+    return headers
+
+
+def until_stable(read: Callable[[], Result]) -> Result:
+    """Repeat a reading until no owner changes the directory meanwhile, ``RESTARTS_MAX`` times.
+
+    Raises:
+        StartOverError: It changed each time.
+    """
+    why: Exception | None = None
+    for _ in range(RESTARTS_MAX):
+        try:
+            return read()
+        except (StartOverError, FileNotFoundError) as error:
+            why = error
+    raise StartOverError(str(why))

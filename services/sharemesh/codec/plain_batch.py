@@ -1,6 +1,6 @@
 """Taking the compression off a record batch without letting it grow without bound.
 
-A batch of a megabyte may hold gigabytes of zeros. Whoever opens batches of strangers (the decoded
+A batch of a megabyte may hold gigabytes of zeros. Code that opens untrusted batches (the decoded
 form, a search by timestamp) takes the compression off here first.
 """
 

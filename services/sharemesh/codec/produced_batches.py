@@ -1,5 +1,7 @@
 """What a produce request may hold: whole, intact record batches that a client may write."""
 
+import struct
+
 from sharemesh.codec.batch_frame import (
     COMPRESSION_MASK,
     CONTROL,
@@ -11,19 +13,29 @@ from sharemesh.codec.batch_frame import (
     TRANSACTIONAL,
     Frame,
 )
-from sharemesh.codec.checksum import crc32c
+from sharemesh.codec.hashes import crc32c
 from sharemesh.domain.errors import ErrorCode, RefusedError
 
+_LENGTH_AND_ATTRIBUTES = struct.Struct(">i9xh")  # from byte 8 of a header on
+
 COMPRESSION_MAX = 4  # zstd
+NO_TIMESTAMP = -1  # Kafka's: the record has none
 BATCHES_MAX = 10_000  # of one request and partition
 
 
-def check_batches(data: bytes | bytearray | memoryview, *, batch_bytes_max: int) -> list[Frame]:
+def check_batches(
+    data: bytes | bytearray | memoryview, *, batch_bytes_max: int, times_ms: tuple[int, int]
+) -> list[Frame]:
     """Return the frames of ``data``, with positions and offsets as if it began at 0.
+
+    Args:
+        data: Whole record batches.
+        batch_bytes_max: Of each.
+        times_ms: The first and the last time that a record may have (BND-14).
 
     Raises:
         RefusedError: CORRUPT_MESSAGE (bounds, checksum), MESSAGE_TOO_LARGE, INVALID_RECORD
-            (magic, control batch, counts, producer fields).
+            (magic, control batch, counts, producer fields), INVALID_TIMESTAMP.
     """
     view = memoryview(data)
     total = len(view)
@@ -54,6 +66,7 @@ def check_batches(data: bytes | bytearray | memoryview, *, batch_bytes_max: int)
             first_ms, max_ms, producer_id, producer_epoch, sequence, count,
         )  # fmt: skip
         _check_fields(frame)
+        _check_times(frame, *times_ms)
         frames.append(frame)
         position, offset = position + size, frame.end_offset
         if len(frames) > BATCHES_MAX:
@@ -61,6 +74,19 @@ def check_batches(data: bytes | bytearray | memoryview, *, batch_bytes_max: int)
     if not frames:
         raise _invalid(0, "no record batch was sent")
     return frames
+
+
+def holds_transaction(data: bytes) -> bool:
+    """Whether a batch of ``data`` is transactional, as far as ``check_batches`` accepts it."""
+    position, total = 0, len(data)
+    while position + HEADER_BYTES <= total:
+        length, attributes = _LENGTH_AND_ATTRIBUTES.unpack_from(data, position + 8)
+        if attributes & TRANSACTIONAL:
+            return True
+        if length + LENGTH_PREFIX_BYTES < HEADER_BYTES:
+            return False
+        position += length + LENGTH_PREFIX_BYTES
+    return False
 
 
 def _check_fields(frame: Frame) -> None:
@@ -86,6 +112,18 @@ def _check_fields(frame: Frame) -> None:
             )
     elif frame.attributes & TRANSACTIONAL:
         raise _invalid(at, "a transactional record batch needs a producer id")
+
+
+def _check_times(frame: Frame, earliest_ms: int, latest_ms: int) -> None:
+    for time_ms in (frame.first_timestamp_ms, frame.max_timestamp_ms):
+        if time_ms != NO_TIMESTAMP and not earliest_ms <= time_ms <= latest_ms:
+            raise RefusedError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"record batch at byte {frame.position}: a record has timestamp {time_ms}, and "
+                f"{max(earliest_ms, 0)} to {latest_ms} is allowed now; correct the producer's "
+                "clock, or alter message.timestamp.before.max.ms and "
+                "message.timestamp.after.max.ms of the topic",
+            )
 
 
 def _corrupt(position: int, problem: str) -> RefusedError:

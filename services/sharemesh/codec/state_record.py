@@ -11,11 +11,17 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
-from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
-from sharemesh.domain.share_state.archived import ArchivedCounts
-from sharemesh.domain.share_state.key_text import format_key, parse_key
+from sharemesh.domain.ids import (
+    GroupId,
+    MemberId,
+    SharePartitionKey,
+    TopicId,
+    format_key,
+    parse_key,
+)
 from sharemesh.domain.share_state.records import (
     UNKNOWN_START_OFFSET,
+    ArchivedCounts,
     EpochFloor,
     Generation,
     Origin,

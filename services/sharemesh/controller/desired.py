@@ -61,7 +61,7 @@ class DesiredPlacement:
         self._seen.clear()
 
     def note_seen(self) -> None:
-        """Remember who is there: one that goes later is gone, and nobody waits for it."""
+        """Remember the present members: one that leaves later is gone and is not waited for."""
         self._seen.update(node.node_id for node in self._view.nodes_with(Role.SHARE_LEADER))
 
     def touches(self, partition: TopicPartition) -> bool:
@@ -179,7 +179,7 @@ class DesiredPlacement:
         return any(now_ms - noted_ms < limit_ms for noted_ms in self._noted_ms.values())
 
     def _again_ms(self, members: tuple[NodeInfo, ...], now_ms: int, settle_ms: int) -> int | None:
-        """Return when balancing may go on, or None if only a change matters."""
+        """Return when balancing may resume, or None if only a change can start it."""
         if not members or any(node.draining for node in members):
             return None
         if self._troubled(now_ms):

@@ -1,4 +1,4 @@
-"""Delivery states and acknowledge types: the numbers are wire and storage values."""
+"""Delivery states, acknowledge types and causes, with their numbers on the wire (RS-1, RS-2)."""
 
 from enum import IntEnum
 

@@ -15,7 +15,7 @@ from sharemesh.domain.ids import NodeId
 
 LOAD_SLACK = 0.10  # a node takes at most 10 % more than its fair share, rounded up
 STANDBYS = 2
-STEP_PARTITIONS = 100  # looked at between two steps of planning
+STEP_PARTITIONS = 100  # planned between two yields
 
 Key = TypeVar("Key", bound=Hashable)
 

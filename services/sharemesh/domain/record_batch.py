@@ -1,4 +1,4 @@
-"""The header of a Kafka RecordBatch v2: what the server looks at; records stay opaque."""
+"""The header of a Kafka RecordBatch v2: what the server reads; records stay opaque (spec LOG-1)."""
 
 from dataclasses import dataclass
 

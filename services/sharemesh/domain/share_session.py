@@ -17,6 +17,7 @@ MAX_EPOCH = 2_147_483_647
 """After it comes 1 again (spec SES-6)."""
 
 Item = TypeVar("Item")
+Name = TypeVar("Name")
 
 
 def next_epoch(epoch: int) -> int:
@@ -49,10 +50,12 @@ class ShareSession:
     ``partitions`` says for each whether the next response must hold an entry for it even if
     nothing happened (spec SES-8: newly added, or it had an error last time). ``failed`` are those
     that had an error in the last response: the member knows. ``is_stalled``: it let a lock end
-    without a word since it got it, and gets nothing until it is heard (HBK-11).
+    without a request since it got it, and gets nothing until its next request (HBK-11).
+    ``principal`` opened it; for all others it does not exist (BND-26).
     """
 
     key: SessionKey
+    principal: str
     expected_epoch: int = 1
     partitions: dict[TopicPartition, bool] = field(default_factory=dict)
     failed: frozenset[TopicPartition] = frozenset()
@@ -130,12 +133,23 @@ class FetchContext:
 
 
 class ShareSessions:
-    """All share sessions of one leader, bounded (spec SES-3); no eviction of other sessions."""
+    """All share sessions of one leader, bounded (SES-3, BND-16); no eviction of other sessions."""
 
-    def __init__(self, max_sessions: int) -> None:
+    def __init__(
+        self,
+        max_sessions: int,
+        *,
+        max_of_principal: int | None = None,
+        max_in_group: int | None = None,
+    ) -> None:
+        """Without further bounds one principal may have all, also in one group."""
         self._max_sessions = max_sessions
+        self._max_of_principal = max_sessions if max_of_principal is None else max_of_principal
+        self._max_in_group = max_sessions if max_in_group is None else max_in_group
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._of_group: dict[GroupId, int] = {}
+        self._of_principal: dict[str, int] = {}
+        self._in_group: dict[tuple[GroupId, str], int] = {}  # of one principal
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -152,29 +166,58 @@ class ShareSessions:
         """Return how many sessions of a group this leader holds (spec PER-11)."""
         return self._of_group.get(group_id, 0)
 
-    def open(self, key: SessionKey) -> tuple[ShareSession, ShareSession | None]:
+    def open(self, key: SessionKey, principal: str) -> tuple[ShareSession, ShareSession | None]:
         """Create a session; one of the same member is discarded without release (spec SES-2).
 
         Returns:
             The new session, and the one it replaced.
 
         Raises:
-            RefusedError: SHARE_SESSION_LIMIT_REACHED (spec SES-3).
+            RefusedError: SHARE_SESSION_LIMIT_REACHED (SES-3, BND-16), UNKNOWN_MEMBER_ID (BND-26).
         """
+        self.check_owner(key, principal)
         replaced = self._drop(key)
-        if len(self._sessions) >= self._max_sessions:
-            raise RefusedError(
-                ErrorCode.SHARE_SESSION_LIMIT_REACHED,
-                f"this leader holds {len(self._sessions)} of at most {self._max_sessions} share "
-                "sessions; retry later, or raise group.share.max.share.sessions",
-            )
-        session = self._sessions[key] = ShareSession(key)
-        self._of_group[key.group_id] = self._of_group.get(key.group_id, 0) + 1
+        if replaced is None:
+            self._check_room(key.group_id, principal)
+        session = self._sessions[key] = ShareSession(key, principal)
+        _one_more(self._of_group, key.group_id)
+        _one_more(self._of_principal, principal)
+        _one_more(self._in_group, (key.group_id, principal))
         return session, replaced
+
+    def _check_room(self, group_id: GroupId, principal: str) -> None:
+        """Refuse one session more than a bound; the words say whose bound it is."""
+        for whose, count, bound, remedy in (
+            (
+                "this leader",
+                len(self._sessions),
+                self._max_sessions,
+                "retry later, or raise group.share.max.share.sessions",
+            ),
+            (
+                f"at this leader {principal!r} in group {group_id!r}",
+                self._in_group.get((group_id, principal), 0),
+                self._max_in_group,
+                "sessions of members that are gone end after group.share.record.lock.duration.ms; "
+                "retry later",
+            ),
+            (
+                f"at this leader {principal!r}",
+                self._of_principal.get(principal, 0),
+                self._max_of_principal,
+                "retry later, or raise group.share.max.share.sessions",
+            ),
+        ):
+            if count >= bound:
+                raise RefusedError(
+                    ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+                    f"{whose} holds {count} of at most {bound} share sessions; {remedy}",
+                )
 
     def for_fetch(
         self,
         key: SessionKey,
+        principal: str,
         epoch: int,
         *,
         listed: Sequence[TopicPartition],
@@ -184,8 +227,8 @@ class ShareSessions:
         """Find or open the session of a share fetch and advance its epoch (spec SES-2..7).
 
         Raises:
-            RefusedError: INVALID_REQUEST, SHARE_SESSION_LIMIT_REACHED, SHARE_SESSION_NOT_FOUND
-                or INVALID_SHARE_SESSION_EPOCH; then nothing has changed.
+            RefusedError: INVALID_REQUEST, SHARE_SESSION_LIMIT_REACHED, SHARE_SESSION_NOT_FOUND,
+                INVALID_SHARE_SESSION_EPOCH or UNKNOWN_MEMBER_ID; then nothing has changed.
         """
         if epoch == INITIAL_EPOCH:
             if has_acknowledgements:
@@ -194,10 +237,10 @@ class ShareSessions:
                     "a fetch with share session epoch 0 opens a session and cannot carry "
                     "acknowledgements; send them with the epoch that follows",
                 )
-            session, replaced = self.open(key)
+            session, replaced = self.open(key, principal)
             session.add(listed)
             return FetchContext(session, epoch, replaced)
-        session = self._existing(key)
+        session = self._existing(key, principal)
         if epoch == FINAL_EPOCH:
             return FetchContext(session, epoch)
         self._advance(session, epoch)
@@ -205,7 +248,7 @@ class ShareSessions:
         session.forget(forgotten)
         return FetchContext(session, epoch)
 
-    def for_acknowledge(self, key: SessionKey, epoch: int) -> ShareSession:
+    def for_acknowledge(self, key: SessionKey, principal: str, epoch: int) -> ShareSession:
         """Find the session of an acknowledgement and advance its epoch (spec SES-9).
 
         Raises:
@@ -216,7 +259,7 @@ class ShareSessions:
                 ErrorCode.INVALID_SHARE_SESSION_EPOCH,
                 "an acknowledgement cannot open a share session (epoch 0); fetch first",
             )
-        session = self._existing(key)
+        session = self._existing(key, principal)
         if epoch != FINAL_EPOCH:
             self._advance(session, epoch)
         return session
@@ -228,9 +271,23 @@ class ShareSessions:
         self._drop(session.key)
         return True
 
-    def _existing(self, key: SessionKey) -> ShareSession:
+    def check_owner(self, key: SessionKey, principal: str) -> None:
+        """Refuse a member whose session here is another principal's (BND-26).
+
+        Raises:
+            RefusedError: UNKNOWN_MEMBER_ID; nothing has changed.
+        """
         session = self._sessions.get(key)
-        if session is None:
+        if session is not None and session.principal != principal:
+            raise RefusedError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"member {key.member_id!r} is not in group {key.group_id!r} for this principal; "
+                "join under a member id of your own",
+            )
+
+    def _existing(self, key: SessionKey, principal: str) -> ShareSession:
+        session = self._sessions.get(key)
+        if session is None or session.principal != principal:
             raise RefusedError(
                 ErrorCode.SHARE_SESSION_NOT_FOUND,
                 f"member {key.member_id!r} of group {key.group_id!r} has no share session at "
@@ -251,9 +308,17 @@ class ShareSessions:
     def _drop(self, key: SessionKey) -> ShareSession | None:
         session = self._sessions.pop(key, None)
         if session is not None:
-            left = self._of_group[key.group_id] - 1
-            if left:
-                self._of_group[key.group_id] = left
-            else:
-                del self._of_group[key.group_id]
+            _one_less(self._of_group, key.group_id)
+            _one_less(self._of_principal, session.principal)
+            _one_less(self._in_group, (key.group_id, session.principal))
         return session
+
+
+def _one_more(counts: dict[Name, int], name: Name) -> None:
+    counts[name] = counts.get(name, 0) + 1
+
+
+def _one_less(counts: dict[Name, int], name: Name) -> None:
+    counts[name] -= 1
+    if not counts[name]:
+        del counts[name]

@@ -1,4 +1,4 @@
-"""Runs of offsets in one delivery state, as they are persisted, and how they combine."""
+"""Runs of offsets in one delivery state, as they are persisted, and how they combine (spec CMB)."""
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
@@ -46,7 +46,7 @@ def combine(
     On an offset that several batches cover, the higher delivery count wins, then the higher
     delivery state; age does not matter (CMB-2). Examples: CMB-5 equal ones, CMB-6 a newer one that
     loses, CMB-7 a split, CMB-8 one swallowed, CMB-9 a tail, CMB-10 a clip, CMB-11 mixed.
-    Neither list needs to be sorted or free of overlap (CMB-4). The cost beyond one look at each
+    Neither list needs to be sorted or free of overlap (CMB-4). The cost beyond one pass over each
     batch follows the part of ``stored`` that ``new`` touches.
 
     Args:
@@ -54,7 +54,7 @@ def combine(
         new: What is written now; None counts as empty.
         start_offset: Offsets below it are dropped; -1 drops none (CMB-1).
         keep_causes: Merge only what has the same cause: for what is written to the log, where
-            the cause is told of each batch (EXP-6). A state is merged whatever the causes.
+            the cause is kept for each batch (EXP-6). A state is merged whatever the causes.
     """
     old = _disjoint(_clipped(stored or (), start_offset), keep_causes=keep_causes)
     fresh = _clipped(new or (), start_offset)

@@ -3,16 +3,16 @@
 import re
 from collections.abc import Mapping
 
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_config
 from sharemesh.domain.group_config.definition import (
-    INT32_MAX,
     ConfigDefinition,
     ValueKind,
     by_name,
     definition_of,
+    integer,
 )
+from sharemesh.domain.ids import check_topic_name_length
 
-NAME_CHARS_MAX = 249
 PARTITIONS_MAX = 10_000
 CONFIG_ENTRIES_MAX = 100
 
@@ -23,23 +23,18 @@ SEGMENT_BYTES = "segment.bytes"
 SEGMENT_MS = "segment.ms"
 MAX_MESSAGE_BYTES = "max.message.bytes"
 MESSAGE_TIMESTAMP_TYPE = "message.timestamp.type"
+MESSAGE_TIMESTAMP_BEFORE_MAX_MS = "message.timestamp.before.max.ms"
+MESSAGE_TIMESTAMP_AFTER_MAX_MS = "message.timestamp.after.max.ms"
 COMPRESSION_TYPE = "compression.type"
 DURABILITY = "durability"
 
 INT64_MAX = 2**63 - 1
+HOUR_MS = 3_600_000
 WEEK_MS = 604_800_000
 GIB = 1 << 30
 MIB = 1 << 20
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
-
-
-def _integer(
-    name: str, default: int, minimum: int, maximum: int, documentation: str
-) -> ConfigDefinition:
-    return ConfigDefinition(
-        name, ValueKind.INTEGER, str(default), documentation, minimum=minimum, maximum=maximum
-    )
 
 
 def _choice(name: str, choices: tuple[str, ...], documentation: str) -> ConfigDefinition:
@@ -48,38 +43,51 @@ def _choice(name: str, choices: tuple[str, ...], documentation: str) -> ConfigDe
 
 TOPIC_CONFIGS = by_name(
     (
-        _integer(
+        integer(
             RETENTION_MS,
-            WEEK_MS,
-            -1,
-            INT64_MAX,
             "Milliseconds for which records are kept at least; -1 keeps them for ever.",
-        ),
-        _integer(
-            RETENTION_BYTES,
-            -1,
-            -1,
-            INT64_MAX,
-            "Bytes of one partition beyond which its oldest segments go; -1: no limit.",
-        ),
-        _integer(
-            SEGMENT_BYTES, GIB, MIB, INT32_MAX, "Bytes at which a segment ends and another begins."
-        ),
-        _integer(
-            SEGMENT_MS,
             WEEK_MS,
-            1,
-            INT64_MAX,
-            "Milliseconds after which a segment ends although it is not full.",
+            minimum=-1,
+            maximum=INT64_MAX,
         ),
-        _integer(
-            MAX_MESSAGE_BYTES, 1_048_588, 0, INT32_MAX, "Largest record batch in bytes, compressed."
+        integer(
+            RETENTION_BYTES,
+            "Bytes of one partition beyond which its oldest segments go; -1: no limit.",
+            -1,
+            minimum=-1,
+            maximum=INT64_MAX,
+        ),
+        integer(
+            SEGMENT_BYTES, "Bytes at which a segment ends and another begins.", GIB, minimum=MIB
+        ),
+        integer(
+            SEGMENT_MS,
+            "Milliseconds after which a segment ends although it is not full.",
+            WEEK_MS,
+            maximum=INT64_MAX,
+        ),
+        integer(
+            MAX_MESSAGE_BYTES, "Largest record batch in bytes, compressed.", 1_048_588, minimum=0
         ),
         _choice(CLEANUP_POLICY, ("delete",), "What happens to old segments; only delete here."),
         _choice(
             MESSAGE_TIMESTAMP_TYPE,
             ("createtime",),
             "Whose time a record carries; only the producer's (CreateTime) here.",
+        ),
+        integer(
+            MESSAGE_TIMESTAMP_BEFORE_MAX_MS,
+            "Milliseconds that a record's time may lie before the leader's clock.",
+            INT64_MAX,
+            minimum=0,
+            maximum=INT64_MAX,
+        ),
+        integer(
+            MESSAGE_TIMESTAMP_AFTER_MAX_MS,
+            "Milliseconds that a record's time may lie after the leader's clock.",
+            HOUR_MS,
+            minimum=0,
+            maximum=INT64_MAX,
         ),
         _choice(COMPRESSION_TYPE, ("producer",), "Batches stay as the producer compressed them."),
         _choice(
@@ -98,15 +106,9 @@ def check_topic_name(name: str) -> str:
     Raises:
         RefusedError: INVALID_TOPIC_EXCEPTION.
     """
-    shown = name if len(name) <= NAME_CHARS_MAX else f"{name[:40]}..."
-    if not name:
-        raise _invalid_name("topic name is empty; give one")
+    check_topic_name_length(name)
     if name in {".", ".."}:
         raise _invalid_name(f"topic name {name!r} is not allowed; choose another")
-    if len(name) > NAME_CHARS_MAX:
-        raise _invalid_name(
-            f"topic name {shown!r} has {len(name)} characters; at most {NAME_CHARS_MAX}"
-        )
     if _NAME.fullmatch(name) is None:
         raise _invalid_name(
             f"topic name {name!r} may only hold letters, digits, dot, underscore and dash (ASCII)"
@@ -117,7 +119,7 @@ def check_topic_name(name: str) -> str:
 def collision(name: str, others: Mapping[str, object]) -> str | None:
     """Return an existing topic whose name differs only in dots and underscores, or None.
 
-    Metrics write both as underscores, so two such topics could not be told apart.
+    Metrics write both as underscores, so two such topics could not be distinguished.
     """
     if "." not in name and "_" not in name:
         return None
@@ -154,9 +156,8 @@ def check_topic_configs(
             out of bounds, or more than ``CONFIG_ENTRIES_MAX``.
     """
     if len(changes) > CONFIG_ENTRIES_MAX:
-        raise RefusedError(
-            ErrorCode.INVALID_CONFIG,
-            f"{len(changes)} settings in one call; send at most {CONFIG_ENTRIES_MAX}",
+        raise invalid_config(
+            f"{len(changes)} settings in one call; send at most {CONFIG_ENTRIES_MAX}"
         )
     result = dict(stored or {})
     for name, value in changes.items():

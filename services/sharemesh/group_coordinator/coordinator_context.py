@@ -1,20 +1,58 @@
-"""What the service knows of the cluster: topics, settings, time, and who may do what."""
+"""What the service knows of the cluster: topics, settings, bounds, time, and permissions."""
 
-from collections.abc import Callable, Sequence, Sized
+import logging
+from collections.abc import Callable, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from typing import Protocol
 
 from sharemesh.authorization.access import Access
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.group_config import GroupConfig
+from sharemesh.domain.group_config.cluster_definitions import (
+    INITIALIZE_RETRY_INTERVAL,
+    JOIN_WAIT_LIMIT,
+    MAX_GROUPS,
+    MAX_SIZE,
+    STREAM_LINGER,
+)
+from sharemesh.domain.group_config.evaluate import cluster_int, cluster_value
 from sharemesh.domain.ids import GroupId, NodeId
-from sharemesh.domain.share_group.context import GroupContext
-from sharemesh.domain.share_group.topics_image import TopicImage, TopicsImage
-from sharemesh.group_coordinator.settings import GroupSettings, ServiceLimits, settings_from
+from sharemesh.domain.share_group.assignor import AssignorMode
+from sharemesh.domain.share_group.context import GroupContext, TopicImage, TopicsImage
 from sharemesh.ports.authorizer import Authorizer, Operation
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView, TopicInfo
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.v1.group_coordinator_pb2 import ShareGroupHeartbeatResponse
+
+_log = logging.getLogger("sharemesh.group_coordinator")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Settings of the cluster in force now; times in ms."""
+
+    max_size: int
+    max_groups: int
+    initialize_retry_interval_ms: int
+    stream_linger_ms: int
+    join_wait_limit_ms: int
+    mode: AssignorMode
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLimits:
+    """Bounds of the service itself."""
+
+    reviews_at_once: int = 64  # groups reviewed concurrently: changes of topics, one request
+    unknown_topic_grace_ms: int = 60_000  # until a topic never seen by this process counts as gone
+    compact_interval_ms: int = 60_000
+    compact_min_records: int = 10_000  # a shorter log is never rewritten
+    compact_factor: int = 4  # rewritten once the log holds this many times what is live
+    requested_groups: int = 1_000  # of one describe or delete request; more are refused
+    requested_partitions: int = 100_000  # of one request on offsets; more are refused
+    look_interval_ms: int = 20  # heartbeats that change nothing share one check of the log
+    push_timeout_ms: int = 10_000  # for one message to a slow stream
 
 
 class _WithPartitions(Protocol):
@@ -37,13 +75,17 @@ class CoordinatorContext:
         view: ClusterView,
         authorizer: Authorizer,
         limits: ServiceLimits,
+        count_groups: Callable[[], int],
     ) -> None:
+        """``count_groups`` returns how many groups this coordinator serves now."""
         self.node_id = node_id
         self.clock = clock
         self.view = view
         self.limits = limits
         self.access = Access(authorizer)
         self._authorizer = authorizer
+        self._count_groups = count_groups
+        self._said_full = False
         self.settings: GroupSettings = settings_from(view.cluster_configs())
         self.catalog = TopicsImage()
         self._topics: tuple[TopicInfo, ...] = ()
@@ -59,7 +101,7 @@ class CoordinatorContext:
         """Register what is called with the catalog before and after a change."""
         self._on_topics.append(callback)
 
-    def situation(self, group_id: GroupId, epoch_floor: int) -> GroupContext:
+    def group_context(self, group_id: GroupId, epoch_floor: int) -> GroupContext:
         """Return what a decision on a group needs to know now."""
         config = self.config(group_id)
         return GroupContext(
@@ -112,6 +154,25 @@ class CoordinatorContext:
         """
         _check_listed(count, "groups or names", self.limits.requested_groups)
 
+    def check_room_for_group(self) -> None:
+        """Refuse a group that would be one too many; those that exist are served on (BND-23).
+
+        Raises:
+            RefusedError: INVALID_REQUEST.
+        """
+        count, most = self._count_groups(), self.settings.max_groups
+        if count < most:
+            self._said_full = False
+            return
+        words = (
+            f"this coordinator has {count} groups, the most is {most} ({MAX_GROUPS}); delete "
+            "groups that are not needed, add a coordinator, or raise the setting"
+        )
+        if not self._said_full:
+            self._said_full = True
+            _log.warning("new groups are refused: %s", words)
+        raise invalid_request(words)
+
     def check_partitions(self, *lists: Sequence[_WithPartitions]) -> None:
         """Refuse a request on offsets that lists too many topics or partitions, as a whole.
 
@@ -144,6 +205,18 @@ class CoordinatorContext:
             return False  # only settings of topics changed
         self.catalog = catalog
         return True
+
+
+def settings_from(cluster: Mapping[str, str]) -> GroupSettings:
+    """Return the settings that these entries of the cluster amount to."""
+    return GroupSettings(
+        max_size=cluster_int(cluster, MAX_SIZE),
+        max_groups=cluster_int(cluster, MAX_GROUPS),
+        initialize_retry_interval_ms=cluster_int(cluster, INITIALIZE_RETRY_INTERVAL),
+        stream_linger_ms=cluster_int(cluster, STREAM_LINGER),
+        join_wait_limit_ms=cluster_int(cluster, JOIN_WAIT_LIMIT),
+        mode=AssignorMode(cluster_value(cluster, "group.share.assignors")),
+    )
 
 
 def _check_listed(count: int, what: str, most: int) -> None:

@@ -5,15 +5,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from sharemesh.authorization.access import refusal_on
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.authorization.slices import Slices
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import GroupId
 from sharemesh.domain.share_group import assignor
 from sharemesh.domain.share_group.context import GroupDecision
 from sharemesh.domain.share_group.group import GroupMember, GroupState, ShareGroup
 from sharemesh.domain.share_group.offsets import delete_group, group_deleted
 from sharemesh.group_coordinator.coordinator_context import CoordinatorContext
-from sharemesh.group_coordinator.group_shard import ServedGroups
-from sharemesh.group_coordinator.messages import partitions_message
+from sharemesh.group_coordinator.member_stream import partitions_message
+from sharemesh.group_coordinator.served_groups import ServedGroups
 from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.ports.network import CallContext
 from sharemesh.v1 import group_coordinator_pb2 as pb
@@ -37,12 +38,12 @@ class GroupAdmin:
 
     def __init__(
         self,
-        surroundings: CoordinatorContext,
+        coordinator: CoordinatorContext,
         groups_of: Callable[[GroupId], ServedGroups],
         served: Callable[[], Sequence[ServedGroups]],
     ) -> None:
         """``groups_of`` returns who serves a group or raises; ``served`` all that is served."""
-        self._surroundings = surroundings
+        self._coordinator = coordinator
         self._groups_of = groups_of
         self._served = served
 
@@ -50,7 +51,7 @@ class GroupAdmin:
         self, request: pb.ShareGroupDescribeRequest, context: CallContext
     ) -> pb.ShareGroupDescribeResponse:
         """Describe each group, or say why not."""
-        self._surroundings.check_groups(len(request.group_ids))
+        self._coordinator.check_groups(len(request.group_ids))
 
         async def described(group_id: str) -> pb.DescribedShareGroup:
             try:
@@ -73,7 +74,7 @@ class GroupAdmin:
         self, request: pb.ListGroupsRequest, context: CallContext
     ) -> pb.ListGroupsResponse:
         """List the groups that this node serves, filtered by type and state."""
-        self._surroundings.check_groups(len(request.states_filter) + len(request.types_filter))
+        self._coordinator.check_groups(len(request.states_filter) + len(request.types_filter))
         response = pb.ListGroupsResponse()
         try:
             states = _states(request.states_filter)
@@ -82,10 +83,11 @@ class GroupAdmin:
         types = {each.strip().lower() for each in request.types_filter}
         if types and GROUP_TYPE not in types:
             return response
-        surroundings = self._surroundings
-        all_of_them = surroundings.access.may(
+        coordinator = self._coordinator
+        all_of_them = coordinator.access.may(
             context.principal, Operation.DESCRIBE, ResourceType.CLUSTER
         )
+        slices = Slices(coordinator.clock)
         for groups in self._served():
             try:
                 found = await groups.shard.read(lambda machine: list(machine.groups.values()))
@@ -94,9 +96,10 @@ class GroupAdmin:
                 response.error_message = error.message
                 continue
             for group in found:
+                await slices.spend()
                 if (not states or group.state in states) and (
                     all_of_them
-                    or surroundings.access.may(
+                    or coordinator.access.may(
                         context.principal, Operation.DESCRIBE, ResourceType.GROUP, group.group_id
                     )
                 ):
@@ -109,12 +112,12 @@ class GroupAdmin:
         self, request: pb.DeleteGroupsRequest, context: CallContext
     ) -> pb.DeleteGroupsResponse:
         """Delete empty groups, their share state first."""
-        self._surroundings.check_groups(len(request.group_ids))
+        self._coordinator.check_groups(len(request.group_ids))
 
         async def deleted(group_id: str) -> pb.DeletedGroup:
             result = pb.DeletedGroup(group_id=group_id)
             try:
-                self._surroundings.access.group(
+                self._coordinator.access.group(
                     context.principal, Operation.DELETE, GroupId(group_id)
                 )
                 await self._delete(GroupId(group_id))
@@ -133,7 +136,7 @@ class GroupAdmin:
         One after the other, groups whose share coordinator is away would each wait out the
         persister's back-off (spec PER-6).
         """
-        at_once = asyncio.Semaphore(self._surroundings.limits.reviews_at_once)
+        at_once = asyncio.Semaphore(self._coordinator.limits.reviews_at_once)
 
         async def bounded(group_id: str) -> Answer:
             async with at_once:
@@ -147,9 +150,9 @@ class GroupAdmin:
     async def _describe(
         self, group_id: GroupId, principal: str, *, operations: bool
     ) -> pb.DescribedShareGroup:
-        surroundings = self._surroundings
-        surroundings.check_feature()
-        surroundings.access.group(principal, Operation.DESCRIBE, group_id)
+        coordinator = self._coordinator
+        coordinator.check_feature()
+        coordinator.access.group(principal, Operation.DESCRIBE, group_id)
         groups = self._groups_of(group_id)
         group = await groups.shard.read(
             lambda machine: (
@@ -165,14 +168,14 @@ class GroupAdmin:
             group_epoch=group.epoch,
             assignment_epoch=group.assignment_epoch,
             assignor_name=assignor.NAME,
-            coordinator_id=surroundings.node_id,
+            coordinator_id=coordinator.node_id,
             authorized_operations=NOT_ASKED,
         )
         if operations:
             described.authorized_operations = sum(
                 1 << bit
                 for operation, bit in OPERATION_BITS.items()
-                if surroundings.access.may(principal, operation, ResourceType.GROUP, group_id)
+                if coordinator.access.may(principal, operation, ResourceType.GROUP, group_id)
             )
         described.members.extend(
             self._member_message(group.members[member_id]) for member_id in sorted(group.members)
@@ -183,8 +186,8 @@ class GroupAdmin:
         """A topic that may not be described hides the whole group (spec GC-32)."""
         topic_ids = {each for member in group.members.values() for each in member.assigned}
         for topic_id in sorted(topic_ids):
-            topic = self._surroundings.catalog.with_id(topic_id)
-            if topic is not None and not self._surroundings.access.may(
+            topic = self._coordinator.catalog.with_id(topic_id)
+            if topic is not None and not self._coordinator.access.may(
                 principal, Operation.DESCRIBE, ResourceType.TOPIC, topic.name
             ):
                 raise refusal_on(
@@ -203,15 +206,16 @@ class GroupAdmin:
             client_id=metadata.client_id,
             client_host=metadata.client_host,
             subscribed_topic_names=metadata.subscribed_topic_names,
-            assignment=partitions_message(member.assigned, self._surroundings.catalog),
+            assignment=partitions_message(member.assigned, self._coordinator.catalog),
         )
 
     async def _delete(self, group_id: GroupId) -> None:
         groups = self._groups_of(group_id)
-        plan = await groups.decide(
-            group_id, lambda group, situation: delete_group(group, group_id, situation.catalog)
+        plan = await groups.decisions.decide(
+            group_id,
+            lambda group, group_context: delete_group(group, group_id, group_context.catalog),
         )
-        failures = await groups.delete_state(plan)
+        failures = await groups.state_work.delete(plan)
         for answer in failures.values():
             raise RefusedError(
                 answer.error, f"share state of group {group_id!r} not deleted: {answer.message}"
@@ -220,7 +224,9 @@ class GroupAdmin:
         def make(group: ShareGroup | None, floor: int) -> GroupDecision[None]:
             return group_deleted(group, group_id, plan.state_epoch, floor)
 
-        await groups.decide(group_id, lambda group, situation: make(group, situation.epoch_floor))
+        await groups.decisions.decide(
+            group_id, lambda group, group_context: make(group, group_context.epoch_floor)
+        )
 
 
 def _states(names: Sequence[str]) -> frozenset[GroupState]:
@@ -229,9 +235,8 @@ def _states(names: Sequence[str]) -> frozenset[GroupState]:
     for name in names:
         state = known.get(name.strip().lower())
         if state is None:
-            raise RefusedError(
-                ErrorCode.INVALID_REQUEST,
-                f"unknown group state {name!r}; states are {', '.join(GroupState)}",
+            raise invalid_request(
+                f"unknown group state {name!r}; states are {', '.join(GroupState)}"
             )
         states.add(state)
     return frozenset(states)

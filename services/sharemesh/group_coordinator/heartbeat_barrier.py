@@ -1,27 +1,23 @@
-"""One look at the log for many heartbeats that change nothing."""
+"""One check of the log for many heartbeats that change nothing."""
 
 import asyncio
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.share_group.records import GroupLogRecord
-from sharemesh.domain.share_group.shard import GroupShard
+from sharemesh.group_coordinator.group_shard import LoadedShard
 from sharemesh.ports.clock import Clock
-from sharemesh.runtime.shard import CoordinatorShard
 
 MAX_WAITING = 100_000
-"""Answers that may wait for one look; beyond it they are refused."""
+"""Answers that may wait for one check; beyond it they are refused."""
 
 
 class HeartbeatBarrier:
-    """Lets answers go once the log was still ours after they were decided (LOG-8).
+    """Holds answers until a check, begun after they were decided, found the log ours (LOG-8).
 
-    A look costs a job in the storage pool; thousands of members a second share one each
+    A check costs a job in the storage pool; thousands of members a second share one each
     ``interval_ms``. The first one after a quiet time is not delayed.
     """
 
-    def __init__(
-        self, shard: CoordinatorShard[GroupShard, GroupLogRecord], clock: Clock, interval_ms: int
-    ) -> None:
+    def __init__(self, shard: LoadedShard, clock: Clock, interval_ms: int) -> None:
         self._shard = shard
         self._clock = clock
         self._interval_ms = interval_ms
@@ -49,7 +45,7 @@ class HeartbeatBarrier:
         await waiter
 
     async def run(self) -> None:
-        """Look while anybody waits, for ever; a job of the shard."""
+        """Check the log while anything waits, until cancelled; a job of the shard."""
         waiters: list[asyncio.Future[None]] = []
         self._closed = False
         try:

@@ -4,9 +4,8 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import RefusedError, invalid_request
 from sharemesh.domain.ids import GroupId
-from sharemesh.domain.share_group.context import MAX_MEMBER_ID_CHARS
 from sharemesh.domain.share_group.heartbeat import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -15,13 +14,14 @@ from sharemesh.domain.share_group.heartbeat import (
     check_fields,
 )
 from sharemesh.group_coordinator.coordinator_context import CoordinatorContext
-from sharemesh.group_coordinator.group_shard import ServedGroups
-from sharemesh.group_coordinator.member_stream import HeartbeatStream, MemberStream
-from sharemesh.group_coordinator.messages import (
+from sharemesh.group_coordinator.member_stream import (
+    HeartbeatStream,
+    MemberStream,
     assignment_message,
     heartbeat_from,
     refused_heartbeat,
 )
+from sharemesh.group_coordinator.served_groups import ServedGroups
 from sharemesh.ports.authorizer import Operation
 from sharemesh.ports.network import CallContext, CallFailedError
 from sharemesh.v1.group_coordinator_pb2 import (
@@ -36,10 +36,10 @@ class HeartbeatHandler:
     """Handlers of both forms; refusals are answers, never gRPC errors."""
 
     def __init__(
-        self, surroundings: CoordinatorContext, groups_of: Callable[[GroupId], ServedGroups]
+        self, coordinator: CoordinatorContext, groups_of: Callable[[GroupId], ServedGroups]
     ) -> None:
         """``groups_of`` returns who serves a group, or raises what the member must hear."""
-        self._surroundings = surroundings
+        self._coordinator = coordinator
         self._groups_of = groups_of
 
     async def unary(
@@ -63,7 +63,7 @@ class HeartbeatHandler:
                         stream,
                         group_id,
                         heartbeat_from(request, context).member_id,
-                        partial(self._surroundings.check_told, context.principal, group_id),
+                        partial(self._coordinator.check_told, context.principal, group_id),
                     )
                 response = await self._stream_answer(request, context, member)
                 if groups is None and response.member_epoch > 0:
@@ -84,10 +84,9 @@ class HeartbeatHandler:
     ) -> ShareGroupHeartbeatResponse:
         try:
             if (request.group_id, request.member_id) != (member.group_id, member.member_id):
-                raise RefusedError(
-                    ErrorCode.INVALID_REQUEST,
+                raise invalid_request(
                     f"this stream is of member {member.member_id!r} of group {member.group_id!r}; "
-                    "open another stream for another member",
+                    "open another stream for another member"
                 )
             return await self._answer(request, context, member)
         except RefusedError as error:
@@ -109,19 +108,19 @@ class HeartbeatHandler:
         self._check(request, context.principal)
         groups = self._groups_of(request.group_id)
         if request.member_epoch == LEAVE_EPOCH:
-            await groups.leave(request.group_id, request.member_id)
+            await groups.leave(request.group_id, request.member_id, request.principal)
             return ShareGroupHeartbeatResponse(
                 member_id=request.member_id, member_epoch=LEAVE_EPOCH
             )
         answer = await groups.heartbeat(request, stream)
         if stream is None:
             answer = await self._held(message, request, answer, groups)
-        config = self._surroundings.config(request.group_id)
+        config = self._coordinator.config(request.group_id)
         told = assignment_message(
-            request.member_id, answer, config.heartbeat_interval_ms, self._surroundings.catalog
+            request.member_id, answer, config.heartbeat_interval_ms, self._coordinator.catalog
         )
         if stream is None:
-            self._surroundings.check_told(context.principal, request.group_id, told)
+            self._coordinator.check_told(context.principal, request.group_id, told)
         return told
 
     async def _held(
@@ -131,22 +130,16 @@ class HeartbeatHandler:
         answer: HeartbeatAnswer,
         groups: ServedGroups,
     ) -> HeartbeatAnswer:
-        wait_ms = min(message.max_wait_ms, self._surroundings.settings.join_wait_limit_ms)
+        wait_ms = min(message.max_wait_ms, self._coordinator.settings.join_wait_limit_ms)
         if request.member_epoch != JOIN_EPOCH or wait_ms <= 0 or answer.assignment:
             return answer
         return await groups.await_assignment(request, answer, wait_ms)
 
     def _check(self, request: Heartbeat, principal: str) -> None:
         """Check in the order of spec GC-3, then GC-5."""
-        surroundings = self._surroundings
-        surroundings.check_feature()
-        surroundings.access.group(principal, Operation.READ, request.group_id)
-        if not 0 < len(request.member_id) <= MAX_MEMBER_ID_CHARS:
-            raise RefusedError(
-                ErrorCode.INVALID_REQUEST,
-                f"member id has {len(request.member_id)} characters; "
-                f"send a UUID of at most {MAX_MEMBER_ID_CHARS}",
-            )
+        coordinator = self._coordinator
+        coordinator.check_feature()
+        coordinator.access.group(principal, Operation.READ, request.group_id)
         check_fields(request)
         for name in request.subscribed_topic_names or ():
-            surroundings.access.topic(principal, Operation.DESCRIBE, name)
+            coordinator.access.topic(principal, Operation.DESCRIBE, name)

@@ -1,4 +1,4 @@
-"""The heartbeat streams of members: answers, and assignments that come unasked."""
+"""Members at their coordinator: heartbeats as messages, open streams, ends of sessions."""
 
 import asyncio
 from collections import deque
@@ -6,12 +6,83 @@ from collections.abc import Callable
 
 from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.ids import GroupId, MemberId
-from sharemesh.group_coordinator.messages import refused_heartbeat
-from sharemesh.ports.network import CallFailedError, Stream
+from sharemesh.domain.share_group.assignor import Assignment
+from sharemesh.domain.share_group.context import MAX_SUBSCRIBED_TOPICS, TopicsImage
+from sharemesh.domain.share_group.deadlines import SessionDeadlines
+from sharemesh.domain.share_group.heartbeat import JOIN_EPOCH, Heartbeat, HeartbeatAnswer
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.network import CallContext, CallFailedError, Stream
+from sharemesh.timers import TimerHandle, Timers
+from sharemesh.v1.common_pb2 import TopicPartitions
 from sharemesh.v1.group_coordinator_pb2 import (
+    ShareGroupAssignment,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
+
+
+def heartbeat_from(request: ShareGroupHeartbeatRequest, context: CallContext) -> Heartbeat:
+    """Return what a member says; absent fields are unchanged (spec GC-1)."""
+    names: tuple[str, ...] | None = None
+    if request.HasField("subscribed_topic_names"):
+        # one more than allowed is enough to refuse it, after the checks that come first
+        names = tuple(request.subscribed_topic_names.names[: MAX_SUBSCRIBED_TOPICS + 1])
+    joins = request.member_epoch == JOIN_EPOCH  # only then is it kept where a member is from
+    return Heartbeat(
+        GroupId(request.group_id),
+        MemberId(request.member_id),
+        request.member_epoch,
+        rack_id=request.rack_id if request.HasField("rack_id") else None,
+        subscribed_topic_names=names,
+        client_id=request.client_id,
+        client_host=client_host(context.peer) if joins else "",
+        principal=context.principal,
+    )
+
+
+def client_host(peer: str) -> str:
+    """Return the host of a peer such as ``ipv4:10.0.0.1:4711``, as Kafka shows it."""
+    for family in ("ipv4:", "ipv6:"):
+        if peer.startswith(family):
+            return "/" + peer.removeprefix(family).rpartition(":")[0].strip("[]")
+    return peer
+
+
+def assignment_message(
+    member_id: MemberId, answer: HeartbeatAnswer, heartbeat_interval_ms: int, catalog: TopicsImage
+) -> ShareGroupHeartbeatResponse:
+    """Return a heartbeat's answer; without an assignment in it if that did not change."""
+    message = ShareGroupHeartbeatResponse(
+        member_id=member_id,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=heartbeat_interval_ms,
+    )
+    if answer.assignment is not None:
+        message.assignment.CopyFrom(partitions_message(answer.assignment, catalog))
+    return message
+
+
+def partitions_message(assignment: Assignment, catalog: TopicsImage) -> ShareGroupAssignment:
+    """Return partitions with the names of their topics where those still exist."""
+    message = ShareGroupAssignment()
+    for topic_id, numbers in assignment.items():
+        topic = catalog.with_id(topic_id)
+        message.topic_partitions.append(
+            TopicPartitions(
+                topic_id=topic_id,
+                partitions=numbers,
+                topic_name=topic.name if topic is not None else "",
+            )
+        )
+    return message
+
+
+def refused_heartbeat(member_id: str, error: RefusedError) -> ShareGroupHeartbeatResponse:
+    """Return the answer to a heartbeat that was refused."""
+    return ShareGroupHeartbeatResponse(
+        error_code=error.error, error_message=error.message, member_id=member_id
+    )
+
 
 HeartbeatStream = Stream[ShareGroupHeartbeatResponse, ShareGroupHeartbeatRequest]
 MAX_EPOCHS_UNDER_WAY = 64
@@ -41,7 +112,7 @@ class MemberStream:
     def knows(self, member_epoch: int) -> bool:
         """Return whether this epoch was sent here and nothing older came back since.
 
-        A heartbeat that crossed a pushed assignment still carries an epoch of before.
+        A heartbeat that crossed a pushed assignment still carries an earlier epoch.
         """
         if member_epoch not in self._under_way:
             return False
@@ -82,7 +153,7 @@ class MemberStream:
             await self.close()
 
     def refusal(self, message: ShareGroupHeartbeatResponse) -> RefusedError | None:
-        """Return why the member may not be told this, as rights are now."""
+        """Return why the member may not see this under the current access rules."""
         try:
             self._check(message)
         except RefusedError as refused:
@@ -133,3 +204,66 @@ class MemberStreams:
     def all(self) -> list[MemberStream]:
         """Return all streams."""
         return [stream for members in self._streams.values() for stream in members.values()]
+
+
+class GroupTimers:
+    """Sessions of members, and the moments of reviews: one handle of the timer at a time."""
+
+    def __init__(
+        self,
+        timers: Timers,
+        clock: Clock,
+        due: Callable[[list[tuple[GroupId, MemberId]]], None],
+    ) -> None:
+        """``due`` is called with the members whose moment has come."""
+        self._timers = timers
+        self._clock = clock
+        self._due = due
+        self._deadlines = SessionDeadlines()
+        self._handle: TimerHandle | None = None
+        self._closed = False
+
+    def start(self, group_id: GroupId, member_id: MemberId, after_ms: int) -> None:
+        """Set, or move, the moment of a member to ``after_ms`` from now."""
+        self.start_at(group_id, member_id, self._clock.now_ms() + after_ms)
+
+    def start_at(self, group_id: GroupId, member_id: MemberId, due_ms: int) -> None:
+        """Set, or move, the moment of a member (monotonic)."""
+        self._deadlines.restart(group_id, member_id, due_ms)
+        self._wake_by(due_ms)
+
+    def shorten(self, group_id: GroupId, member_id: MemberId, after_ms: int) -> None:
+        """Bring a moment forward to ``after_ms`` from now, if it is set and later."""
+        due_ms = self._clock.now_ms() + after_ms
+        self._deadlines.shorten(group_id, member_id, due_ms)
+        self._wake_by(due_ms)
+
+    def stop(self, group_id: GroupId, member_id: MemberId) -> None:
+        """Forget a moment. Repeating it is fine."""
+        self._deadlines.forget(group_id, member_id)
+
+    def running(self, group_id: GroupId, member_id: MemberId) -> bool:
+        """Return whether a moment is set that has not come yet."""
+        return self._deadlines.deadline_ms(group_id, member_id) is not None
+
+    def close(self) -> None:
+        """Call ``due`` no more. Repeating it is fine."""
+        self._closed = True
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _wake_by(self, due_ms: int) -> None:
+        if self._handle is not None:
+            if self._handle.is_set and self._handle.deadline_ms <= due_ms:
+                return
+            self._handle.cancel()
+        if not self._closed:
+            self._handle = self._timers.at(due_ms, self._wake)
+
+    def _wake(self) -> None:
+        come = self._deadlines.take_due(self._clock.now_ms())
+        next_ms = self._deadlines.next_ms()
+        if next_ms is not None:
+            self._wake_by(next_ms)
+        if come:
+            self._due(come)

@@ -1,38 +1,37 @@
 """The group coordinator: all its methods, on the shards that this process serves."""
 
-import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.ids import MAX_GROUP_ID_CHARS, GroupId, NodeId
-from sharemesh.domain.share_group.records import GroupLogRecord
-from sharemesh.domain.share_group.shard import GroupShard
-from sharemesh.domain.share_group.topics_image import TopicsImage
+from sharemesh.domain.ids import GroupId, NodeId
+from sharemesh.domain.share_group.context import TopicsImage
+from sharemesh.domain.share_group.group import GroupState, ShareGroup
 from sharemesh.group_coordinator.config_admin import GroupConfigAdmin
-from sharemesh.group_coordinator.coordinator_context import CoordinatorContext
+from sharemesh.group_coordinator.coordinator_context import CoordinatorContext, ServiceLimits
 from sharemesh.group_coordinator.group_admin import GroupAdmin
-from sharemesh.group_coordinator.group_gauges import GroupGauges
-from sharemesh.group_coordinator.group_shard import ServedGroups
-from sharemesh.group_coordinator.group_shard_kind import group_shard_kind
+from sharemesh.group_coordinator.group_shard import LoadedShard, group_shard_kind
 from sharemesh.group_coordinator.heartbeats import HeartbeatHandler
 from sharemesh.group_coordinator.log_ends import LogEnds
 from sharemesh.group_coordinator.offset_admin import OffsetAdmin
-from sharemesh.group_coordinator.settings import ServiceLimits
-from sharemesh.group_coordinator.states import ShareStates
+from sharemesh.group_coordinator.served_groups import ServedGroups
 from sharemesh.ports.authorizer import Authorizer
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.coordination import Coordination
 from sharemesh.ports.network import Caller, Listener
 from sharemesh.ports.shard_log import ShardLogs
-from sharemesh.runtime.limits import RuntimeLimits
-from sharemesh.runtime.shard import CoordinatorShard
+from sharemesh.ports.share_state import PersisterPort
+from sharemesh.remembered import Remembered
+from sharemesh.runtime.shard_kind import RuntimeLimits
 from sharemesh.runtime.shard_set import ShardSet
+from sharemesh.tasks import OwnedTasks
+from sharemesh.telemetry import names
+from sharemesh.telemetry.instruments import Observation, Registry
 from sharemesh.telemetry.telemetry import Telemetry
-
-_KNOWN_GROUPS_MAX = 20_000  # shards of groups are remembered: the number of shards is fixed
+from sharemesh.timers import Timers
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class GroupCoordinatorPorts:
     view: ClusterView
     authorizer: Authorizer
     logs: ShardLogs
-    states: ShareStates
+    persister: PersisterPort
     coordination: Coordination
     caller: Caller
     telemetry: Telemetry | None = None
@@ -61,11 +60,16 @@ class GroupCoordinatorService:
         runtime_limits: RuntimeLimits | None = None,
     ) -> None:
         self._ports = ports
-        self._surroundings = CoordinatorContext(
-            node_id, ports.clock, ports.view, ports.authorizer, limits or ServiceLimits()
+        self._coordinator = CoordinatorContext(
+            node_id,
+            ports.clock,
+            ports.view,
+            ports.authorizer,
+            limits or ServiceLimits(),
+            self._count_groups,
         )
         self._served: dict[int, ServedGroups] = {}
-        self._shards_of: dict[GroupId, int] = {}
+        self._shards_of = Remembered[GroupId, int](_KNOWN_GROUPS_BYTES)
         self._shards = ShardSet(
             group_shard_kind(ports.clock),
             ports.logs,
@@ -81,22 +85,23 @@ class GroupCoordinatorService:
                 ]
             )
             gauges.register(ports.telemetry.registry)
-        self._ending: set[asyncio.Task[None]] = set()
-        self._surroundings.on_topics(self._topics_changed)
-        self._unsubscribe_rights = self._surroundings.on_rights(self._rights_changed)
+        self._ending = OwnedTasks("the group coordinator")
+        self._timers = Timers(ports.clock)
+        self._coordinator.on_topics(self._topics_changed)
+        self._unsubscribe_rights = self._coordinator.on_rights(self._rights_changed)
         self._shards.on_ended(self._end_streams)
 
     def offer(self, listener: Listener) -> None:
         """Offer all methods of ``GroupCoordinator``."""
-        heartbeats = HeartbeatHandler(self._surroundings, self.groups_of)
-        groups = GroupAdmin(self._surroundings, self.groups_of, lambda: self.served)
+        heartbeats = HeartbeatHandler(self._coordinator, self.groups_of)
+        groups = GroupAdmin(self._coordinator, self.groups_of, lambda: self.served)
         offsets = OffsetAdmin(
-            self._surroundings,
+            self._coordinator,
             self.groups_of,
-            self._ports.states,
+            self._ports.persister,
             LogEnds(self._ports.view, self._ports.caller),
         )
-        configs = GroupConfigAdmin(self._surroundings, self.groups_of, self._ports.coordination)
+        configs = GroupConfigAdmin(self._coordinator, self.groups_of, self._ports.coordination)
         listener.offer(methods.SHARE_GROUP_HEARTBEAT, heartbeats.unary)
         listener.offer_stream(methods.SHARE_GROUP_HEARTBEAT_STREAM, heartbeats.stream)
         listener.offer(methods.SHARE_GROUP_DESCRIBE, groups.describe)
@@ -117,22 +122,16 @@ class GroupCoordinatorService:
         """Return who serves a group.
 
         Raises:
-            RefusedError: INVALID_GROUP_ID; COORDINATOR_LOAD_IN_PROGRESS while the shard loads,
-                NOT_COORDINATOR if another node has it, COORDINATOR_NOT_AVAILABLE if none has
-                (spec GC-4).
+            RefusedError: COORDINATOR_LOAD_IN_PROGRESS while the shard loads, NOT_COORDINATOR if
+                another node has it, COORDINATOR_NOT_AVAILABLE if none has (spec GC-4).
         """
-        if len(group_id) > MAX_GROUP_ID_CHARS:
-            raise RefusedError(
-                ErrorCode.INVALID_GROUP_ID,
-                f"group id of {len(group_id)} characters; the most is {MAX_GROUP_ID_CHARS}",
-            )
         index = self._shard_of(group_id)
         served = self._served.get(index)
         if served is not None:
             return served
         self._check_not_loading(index)
         node = self._ports.view.group_coordinator(index)
-        if node is None or node.node_id == self._surroundings.node_id:
+        if node is None or node.node_id == self._coordinator.node_id:
             raise RefusedError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 f"shard group-{index} has no coordinator yet; try again soon",
@@ -159,21 +158,18 @@ class GroupCoordinatorService:
         self._shards.on_ended(callback)
 
     async def close(self) -> None:
-        """Give all shards up and end all streams."""
-        self._surroundings.close()
+        """Relinquish all shards and end all streams."""
+        self._coordinator.close()
         self._unsubscribe_rights()
         await self._shards.close()
         for index in list(self._served):
             self._end_streams(index)
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        await self._ending.settle()
+        await self._timers.close()
 
     def _shard_of(self, group_id: GroupId) -> int:
-        index = self._shards_of.get(group_id)
-        if index is None:
-            if len(self._shards_of) >= _KNOWN_GROUPS_MAX:
-                self._shards_of.clear()
-            index = self._shards_of[group_id] = self._ports.view.group_shard(group_id)
-        return index
+        view = self._ports.view
+        return self._shards_of.answer(group_id, (group_id,), lambda: view.group_shard(group_id))
 
     def _check_not_loading(self, index: int) -> None:
         try:
@@ -187,15 +183,19 @@ class GroupCoordinatorService:
     def _end_streams(self, index: int) -> None:
         """End the streams of a shard that is no longer served: members look it up again."""
         served = self._served.pop(index, None)
-        for stream in served.streams.all() if served is not None else ():
-            task = asyncio.get_running_loop().create_task(stream.close(), name="end of a stream")
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+        for stream in served.end() if served is not None else ():
+            self._ending.spawn(stream.close())
 
-    def _loaded(self, shard: CoordinatorShard[GroupShard, GroupLogRecord]) -> None:
-        served = ServedGroups(shard, self._surroundings, self._ports.states)
+    def _loaded(self, shard: LoadedShard) -> None:
+        served = ServedGroups(shard, self._coordinator, self._ports.persister, self._timers)
         self._served[shard.index] = served
         served.start()
+
+    def _count_groups(self) -> int:
+        return sum(
+            served.shard.peek(lambda machine: len(machine.groups))
+            for served in self._served.values()
+        )
 
     def _rights_changed(self) -> None:
         for served in self.served:
@@ -204,3 +204,41 @@ class GroupCoordinatorService:
     def _topics_changed(self, before: TopicsImage, now: TopicsImage) -> None:
         for served in self.served:
             served.topics_changed(before, now)
+
+
+class GroupGauges:
+    """Counts groups by state, members, and raises of group epochs seen between collections."""
+
+    def __init__(self, groups: Callable[[], Iterable[Mapping[GroupId, ShareGroup]]]) -> None:
+        self._groups = groups
+        self._epochs: dict[GroupId, int] = {}
+        self._raised = 0
+
+    def register(self, registry: Registry) -> None:
+        """Register the metrics."""
+        registry.observe(names.GROUPS, self._by_state)
+        registry.observe(names.GROUP_MEMBERS, self._members)
+        registry.observe(names.GROUP_EPOCHS, self._epochs_raised)
+
+    def _all(self) -> Iterator[ShareGroup]:
+        for groups in self._groups():
+            yield from groups.values()
+
+    def _by_state(self) -> Iterator[Observation]:
+        found = Counter(group.state for group in self._all())
+        for state in GroupState:
+            yield (state.name.lower(),), found[state]
+
+    def _members(self) -> Iterator[Observation]:
+        yield (), sum(len(group.members) for group in self._all())
+
+    def _epochs_raised(self) -> Iterator[Observation]:
+        seen = {group.group_id: group.epoch for group in self._all()}
+        for group_id, epoch in seen.items():
+            before = self._epochs.get(group_id)
+            self._raised += 0 if before is None else max(0, epoch - before)
+        self._epochs = seen
+        yield (), self._raised
+
+
+_KNOWN_GROUPS_BYTES = 8 * 1024 * 1024  # shards of groups: the number of shards is fixed

@@ -1,11 +1,11 @@
-"""What a shard does at the share coordinators: initialize, delete, and finish what was begun."""
+"""A shard's calls to the share coordinators: initialize, delete, and finish what was begun."""
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Iterable, Mapping
 
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.ids import GroupId, TopicId, TopicPartition
+from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId, TopicPartition
 from sharemesh.domain.share_group.context import (
     DeletePlan,
     GroupContext,
@@ -15,66 +15,42 @@ from sharemesh.domain.share_group.context import (
 from sharemesh.domain.share_group.group import ShareGroup
 from sharemesh.domain.share_group.initialization import initialization_ended
 from sharemesh.domain.share_group.offsets import state_deleted, topics_deleted
-from sharemesh.domain.share_group.records import GroupLogRecord, InitializingPartition
-from sharemesh.domain.share_group.shard import GroupShard
-from sharemesh.domain.share_group.topics_image import TopicsImage
-from sharemesh.group_coordinator.states import ShareStates, StateAnswer
-from sharemesh.runtime.shard import CoordinatorShard
+from sharemesh.domain.share_group.records import InitializingPartition
+from sharemesh.group_coordinator.coordinator_context import CoordinatorContext
+from sharemesh.group_coordinator.group_shard import GroupDecisions
+from sharemesh.ports.share_state import PersisterPort, StateWriteResult
 
-Answer = TypeVar("Answer")
 _log = logging.getLogger("sharemesh.group_coordinator")
 MAX_PARTITIONS_PER_CALL = 1_000
-"""Share partitions of one request to the persister."""
+"""Share partitions that the persister is asked for at a time."""
 
 GONE = frozenset(
     {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.FENCED_STATE_EPOCH}
 )
-"""Answers to a delete after which the old state is no more: a later life has it, or nobody."""
-
-
-class Groups(Protocol):
-    """The shard that this works for."""
-
-    @property
-    def shard(self) -> CoordinatorShard[GroupShard, GroupLogRecord]:
-        """The loaded shard."""
-        ...
-
-    @property
-    def catalog(self) -> TopicsImage:
-        """The topics that exist now."""
-        ...
-
-    def group(self, group_id: GroupId) -> ShareGroup | None:
-        """Return a group as it is now."""
-        ...
-
-    async def decide(
-        self,
-        group_id: GroupId,
-        make: Callable[[ShareGroup | None, GroupContext], GroupDecision[Answer]],
-    ) -> Answer:
-        """Decide on a group, and return the answer once the records are durable."""
-        ...
+"""Results of a delete after which the state of that epoch is gone: deleted, or replaced since."""
 
 
 class ShareStateWork:
     """Calls to the share coordinators; records come first, so that a crash resumes them."""
 
-    def __init__(self, groups: Groups, states: ShareStates) -> None:
-        self._groups = groups
-        self._states = states
+    def __init__(
+        self, decisions: GroupDecisions, coordinator: CoordinatorContext, persister: PersisterPort
+    ) -> None:
+        self._decisions = decisions
+        self._shard = decisions.shard
+        self._coordinator = coordinator
+        self._persister = persister
         self._missing: set[TopicId] = set()
 
     def resume(self, groups: Iterable[ShareGroup]) -> None:
-        """Go on with deletions that an earlier coordinator began (reviews do initializations)."""
+        """Resume deletions that an earlier coordinator began (reviews do initializations)."""
         for group in groups:
             if group.deleting:
-                self._groups.shard.start_job("resume deletes", self._resume_deletes(group.group_id))
+                self._shard.start_job("resume deletes", self._resume_deletes(group.group_id))
 
     async def initialize(self, plan: InitializePlan) -> None:
         """Initialize once the plan's records are durable, and record the outcome (GC-28)."""
-        await self._groups.shard.read(lambda _: None)
+        await self._shard.read(lambda _: None)
         answers = await self.send_initialize(plan)
         failed: dict[TopicId, set[int]] = {}
         known_epoch, reason = 0, ""
@@ -90,58 +66,80 @@ class ShareStateWork:
             )
         refused = {topic_id: frozenset(numbers) for topic_id, numbers in failed.items()}
 
-        def make(group: ShareGroup | None, situation: GroupContext) -> GroupDecision[None]:
+        def make(group: ShareGroup | None, group_context: GroupContext) -> GroupDecision[None]:
             if group is None:
                 return GroupDecision((), None)
-            return initialization_ended(group, plan, refused, situation, known_epoch=known_epoch)
+            return initialization_ended(
+                group, plan, refused, group_context, known_epoch=known_epoch
+            )
 
-        await self._groups.decide(plan.group_id, make)
+        await self._decisions.decide(plan.group_id, make)
 
-    async def send_initialize(self, plan: InitializePlan) -> Mapping[TopicPartition, StateAnswer]:
+    async def send_initialize(
+        self, plan: InitializePlan
+    ) -> Mapping[TopicPartition, StateWriteResult]:
         """Initialize the partitions that are still waiting for just this; return the answers."""
-        group = self._groups.group(plan.group_id)
+        group = self._decisions.group(plan.group_id)
         wanted: dict[TopicPartition, InitializingPartition] = {}
         for topic_id, tries in plan.topics.items():
             pending = None if group is None else group.initializing.get(topic_id)
             for number, each in tries.items():
                 if pending is not None and pending.partitions.get(number) == each:
                     wanted[TopicPartition(topic_id, number)] = each
-        answers: dict[TopicPartition, StateAnswer] = {}
+        answers: dict[TopicPartition, StateWriteResult] = {}
         todo = list(wanted.items())
         for at in range(0, len(todo), MAX_PARTITIONS_PER_CALL):
-            part = dict(todo[at : at + MAX_PARTITIONS_PER_CALL])
-            answers.update(await self._states.initialize(plan.group_id, part))
+            part = todo[at : at + MAX_PARTITIONS_PER_CALL]
+            results = await asyncio.gather(
+                *(
+                    self._persister.initialize_state(
+                        share_partition(plan.group_id, key),
+                        each.state_epoch,
+                        each.start_offset,
+                        each.batches,
+                    )
+                    for key, each in part
+                )
+            )
+            answers.update(zip((key for key, _ in part), results, strict=True))
         return answers
 
-    async def delete(self, plan: DeletePlan) -> Mapping[TopicPartition, StateAnswer]:
+    async def delete(self, plan: DeletePlan) -> Mapping[TopicPartition, StateWriteResult]:
         """Delete state and return the answers that are failures."""
         partitions = [
             TopicPartition(topic_id, number)
             for topic_id, numbers in plan.topics.items()
             for number in numbers
         ]
-        failures: dict[TopicPartition, StateAnswer] = {}
+        failures: dict[TopicPartition, StateWriteResult] = {}
         for at in range(0, len(partitions), MAX_PARTITIONS_PER_CALL):
             part = partitions[at : at + MAX_PARTITIONS_PER_CALL]
-            answers = await self._states.delete(plan.group_id, plan.state_epoch, part)
-            failures.update(
-                {key: answer for key, answer in answers.items() if answer.error not in GONE}
+            results = await asyncio.gather(
+                *(
+                    self._persister.delete_state(
+                        share_partition(plan.group_id, key), plan.state_epoch
+                    )
+                    for key in part
+                )
             )
+            for key, result in zip(part, results, strict=True):
+                if result.error not in GONE:
+                    failures[key] = result
         return failures
 
     def topics_gone(self, topics: Mapping[TopicId, int]) -> None:
         """Take deleted topics (id: partitions) out of all groups and delete their state."""
-        for group in self._groups.shard.peek(lambda machine: list(machine.groups.values())):
+        for group in self._shard.peek(lambda machine: list(machine.groups.values())):
             sets = (group.initializing, group.initialized, group.deleting)
             if any(not topics.keys().isdisjoint(each) for each in sets):
                 job = self._drop_topics(group.group_id, topics)
-                self._groups.shard.start_job("deleted topics", job, comes_again=True)
+                self._shard.start_job("deleted topics", job, comes_again=True)
 
     async def drop_unknown(self) -> None:
-        """Take topics out of all groups that nobody has known for a whole period."""
-        catalog = self._groups.catalog
+        """Remove topics from all groups once they have been unknown for a whole period."""
+        catalog = self._coordinator.catalog
         missing: set[TopicId] = set()
-        for group in self._groups.shard.peek(lambda machine: list(machine.groups.values())):
+        for group in self._shard.peek(lambda machine: list(machine.groups.values())):
             for topic_id in {*group.initializing, *group.initialized, *group.deleting}:
                 if catalog.with_id(topic_id) is None:
                     missing.add(topic_id)
@@ -154,7 +152,7 @@ class ShareStateWork:
         def make(group: ShareGroup | None, _: GroupContext) -> GroupDecision[DeletePlan | None]:
             return GroupDecision((), None) if group is None else topics_deleted(group, topics)
 
-        plan = await self._groups.decide(group_id, make)
+        plan = await self._decisions.decide(group_id, make)
         if plan is not None:
             for partition, answer in (await self.delete(plan)).items():
                 _log.warning(
@@ -166,10 +164,10 @@ class ShareStateWork:
                 )
 
     async def _resume_deletes(self, group_id: GroupId) -> None:
-        group = self._groups.group(group_id)
+        group = self._decisions.group(group_id)
         if group is None:
             return
-        catalog = self._groups.catalog
+        catalog = self._coordinator.catalog
         topics = {
             topic_id: tuple(range(topic.partitions))
             for topic_id in group.deleting
@@ -178,4 +176,9 @@ class ShareStateWork:
         failures = await self.delete(DeletePlan(group_id, group.epoch, topics))
         bad = {partition.topic_id for partition in failures}
         gone = [topic_id for topic_id in topics if topic_id not in bad]
-        await self._groups.decide(group_id, lambda now, _: state_deleted(now, gone))
+        await self._decisions.decide(group_id, lambda now, _: state_deleted(now, gone))
+
+
+def share_partition(group_id: GroupId, partition: TopicPartition) -> SharePartitionKey:
+    """Return a topic-partition as the group sees it."""
+    return SharePartitionKey(group_id, partition.topic_id, partition.partition)

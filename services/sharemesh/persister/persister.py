@@ -2,14 +2,13 @@
 
 import random
 
-from sharemesh.domain.error_policy import coordinator_moved
-from sharemesh.domain.errors import ErrorCode
+from sharemesh.backoff import Backoff
+from sharemesh.domain.errors import ErrorCode, coordinator_moved
 from sharemesh.domain.ids import NodeId, SharePartitionKey
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.persister import rpcs
-from sharemesh.persister.request_batcher import RequestBatcher
+from sharemesh.persister.request_batcher import PersisterSettings, RequestBatcher
 from sharemesh.persister.rpcs import Result, Rpc
-from sharemesh.persister.settings import PersisterSettings
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.network import Caller
@@ -80,21 +79,29 @@ class Persister:
         return await self._ask(rpcs.HISTORY, key, offset)
 
     async def close(self) -> None:
-        """Give up what is under way; every waiting call gets its answer."""
+        """Stop pending requests; every waiting call gets a result."""
         await self._lanes.close()
 
     async def _ask(self, rpc: Rpc[Result], key: SharePartitionKey, item: object) -> Result:
         shard = self._view.share_shard(key)
-        for attempt in range(self._settings.attempts):
-            last = attempt == self._settings.attempts - 1
-            until_ms = self._clock.now_ms() + (0 if last else self._backoff_ms(attempt))
+        settings = self._settings
+        spread = settings.backoff_jitter
+        backoff = Backoff(
+            settings.backoff_initial_ms,
+            settings.backoff_max_ms,
+            self._rng,
+            jitter=(1 - spread, 1 + spread),
+        )
+        for attempt in range(settings.attempts):
+            last = attempt == settings.attempts - 1
+            until_ms = self._clock.now_ms() + (0 if last else backoff.next_ms())
             while True:
                 node_id, result = await self._once(rpc, shard, key, item)
                 if last or self._lanes.closed or not self._may_succeed(key, result.error):
                     return result
                 wait_ms = max(0, until_ms - self._clock.now_ms())
                 if node_id is not None and result.error not in _UNREACHED:
-                    wait_ms = min(wait_ms, self._settings.probe_ms)
+                    wait_ms = min(wait_ms, settings.probe_ms)
                 await self._until_another(shard, node_id, wait_ms)
                 if self._clock.now_ms() >= until_ms:
                     break
@@ -130,9 +137,3 @@ class Persister:
             return node is not None and node.node_id != tried
 
         await self._view.wait_for(another, timeout_ms=timeout_ms)
-
-    def _backoff_ms(self, attempt: int) -> int:
-        settings = self._settings
-        wait_ms = settings.backoff_initial_ms * settings.backoff_factor**attempt
-        spread = 1 + settings.backoff_jitter * (2 * self._rng.random() - 1)
-        return int(min(wait_ms, settings.backoff_max_ms) * spread)

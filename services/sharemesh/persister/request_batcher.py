@@ -1,4 +1,4 @@
-"""Requests on their way: what waits while a call is in flight goes into the next (spec PER-7)."""
+"""Requests on their way, within bounds: what waits during a call goes into the next (PER-7)."""
 
 import asyncio
 import logging
@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, SharePartitionKey
 from sharemesh.persister.rpcs import MisshapenResponseError, Result, Rpc
-from sharemesh.persister.settings import PersisterSettings
 from sharemesh.ports.network import Caller, CallFailedError, Failure
 from sharemesh.ports.share_state import StateWrite
 from sharemesh.tasks import cancel_and_wait
@@ -23,6 +22,23 @@ _ERRORS = {
     Failure.DEADLINE_EXCEEDED: ErrorCode.REQUEST_TIMED_OUT,
     Failure.RESOURCE_EXHAUSTED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class PersisterSettings:
+    """Bounds of the persister (spec PER-6); times in ms, the back-off's numbers are Kafka's."""
+
+    attempts: int = 5
+    backoff_initial_ms: int = 1_000  # doubled with each attempt
+    backoff_max_ms: int = 30_000
+    backoff_jitter: float = 0.2  # of the wait, to both sides
+    probe_ms: int = 50
+    """While a coordinator is loading or unknown it is asked this often within a back-off."""
+    request_timeout_ms: int = 6_000  # above the coordinator's own write time-out
+    partitions_per_request: int = 1_000
+    batches_per_request: int = 20_000
+    """State batches of one write, unless one share partition has more; some 500 KiB."""
+    queued_per_lane: int = 20_000  # share partitions waiting for one node, RPC and group
 
 
 class _QueuedRequest(NamedTuple):
@@ -93,10 +109,10 @@ class RequestBatcher:
                 if lane.under_way:
                     await self._call(name, lane.rpc, lane.under_way)
         finally:
-            del self._lanes[name]  # who comes from now on opens another one
+            del self._lanes[name]  # a request that comes from now on opens another one
 
     def _ended(self, name: _Name, lane: _Lane, task: "asyncio.Task[None]") -> None:
-        """Answer whoever waits in a lane that has ended, also if it was cancelled unbegun."""
+        """Answer what waits in a lane that has ended, also if it was cancelled before it began."""
         self._tasks.discard(task)
         if self._lanes.get(name) is lane:
             del self._lanes[name]

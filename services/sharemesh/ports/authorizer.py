@@ -25,6 +25,7 @@ class ResourceType(Enum):
     TOPIC = "topic"
     GROUP = "group"
     CLUSTER = "cluster"
+    TRANSACTIONAL_ID = "transactional_id"
 
 
 CLUSTER_NAME = "kafka-cluster"

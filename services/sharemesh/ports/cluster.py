@@ -1,6 +1,6 @@
 """What a service knows of the cluster, and what the cluster's bookkeeping asks of a service."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -88,7 +88,7 @@ class UnassignedPartition:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A topic-partition on its way from a live leader to another, which waits for it."""
+    """A topic-partition that moves from a live leader to another, which waits for it."""
 
     topic: TopicInfo
     partition: int
@@ -173,6 +173,10 @@ class ClusterView(Protocol):
         """Return only what was set for this group, by Kafka's name."""
         ...
 
+    def configured_groups(self) -> Collection[GroupId]:
+        """Return the groups for which something was set, whether they exist or not."""
+        ...
+
     def cluster_configs(self) -> Mapping[str, str]:
         """Return settings of the cluster that differ from the defaults."""
         ...
@@ -183,6 +187,12 @@ class ClusterView(Protocol):
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back on the loop after each change; returns what unsubscribes."""
+        ...
+
+    def on_leaders(
+        self, callback: Callable[[Collection[TopicPartition] | None], None]
+    ) -> Callable[[], None]:
+        """Call back with partitions whose leader may have changed, None: any; as on_change."""
         ...
 
     async def wait_for(self, condition: Callable[[], bool], *, timeout_ms: int) -> bool:
@@ -196,7 +206,7 @@ class ShardHost(Protocol):
     async def start_shard(self, shard: int, epoch: int) -> None:
         """Take over the log of a shard and load it; raises if that fails (then it is resigned).
 
-        Called again with a higher epoch after ports.shard_log.FencedError told of a fence at
+        Called again with a higher epoch after ports.shard_log.FencedError reported a fence at
         or above ``epoch``. Cancelled when the lease is lost meanwhile; stop_shard follows.
         """
         ...

@@ -30,7 +30,7 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Write a key; ``leased`` ties it to the session, ``lease_id`` to somebody else's lease."""
+    """Write a key; ``leased`` binds it to the session, ``lease_id`` to another process's lease."""
 
     key: str
     value: bytes
@@ -95,12 +95,12 @@ class Session(Protocol):
 
     @property
     def valid(self) -> bool:
-        """Whether work under this lease may go on now."""
+        """Whether work under this lease may continue now."""
         ...
 
     @property
     def trusted_ms(self) -> int:
-        """For how long work may go on if no keep-alive is confirmed any more; 0: no longer."""
+        """For how long work may continue if no keep-alive is confirmed any more; 0: no longer."""
         ...
 
     async def lost(self) -> None:
@@ -169,7 +169,7 @@ class Coordination(Protocol):
         ...
 
     async def revoke(self, lease_id: int) -> None:
-        """End somebody's lease at once (a parent that saw its child die)."""
+        """Revoke another process's lease (a parent does so when its child dies)."""
         ...
 
     async def close(self) -> None:

@@ -48,7 +48,7 @@ class CallFailedError(Exception):
 class CallContext:
     """Who calls: one per connection and call.
 
-    ``connection`` is equal for calls on one connection where the transport can tell.
+    ``connection`` is equal for calls on one connection where the transport knows it.
     """
 
     peer: str

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.domain.record_batch import BatchHeader
+from sharemesh.domain.topics import HOUR_MS, INT64_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,16 @@ class AbortedTxn:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction without an end; its age counts from when this leader knows it."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    age_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopicLogConfig:
     """What a topic's configuration says about its logs; −1 is without limit.
 
@@ -43,12 +54,16 @@ class TopicLogConfig:
         retention_bytes: ``retention.bytes``, per partition.
         batch_bytes_max: ``max.message.bytes``, of one record batch.
         segment_bytes: ``segment.bytes``; −1 takes the process's default.
+        timestamp_before_max_ms: ``message.timestamp.before.max.ms`` (BND-14).
+        timestamp_after_max_ms: ``message.timestamp.after.max.ms`` (BND-14).
     """
 
     retention_ms: int = -1
     retention_bytes: int = -1
     batch_bytes_max: int = 1_048_588
     segment_bytes: int = -1
+    timestamp_before_max_ms: int = INT64_MAX
+    timestamp_after_max_ms: int = HOUR_MS
 
 
 class PartitionLog(Protocol):
@@ -99,7 +114,8 @@ class PartitionLog(Protocol):
 
         Raises:
             RefusedError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, OUT_OF_ORDER_SEQUENCE_NUMBER,
-                INVALID_PRODUCER_EPOCH, INVALID_RECORD, KAFKA_STORAGE_ERROR (disk full).
+                INVALID_PRODUCER_EPOCH, INVALID_RECORD, INVALID_TIMESTAMP, INVALID_TXN_STATE,
+                KAFKA_STORAGE_ERROR (disk full).
             FencedError, LogFailedError: No longer the leader's to write.
         """
         ...
@@ -108,6 +124,21 @@ class PartitionLog(Protocol):
         self, producer_id: int, producer_epoch: int, *, commit: bool
     ) -> AppendResult:
         """Append a control batch that ends the open transaction of this producer."""
+        ...
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Return the open transactions, the one that began first in front."""
+        ...
+
+    async def abort_transactions(self, open_ms: int) -> int:
+        """Abort transactions that are open for so long, and return how many: 0 means none is left.
+
+        Each is aborted under a higher producer epoch, so that late batches of it are refused.
+
+        Raises:
+            RefusedError: KAFKA_STORAGE_ERROR.
+            FencedError, LogFailedError: No longer the leader's to write.
+        """
         ...
 
     async def read(
@@ -125,10 +156,10 @@ class PartitionLog(Protocol):
         ...
 
     async def look(self) -> None:
-        """Return if no higher fence exists now (LOG-8: ticks that only grant locks).
+        """Check that no higher fence exists now (LOG-8), for responses that write nothing.
 
         Raises:
-            FencedError: It does.
+            FencedError: A higher fence exists.
         """
         ...
 
@@ -196,4 +227,16 @@ class RecordLogs(Protocol):
 
     async def partitions(self) -> tuple[TopicPartition, ...]:
         """Return the partitions that have a directory, so that a start can finish deletions."""
+        ...
+
+
+class ProducerIds(Protocol):
+    """Hands out ids; a filling takes them in blocks."""
+
+    async def allocate(self) -> int:
+        """Return an id, at least 0, that no producer of this cluster had before.
+
+        Raises:
+            RefusedError: COORDINATOR_NOT_AVAILABLE while no new block can be had.
+        """
         ...

@@ -20,7 +20,7 @@ class LogFailedError(Exception):
 
 
 class LogFullError(LogFailedError):
-    """Refused before anything was written: too little space is left. The epoch goes on."""
+    """Refused before anything was written: too little space is left. The epoch stays in force."""
 
 
 class CorruptLogError(Exception):
@@ -99,7 +99,7 @@ class ShardLog(Protocol):
     async def committed(self, end_offset: int) -> None:
         """Return once everything below ``end_offset`` is durable and no higher fence was seen.
 
-        Also for answers that only read: the look happens after this call (LOG-8).
+        Also for answers that only read: the check happens after this call (LOG-8).
 
         Raises:
             FencedError, LogFailedError: It never will be, by this writer.

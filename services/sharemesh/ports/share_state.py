@@ -6,8 +6,8 @@ from typing import Protocol
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import MemberId, SharePartitionKey
-from sharemesh.domain.share_state.archived import ArchivedCounts
 from sharemesh.domain.share_state.record_history import RecordChange
+from sharemesh.domain.share_state.records import ArchivedCounts
 from sharemesh.domain.state_batch import StateBatch
 
 NO_MEMBER = MemberId("")
@@ -89,7 +89,28 @@ class RecordHistoryResult:
 
 
 class PersisterPort(Protocol):
-    """Reads and writes with the retries of spec PER-6; never raises for an answered error."""
+    """Reads and writes with the retries of spec PER-6; never raises for an answered error.
+
+    Group coordinators begin, delete and summarize state; share leaders read and write it.
+    """
+
+    async def initialize_state(
+        self,
+        key: SharePartitionKey,
+        state_epoch: int,
+        start_offset: int,
+        batches: tuple[StateBatch, ...] = (),
+    ) -> StateWriteResult:
+        """Begin a state epoch (spec SC-9), that of an import with delivery states (spec OLD)."""
+        ...
+
+    async def delete_state(self, key: SharePartitionKey, state_epoch: int = 0) -> StateWriteResult:
+        """Delete state; with a positive ``state_epoch`` only if it is not of a later one."""
+        ...
+
+    async def read_summary(self, key: SharePartitionKey) -> StateSummaryResult:
+        """Return the stored offsets without batches (spec SC-20)."""
+        ...
 
     async def read_state(self, key: SharePartitionKey, leader_epoch: int) -> StateReadResult:
         """Return the stored state and raise its leader epoch (spec SC-10)."""

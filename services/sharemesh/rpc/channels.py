@@ -11,10 +11,9 @@ import grpc
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import CallFailedError, Failure
-from sharemesh.rpc.advice import ConnectionAdvice
-from sharemesh.rpc.client_stream import GrpcClientStream
 from sharemesh.rpc.limits import MAX_MESSAGE_BYTES, channel_arguments
-from sharemesh.rpc.status import failed, failure_of
+from sharemesh.rpc.status import ConnectionAdvice, failed, failure_of
+from sharemesh.rpc.streams import GrpcClientStream
 from sharemesh.rpc.tls import RENEWAL_LOOK_MS, RenewedCredentials, TlsFiles
 
 MAX_CHANNELS = 512
@@ -30,6 +29,17 @@ class _Peer:
     open_calls: int = 0
     retired: bool = False  # closed with its last call: its certificates were renewed
     methods: dict[str, Callable[..., Any]] = field(default_factory=dict)
+
+    def prepared(self, method: Method[Any, Any], prepare: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what calls a method; ``prepare`` is the channel's way to make it."""
+        invoke = self.methods.get(method.name)
+        if invoke is None:
+            invoke = self.methods[method.name] = prepare(
+                f"/sharemesh.v1.{method.name}",
+                request_serializer=method.request.SerializeToString,
+                response_deserializer=method.response.FromString,
+            )
+        return invoke
 
 
 class GrpcCaller:
@@ -71,14 +81,7 @@ class GrpcCaller:
     ) -> Response:
         """Return the response of a unary method (see the port)."""
         peer = self._peer(method.name, to)
-        invoke = peer.methods.get(method.name)
-        if invoke is None:
-            invoke = peer.channel.unary_unary(
-                _path(method.name),
-                request_serializer=method.request.SerializeToString,
-                response_deserializer=method.response.FromString,
-            )
-            peer.methods[method.name] = invoke
+        invoke = peer.prepared(method, peer.channel.unary_unary)
         deadline_ms = method.deadline_ms if timeout_ms is None else timeout_ms
         peer.open_calls += 1
         try:
@@ -101,14 +104,7 @@ class GrpcCaller:
     ) -> GrpcClientStream[Request, Response]:
         """Open a bidirectional stream; returns when the server has taken it (see the port)."""
         peer = self._peer(method.name, to)
-        invoke = peer.methods.get(method.name)
-        if invoke is None:
-            invoke = peer.channel.stream_stream(
-                _path(method.name),
-                request_serializer=method.request.SerializeToString,
-                response_deserializer=method.response.FromString,
-            )
-            peer.methods[method.name] = invoke
+        invoke = peer.prepared(method, peer.channel.stream_stream)
 
         def ended(stream: GrpcClientStream[Any, Any]) -> None:
             self._call_ended(peer)
@@ -190,10 +186,6 @@ class GrpcCaller:
         closing = asyncio.ensure_future(peer.channel.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
-
-
-def _path(name: str) -> str:
-    return f"/sharemesh.v1.{name}"
 
 
 def _unless_own(error: asyncio.CancelledError, method: str, to: str) -> BaseException:

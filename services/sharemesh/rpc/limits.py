@@ -1,5 +1,6 @@
 """Bounds of the transport, and the gRPC arguments that carry them out."""
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +19,17 @@ MAX_CONNECTIONS = 10_000
 HEALTH_CONNECTIONS_MAX = 100
 """Connections of the port for health alone."""
 
+HEALTH_CALLS_MAX = 1_000
+"""Open calls of that port."""
+
 MAX_CONNECT_MS = 5_000
 """Longest wait for the first sign of life of a stream's peer."""
+
+FIRST_MESSAGE_MS = 5_000
+"""Longest wait for the first message of a stream (spec BND-1)."""
+
+REQUEST_MS = 30_000
+"""Longest wait for the request of a unary call, which may be large and the network slow."""
 
 STREAM_TAKEN = "sharemesh-stream-taken"
 """Header of the answer to a stream that a handler has taken; a refused one has no headers."""
@@ -40,6 +50,15 @@ _HANDSHAKE_MS = 20_000
 
 GrpcArguments = list[tuple[str, int | str]]
 
+_KEEPALIVE: GrpcArguments = [
+    ("grpc.keepalive_time_ms", _KEEPALIVE_EVERY_MS),
+    ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+    # Without this an unanswered ping is waited for a minute.
+    ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+"""What both sides ping with."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
@@ -47,15 +66,27 @@ class ServerLimits:
 
     Attributes:
         max_message_bytes: Largest request and response, inclusive.
-        max_concurrent_calls: Open calls of the whole server, streams included.
+        max_concurrent_calls: Open calls of all clients, streams included.
+        max_principal_calls: Open calls of one principal; clients without a name are one.
+        reserved_calls: Open calls of the cluster's own processes, beside those of clients.
         max_concurrent_streams: Open calls of one connection.
         max_connections: Open connections; more are closed before a handshake.
     """
 
     max_message_bytes: int = MAX_MESSAGE_BYTES
     max_concurrent_calls: int = 20_000
+    max_principal_calls: int = 10_000
+    reserved_calls: int = 5_000
     max_concurrent_streams: int = 4_000
     max_connections: int = MAX_CONNECTIONS
+
+
+def server_limits(max_connections: int, *, callers_have_names: bool) -> ServerLimits:
+    """Return the limits of a process; without names all clients are one principal."""
+    limits = ServerLimits(max_connections=max_connections)
+    if callers_have_names:
+        return limits
+    return dataclasses.replace(limits, max_principal_calls=limits.max_concurrent_calls)
 
 
 def channel_arguments(max_message_bytes: int) -> GrpcArguments:
@@ -63,11 +94,7 @@ def channel_arguments(max_message_bytes: int) -> GrpcArguments:
     return [
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", max_message_bytes),
-        ("grpc.keepalive_time_ms", _KEEPALIVE_EVERY_MS),
-        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
-        # Without this an unanswered ping is waited for a minute.
-        ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
-        ("grpc.http2.max_pings_without_data", 0),
+        *_KEEPALIVE,
         ("grpc.initial_reconnect_backoff_ms", _RECONNECT_FIRST_MS),
         ("grpc.min_reconnect_backoff_ms", _CONNECT_MS),  # gRPC's name for that
         ("grpc.max_reconnect_backoff_ms", _RECONNECT_LAST_MS),
@@ -109,12 +136,8 @@ def server_arguments(limits: ServerLimits, request_bytes_max: int) -> GrpcArgume
         ("grpc.max_concurrent_streams", limits.max_concurrent_streams),
         ("grpc.max_allowed_incoming_connections", limits.max_connections),
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
-        ("grpc.keepalive_time_ms", _KEEPALIVE_EVERY_MS),
-        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
-        # Without this an unanswered ping is waited for a minute.
-        ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+        *_KEEPALIVE,
         ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", _PING_ALLOWED_EVERY_MS),
         ("grpc.http2.max_ping_strikes", 0),
         # With SO_REUSEPORT a second server would take the same port and half of its calls.

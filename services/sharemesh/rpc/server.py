@@ -2,34 +2,28 @@
 
 import asyncio
 import dataclasses
-import logging
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
-from google.protobuf.message import DecodeError
 
 from sharemesh.methods import Method, Request, Response
-from sharemesh.ports.network import CallContext, CallFailedError, Failure, Stream
+from sharemesh.ports.network import CallContext, Stream
+from sharemesh.rpc.answering import Answering
 from sharemesh.rpc.limits import (
     HEALTH_BYTES_MAX,
+    HEALTH_CALLS_MAX,
     HEALTH_CONNECTIONS_MAX,
-    STREAM_TAKEN,
     ServerLimits,
-    refusal,
     server_arguments,
 )
-from sharemesh.rpc.message_parts import MessageParts
-from sharemesh.rpc.principals import SECRET_HEADER, Principals
+from sharemesh.rpc.open_calls import OpenCalls
 from sharemesh.rpc.server_certificates import ServerCertificates
-from sharemesh.rpc.server_stream import GrpcServerStream
 from sharemesh.rpc.standard_services import Health, reflection_handlers
-from sharemesh.rpc.status import code_of
+from sharemesh.rpc.tls import Principals
 
 PACKAGE = "sharemesh.v1"
-
-_log = logging.getLogger(__name__)
 
 
 class ListenError(Exception):
@@ -40,7 +34,7 @@ class GrpcServer:
     """Fills ``ports.network.Listener`` with grpc.aio; offer everything, then ``start``.
 
     Health (``grpc.health.v1``) starts with every offered service at SERVING, and ``readiness``
-    as ``health`` is told. Reflection (v1 and v1alpha) is on unless switched off.
+    as ``health`` is set. Reflection (v1 and v1alpha) is on unless switched off.
     """
 
     def __init__(
@@ -54,7 +48,8 @@ class GrpcServer:
         self._limits = limits or ServerLimits()
         self._tls = tls
         self._reflection = reflection
-        self._principals = principals or Principals()
+        principals = principals or Principals()
+        self._answering = Answering(principals, OpenCalls(self._limits, principals.own))
         self._handlers: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
         self._servers: list[grpc.aio.Server] = []
         self._renewing: asyncio.Task[None] | None = None
@@ -67,27 +62,7 @@ class GrpcServer:
         handler: Callable[[Request, CallContext], Awaitable[Response]],
     ) -> None:
         """Answer a unary method (see the port)."""
-        parts = MessageParts(method.request)
-
-        async def answer(data: bytes, context: Any) -> Response | None:  # noqa: ANN401
-            asked: Request | _Refusal = _parsed(method, parts, data)
-            del data
-            if not isinstance(asked, _Refusal):
-                try:
-                    return await handler(asked, call_context(context, self._principals))
-                except Exception as error:
-                    asked = _refusal_of(method.name, error)
-            # Here neither the request nor the error is held any more: gRPC keeps the exception
-            # of an abort in a cycle with these frames, until the next search for cycles.
-            await context.abort(asked.code, asked.message)
-            return None
-
-        self._add(
-            method,
-            grpc.unary_unary_rpc_method_handler(
-                answer, response_serializer=method.response.SerializeToString
-            ),
-        )
+        self._add(method, self._answering.unary(method, handler))
 
     def offer_stream(
         self,
@@ -95,30 +70,7 @@ class GrpcServer:
         handler: Callable[[Stream[Response, Request], CallContext], Awaitable[None]],
     ) -> None:
         """Answer a stream method (see the port)."""
-        parts = MessageParts(method.request)
-
-        async def answer(_requests: object, context: Any) -> None:  # noqa: ANN401
-            stream = GrpcServerStream[Response, Request](context, method, parts)
-            await context.send_initial_metadata(((STREAM_TAKEN, "1"),))
-            pump = asyncio.ensure_future(stream.read_ahead())
-            failed: _Refusal | None = None
-            try:
-                await handler(stream, call_context(context, self._principals))
-            except Exception as error:
-                failed = _refusal_of(method.name, error)
-            finally:
-                pump.cancel()
-                await asyncio.wait([pump])
-            del stream, pump
-            if failed is not None:
-                await context.abort(failed.code, failed.message)
-
-        self._add(
-            method,
-            grpc.stream_stream_rpc_method_handler(
-                answer, response_serializer=method.response.SerializeToString
-            ),
-        )
+        self._add(method, self._answering.stream(method, handler))
 
     async def start(self, host: str, port: int) -> int:
         """Listen on ``host:port`` (port 0: any free one) and return the port.
@@ -129,7 +81,7 @@ class GrpcServer:
         """
         server = grpc.aio.server(
             options=server_arguments(self._limits, self._request_bytes_max),
-            maximum_concurrent_rpcs=self._limits.max_concurrent_calls,
+            maximum_concurrent_rpcs=self._limits.max_concurrent_calls + self._limits.reserved_calls,
         )
         for service, handlers in self._handlers.items():
             full_name = f"{PACKAGE}.{service}"
@@ -137,10 +89,10 @@ class GrpcServer:
                 (grpc.method_handlers_generic_handler(full_name, handlers),)
             )
             await self.health.set_serving(full_name, serving=True)
-        self.health.add_to(server)
+        server.add_generic_rpc_handlers((self.health.handlers(self._answering),))
         if self._reflection:
             names = [f"{PACKAGE}.{service}" for service in self._handlers]
-            server.add_generic_rpc_handlers(reflection_handlers(names))
+            server.add_generic_rpc_handlers(reflection_handlers(names, self._answering))
         credentials = self._tls.credentials() if self._tls is not None else None
         bound = _bind(server, host, port, credentials)
         self._servers.append(server)  # first: a start that is interrupted is stopped too
@@ -151,9 +103,18 @@ class GrpcServer:
 
     async def start_health(self, host: str, port: int) -> int:
         """Listen with health only and without TLS, for Kubernetes' gRPC probes."""
-        limits = dataclasses.replace(self._limits, max_connections=HEALTH_CONNECTIONS_MAX)
-        server = grpc.aio.server(options=server_arguments(limits, HEALTH_BYTES_MAX))
-        self.health.add_to(server)
+        limits = dataclasses.replace(
+            self._limits,
+            max_connections=HEALTH_CONNECTIONS_MAX,
+            max_concurrent_calls=HEALTH_CALLS_MAX,
+            max_principal_calls=HEALTH_CALLS_MAX,
+        )
+        server = grpc.aio.server(
+            options=server_arguments(limits, HEALTH_BYTES_MAX),
+            maximum_concurrent_rpcs=limits.max_concurrent_calls,
+        )
+        answering = Answering(Principals(), OpenCalls(limits))
+        server.add_generic_rpc_handlers((self.health.handlers(answering),))
         bound = _bind(server, host, port, None)
         self._servers.append(server)
         await server.start()
@@ -162,7 +123,7 @@ class GrpcServer:
     async def stop(self, grace_ms: int) -> None:
         """Refuse new calls, let open ones end for ``grace_ms``, then cancel them.
 
-        A stop that was interrupted goes on with the next one, and its grace.
+        A stop that was interrupted resumes with the next one, and its grace.
         """
         await self.health.enter_graceful_shutdown()
         await asyncio.gather(*(server.stop(grace_ms / 1_000) for server in self._servers))
@@ -179,43 +140,6 @@ class GrpcServer:
             raise ValueError(f"{method.name} is offered twice")
         methods[name] = handler
         self._request_bytes_max = max(self._request_bytes_max, method.request_bytes_max)
-
-
-def call_context(context: Any, principals: Principals) -> CallContext:  # noqa: ANN401 - untyped
-    """Return who calls, of a servicer context. ``peer`` is unique per connection."""
-    metadata = tuple(
-        (key, value)
-        for key, value in context.invocation_metadata() or ()
-        if isinstance(value, str) and not key.startswith(("grpc-", "user-agent"))
-    )
-    principal = principals.of(context.auth_context(), metadata)
-    kept = tuple(pair for pair in metadata if pair[0] != SECRET_HEADER)
-    return CallContext(context.peer(), principal, kept)
-
-
-class _Refusal(NamedTuple):
-    """How a call ends that has no answer."""
-
-    code: grpc.StatusCode
-    message: str
-
-
-def _parsed(method: Method[Request, Any], parts: MessageParts, data: bytes) -> Request | _Refusal:
-    why = refusal(method, parts, data)
-    if why:
-        return _Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
-    try:
-        return method.request.FromString(data)
-    except DecodeError:
-        full_name = method.request.DESCRIPTOR.full_name
-        return _Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"the request is not a {full_name}")
-
-
-def _refusal_of(method: str, error: Exception) -> _Refusal:
-    if isinstance(error, CallFailedError):
-        return _Refusal(code_of(error.failure), error.message)
-    _log.error("handler of %s failed", method, exc_info=error)
-    return _Refusal(code_of(Failure.INTERNAL), f"{type(error).__name__} in the server")
 
 
 def _bind(

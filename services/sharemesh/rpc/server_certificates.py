@@ -18,7 +18,7 @@ from sharemesh.ports.clock import Clock
 from sharemesh.rpc.tls import RENEWAL_LOOK_MS, TlsError, TlsFiles, read_file, stamps
 
 OFFER_MS = 2_000
-"""How long new certificates are offered: then the look is repeated."""
+"""How long new certificates are offered: then the check is repeated."""
 
 HOLD_MS = 6_000
 """How long the old ones are held; a thread that was about to use them has long done so."""
@@ -79,7 +79,7 @@ class ServerCertificates:
                 _log.info("tls files renewed")
 
     def _not_renewed(self, why: str) -> None:
-        """Say it once, not at each look."""
+        """Log it once, not at each check."""
         if why != self._said:
             self._said = why
             _log.warning("tls files not renewed: %s", why)  # half replaced, perhaps
@@ -166,7 +166,7 @@ def _reachable(host: str) -> str:
 
 
 def _client_hello() -> bytes:
-    """Return the first message of a client; the answer is not looked at, so nothing is checked."""
+    """Return the first message of a client; the answer is not read, so nothing is checked."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,31 +1,85 @@
-"""The services that every gRPC server is expected to have: health and reflection."""
+"""What gRPC's own tools ask every server: health and reflection, within our bounds."""
 
 from collections.abc import Iterable
+from typing import Any, NoReturn
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-_SERVICES = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
-
-
-def reflection_handlers(services: Iterable[str]) -> tuple[grpc.GenericRpcHandler, ...]:
-    """Return handlers of both versions; their messages are equal on the wire."""
-    names = [*services, "grpc.health.v1.Health", *_SERVICES]
-    servicer = reflection.aio.ReflectionServicer(names)
-    handler = grpc.stream_stream_rpc_method_handler(
-        servicer.ServerReflectionInfo,
-        request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
-        response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
-    )
-    return tuple(
-        grpc.method_handlers_generic_handler(name, {"ServerReflectionInfo": handler})
-        for name in _SERVICES
-    )
-
+from sharemesh.methods import Method, StreamingKind
+from sharemesh.ports.network import CallContext, Stream
+from sharemesh.rpc.answering import Answering, StatusError
+from sharemesh.rpc.limits import HEALTH_BYTES_MAX
 
 READINESS = "readiness"
 LIVENESS = "liveness"
+
+_HEALTH = "grpc.health.v1.Health"
+_REFLECTIONS = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
+_CHECK = Method(
+    f"{_HEALTH}/Check",
+    health_pb2.HealthCheckRequest,
+    health_pb2.HealthCheckResponse,
+    deadline_ms=10_000,
+    idempotent=True,
+    request_bytes_max=HEALTH_BYTES_MAX,
+)
+_WATCH = Method(
+    f"{_HEALTH}/Watch",
+    health_pb2.HealthCheckRequest,
+    health_pb2.HealthCheckResponse,
+    deadline_ms=0,
+    idempotent=True,
+    kind=StreamingKind.STREAM,
+    request_bytes_max=HEALTH_BYTES_MAX,
+)
+
+_HealthStream = Stream[health_pb2.HealthCheckResponse, health_pb2.HealthCheckRequest]
+_ReflectionStream = Stream[
+    reflection_pb2.ServerReflectionResponse, reflection_pb2.ServerReflectionRequest
+]
+
+
+def reflection_handlers(
+    services: Iterable[str], answering: Answering
+) -> tuple[grpc.GenericRpcHandler, ...]:
+    """Return handlers of both versions; their messages are equal on the wire."""
+    names = [*services, _HEALTH, *_REFLECTIONS]
+    servicer = reflection.aio.ReflectionServicer(names)
+
+    async def answer(stream: _ReflectionStream, _context: CallContext) -> None:
+        async for response in servicer.ServerReflectionInfo(stream, None):
+            await stream.send(response)
+
+    handlers = []
+    for name in _REFLECTIONS:
+        method = Method(
+            f"{name}/ServerReflectionInfo",
+            reflection_pb2.ServerReflectionRequest,
+            reflection_pb2.ServerReflectionResponse,
+            deadline_ms=0,
+            idempotent=True,
+            kind=StreamingKind.STREAM,
+            request_bytes_max=HEALTH_BYTES_MAX,
+        )
+        answered = {"ServerReflectionInfo": answering.stream(method, answer)}
+        handlers.append(grpc.method_handlers_generic_handler(name, answered))
+    return tuple(handlers)
+
+
+class _HealthContext:
+    """What the health servicer uses of gRPC's context."""
+
+    def __init__(self, stream: _HealthStream | None = None) -> None:
+        self._stream = stream
+
+    async def write(self, message: health_pb2.HealthCheckResponse) -> None:
+        if self._stream is not None:
+            await self._stream.send(message)
+
+    async def abort(self, code: grpc.StatusCode) -> NoReturn:
+        raise StatusError(code, "no service of that name is offered here")
 
 
 class Health:
@@ -39,12 +93,16 @@ class Health:
         self._servicer = health.aio.HealthServicer()
         self._initial = {LIVENESS: True, READINESS: False}
 
-    def add_to(self, server: grpc.aio.Server) -> None:
-        """Let a server answer health checks."""
-        health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
+    def handlers(self, answering: Answering) -> grpc.GenericRpcHandler:
+        """Return what answers health checks."""
+        answered: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            "Check": answering.unary(_CHECK, self._check),
+            "Watch": answering.stream(_WATCH, self._watch),
+        }
+        return grpc.method_handlers_generic_handler(_HEALTH, answered)
 
     async def set_serving(self, service: str, *, serving: bool) -> None:
-        """Set one service; watchers hear of it. Ignored once shutdown has begun."""
+        """Set one service; watchers are notified. Ignored once shutdown has begun."""
         for name, value in self._initial.items():
             await self._set(name, serving=value)
         self._initial = {}
@@ -57,3 +115,14 @@ class Health:
     async def _set(self, service: str, *, serving: bool) -> None:
         status = health_pb2.HealthCheckResponse
         await self._servicer.set(service, status.SERVING if serving else status.NOT_SERVING)
+
+    async def _check(
+        self, request: health_pb2.HealthCheckRequest, _context: CallContext
+    ) -> health_pb2.HealthCheckResponse:
+        return await self._servicer.Check(request, _HealthContext())
+
+    async def _watch(self, stream: _HealthStream, _context: CallContext) -> None:
+        """Send changes until the watcher leaves; its messages after the request are ignored."""
+        request = await anext(aiter(stream), None)
+        if request is not None:
+            await self._servicer.Watch(request, _HealthContext(stream))

@@ -1,9 +1,28 @@
-"""gRPC status codes and the failures of the network port, both ways, in words."""
+"""gRPC status codes and the failures of the network port, both ways, with what to do in words."""
 
 import grpc
 
 from sharemesh.ports.network import CallFailedError, Failure
-from sharemesh.rpc.advice import ConnectionAdvice
+
+_NOT_CONNECTED = "failed to connect to all addresses"
+"""How gRPC begins that message; the last of several reasons follows, of any address."""
+
+_CLOSED = ("Socket closed", "Connection reset by peer")
+
+_WITH_TLS = (
+    ("WRONG_VERSION_NUMBER", "the server speaks plain text: leave out security.protocol=ssl"),
+    ("CERTIFICATE_VERIFY_FAILED", "the server's certificate is not of the authority given: check "
+     "ssl.ca.location"),
+    ("Hostname Verification Check failed", "the server's certificate does not name this "
+     "host: use one of the names in it"),
+    *((said, "the server closed the TLS handshake: it may want a certificate of an authority that "
+       "it trusts (ssl.certificate.location, ssl.key.location)") for said in _CLOSED),
+)  # fmt: skip
+
+_IN_PLAIN_TEXT = tuple(
+    (said, "the server closed the connection at once: it may want TLS (security.protocol=ssl, "
+     "ssl.ca.location)") for said in _CLOSED
+)  # fmt: skip
 
 _CODES = {
     Failure.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
@@ -16,15 +35,17 @@ _CODES = {
     Failure.CANCELLED: grpc.StatusCode.CANCELLED,
     Failure.INTERNAL: grpc.StatusCode.INTERNAL,
 }
+
 _FAILURES = {code: failure for failure, code in _CODES.items()} | {
     grpc.StatusCode.FAILED_PRECONDITION: Failure.INVALID_ARGUMENT,
     grpc.StatusCode.OUT_OF_RANGE: Failure.INVALID_ARGUMENT,
     grpc.StatusCode.NOT_FOUND: Failure.UNIMPLEMENTED,
     grpc.StatusCode.ABORTED: Failure.UNAVAILABLE,
 }
+
 _ADVICE = {
     Failure.UNAVAILABLE: "check that the process runs and that this is its address",
-    Failure.DEADLINE_EXCEEDED: "the call may still take effect; look before repeating it",
+    Failure.DEADLINE_EXCEEDED: "the call may still take effect; check before repeating it",
     Failure.RESOURCE_EXHAUSTED: "send less at once, or later",
     Failure.UNAUTHENTICATED: "check the client's certificate and the tls settings",
     Failure.PERMISSION_DENIED: "an access rule must allow it: see sharemesh acls",
@@ -34,12 +55,6 @@ _ADVICE = {
     Failure.INTERNAL: "see the server's log",
 }
 
-
-def code_of(failure: Failure) -> grpc.StatusCode:
-    """Return the status code that carries a failure."""
-    return _CODES[failure]
-
-
 _UNREACHABLE = {
     "connection refused": "connection refused",
     "dns resolution failed": "the name cannot be resolved",
@@ -47,6 +62,11 @@ _UNREACHABLE = {
     "network is unreachable": "the network is unreachable",
 }
 """gRPC has one status code for these: words of its details, and ours."""
+
+
+def code_of(failure: Failure) -> grpc.StatusCode:
+    """Return the status code that carries a failure."""
+    return _CODES[failure]
 
 
 def failed(
@@ -61,6 +81,32 @@ def failed(
         f"{method} to {address}: {details or failure.value} ({what_to_do})",
         unreachable=unreachable,
     )
+
+
+class ConnectionAdvice:
+    """What is known of one server.
+
+    A name may have two addresses, and gRPC reports one of them: what it reported of the other
+    before is remembered until there is a connection.
+    """
+
+    def __init__(self, *, tls: bool) -> None:
+        self._telling = _WITH_TLS if tls else _IN_PLAIN_TEXT
+        self._known = ""
+
+    def of(self, details: str) -> str:
+        """Return what to do about a failed call; empty if there is no better advice than usual."""
+        if not details.startswith(_NOT_CONNECTED):
+            return ""
+        for said, advice in self._telling:
+            if said in details:
+                self._known = advice
+                break
+        return self._known
+
+    def connected(self) -> None:
+        """The server answered a call."""
+        self._known = ""
 
 
 def failure_of(

@@ -1,18 +1,22 @@
-"""Certificates from files, and the principal that a client's certificate names."""
+"""Certificates from files; who a caller is: by certificate, the cluster's secret, or a header."""
 
+import hmac
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
 
-ANONYMOUS = "User:ANONYMOUS"
+from sharemesh.ports.network import CallFailedError, Failure
 
+ANONYMOUS = "User:ANONYMOUS"
 RENEWAL_LOOK_MS = 1_000
-"""How often a server, and a caller when it is used, looks whether its files changed."""
+"""How often a server, and a caller when it is used, checks whether its files changed."""
 
 _log = logging.getLogger(__name__)
+SECRET_HEADER = "sharemesh-cluster-secret"  # noqa: S105 - its name, not a secret
+PRINCIPAL_CHARS_MAX = 1_000
 
 
 class TlsError(Exception):
@@ -81,7 +85,7 @@ class RenewedCredentials:
         self.now = client_credentials(files)
 
     def changed(self) -> bool:
-        """Look at the files, and return whether ``now`` is another than before."""
+        """Check the files; return whether ``now`` is another than before."""
         stamp = self._look()
         if stamp in ((), self._stamp):
             return False
@@ -107,3 +111,53 @@ def principal_of(identity: Mapping[str, object]) -> str:
         if isinstance(values, list | tuple) and values and isinstance(values[0], bytes):
             return f"User:{values[0].decode('utf-8', 'replace')}"
     return ANONYMOUS
+
+
+def _has_certificate(identity: Mapping[str, object]) -> bool:
+    """Return whether a certificate was verified, whatever it says and names."""
+    return any(name.startswith("x509_") for name in identity)
+
+
+@dataclass(frozen=True, slots=True)
+class Principals:
+    """How callers are known, the first that applies.
+
+    Attributes:
+        secret: Calls with this text in ``SECRET_HEADER`` are from ``node``; empty: none are.
+        node: The principal of the cluster's own processes.
+        header: Metadata key whose value names the user of callers without a certificate; empty:
+            none. Only for servers that nobody but a trusted proxy can reach.
+        users: Further principals of the cluster itself: its super users.
+    """
+
+    secret: str = ""
+    node: str = ""
+    header: str = ""
+    users: tuple[str, ...] = ()
+
+    @property
+    def own(self) -> frozenset[str]:
+        """The principals whose calls are the cluster's own (spec BND-2)."""
+        return frozenset(filter(None, (self.node, *self.users)))
+
+    def of(self, identity: Mapping[str, object], metadata: Iterable[tuple[str, str]]) -> str:
+        """Return the principal of a call: ``node``, ``User:<name>`` or ``User:ANONYMOUS``.
+
+        Raises:
+            CallFailedError: UNAUTHENTICATED, the header names more than one user (spec BND-6).
+        """
+        sent = tuple(metadata)
+        given = dict(sent).get(SECRET_HEADER, "")
+        if self.secret and hmac.compare_digest(given.encode(), self.secret.encode()):
+            return self.node
+        if not self.header or _has_certificate(identity):
+            return principal_of(identity)
+        names = [value for key, value in sent if key == self.header]
+        if len(names) > 1:
+            raise CallFailedError(
+                Failure.UNAUTHENTICATED,
+                f"the metadata has {len(names)} values of {self.header}, which names the user: "
+                "the proxy must replace what its clients send, not add to it",
+            )
+        name = names[0] if names else ""
+        return f"User:{name}" if 0 < len(name) <= PRINCIPAL_CHARS_MAX else ANONYMOUS

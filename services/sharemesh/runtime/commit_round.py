@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from sharemesh.domain.errors import RefusedError
 from sharemesh.ports.shard_log import LogRecord
-from sharemesh.runtime.limits import ADAPTIVE_LINGER, RuntimeLimits
+from sharemesh.runtime.shard_kind import ADAPTIVE_LINGER, RuntimeLimits
+from sharemesh.tasks import wait_until_set
 
-_STEP_MS = 2  # a round goes on waiting as long as each such step brings somebody
+_STEP_MS = 2  # a round keeps waiting while a request joins in each such step
 _STEPS_MAX = 5
 
 
@@ -53,14 +53,14 @@ class CommitRound:
         return next_s
 
     def settle(self, refusal: RefusedError | None) -> None:
-        """Let everybody go: with the refusal, or with what was decided."""
+        """Complete all waiters: with the refusal, or with their results."""
         for waiter in self.waiters:
             if waiter.done():
                 continue  # timed out or cancelled
             if refusal is None:
                 waiter.set_result(None)
             else:
-                waiter.set_exception(anew(refusal))
+                waiter.set_exception(fresh_copy(refusal))
 
 
 class Deadlines:
@@ -99,12 +99,12 @@ class Deadlines:
 class Linger:
     """How long a round waits before its commit, so that others share it.
 
-    Callers that wait for their answers come back at about the same time, and few large commits
-    cost less than many small ones. So a round waits for as many as joined of late, but only as
-    long as somebody joins in each step: a single caller never waits, and callers that stay away
-    hold nobody up. What is hoped for falls slowly, so that one small round does not end the
-    grouping of many callers. A fixed linger (share.coordinator.append.linger.ms) holds a round
-    with records so long, or until it fills a batch.
+    Callers that wait for their responses come back at about the same time, and few large commits
+    cost less than many small ones. So a round waits for as many callers as recent rounds had, but
+    only while one joins in each step: a single caller never waits, and callers that do not come
+    back delay no others. The expected number falls slowly, so that one small round does not end
+    the grouping of many callers. A fixed linger (share.coordinator.append.linger.ms) holds a round
+    with records for that long, or until it fills a batch.
     """
 
     def __init__(self, limits: RuntimeLimits) -> None:
@@ -131,9 +131,7 @@ class Linger:
     async def _filled(self, joining: CommitRound, wait_ms: int) -> bool:
         if not self._is_enough(joining):
             self._enough.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait_ms / 1000):
-                    await self._enough.wait()
+            await wait_until_set(self._enough, wait_ms)
         return self._is_enough(joining)
 
     def _is_enough(self, joining: CommitRound) -> bool:
@@ -142,6 +140,6 @@ class Linger:
         return self._limits.linger_ms == 0 or joining.pending_bytes >= self._limits.max_batch_bytes
 
 
-def anew(refusal: RefusedError) -> RefusedError:
+def fresh_copy(refusal: RefusedError) -> RefusedError:
     """Return a copy: an exception that is raised again and again grows its traceback."""
     return RefusedError(refusal.error, refusal.message)

@@ -14,14 +14,13 @@ from sharemesh.ports.shard_log import (
     LogRecord,
     ShardLog,
 )
-from sharemesh.runtime.commit_round import CommitRound, Deadlines, Linger, anew
-from sharemesh.runtime.limits import RuntimeLimits
-from sharemesh.runtime.shard_kind import Decision, Machine, Record, ShardDefinition
+from sharemesh.runtime.commit_round import CommitRound, Deadlines, Linger, fresh_copy
+from sharemesh.runtime.shard_kind import Decision, Machine, Record, RuntimeLimits, ShardDefinition
 from sharemesh.runtime.shard_telemetry import ShardTelemetry
 from sharemesh.tasks import cancel_and_wait
 
 Response = TypeVar("Response")
-KEEP_PAUSE_MS = 1_000  # before work that failed begins anew
+KEEP_PAUSE_MS = 1_000  # before failed work is retried
 _BATCH_OVERHEAD_BYTES = 64 * 1024  # headers and lengths around the records of one commit
 
 
@@ -133,11 +132,11 @@ class CoordinatorShard(Generic[Machine, Record]):
     async def read(
         self, look: Callable[[Machine], Response], *, timeout_ms: int | None = None
     ) -> Response:
-        """Return what ``look`` sees now, once all that it saw is committed. Raises as ``write``."""
+        """Return ``look(machine)`` once all it depends on is committed. Raises as ``write``."""
         return await self.write(lambda machine: Decision((), look(machine)), timeout_ms=timeout_ms)
 
     def peek(self, look: Callable[[Machine], Response]) -> Response:
-        """Return what ``look`` sees now, committed or not: for metrics and timers, not answers."""
+        """Return ``look(machine)`` now, committed or not: for metrics and timers only."""
         return look(self._machine)
 
     def stored(self, from_offset: int) -> AsyncIterator[Sequence[LogRecord]]:
@@ -167,7 +166,7 @@ class CoordinatorShard(Generic[Machine, Record]):
     def start_job(
         self, name: str, job: Coroutine[None, None, None], *, comes_again: bool = False
     ) -> None:
-        """Run a task that is cancelled, and awaited, when the shard is given up or ends.
+        """Run a task that is cancelled, and awaited, when the shard is relinquished or ends.
 
         A failing job is logged and does not end the shard. ``comes_again``: a periodic job does
         the same work if this one is refused, as while the volume is full.
@@ -184,7 +183,7 @@ class CoordinatorShard(Generic[Machine, Record]):
         task.add_done_callback(lambda _: job.close())  # cancelled before its first step
 
     def every(self, interval_ms: int, name: str, job: Callable[[], Awaitable[None]]) -> None:
-        """Run ``job`` each ``interval_ms`` from now on; a failed run is logged, the period goes on.
+        """Run ``job`` every ``interval_ms`` from now on; a failed run is logged.
 
         A run that is refused, as while the volume is full, is put off: it may pass the next time.
         It stops with the shard: a job of a shard that moved never acts again (KAFKA-20710).
@@ -198,7 +197,7 @@ class CoordinatorShard(Generic[Machine, Record]):
         self.start_job(name, repeat())
 
     def keep(self, name: str, job: Callable[[], Awaitable[None]]) -> None:
-        """Run ``job`` while the shard is served; if it fails it is logged, and begins anew.
+        """Run ``job`` while the shard is served; a failure is logged, and the job restarted.
 
         For work that others wait for: without it the shard would do half of what it is there for.
         """
@@ -254,7 +253,7 @@ class CoordinatorShard(Generic[Machine, Record]):
 
     def _check_serving(self) -> None:
         if self._ended is not None:
-            raise anew(self._ended)
+            raise fresh_copy(self._ended)
         if self._stopping:
             raise self._moved()
 

@@ -1,4 +1,4 @@
-"""What makes one kind of coordinator shard: its machine, its records, and their bytes.
+"""What makes one kind of coordinator shard: machine, records, bytes, bounds, and loading it.
 
 How a coordinator is built on the runtime:
 
@@ -10,15 +10,22 @@ How a coordinator is built on the runtime:
    ``await shard.write(lambda machine: machine.decide(request, now))`` or ``await shard.read(...)``.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+import gc
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from sharemesh.ports.clock import Clock
 from sharemesh.ports.shard_log import LogRecord, ShardLog
 
 Record = TypeVar("Record")
+
 Record_contra = TypeVar("Record_contra", contravariant=True)
+
 Response_co = TypeVar("Response_co", covariant=True)
+
 Record_co = TypeVar("Record_co", covariant=True)
 
 
@@ -72,3 +79,74 @@ def replaying(
                 machine.apply(record, stored.offset)
 
     return load
+
+
+ADAPTIVE_LINGER = -1
+"""Wait before a commit for as many requests as joined of late, while they keep coming."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeLimits:
+    """Every wait and queue of a shard; times in ms, sizes in bytes."""
+
+    write_timeout_ms: int = 5_000  # share.coordinator.write.timeout.ms (spec SC-5)
+    max_batch_bytes: int = 1_000_000  # of one log batch; a decision must fit into one
+    max_pending_bytes: int = 8_000_000  # decided, not yet handed to the log; then requests wait
+    max_waiting_requests: int = 10_000  # beyond this a request is refused at once
+    linger_ms: int = ADAPTIVE_LINGER  # share.coordinator.append.linger.ms; 0 never waits
+    load_slice_records: int = 2_000  # replayed between two turns of the loop
+    load_report_interval_ms: int = 5_000
+    stop_timeout_ms: int = 5_000  # for pending responses when a shard is relinquished
+
+
+async def load_machine(
+    kind: ShardDefinition[Machine, Record],
+    index: int,
+    machine: Machine,
+    log: ShardLog,
+    clock: Clock,
+    limits: RuntimeLimits,
+) -> int:
+    """Apply what is committed and return how many records that were."""
+    logger = logging.getLogger(f"sharemesh.{kind.name}-{index}")
+    from_offset = None if kind.restore is None else await kind.restore(machine, index, log)
+    begin = log.start_offset if from_offset is None else from_offset
+    end = log.committed_end_offset
+    began_ms = reported_ms = clock.now_ms()
+    count = 0
+    with _without_cycle_search():
+        async for chunk in log.replay(from_offset):
+            for at in range(0, len(chunk), limits.load_slice_records):
+                part = chunk[at : at + limits.load_slice_records]
+                kind.load(machine, part)
+                count += len(part)
+                await clock.sleep_ms(0)
+                now_ms = clock.now_ms()
+                if now_ms - reported_ms >= limits.load_report_interval_ms:
+                    reported_ms = now_ms
+                    share = (part[-1].offset + 1 - begin) / max(1, end - begin)
+                    logger.info("loading: %d records, %.0f %%", count, 100 * share)
+    logger.info(
+        "loaded %d records, offsets %d to %d, in %d ms",
+        count,
+        begin,
+        end,
+        clock.now_ms() - began_ms,
+    )
+    return count
+
+
+@contextmanager
+def _without_cycle_search() -> Iterator[None]:
+    """Keep Python's search for reference cycles off: a load makes none.
+
+    Each search would walk all that was loaded so far, again and again: half of a load's time. Of
+    loads that overlap, the one that found it on switches it on again; the others only take longer.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -8,10 +8,14 @@ from typing import Generic
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.shard_log import ShardLog, ShardLogs
-from sharemesh.runtime.limits import RuntimeLimits
-from sharemesh.runtime.load import load_machine
 from sharemesh.runtime.shard import CoordinatorShard
-from sharemesh.runtime.shard_kind import Machine, Record, ShardDefinition
+from sharemesh.runtime.shard_kind import (
+    Machine,
+    Record,
+    RuntimeLimits,
+    ShardDefinition,
+    load_machine,
+)
 from sharemesh.runtime.shard_telemetry import ShardTelemetry
 from sharemesh.telemetry.telemetry import Telemetry, without_export
 
@@ -78,7 +82,7 @@ class ShardSet(Generic[Machine, Record]):
         self._ended_callbacks.append(callback)
 
     async def start_shard(self, shard: int, epoch: int) -> None:
-        """Take the log over under ``epoch`` and load it; an older epoch of it is given up first.
+        """Take the log over under ``epoch`` and load it; relinquish an older epoch of it first.
 
         Raises:
             FencedError: A fence at or above ``epoch`` exists.

@@ -1,4 +1,4 @@
-"""What the shards of one kind tell: commits as they happen, sizes when somebody asks."""
+"""Metrics of the shards of one kind: commits as they happen, sizes when metrics are collected."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
@@ -10,7 +10,7 @@ from sharemesh.telemetry.telemetry import Telemetry
 
 
 class Measured(Protocol):
-    """A shard, as far as metrics go."""
+    """What metrics need of a shard."""
 
     @property
     def index(self) -> int:

@@ -5,7 +5,7 @@ import os
 import sys
 
 from sharemesh.serve.run import serve
-from sharemesh.serve.settings.flags import add_serve_flags
+from sharemesh.serve.settings.sources import add_serve_flags
 
 
 def main() -> int:

@@ -32,7 +32,7 @@ _PERMANENT = frozenset(
 
 
 class StartError(Exception):
-    """A process cannot start or go on; the message is one sentence that says what to do."""
+    """A process cannot start or continue; the message is one sentence that says what to do."""
 
     def __init__(self, code: ExitCode, message: str) -> None:
         super().__init__(message)

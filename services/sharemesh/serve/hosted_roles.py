@@ -1,13 +1,17 @@
 """The services of one process over its filled ports: built, offered, started, drained, closed."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
+from sharemesh.admin.service import AdminService, BeginDrain
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.ports.cluster import Role
 from sharemesh.ports.network import Listener
 from sharemesh.serve.process.measured_listener import MeasuredListener
 from sharemesh.serve.process_context import ProcessContext, RoleService
-from sharemesh.serve.roles.admin import AdminRole
+
+if TYPE_CHECKING:
+    from sharemesh.controller.placement_controller import PlacementController
 
 
 class HostedRoles:
@@ -39,12 +43,12 @@ class HostedRoles:
         await member.start()
 
     async def drain(self) -> None:
-        """Hand everything over, what was started last first."""
+        """Drain all roles, in reverse order of their start."""
         for service in reversed(self._services):
             await service.drain()
 
     async def close(self) -> None:
-        """End at once what is left."""
+        """Close all roles at once."""
         for service in reversed(self._services):
             await service.close()
 
@@ -64,6 +68,54 @@ def _build_role(role: Role, around: ProcessContext) -> RoleService:
 
             return ShareCoordinatorRole(around)
         case Role.CONTROLLER:
-            from sharemesh.serve.roles.controller import ControllerRole
-
             return ControllerRole(around)
+
+
+class AdminRole(RoleService):
+    """What every process answers: the Admin service, from its watched view."""
+
+    def __init__(self, around: ProcessContext, begin_drain: BeginDrain) -> None:
+        self._admin = AdminService(
+            around.coordination,
+            around.view,
+            around.authorizer,
+            around.rng,
+            around.clock,
+            acls_enabled=around.settings.authorizer == "acl",
+            drain=(around.node_id, begin_drain),
+        )
+
+    def offer(self, listener: Listener) -> None:
+        """Offer ``Admin``."""
+        self._admin.offer(listener)
+
+
+class ControllerRole(RoleService):
+    """The placement controller; it works through the coordination store only."""
+
+    def __init__(self, around: ProcessContext) -> None:
+        self._around = around
+        self._controller: PlacementController | None = None
+
+    async def start(self, member: ClusterMember) -> None:
+        """Stand for election."""
+        from sharemesh.controller.placement_controller import PlacementController
+
+        self._controller = PlacementController(
+            self._around.coordination,
+            member,
+            self._around.view,
+            self._around.clock,
+            telemetry=self._around.telemetry,
+        )
+        await self._controller.start()
+
+    async def drain(self) -> None:
+        """Resign: another controller is elected."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Resign."""
+        controller, self._controller = self._controller, None
+        if controller is not None:
+            await controller.close()

@@ -21,7 +21,7 @@ from sharemesh.domain.ids import NodeId
 from sharemesh.ports.cluster import NodeInfo
 from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.rpc.channels import GrpcCaller
-from sharemesh.rpc.limits import ServerLimits
+from sharemesh.rpc.limits import server_limits
 from sharemesh.rpc.server import GrpcServer, ListenError
 from sharemesh.rpc.tls import TlsError
 from sharemesh.serve.exit_codes import ExitCode, StartError
@@ -30,15 +30,18 @@ from sharemesh.serve.process.coordination import connect_etcd, create_cluster, r
 from sharemesh.serve.process.file_descriptors import ConnectionWatch, connections_max, raise_limit
 from sharemesh.serve.process.identity import Identity
 from sharemesh.serve.process.memory import MallocTrim
-from sharemesh.serve.process.probe import ProcessProbe
-from sharemesh.serve.process.readiness import Readiness
+from sharemesh.serve.process.probe import ProcessProbe, Readiness
 from sharemesh.serve.process.telemetry_export import TelemetryExport
-from sharemesh.serve.process.volumes import check_volume, is_known
 from sharemesh.serve.process_context import ProcessContext
 from sharemesh.serve.settings.room_settings import server_certificates, tls_files
 from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.serve.supervise.child_protocol import Report, Reporter, ReportKind
-from sharemesh.serve.supervise.data_lock import make_writable
+from sharemesh.serve.supervise.data_directory import (
+    check_volume,
+    close_to_others,
+    is_known,
+    make_writable,
+)
 from sharemesh.tasks import cancel_and_wait
 
 REACH_TIMEOUT_MS = 5_000
@@ -62,7 +65,9 @@ class RoleProcess:
         self._identity = Identity(settings, self._rng)
         self._connections_max = connections_max(raise_limit())
         self._server = GrpcServer(
-            limits=ServerLimits(max_connections=self._connections_max),
+            limits=server_limits(
+                self._connections_max, callers_have_names=settings.callers_have_names
+            ),
             tls=server_certificates(settings, self._clock),
             reflection=settings.reflection,
             principals=self._identity.principals,
@@ -143,6 +148,7 @@ class RoleProcess:
             group_shards=record.group_shards,
             state_shards=record.state_shards,
         )
+        close_to_others(settings.data_directory)
         view = self._view = WatchedView(coordination, settings.cluster_id, self._clock)
         await view.start()
         caller = self._caller = GrpcCaller(

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.process.memory import bound_heap, tune_interpreter
-from sharemesh.serve.settings.settings import ServeSettings, read_file, serve_settings
+from sharemesh.serve.settings.settings import ServeSettings
+from sharemesh.serve.settings.sources import read_file, serve_settings
 from sharemesh.serve.supervise.child_protocol import Report, Reporter, ReportKind
+from sharemesh.serve.supervise.data_directory import keep_files_private
 from sharemesh.serve.supervise.guard import guard
 from sharemesh.serve.supervise.parent_death_signal import die_with
 from sharemesh.tasks import cancel_and_wait
@@ -26,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 def serve(flags: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Run one process until it is told to stop; return its exit code."""
+    keep_files_private()
     if flags.parent_pid is not None:
         die_with(flags.parent_pid)
     reporter = Reporter(flags.report_descriptor)

@@ -1,22 +1,90 @@
-"""Committed generations of the state log (LOG-19): the one room that knows what they are.
+"""Committed generations of the state log (LOG-19): check, load, commit, withdraw.
 
-``CommitGeneration`` makes a pointer record; the coordinator is the only writer of it. Loading a
-shard from the Parquet of a generation belongs here too, as the ``restore`` of the shard's kind.
+``CommitGeneration`` makes a pointer record; the coordinator is the only writer of it. A generation
+counts only if a pointer record in the shard's own log names it, and its content must have the
+pointer's hash. Loading a shard from one is the ``restore`` of the shard's kind.
 """
 
 from pathlib import PurePosixPath
 
+from sharemesh.codec.generation import (
+    COMMITTED,
+    FOLDER,
+    FORMAT_VERSION,
+    MANIFEST,
+    GenerationFormatError,
+    Manifest,
+    States,
+    decode_manifest,
+    decode_parts,
+)
 from sharemesh.codec.state_record import decode_record
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
+from sharemesh.domain.share_state.fold import Floors, content_hash
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import Generation, StateRecord
+from sharemesh.ports.disk import Disk
 from sharemesh.ports.shard_log import CorruptLogError, ShardLog
 from sharemesh.runtime.shard_kind import Decision
-from sharemesh.share_coordinator.generation_reader import GenerationReader
 from sharemesh.v1.share_coordinator_pb2 import CommitGenerationRequest
 
-FORMAT_VERSION = 1
 _HASH_BYTES = 32
+
+
+class GenerationReader:
+    """Generations below the data directory that ``disk`` shows."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    async def any(self) -> bool:
+        """Whether there is a folder of generations with anything in it."""
+        return bool(await self._disk.run(lambda: self._disk.list(FOLDER)))
+
+    async def hinted_end(self, shard: int) -> int | None:
+        """Return where the newest generation that is marked as committed ends; a first guess."""
+        return await self._disk.run(lambda: self._hinted_end(shard))
+
+    async def read(self, pointer: Generation, shard: int) -> tuple[States, Floors]:
+        """Return the content of the generation that a pointer names.
+
+        Raises:
+            CorruptLogError: Files are missing or differ from what was committed.
+        """
+        try:
+            states, floors = await self._disk.run(lambda: self._read(pointer, shard))
+        except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
+            raise CorruptLogError(
+                f"generation {pointer.generation_id} of shard {shard} cannot be read "
+                f"({pointer.path}: {error}); restore it from a backup of the data directory",
+                file=pointer.path,
+            ) from error
+        if content_hash(states, floors) != pointer.content_hash:
+            raise CorruptLogError(
+                f"generation {pointer.generation_id} of shard {shard} is not what was committed "
+                f"({pointer.path}: another content hash); restore it from a backup",
+                file=pointer.path,
+            )
+        return states, floors
+
+    def _hinted_end(self, shard: int) -> int | None:
+        for name in sorted(self._disk.list(FOLDER), reverse=True):
+            if COMMITTED not in self._disk.list(f"{FOLDER}/{name}"):
+                continue
+            try:
+                manifest = self._manifest(f"{FOLDER}/{name}/{MANIFEST}")
+                return manifest.of_shard(shard).end_offset
+            except (OSError, GenerationFormatError):
+                continue  # only a hint: the log itself says what is committed
+        return None
+
+    def _manifest(self, path: str) -> Manifest:
+        return decode_manifest(self._disk.read(path))
+
+    def _read(self, pointer: Generation, shard: int) -> tuple[States, Floors]:
+        folder = pointer.path.rpartition("/")[0]
+        files = self._manifest(pointer.path).of_shard(shard).files
+        return decode_parts((self._disk.read(f"{folder}/{name}") for name in files), shard)
 
 
 def asked_generation(request: CommitGenerationRequest, *, now_ms: int) -> Generation:
@@ -36,7 +104,7 @@ def asked_generation(request: CommitGenerationRequest, *, now_ms: int) -> Genera
     elif request.end_offset <= 0:
         problem = f"end_offset {request.end_offset} holds nothing"
     if problem:
-        raise RefusedError(ErrorCode.INVALID_REQUEST, f"generation refused: {problem}")
+        raise invalid_request(f"generation refused: {problem}")
     if request.format_version != FORMAT_VERSION:
         raise RefusedError(
             ErrorCode.UNSUPPORTED_VERSION,
@@ -72,17 +140,17 @@ def commit_generation(
     if current is not None and newest == asked.generation_id:
         return _again(current.pointer, asked, committed_end)
     if asked.previous_generation_id != newest:
-        raise _misfit(
+        raise invalid_request(
             f"generation {asked.generation_id} follows {asked.previous_generation_id or 'none'}, "
             f"but {newest or 'none'} is the newest: another job was first, start over"
         )
     if not log_start <= asked.end_offset <= committed_end:
-        raise _misfit(
+        raise invalid_request(
             f"generation {asked.generation_id} ends at {asked.end_offset}, outside the committed "
             f"log {log_start} to {committed_end}: make a new one"
         )
     if current is not None and asked.end_offset < current.pointer.end_offset:
-        raise _misfit(
+        raise invalid_request(
             f"generation {asked.generation_id} ends at {asked.end_offset}, before "
             f"{current.pointer.end_offset} of generation {newest}"
         )
@@ -133,9 +201,9 @@ async def _newest_pointer(log: ShardLog, from_offset: int | None) -> Generation 
 
 
 def drop_generation(machine: ShareStateMachine, *, now_ms: int, grace_ms: int) -> Generation | None:
-    """Return the record that takes a pointer back that nobody renewed for ``grace_ms``.
+    """Return a record that withdraws the generation pointer if it was not renewed for ``grace_ms``.
 
-    None also while states or floors lie nowhere but in the generation: they need a record in the
+    None also while some states or floors exist only in the generation: they must be written to the
     log first.
     """
     current = machine.generation
@@ -156,7 +224,7 @@ def _again(
         pointer.content_hash,
     )
     if not same:
-        raise _misfit(f"generation {asked.generation_id} is committed with another content")
+        raise invalid_request(f"generation {asked.generation_id} is committed with another content")
     if asked.history_end_offset <= pointer.history_end_offset:
         return Decision((), None)
     _check_history(asked, committed_end)
@@ -165,11 +233,7 @@ def _again(
 
 def _check_history(asked: Generation, committed_end: int) -> None:
     if asked.history_end_offset > committed_end:
-        raise _misfit(
+        raise invalid_request(
             f"history of generation {asked.generation_id} ends at {asked.history_end_offset}, "
             f"past the committed end {committed_end}"
         )
-
-
-def _misfit(message: str) -> RefusedError:
-    return RefusedError(ErrorCode.INVALID_REQUEST, message)

@@ -1,4 +1,4 @@
-"""Searches the log of a shard for what became of one record: bounded, and beside the requests."""
+"""Searches the log of a shard for the changes of one record; bounded, in the background."""
 
 import asyncio
 from collections import deque
@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sharemesh.codec.state_record import UnreadableRecordError, decode_for
-from sharemesh.domain.ids import SharePartitionKey
-from sharemesh.domain.share_state.key_text import format_key
+from sharemesh.domain.ids import SharePartitionKey, format_key
 from sharemesh.domain.share_state.record_history import RecordChange, RecordHistory
 from sharemesh.domain.share_state.records import StateSnapshot, StateUpdate, Tombstone
 from sharemesh.ports.clock import Clock

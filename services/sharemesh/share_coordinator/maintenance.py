@@ -1,7 +1,7 @@
-"""What a share-coordinator shard does by itself: cold snapshots, pruning, deleted topics."""
+"""Periodic work of a share coordinator: cold snapshots, pruning, state of deleted topics."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from sharemesh.domain.ids import SharePartitionKey, TopicId
@@ -50,7 +50,7 @@ class Maintenance:
             await self._clock.sleep_ms(_FOLD_PAUSE_MS)
 
     async def snapshot_cold(self) -> None:
-        """Snapshot what was not snapshotted for an interval, so that pruning can go on (SC-24)."""
+        """Snapshot states without a recent snapshot, so that pruning can advance (SC-24)."""
         now_ms = self._clock.wall_ms()
         interval_ms = self._settings.cold_snapshot_interval_ms
         keys = await self._shard.read(
@@ -114,6 +114,37 @@ class Maintenance:
             left = await self._shard.write(
                 partial(_tombstones, gone=gone, limit=limit, now_ms=self._clock.wall_ms())
             )
+
+
+class TopicWatch:
+    """Calls back with topics that this process has seen and that are gone.
+
+    A topic that was never seen is never reported: a view that is still empty deletes nothing.
+    """
+
+    def __init__(self, view: ClusterView, on_deleted: Callable[[frozenset[TopicId]], None]) -> None:
+        self._view = view
+        self._on_deleted = on_deleted
+        self._seen: frozenset[TopicId] = frozenset()
+        self._unsubscribe: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._unsubscribe = self._view.on_change(self._changed)
+        self._changed()
+
+    def close(self) -> None:
+        """Stop. Repeating it is fine."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+
+    def _changed(self) -> None:
+        present = frozenset(topic.topic_id for topic in self._view.topics())
+        deleted = self._seen - present
+        self._seen = present
+        if deleted:
+            self._on_deleted(deleted)
 
 
 def _cold_snapshots(

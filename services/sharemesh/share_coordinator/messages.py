@@ -8,9 +8,9 @@ from sharemesh.codec.record_event import encode_event
 from sharemesh.codec.state_record import decode_batches, decode_cause, encode_archived, put_batches
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import MemberId, SharePartitionKey
+from sharemesh.domain.share_state.checks import StateDecision, StateResult, WriteRequest
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import Origin
-from sharemesh.domain.share_state.results import StateDecision, StateResult, WriteRequest
 from sharemesh.share_coordinator.history_search import Found
 from sharemesh.v1 import share_coordinator_pb2 as pb
 

@@ -9,10 +9,9 @@ from sharemesh import methods
 from sharemesh.authorization.access import Access
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
-from sharemesh.domain.share_state.checks import check_key
+from sharemesh.domain.share_state.checks import StateResult, check_key
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import StateRecord
-from sharemesh.domain.share_state.results import StateResult
 from sharemesh.ports.authorizer import Authorizer, Operation
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
@@ -21,14 +20,16 @@ from sharemesh.ports.shard_log import ShardLogs
 from sharemesh.runtime.shard_kind import Decision
 from sharemesh.runtime.shard_set import ShardSet
 from sharemesh.share_coordinator import messages
-from sharemesh.share_coordinator.generation_reader import GenerationReader
-from sharemesh.share_coordinator.generations import asked_generation, commit_generation
+from sharemesh.share_coordinator.generations import (
+    GenerationReader,
+    asked_generation,
+    commit_generation,
+)
 from sharemesh.share_coordinator.history_search import Found, HistorySearch
-from sharemesh.share_coordinator.maintenance import Maintenance
+from sharemesh.share_coordinator.maintenance import Maintenance, TopicWatch
 from sharemesh.share_coordinator.messages import Decide, PartitionRequest
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_coordinator.shard_kind import StateShard, state_shard_kind
-from sharemesh.share_coordinator.topic_watch import TopicWatch
 from sharemesh.telemetry.telemetry import Telemetry
 from sharemesh.v1 import share_coordinator_pb2 as pb
 
@@ -320,7 +321,7 @@ class ShareCoordinatorService:
 
 
 def _unanswered(refused: RefusedError) -> StateResult:
-    """Return what a share partition is told whose shard did not answer (spec SC-5)."""
+    """Return the result for a share partition whose shard refused or did not answer (SC-5)."""
     error = refused.error
     if error is ErrorCode.REQUEST_TIMED_OUT:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE

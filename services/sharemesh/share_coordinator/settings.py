@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from sharemesh.domain.share_state.machine import DEFAULT_UPDATES_PER_SNAPSHOT
-from sharemesh.runtime.limits import RuntimeLimits
+from sharemesh.runtime.shard_kind import RuntimeLimits
 
 _DAY_MS = 24 * 60 * 60 * 1_000
 
@@ -19,9 +19,9 @@ class ShareCoordinatorSettings:
     cold_snapshot_interval_ms: int = 300_000
     """share.coordinator.cold.partition.snapshot.interval.ms"""
     generation_grace_ms: int = 7 * _DAY_MS
-    """state.log.spark.grace.ms: then a generation that nobody renews no longer stops pruning."""
+    """state.log.spark.grace.ms: a generation not renewed for this long no longer stops pruning."""
     metadata_wait_ms: int = 200
-    """How long a request waits for a topic that this node has not heard of yet."""
+    """How long a request waits for a topic that is not in this node's cluster view yet."""
     keys_per_decision: int = 100
     """A request on more share partitions of one shard becomes several log batches."""
     requested_partitions: int = 5_000

@@ -22,8 +22,7 @@ from sharemesh.domain.share_state.records import (
 from sharemesh.ports.shard_log import LogRecord
 from sharemesh.runtime.shard import CoordinatorShard
 from sharemesh.runtime.shard_kind import ShardDefinition
-from sharemesh.share_coordinator.generation_reader import GenerationReader
-from sharemesh.share_coordinator.generations import restore
+from sharemesh.share_coordinator.generations import GenerationReader, restore
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 
 StateShard = CoordinatorShard[ShareStateMachine, StateRecord]

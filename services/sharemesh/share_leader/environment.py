@@ -11,10 +11,10 @@ from sharemesh.domain.share_session import SessionKey
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.share_state import PersisterPort
-from sharemesh.share_leader.owned_tasks import OwnedTasks
 from sharemesh.share_leader.settings import LeaderSettings
-from sharemesh.share_leader.timers import Timers
+from sharemesh.tasks import OwnedTasks
 from sharemesh.telemetry.telemetry import Telemetry
+from sharemesh.timers import Timers
 
 
 class Lapses:
@@ -33,7 +33,7 @@ class Lapses:
             del self._streams[key]
 
     def tell(self, group_id: GroupId, lapses: Iterable[Lapse]) -> None:
-        """Tell those that consume by streams; a unary fetch is heard whenever it asks (HBK-12)."""
+        """Notify the streams of members; unary fetches need no notice (HBK-12)."""
         for lapse in lapses:
             lapsed = self._streams.get(SessionKey(group_id, lapse.member_id))
             if lapsed is not None:

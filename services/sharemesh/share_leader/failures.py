@@ -1,4 +1,4 @@
-"""What members are told of errors of every kind: none passes because nobody thought of it."""
+"""Maps every exception to the error code and message of the response to a member."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 
 Outcome = tuple[ErrorCode, str]
-
+"""An error code, and the message that goes with it."""
 _log = logging.getLogger(__name__)
 
 

@@ -9,33 +9,39 @@ from sharemesh.ports.authorizer import Authorizer
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.network import Listener
-from sharemesh.ports.producer_ids import ProducerIds
-from sharemesh.ports.record_log import RecordLogs
+from sharemesh.ports.record_log import ProducerIds, RecordLogs
 from sharemesh.ports.share_state import PersisterPort
 from sharemesh.share_leader.environment import LeaderCounters, LeaderEnvironment
-from sharemesh.share_leader.owned_tasks import OwnedTasks
-from sharemesh.share_leader.partition.invariant_monitor import InvariantMonitor
 from sharemesh.share_leader.partition.leader_gauges import LeaderGauges
 from sharemesh.share_leader.partition.leadership import PartitionLeadership
 from sharemesh.share_leader.partition.led_partitions import LedPartitions
+from sharemesh.share_leader.partition.maintenance import InvariantMonitor, TopicSettings
 from sharemesh.share_leader.partition.open_streams import OpenStreams
-from sharemesh.share_leader.partition.topic_settings import TopicSettings
-from sharemesh.share_leader.record_log.offsets import Offsets
-from sharemesh.share_leader.record_log.produce import InitProducerId, Produce, WriteTxnMarkers
-from sharemesh.share_leader.requests.access import LeaderAccess
+from sharemesh.share_leader.partition.transaction_timeouts import TransactionTimeouts
+from sharemesh.share_leader.requests.access import LeaderAccess, PartitionLookup
 from sharemesh.share_leader.requests.acknowledgements import Acknowledgements
 from sharemesh.share_leader.requests.acquisition import FetchAcquisition
 from sharemesh.share_leader.requests.explain import Explain
-from sharemesh.share_leader.requests.partition_lookup import PartitionLookup
+from sharemesh.share_leader.requests.produce import Produce
+from sharemesh.share_leader.requests.record_log import (
+    DescribeProducers,
+    InitProducerId,
+    Offsets,
+    WriteTxnMarkers,
+)
 from sharemesh.share_leader.requests.request_checks import RequestChecks
-from sharemesh.share_leader.requests.share_acknowledge import ShareAcknowledge
-from sharemesh.share_leader.requests.share_fetch import ShareFetch
+from sharemesh.share_leader.requests.share_fetch import (
+    SessionServices,
+    ShareAcknowledge,
+    ShareFetch,
+)
 from sharemesh.share_leader.requests.share_session_cache import ShareSessionCache
 from sharemesh.share_leader.settings import LeaderSettings
 from sharemesh.share_leader.streaming.consume import Consume, HoldSession
-from sharemesh.share_leader.streaming.consume_stream import StreamServices
-from sharemesh.share_leader.timers import Timers
+from sharemesh.share_leader.unsent import UnsentBudget
+from sharemesh.tasks import OwnedTasks
 from sharemesh.telemetry.telemetry import Telemetry, without_export
+from sharemesh.timers import Timers
 
 
 class ShareLeaderService:
@@ -74,12 +80,13 @@ class ShareLeaderService:
         self._environment = environment
         self._producer_ids = producer_ids
         self._access = LeaderAccess(authorizer, view)
-        self._checks = RequestChecks(view, self._access, settings.max_member_id_chars)
         self.partitions = LedPartitions(environment)
-        self.book = ShareSessionCache(environment, self.partitions)
+        self.session_cache = ShareSessionCache(environment, self.partitions)
         self._streams = OpenStreams()
+        self.unsent = UnsentBudget(settings.max_unsent_bytes, settings.max_principal_unsent_bytes)
         self._gauges = LeaderGauges(environment, self.partitions)
         self._self_check = InvariantMonitor(environment, self.partitions)
+        self._transaction_timeouts = TransactionTimeouts(environment, self.partitions)
         self._leadership = PartitionLeadership(
             environment, self.partitions, record_logs, self._streams
         )
@@ -93,40 +100,35 @@ class ShareLeaderService:
     def offer_on(self, listener: Listener) -> None:
         """Answer the methods of ``ShareLeader`` and ``RecordLog`` on a listener."""
         environment, partitions = self._environment, self.partitions
-        self._gauges.register(self.book.sessions, self._streams)
+        self._gauges.register(self.session_cache.sessions, self._streams, self.unsent)
         self._self_check.begin()
-        sources = PartitionLookup(self._view, partitions)
-        acquisition = FetchAcquisition(environment, partitions)
-        acknowledgements = Acknowledgements(environment, partitions, self._access)
-        fetch = ShareFetch(
-            environment,
-            self._access,
-            self._checks,
-            self.book,
-            sources,
-            acquisition,
-            acknowledgements,
+        self._transaction_timeouts.begin()
+        services = SessionServices(
+            environment=environment,
+            access=self._access,
+            checks=RequestChecks(self._view, self._access),
+            session_cache=self.session_cache,
+            sources=PartitionLookup(partitions),
+            acquisition=FetchAcquisition(environment, partitions),
+            acknowledgements=Acknowledgements(environment, partitions, self._access),
+            unsent=self.unsent,
         )
-        acknowledge = ShareAcknowledge(environment, self._checks, self.book, acknowledgements)
-        services = StreamServices(environment, self.book, sources, acquisition, acknowledgements)
         offsets = Offsets(environment, partitions, self._access)
-        listener.offer(methods.SHARE_FETCH, fetch)
-        listener.offer(methods.SHARE_ACKNOWLEDGE, acknowledge)
-        listener.offer_stream(
-            methods.CONSUME,
-            Consume(services, self._access, self._checks, self.book, self._streams),
-        )
-        listener.offer_stream(
-            methods.HOLD_SESSION,
-            HoldSession(environment, self._access, self._checks, self.book, self._streams),
-        )
+        listener.offer(methods.SHARE_FETCH, ShareFetch(services))
+        listener.offer(methods.SHARE_ACKNOWLEDGE, ShareAcknowledge(services))
+        listener.offer_stream(methods.CONSUME, Consume(services, self._streams))
+        listener.offer_stream(methods.HOLD_SESSION, HoldSession(services, self._streams))
         listener.offer(methods.EXPLAIN, Explain(environment, partitions, self._access))
         listener.offer(methods.PRODUCE, Produce(environment, partitions, self._access))
-        listener.offer(methods.INIT_PRODUCER_ID, InitProducerId(self._producer_ids, self._access))
+        producer_ids = InitProducerId(self._producer_ids, self._access, environment.clock)
+        listener.offer(methods.INIT_PRODUCER_ID, producer_ids)
         listener.offer(methods.LIST_OFFSETS, offsets.list_offsets)
         listener.offer(methods.DELETE_RECORDS, offsets.delete_records)
         listener.offer(
             methods.WRITE_TXN_MARKERS, WriteTxnMarkers(environment, partitions, self._access)
+        )
+        listener.offer(
+            methods.DESCRIBE_PRODUCERS, DescribeProducers(environment, partitions, self._access)
         )
 
     # ---- PartitionHost --------------------------------------------------------------------------
@@ -183,13 +185,13 @@ class ShareLeaderService:
         self._next_apply_ms = environment.clock.now_ms() + pause_ms
         version = self._view.share_version()
         if version < 1 <= self._share_version:
-            self.book.clear()
+            self.session_cache.clear()
         self._share_version = version
         self._topic_settings.apply()
         configs: dict[GroupId, GroupConfig] = {}
         for led in self.partitions:
-            for group_id, shell in list(led.shares.items()):
+            for group_id, runner in list(led.shares.items()):
                 config = configs.get(group_id)
                 if config is None:
                     config = configs[group_id] = self._view.group_config(group_id)
-                shell.configure(config)
+                runner.configure(config)

@@ -11,7 +11,13 @@ class LeaderSettings:
     """What one leader process accepts, keeps and waits for; all bounds inclusive."""
 
     max_share_sessions: int = 2_000
-    """``group.share.max.share.sessions`` (spec CFG-4)."""
+    """All of this leader; twice ``max_principal_sessions`` where callers have names (BND-16)."""
+
+    max_principal_sessions: int = 2_000
+    """Of these, those of one principal: ``group.share.max.share.sessions`` (spec CFG-4)."""
+
+    max_group_sessions: int = 1_000
+    """Of a principal's, those in one group: the most that ``group.share.max.size`` can be."""
 
     max_waiting_fetches: int = 10_000
     """Long polls that may wait at the same time; more are answered empty at once."""
@@ -56,10 +62,16 @@ class LeaderSettings:
     """``ConsumeStart.max_records`` where it is 0."""
 
     stream_message_bytes: int = MIB
-    """A stream message is sent once it holds so many record bytes."""
+    """A stream message is sent once it holds this many record bytes."""
 
     max_stream_messages: int = 2
     """Messages with records that wait for a slow reader; no more is acquired meanwhile."""
+
+    max_unsent_bytes: int = 256 * MIB
+    """Records that wait to be sent on all streams; then nothing more is acquired (spec BND-3)."""
+
+    max_principal_unsent_bytes: int = 64 * MIB
+    """The same of one principal."""
 
     max_stream_acknowledges: int = 1_000
     """Acknowledgements of a stream that are not answered yet; then the stream is not read."""
@@ -77,15 +89,14 @@ class LeaderSettings:
     """The same, while another leader drains the partition in favour of this node."""
 
     early_read_ms: int = 5_000
-    """So long after it was asked for, state that was read ahead of a take-over is used."""
+    """Maximum age of share state that was prefetched during a take-over."""
 
     explain_state_ms: int = 5_000
     """How long Explain waits for what the share coordinator knows of a record."""
 
     throttled_rest_ms: int = 1_000
-    """After a delivery that suspicious records ended, the stream takes no more of that partition
-    until the member has acknowledged, or so long: lots of THR-4 and THR-5 must not be delivered
-    together."""
+    """How long a stream pauses a partition after a throttled delivery (THR-4, THR-5), unless the
+    member acknowledges first: two throttled lots must not be delivered together."""
 
     empty_take_pause_ms: int = 5
     """Pause of a stream after a fetch that acquired nothing although there seemed to be records."""
@@ -94,19 +105,22 @@ class LeaderSettings:
     """Locks of one share partition that expire in one turn of the loop."""
 
     empty_group_retry_ms: int = 1_000
-    """How often a group without sessions is looked at again while locks of it still run."""
+    """How often a group without sessions is checked again while it still has acquisition locks."""
 
     write_again_ms: int = 5_000
     """Pause before the state of expired locks is written again, after the persister gave up."""
 
     settings_pause_ms: int = 50
-    """After a change of the view was looked at, the next ones wait at most so long."""
+    """Debounce interval for applying changes of the cluster view."""
+
+    max_transaction_ms: int = 900_000
+    """``transaction.max.timeout.ms``: a transaction without an end is aborted then (BND-11)."""
+
+    transaction_check_interval_ms: int = 10_000
+    """Interval of the check for transactions that are open for too long."""
 
     retention_check_interval_ms: int = 300_000
     """``log.retention.check.interval.ms``."""
 
     drain_write_ms: int = 5_000
     """How long a drain waits for writes that are under way."""
-
-    max_member_id_chars: int = 36
-    """Spec REQ-1."""

@@ -50,13 +50,11 @@ class Metric:
         return f"{name}_total" if self.kind is InstrumentKind.COUNTER else name
 
 
+@dataclass(slots=True, eq=False)
 class Counter:
     """One series that only grows."""
 
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = 0
+    value: int = 0
 
     def add(self, amount: int = 1) -> None:
         """Add ``amount``, 0 or more."""

@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TextIO
 
+from sharemesh.domain.printable import escaped
 from sharemesh.telemetry.trace_context import current_request
 
 _PLAIN = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {
@@ -13,7 +14,7 @@ _PLAIN = frozenset(logging.LogRecord("", 0, "", 0, "", None, None).__dict__) | {
     "asctime",
     "taskName",
 }
-_QUOTED = frozenset(' "=\n\t')
+_QUOTED = frozenset(' "=')
 
 
 class _LineFormatter(logging.Formatter):
@@ -43,7 +44,7 @@ class _LineFormatter(logging.Formatter):
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
         if self._as_json:
-            return json.dumps(fields, default=str, ensure_ascii=False)
+            return escaped(json.dumps(fields, default=str, ensure_ascii=False))
         return " ".join(f"{name}={_text(value)}" for name, value in fields.items())
 
     @staticmethod
@@ -72,12 +73,10 @@ def set_up_logs(
     root.setLevel(level.upper())
     logging.getLogger("asyncio").setLevel(max(logging.WARNING, root.level))
     logging.getLogger("grpc").setLevel(max(logging.WARNING, root.level))
-    # A collector that is down is said once by ours, not with each attempt.
-    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
 
 
 def _text(value: object) -> str:
     text = str(value)
-    if text and not _QUOTED.intersection(text):
+    if text and not _QUOTED.intersection(text) and escaped(text) == text:
         return text
-    return json.dumps(text, ensure_ascii=False)
+    return escaped(json.dumps(text, ensure_ascii=False))

@@ -1,26 +1,36 @@
-"""The page that Prometheus asks for: one small HTTP answer, on the loop."""
+"""Small pages over HTTP, for probes and for Prometheus in its text format, made on the loop."""
 
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from sharemesh.tasks import cancel_and_wait
-from sharemesh.telemetry.instruments import Registry
-from sharemesh.telemetry.prometheus_text import CONTENT_TYPE, expose
+from sharemesh.telemetry.instruments import Histogram, InstrumentKind, Labels, Reading, Registry
 
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PATH = "/metrics"
 REQUEST_BYTES_MAX = 8_192
 REQUEST_TIMEOUT_S = 5.0
 CONNECTIONS_MAX = 16
-
 _log = logging.getLogger(__name__)
 
 
-class MetricsEndpoint:
-    """Serves ``GET /metrics`` without TLS, for the pod's own network; nothing else."""
+@dataclass(frozen=True, slots=True)
+class HttpPage:
+    """What is answered to one request."""
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+    text: str
+    status: str = "200 OK"
+    content_type: str = "text/plain; charset=utf-8"
+
+
+class HttpPages:
+    """Serves GET of some paths without TLS, for the pod's own network; nothing else."""
+
+    def __init__(self, pages: Mapping[str, Callable[[], HttpPage]]) -> None:
+        self._pages = pages
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -61,7 +71,7 @@ class MetricsEndpoint:
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # the other side is slow, gone, or speaks something else
         except Exception:
-            _log.exception("metrics could not be collected")
+            _log.exception("a page could not be made")
         finally:
             writer.close()
             with contextlib.suppress(OSError):
@@ -71,16 +81,75 @@ class MetricsEndpoint:
         method, _, rest = request.partition(b" ")
         path = rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
         if method not in {b"GET", b"HEAD"}:
-            return _http("405 Method Not Allowed", b"only GET is answered\n")
-        if path != PATH:
-            return _http("404 Not Found", f"nothing here; metrics are at {PATH}\n".encode())
-        body = expose(self._registry.collect()).encode()
-        return _http("200 OK", body if method == b"GET" else b"", CONTENT_TYPE)
+            return _http(HttpPage("only GET is answered\n", "405 Method Not Allowed"))
+        if path not in self._pages:
+            known = " and ".join(self._pages)
+            return _http(HttpPage(f"nothing here; pages are {known}\n", "404 Not Found"))
+        return _http(self._pages[path](), with_body=method == b"GET")
 
 
-def _http(status: str, body: bytes, content_type: str = "text/plain; charset=utf-8") -> bytes:
+class MetricsEndpoint(HttpPages):
+    """Serves ``GET /metrics``: what a registry holds, for Prometheus."""
+
+    def __init__(self, registry: Registry) -> None:
+        def page() -> HttpPage:
+            return HttpPage(expose(registry.collect()), content_type=CONTENT_TYPE)
+
+        super().__init__({PATH: page})
+
+
+def expose(readings: Iterable[Reading]) -> str:
+    """Return one page with all readings."""
+    lines: list[str] = []
+    for reading in readings:
+        name = reading.metric.prometheus_name
+        lines.append(f"# HELP {name} {_escaped_help(reading.metric.says)}")
+        lines.append(f"# TYPE {name} {reading.metric.kind}")
+        names = reading.metric.labels
+        if reading.metric.kind is InstrumentKind.HISTOGRAM:
+            for values, histogram in reading.histograms:
+                lines.extend(_buckets(name, names, values, histogram))
+        else:
+            lines.extend(
+                f"{name}{_labels(names, values)} {_number(value)}"
+                for values, value in reading.values
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _buckets(name: str, names: Labels, values: Labels, histogram: Histogram) -> Iterator[str]:
+    running = 0
+    bounds = (*map(_number, histogram.bounds), "+Inf")
+    for bound, count in zip(bounds, histogram.counts, strict=True):
+        running += count
+        yield f"{name}_bucket{_labels((*names, 'le'), (*values, bound))} {running}"
+    yield f"{name}_sum{_labels(names, values)} {_number(histogram.total)}"
+    yield f"{name}_count{_labels(names, values)} {running}"
+
+
+def _labels(names: Labels, values: Labels) -> str:
+    if not names:
+        return ""
+    pairs = (f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
+    return "{" + ",".join(pairs) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _escaped_help(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def _http(page: HttpPage, *, with_body: bool = True) -> bytes:
+    body = page.text.encode() if with_body else b""
     head = (
-        f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\n"
+        f"HTTP/1.1 {page.status}\r\nContent-Type: {page.content_type}\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + body

@@ -30,7 +30,6 @@ RANGES_LAST = "share.ranges.last"
 RANGES_DELIVERY_COUNT = "share.ranges.delivery_count"
 RANGES_TRUNCATED = "share.ranges.truncated"
 LINKS_DROPPED = "share.links.dropped"
-LOCK_DURATION_MS = "share.lock.duration_ms"
 ACK_COUNTS = {1: "share.ack.accepted", 2: "share.ack.released", 3: "share.ack.rejected",
               4: "share.ack.renewed"}  # fmt: skip
 EXPIRED_COUNT = "share.expired.count"
@@ -39,7 +38,6 @@ RELEASED_COUNT = "share.released.count"
 RETURNED_COUNT = "share.returned.count"
 STATE_EPOCH = "share.state.epoch"
 STATE_BATCHES = "share.state.batches"
-DELIVERY_COUNT = "share.delivery.count"
 RPC_SYSTEM = "rpc.system.name"
 RPC_METHOD = "rpc.method"
 RPC_STATUS = "rpc.response.status_code"
@@ -255,6 +253,11 @@ FETCHES_EXPIRED = _counter(
     "share.fetches.expired", "{fetch}", "fetches that waited as long as they may (MET-4)"
 )
 STREAMS = _gauge("share.streams", "{stream}", "open Consume and HoldSession streams")
+UNSENT_BYTES = _gauge(
+    "share.streams.unsent.bytes",
+    "By",
+    "records that were acquired and wait to be sent on streams (BND-3)",
+)
 RECORDS_PRODUCED = _counter("share.records.produced", "{record}", "records appended")
 BYTES_PRODUCED = _counter("share.bytes.produced", "By", "bytes of record batches appended")
 BYTES_DELIVERED = _counter("share.bytes.delivered", "By", "bytes of record batches given out")

@@ -7,14 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from sharemesh.telemetry.otel_environment import BATCH_MAX, SPANS_INTERVAL_MS
 from sharemesh.telemetry.spans import Span, Spans
 
-BATCH_MAX = 2_048
-INTERVAL_S = 1.0
 FLUSH_TIMEOUT_S = 2.0
 """How long closing waits for the exporter."""
 
 _log = logging.getLogger(__name__)
+
+
+class ExportError(Exception):
+    """A collector refused spans; the message says why."""
 
 
 class SpanExporter(Protocol):
@@ -28,6 +31,9 @@ class SpanExporter(Protocol):
         """Return how many of the batch were taken; what was not is dropped and counted.
 
         Called on one thread, may block.
+
+        Raises:
+            ExportError: None was taken.
         """
         ...
 
@@ -37,7 +43,7 @@ class SpanExporter(Protocol):
 
 
 class SpanFile:
-    """Writes one JSON object a line: for tests, and for a look without a collector."""
+    """Writes one JSON object a line: for tests, and for use without a collector."""
 
     def __init__(self, path: Path, resource: Mapping[str, str]) -> None:
         self._resource = dict(resource)
@@ -77,14 +83,24 @@ class SpanFile:
 
 
 class SpanPump:
-    """Carries spans from the queue to an exporter every second, until closed."""
+    """Carries spans from the queue to an exporter, batch by batch, until closed."""
 
-    def __init__(self, spans: Spans, exporter: SpanExporter) -> None:
+    def __init__(
+        self,
+        spans: Spans,
+        exporter: SpanExporter,
+        *,
+        batch_max: int = BATCH_MAX,
+        interval_ms: int = SPANS_INTERVAL_MS,
+    ) -> None:
+        """Every ``interval_ms`` the whole queue is exported, ``batch_max`` spans at a time."""
         self.exported = 0
         self.failed = 0
         self._spans = spans
         spans.write = exporter.write
         self._exporter = exporter
+        self._batch_max = batch_max
+        self._interval_s = interval_ms / 1_000
         self._closing = threading.Event()
         self._failing = False
         self._thread = threading.Thread(target=self._run, name="span export", daemon=True)
@@ -99,16 +115,19 @@ class SpanPump:
         self._thread.join(FLUSH_TIMEOUT_S)
 
     def _run(self) -> None:
-        while not self._closing.wait(INTERVAL_S):
+        while not self._closing.wait(self._interval_s):
             self._drain()
         self._drain()
         self._exporter.close()
 
     def _drain(self) -> None:
-        while batch := self._spans.take(BATCH_MAX):
+        while batch := self._spans.take(self._batch_max):
+            why = "the collector does not take them all"
             try:
                 taken = self._exporter.export(batch)
-            except Exception:  # whatever a collector does, the process goes on
+            except ExportError as error:
+                taken, why = 0, str(error)
+            except Exception:  # whatever a collector does, the process continues
                 taken = 0
                 if not self._failing:
                     _log.exception("spans could not be exported")
@@ -116,5 +135,5 @@ class SpanPump:
             self.exported += taken
             self.failed += lost
             if lost and not self._failing:
-                _log.warning("spans are dropped: the collector does not take them all")
+                _log.warning("spans are dropped: %s", why)
             self._failing = lost > 0

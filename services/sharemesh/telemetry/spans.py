@@ -2,9 +2,10 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from enum import IntEnum
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from sharemesh.telemetry.names import LINKS_DROPPED
 from sharemesh.telemetry.trace_context import LINKS_MAX, TraceContext
@@ -13,7 +14,6 @@ QUEUE_MAX = 16_384
 """Spans that wait for export; about 8 MB when they are full."""
 
 Attributes = dict[str, Any]
-_NONE: Attributes = {}
 
 
 class SpanKind(IntEnum):
@@ -26,47 +26,48 @@ class SpanKind(IntEnum):
     CONSUMER = 4
 
 
+@dataclass(slots=True, eq=False)
 class Span:
-    """One piece of work that has ended; times are nanoseconds since 1970."""
+    """One piece of work that has ended; times are nanoseconds since 1970.
 
-    __slots__ = (
-        "attributes",
-        "context",
-        "end_ns",
-        "error",
-        "kind",
-        "links",
-        "name",
-        "parent",
-        "shared",
-        "start_ns",
-    )
+    ``shared`` are attributes that many spans have, in one dict that is never changed.
+    """
 
-    def __init__(  # noqa: PLR0913 - a span is what it is
-        self,
-        name: str,
-        context: TraceContext,
-        parent: TraceContext | None,
-        start_ns: int,
-        end_ns: int,
-        attributes: Attributes,
-        *,
-        kind: SpanKind = SpanKind.INTERNAL,
-        links: Sequence[TraceContext] = (),
-        error: str = "",
-        shared: Attributes = _NONE,
-    ) -> None:
-        """``shared`` are attributes that many spans have, in one dict that is never changed."""
-        self.name = name
-        self.context = context
-        self.parent = parent
-        self.start_ns = start_ns
-        self.end_ns = end_ns
-        self.attributes = attributes
-        self.kind = kind
-        self.links = links
-        self.error = error
-        self.shared = shared
+    name: str
+    context: TraceContext
+    parent: TraceContext | None
+    start_ns: int
+    end_ns: int
+    attributes: Attributes
+    _: KW_ONLY
+    kind: SpanKind = SpanKind.INTERNAL
+    links: Sequence[TraceContext] = ()
+    error: str = ""
+    shared: Attributes = field(default_factory=dict)
+
+
+class Sampler(NamedTuple):
+    """Which traces are recorded, by OpenTelemetry's rules: all members of a trace agree on it.
+
+    Attributes:
+        ratio: Of the traces that begin here, this part is recorded, chosen by the trace's id.
+        parent_based: Whether a span that has a parent is recorded if, and only if, that one is.
+    """
+
+    ratio: float = 1.0
+    parent_based: bool = True
+
+    def samples(self, trace_id: int, parent: TraceContext | None) -> bool:
+        """Return whether a new span of this trace is recorded."""
+        if parent is not None and self.parent_based:
+            return parent.sampled
+        return trace_id & _LOW_BITS < round(self.ratio * (_LOW_BITS + 1))
+
+
+_LOW_BITS = (1 << 64) - 1
+
+PARENT_BASED = Sampler()
+"""OpenTelemetry's default: a trace that begins here is recorded, others as their caller says."""
 
 
 def _as_it_is(span: Span) -> Span:
@@ -83,6 +84,7 @@ class Spans:
         rng: Random,
         now_ns: Callable[[], int],
         queue_max: int = QUEUE_MAX,
+        sampler: Sampler = PARENT_BASED,
     ) -> None:
         """``now_ns`` is wall time; ``rng`` makes ids and must not be shared with decisions.
 
@@ -95,6 +97,7 @@ class Spans:
         self.dropped = 0
         self.write: Callable[[Span], Any] = _as_it_is
         self._bits = rng.getrandbits
+        self._samples = sampler.samples
         self._queue: deque[Any] = deque()
 
     @property
@@ -106,10 +109,15 @@ class Spans:
         """Return the context of a new span: in its parent's trace, or in one of its own."""
         bits = self._bits
         trace_id = (bits(128) or 1) if parent is None else parent.trace_id
-        return TraceContext(trace_id, bits(64) or 1)
+        return TraceContext(trace_id, bits(64) or 1, self._samples(trace_id, parent))
 
     def end(self, span: Span) -> None:
-        """Write and queue a finished span, or drop and count it; never blocks."""
+        """Write and queue a finished span, or drop and count it; never blocks.
+
+        A span of a trace that is not sampled is only a context: nothing is queued or counted.
+        """
+        if not span.context.sampled:
+            return
         if len(self._queue) >= self.queue_max:
             self.dropped += 1
             return

@@ -1,4 +1,4 @@
-"""What a service is given to tell how it fares: metrics, spans, and what they may cost."""
+"""The telemetry of a service: metrics, spans, and their limits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ class Telemetry:
     """One for each process, made by the composition root.
 
     Attributes:
-        registry: Metrics; always counted, whether somebody asks or not.
+        registry: Metrics; always counted, even if they are never collected.
         spans: Spans; none are made without an exporter.
-        detail_stride: One record of so many gets spans of its own; 0 is none.
+        detail_stride: One record in this many gets its own spans; 0 is none.
         partition_labels: Whether series are kept apart by partition.
     """
 

@@ -1,6 +1,7 @@
 """W3C trace context on the wire and in record headers; spans of requests and producers."""
 
 from contextvars import ContextVar
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
 TRACEPARENT = "traceparent"
@@ -46,7 +47,7 @@ def sampled_contexts(
 ) -> tuple[list[TraceContext], int]:
     """Return the sampled contexts among header values, at most ``limit``, and how many more.
 
-    Only the two digits of the flags are looked at first: parsing every record's header would
+    Only the two digits of the flags are read first: parsing every record's header would
     cost ten times more than all the rest of a span.
     """
     contexts: list[TraceContext] = []
@@ -66,18 +67,17 @@ def sampled_contexts(
 _SAMPLED = frozenset(b"%02x" % flags for flags in range(1, 256, 2))
 
 
+@dataclass(slots=True, eq=False)
 class RequestSpan:
     """The span of one call or stream that a process answers.
 
     Timers and tasks inherit it and may outlive it, so it only counts while it is ``open``.
     """
 
-    __slots__ = ("context", "is_stream", "open")
-
-    def __init__(self, context: TraceContext, *, is_stream: bool) -> None:
-        self.context = context
-        self.is_stream = is_stream
-        self.open = True
+    context: TraceContext
+    _: KW_ONLY
+    is_stream: bool
+    open: bool = True
 
 
 REQUEST: ContextVar[RequestSpan | None] = ContextVar("request span", default=None)
@@ -90,11 +90,11 @@ def current_request() -> RequestSpan | None:
 
 
 PROBE_BYTES = 2_048
-"""Looked through at both ends first: headers end a record, and producers that trace send them
-with every record. A look through everything costs 2 us for each KiB, as much as the delivery."""
+"""Searched at both ends first: headers end a record, and producers that trace send them
+with every record. A search through everything costs 2 us for each KiB, as much as the delivery."""
 
 SCAN_BYTES_MAX = 1 << 18
-"""Bytes looked through for one acquisition, once the probe has found something."""
+"""Bytes searched for one acquisition, once the probe has found something."""
 
 _KEY = b"\x16traceparent\x6e00-"
 """A record header's key and value lengths as varints (11 and 55), the key, version 00."""

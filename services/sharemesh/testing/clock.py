@@ -8,7 +8,7 @@ TURNS = 20
 
 
 class MeshClock:
-    """Time goes on by itself, and ``advance`` lets a part of it pass at once (port Clock).
+    """Clock port whose time runs by itself and is moved on by ``advance``.
 
     It moves the running event loop's time: timers, time-outs and sleeps of the mesh, of the clients
     and of the application are due together, in order. It stays moved until the loop ends.

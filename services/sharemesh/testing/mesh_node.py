@@ -8,9 +8,9 @@ from typing import Any
 
 from sharemesh import methods
 from sharemesh.backends.embedded.data_directory import open_data_directory
-from sharemesh.backends.local.authorizer import AllowAll
+from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
-from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable
+from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable, AllowAll
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.domain.ids import NodeId
 from sharemesh.methods import Method, Request, Response
@@ -94,7 +94,9 @@ class MeshNode:
     def __init__(self, name: str, shared: Surroundings) -> None:
         self.name = name
         self.address = f"{name}:{PORT}"
-        self.records = ClusterRecords(shared.clock, store=shared.store, cluster_id=CLUSTER_ID)
+        self.records = ClusterRecords(
+            shared.clock, coordination=LocalCoordination(shared.store), cluster_id=CLUSTER_ID
+        )
         self.coordination = self.records.coordination
         self.view = self.records.view
         self._shared = shared

@@ -26,6 +26,7 @@ class AclResourceType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ACL_RESOURCE_TYPE_TOPIC: _ClassVar[AclResourceType]
     ACL_RESOURCE_TYPE_GROUP: _ClassVar[AclResourceType]
     ACL_RESOURCE_TYPE_CLUSTER: _ClassVar[AclResourceType]
+    ACL_RESOURCE_TYPE_TRANSACTIONAL_ID: _ClassVar[AclResourceType]
 
 class AclPatternType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -65,6 +66,7 @@ ACL_RESOURCE_TYPE_ANY: AclResourceType
 ACL_RESOURCE_TYPE_TOPIC: AclResourceType
 ACL_RESOURCE_TYPE_GROUP: AclResourceType
 ACL_RESOURCE_TYPE_CLUSTER: AclResourceType
+ACL_RESOURCE_TYPE_TRANSACTIONAL_ID: AclResourceType
 ACL_PATTERN_TYPE_UNSPECIFIED: AclPatternType
 ACL_PATTERN_TYPE_ANY: AclPatternType
 ACL_PATTERN_TYPE_LITERAL: AclPatternType

@@ -48,18 +48,20 @@ class Tombstone(_message.Message):
     def __init__(self, type: _Optional[int] = ..., member_id: _Optional[str] = ...) -> None: ...
 
 class MemberMetadata(_message.Message):
-    __slots__ = ("member_id", "rack_id", "client_id", "client_host", "subscribed_topic_names")
+    __slots__ = ("member_id", "rack_id", "client_id", "client_host", "subscribed_topic_names", "principal")
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     RACK_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBED_TOPIC_NAMES_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     member_id: str
     rack_id: str
     client_id: str
     client_host: str
     subscribed_topic_names: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, member_id: _Optional[str] = ..., rack_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., subscribed_topic_names: _Optional[_Iterable[str]] = ...) -> None: ...
+    principal: str
+    def __init__(self, member_id: _Optional[str] = ..., rack_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., subscribed_topic_names: _Optional[_Iterable[str]] = ..., principal: _Optional[str] = ...) -> None: ...
 
 class GroupMetadata(_message.Message):
     __slots__ = ("epoch", "metadata_hash")

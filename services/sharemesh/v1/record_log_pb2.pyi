@@ -22,12 +22,14 @@ class ProducePartition(_message.Message):
     def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., records: _Optional[bytes] = ..., decoded_records: _Optional[_Iterable[_Union[_common_pb2.DecodedRecord, _Mapping]]] = ..., topic_name: _Optional[str] = ...) -> None: ...
 
 class ProduceRequest(_message.Message):
-    __slots__ = ("partitions", "timeout_ms")
+    __slots__ = ("partitions", "timeout_ms", "transactional_id")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[ProducePartition]
     timeout_ms: int
-    def __init__(self, partitions: _Optional[_Iterable[_Union[ProducePartition, _Mapping]]] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+    transactional_id: str
+    def __init__(self, partitions: _Optional[_Iterable[_Union[ProducePartition, _Mapping]]] = ..., timeout_ms: _Optional[int] = ..., transactional_id: _Optional[str] = ...) -> None: ...
 
 class ProducePartitionResult(_message.Message):
     __slots__ = ("topic_id", "partition", "error_code", "error_message", "base_offset", "last_offset", "log_start_offset", "current_leader")
@@ -192,3 +194,49 @@ class WriteTxnMarkersResponse(_message.Message):
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[TxnMarkerResult]
     def __init__(self, results: _Optional[_Iterable[_Union[TxnMarkerResult, _Mapping]]] = ...) -> None: ...
+
+class DescribeProducersPartition(_message.Message):
+    __slots__ = ("topic_id", "partition")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class DescribeProducersRequest(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[DescribeProducersPartition]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[DescribeProducersPartition, _Mapping]]] = ...) -> None: ...
+
+class ProducerState(_message.Message):
+    __slots__ = ("producer_id", "producer_epoch", "current_txn_start_offset", "open_ms")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_TXN_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    OPEN_MS_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    producer_epoch: int
+    current_txn_start_offset: int
+    open_ms: int
+    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., current_txn_start_offset: _Optional[int] = ..., open_ms: _Optional[int] = ...) -> None: ...
+
+class DescribeProducersResult(_message.Message):
+    __slots__ = ("topic_id", "partition", "error_code", "error_message", "active_producers")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition: int
+    error_code: int
+    error_message: str
+    active_producers: _containers.RepeatedCompositeFieldContainer[ProducerState]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., active_producers: _Optional[_Iterable[_Union[ProducerState, _Mapping]]] = ...) -> None: ...
+
+class DescribeProducersResponse(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[DescribeProducersResult]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[DescribeProducersResult, _Mapping]]] = ...) -> None: ...

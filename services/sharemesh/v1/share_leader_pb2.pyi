@@ -16,16 +16,18 @@ RECORD_FORMAT_UNSPECIFIED: RecordFormat
 RECORD_FORMAT_DECODED: RecordFormat
 
 class AcknowledgementBatch(_message.Message):
-    __slots__ = ("first_offset", "last_offset", "acknowledge_types", "uncounted")
+    __slots__ = ("first_offset", "last_offset", "acknowledge_types", "uncounted", "delivery_count")
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LAST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGE_TYPES_FIELD_NUMBER: _ClassVar[int]
     UNCOUNTED_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
     first_offset: int
     last_offset: int
     acknowledge_types: _containers.RepeatedScalarFieldContainer[int]
     uncounted: bool
-    def __init__(self, first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., acknowledge_types: _Optional[_Iterable[int]] = ..., uncounted: _Optional[bool] = ...) -> None: ...
+    delivery_count: int
+    def __init__(self, first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., acknowledge_types: _Optional[_Iterable[int]] = ..., uncounted: _Optional[bool] = ..., delivery_count: _Optional[int] = ...) -> None: ...
 
 class AcknowledgePartition(_message.Message):
     __slots__ = ("partition", "acknowledgement_batches", "leader_epoch")
@@ -87,8 +89,16 @@ class AcquiredRecords(_message.Message):
     delivery_count: int
     def __init__(self, first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., delivery_count: _Optional[int] = ...) -> None: ...
 
+class UndecodableOffsets(_message.Message):
+    __slots__ = ("first_offset", "last_offset")
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    first_offset: int
+    last_offset: int
+    def __init__(self, first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ...) -> None: ...
+
 class ShareFetchPartition(_message.Message):
-    __slots__ = ("partition", "error_code", "error_message", "acknowledge_error_code", "acknowledge_error_message", "current_leader", "records", "acquired_records", "leader_epoch", "decoded_records")
+    __slots__ = ("partition", "error_code", "error_message", "acknowledge_error_code", "acknowledge_error_message", "current_leader", "records", "acquired_records", "leader_epoch", "decoded_records", "undecodable")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
@@ -99,6 +109,7 @@ class ShareFetchPartition(_message.Message):
     ACQUIRED_RECORDS_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     DECODED_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    UNDECODABLE_FIELD_NUMBER: _ClassVar[int]
     partition: int
     error_code: int
     error_message: str
@@ -109,7 +120,8 @@ class ShareFetchPartition(_message.Message):
     acquired_records: _containers.RepeatedCompositeFieldContainer[AcquiredRecords]
     leader_epoch: int
     decoded_records: _containers.RepeatedCompositeFieldContainer[_common_pb2.DecodedRecord]
-    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., acknowledge_error_code: _Optional[int] = ..., acknowledge_error_message: _Optional[str] = ..., current_leader: _Optional[_Union[_common_pb2.CurrentLeader, _Mapping]] = ..., records: _Optional[bytes] = ..., acquired_records: _Optional[_Iterable[_Union[AcquiredRecords, _Mapping]]] = ..., leader_epoch: _Optional[int] = ..., decoded_records: _Optional[_Iterable[_Union[_common_pb2.DecodedRecord, _Mapping]]] = ...) -> None: ...
+    undecodable: _containers.RepeatedCompositeFieldContainer[UndecodableOffsets]
+    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., acknowledge_error_code: _Optional[int] = ..., acknowledge_error_message: _Optional[str] = ..., current_leader: _Optional[_Union[_common_pb2.CurrentLeader, _Mapping]] = ..., records: _Optional[bytes] = ..., acquired_records: _Optional[_Iterable[_Union[AcquiredRecords, _Mapping]]] = ..., leader_epoch: _Optional[int] = ..., decoded_records: _Optional[_Iterable[_Union[_common_pb2.DecodedRecord, _Mapping]]] = ..., undecodable: _Optional[_Iterable[_Union[UndecodableOffsets, _Mapping]]] = ...) -> None: ...
 
 class ShareFetchTopic(_message.Message):
     __slots__ = ("topic_id", "partitions")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sharemesh_spark.reader.varints import Ints, Mask
+from sharemesh_spark.reader.varints import Columns, Ints
 
 PIECES_PER_BATCH_MAX = 64
 """More pieces than that, for each batch of a group, are left to the domain's own sweep."""
@@ -17,7 +17,7 @@ _STATE_BITS = 3  # delivery states are 0 to 4
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class Runs(Columns):
     """State batches of groups, in order of (group, first offset); offsets are inclusive."""
 
     group: Ints
@@ -25,16 +25,6 @@ class Runs:
     last: Ints
     state: Ints
     count: Ints
-
-    def selected(self, chosen: Ints | Mask) -> "Runs":
-        """Return those with these indexes, or where the mask is true."""
-        return Runs(
-            self.group[chosen],
-            self.first[chosen],
-            self.last[chosen],
-            self.state[chosen],
-            self.count[chosen],
-        )
 
 
 def combined(runs: Runs, groups: int) -> tuple[Runs, Ints]:
@@ -56,13 +46,7 @@ def combined(runs: Runs, groups: int) -> tuple[Runs, Ints]:
     inside = tangled[runs.group]
     pieces, given_up = _best_pieces(runs.selected(inside), groups)
     plain = runs.selected(~inside)
-    everything = Runs(
-        np.concatenate([plain.group, pieces.group]),
-        np.concatenate([plain.first, pieces.first]),
-        np.concatenate([plain.last, pieces.last]),
-        np.concatenate([plain.state, pieces.state]),
-        np.concatenate([plain.count, pieces.count]),
-    )
+    everything = Runs.joined([plain, pieces])
     sort = np.argsort(everything.group, kind="stable")  # offsets are in order within a group
     return _merged(everything.selected(sort)), given_up
 

@@ -6,14 +6,14 @@ snapshot) are folded by the domain itself, so the result is the domain's for eve
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
-from sharemesh.domain.share_state.content_hash import NUMBERS as STATE_NUMBERS
+from sharemesh.domain.share_state.fold import NUMBERS as STATE_NUMBERS
 from sharemesh.domain.share_state.fold import ShareState, fold
 from sharemesh.domain.share_state.records import (
     NO_COUNT,
@@ -54,17 +54,14 @@ def joined(parts: Sequence[FoldRows]) -> FoldRows:
     if len(parts) == 1:
         return parts[0]
     begins = np.cumsum([0, *(len(part) for part in parts[:-1])])
-    columns = {
-        each.name: np.concatenate([getattr(part.runs, each.name) for part in parts])
-        for each in fields(Runs)
-    }
-    columns["group"] = np.concatenate(
-        [part.runs.group + begin for part, begin in zip(parts, begins, strict=True)]
-    )
+    moved = [
+        replace(part.runs, group=part.runs.group + begin)
+        for part, begin in zip(parts, begins, strict=True)
+    ]
     return FoldRows(
         np.concatenate([part.key for part in parts]),
         {name: np.concatenate([part.numbers[name] for part in parts]) for name in NUMBERS},
-        Runs(**columns),
+        Runs.joined(moved),
     )
 
 
@@ -183,25 +180,15 @@ class _Fold:
         clip = start_offset[group]
         work &= everything.last >= clip
         chosen = np.flatnonzero(work)
-        clipped = Runs(
-            group[chosen],
-            np.maximum(everything.first[chosen], clip[chosen]),
-            everything.last[chosen],
-            everything.state[chosen],
-            everything.count[chosen],
-        )
+        picked = self._in_order(group, everything, chosen)
+        clipped = replace(picked, first=np.maximum(picked.first, clip[chosen]))
         swept, given_up = combined(clipped, len(self.keys))
         self.odd[given_up] = True
-        merged = [
-            np.concatenate([getattr(part, each.name) for part in (untouched, swept)])
-            for each in fields(Runs)
-        ]
-        runs = Runs(*merged)
+        runs = Runs.joined([untouched, swept])
         return runs.selected(np.argsort(runs.group, kind="stable"))
 
     def _in_order(self, group: Ints, everything: Runs, chosen: Ints) -> Runs:
-        picked = everything.selected(chosen)
-        return Runs(group[chosen], picked.first, picked.last, picked.state, picked.count)
+        return replace(everything.selected(chosen), group=group[chosen])
 
     def _by_domain(self, group: int, splits: Ints) -> FoldRows | None:
         """Fold one group record by record."""
@@ -211,18 +198,19 @@ class _Fold:
                 state = None
                 continue
             row = int(self.order[at])
-            part = range(int(splits[row]), int(splits[row + 1]))
-            batches = tuple(_batch(self.rows.runs, index) for index in part)
+            batches = batches_of(self.rows.runs, int(splits[row]), int(splits[row + 1]))
             state = fold(state, _record(self.rows.numbers, row, batches))
         return None if state is None else rows_of(int(self.keys[group]), state)
 
 
-def _batch(runs: Runs, index: int) -> StateBatch:
-    return StateBatch(
-        int(runs.first[index]),
-        int(runs.last[index]),
-        DeliveryState(int(runs.state[index])),
-        int(runs.count[index]),
+def batches_of(runs: Runs, low: int, high: int) -> tuple[StateBatch, ...]:
+    """Return the state batches of some rows."""
+    columns = (runs.first, runs.last, runs.state, runs.count)
+    return tuple(
+        StateBatch(first, last, DeliveryState(state), count)
+        for first, last, state, count in zip(
+            *(column[low:high].tolist() for column in columns), strict=True
+        )
     )
 
 
@@ -253,3 +241,11 @@ def rows_of(key: int, state: ShareState) -> FoldRows:
     runs = [np.array(column, dtype=np.int64) for column in columns]
     empty = [np.zeros(0, dtype=np.int64)] * 5
     return FoldRows(np.array([key], dtype=np.int64), value, Runs(*(runs or empty)))
+
+
+def state_at(rows: FoldRows, row: int) -> ShareState:
+    """Return the state in one row of a vectorised fold."""
+    runs = rows.runs
+    low, high = np.searchsorted(runs.group, [row, row + 1]).tolist()
+    numbers: dict[str, Any] = {name: int(rows.numbers[name][row]) for name in STATE_NUMBERS}
+    return ShareState(batches=batches_of(runs, low, high), **numbers)

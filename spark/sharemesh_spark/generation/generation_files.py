@@ -1,17 +1,11 @@
-"""Generations on disk: Parquet, a manifest, and what marks one as committed (LOG-19).
+"""Generations on disk in columns: written, read back, and marked as committed (LOG-19).
 
-::
-
-    generations/<id>.new/            being written; no generation
-    generations/<id>/manifest.json   counts, end offsets, hashes, previous generation, files
-    generations/<id>/part-*.parquet  one row a share partition, one row of floors a shard
-    generations/<id>/COMMITTED       a hint for readers; the log's pointer record decides
+The format of the files is that of ``sharemesh.codec.generation``.
 """
 
-import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,99 +13,30 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
-from sharemesh.domain.share_state.content_hash import BATCH_FIELDS, packed_hash
-from sharemesh.domain.share_state.content_hash import NUMBERS as HASHED_NUMBERS
-from sharemesh.domain.share_state.fold import Floors
-from sharemesh.domain.share_state.key_text import format_key, parse_key
+from sharemesh.codec.generation import (
+    BATCH_COLUMNS,
+    COLUMNS,
+    COMMITTED,
+    FOLDER,
+    MANIFEST,
+    GenerationFormatError,
+    Manifest,
+    arrow_schema,
+    decode_manifest,
+    encode_manifest,
+)
+from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId, format_key, parse_key
+from sharemesh.domain.share_state.fold import BATCH_FIELDS, Floors, packed_hash
+from sharemesh.domain.share_state.fold import NUMBERS as HASHED_NUMBERS
 from sharemesh_spark.fold.combine_numpy import Runs
 from sharemesh_spark.fold.vector_fold import FoldRows
 from sharemesh_spark.reader.data_directory import UnreadableLogError
 from sharemesh_spark.reader.state_columns import KIND_SNAPSHOT
 
-FORMAT_VERSION = 1
-FOLDER = "generations"
-MANIFEST = "manifest.json"
-COMMITTED = "COMMITTED"
-_BATCH = pa.struct(
-    [("first", pa.int64()), ("last", pa.int64()), ("state", pa.int32()), ("count", pa.int32())]
+_BATCHES = f"array<struct<{','.join(f'{name}:{kind}' for name, kind in BATCH_COLUMNS)}>>"
+SPARK_SCHEMA = ", ".join(
+    f"{name} {_BATCHES if kind == 'batches' else kind}" for name, kind in COLUMNS
 )
-ARROW_SCHEMA = pa.schema(
-    [
-        ("shard", pa.int32()),
-        ("kind", pa.string()),  # state, or floors: one row a shard
-        ("group_id", pa.string()),
-        ("topic_id", pa.binary()),
-        ("partition", pa.int32()),
-        ("snapshot_epoch", pa.int32()),
-        ("state_epoch", pa.int32()),
-        ("leader_epoch", pa.int32()),
-        ("leader_epoch_max", pa.int32()),
-        ("start_offset", pa.int64()),
-        ("delivery_complete_count", pa.int32()),
-        ("create_timestamp_ms", pa.int64()),
-        ("write_timestamp_ms", pa.int64()),
-        ("batches", pa.list_(_BATCH)),
-        ("initial_start_offset", pa.int64()),
-        ("proof", pa.binary()),  # the hash of the domain's fold, of share partitions in the sample
-        # Of the shard, on the row of the floors:
-        ("end_offset", pa.int64()),  # exclusive
-        ("records", pa.int64()),
-        ("log_bytes", pa.int64()),
-        ("previous_generation_id", pa.string()),
-        ("task_ms", pa.int64()),
-        ("task_peak_bytes", pa.int64()),
-    ]
-)
-SPARK_SCHEMA = (
-    "shard int, kind string, group_id string, topic_id binary, partition int, snapshot_epoch int, "
-    "state_epoch int, leader_epoch int, leader_epoch_max int, start_offset bigint, "
-    "delivery_complete_count int, create_timestamp_ms bigint, write_timestamp_ms bigint, "
-    "batches array<struct<first:bigint,last:bigint,state:int,count:int>>, "
-    "initial_start_offset bigint, proof binary, end_offset bigint, records bigint, "
-    "log_bytes bigint, previous_generation_id string, task_ms bigint, task_peak_bytes bigint"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ShardManifest:
-    """One shard of a generation; ``end_offset`` is exclusive, the hash hexadecimal."""
-
-    shard: int
-    end_offset: int
-    records: int
-    share_partitions: int
-    log_bytes: int
-    content_hash: str
-    previous_generation_id: str = ""
-    proven: int = 0
-    files: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What stands beside the Parquet files of a generation."""
-
-    format_version: int
-    generation_id: str
-    cluster_id: str
-    shards: tuple[ShardManifest, ...]
-    parquet_bytes: int
-
-    @property
-    def records(self) -> int:
-        """Records of the log that were folded."""
-        return sum(shard.records for shard in self.shards)
-
-    @property
-    def share_partitions(self) -> int:
-        """Share partitions that live."""
-        return sum(shard.share_partitions for shard in self.shards)
-
-    @property
-    def log_bytes(self) -> int:
-        """Bytes of the log that was read."""
-        return sum(shard.log_bytes for shard in self.shards)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +52,7 @@ class BaseShard:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the manifest and make everything in the folder durable."""
-    (folder / MANIFEST).write_text(json.dumps(asdict(manifest), indent=1))
+    (folder / MANIFEST).write_text(encode_manifest(manifest))
     for path in (*folder.iterdir(), folder):
         sync(path)
 
@@ -140,17 +65,8 @@ def read_manifest(data: Path, generation_id: str) -> Manifest:
     """
     path = data / FOLDER / generation_id / MANIFEST
     try:
-        value: dict[str, Any] = json.loads(path.read_text())
-        if value["format_version"] != FORMAT_VERSION:
-            raise UnreadableLogError(
-                f"{path}: format {value['format_version']} is not {FORMAT_VERSION}"
-            )
-        shards = tuple(
-            ShardManifest(**{**each, "files": tuple(each.get("files", ()))})
-            for each in value.pop("shards")
-        )
-        return Manifest(shards=shards, **value)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return decode_manifest(path.read_bytes())
+    except (OSError, GenerationFormatError) as error:
         raise UnreadableLogError(
             f"generation {generation_id} cannot be read ({path}: {error}); restore it from a backup"
         ) from error
@@ -178,9 +94,9 @@ def read_base(data: Path, generation_id: str, shard: int) -> BaseShard:
     """
     manifest = read_manifest(data, generation_id)
     folder = data / FOLDER / generation_id
-    files = [name for each in manifest.shards if each.shard == shard for name in each.files]
     try:
-        tables = [pq.read_table(folder / name, schema=ARROW_SCHEMA) for name in files]
+        files = manifest.of_shard(shard).files
+        tables = [pq.read_table(folder / name, schema=arrow_schema()) for name in files]
         content = shard_content(pa.concat_tables(tables), shard)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise UnreadableLogError(
@@ -271,7 +187,7 @@ def _rows(states: pa.Table) -> FoldRows:
     group = np.repeat(np.arange(count), lists.value_lengths().to_numpy(zero_copy_only=False))
     columns = [
         inner.field(name).to_numpy(zero_copy_only=False).astype(np.int64)
-        for name in ("first", "last", "state", "count")
+        for name, _ in BATCH_COLUMNS
     ]
     return FoldRows(np.arange(count), numbers, Runs(group, *columns))
 
@@ -291,7 +207,7 @@ def state_batch_of(
             pa.array(runs.state.astype(np.int32)),
             pa.array(runs.count.astype(np.int32)),
         ],
-        fields=list(_BATCH),
+        fields=list(arrow_schema().field("batches").type.value_type),
     )
     columns: dict[str, Any] = {
         "shard": pa.array([shard] * count, pa.int32()),
@@ -303,14 +219,14 @@ def state_batch_of(
         "proof": pa.array(proofs, pa.binary()),
     }
     arrays = []
-    for field in ARROW_SCHEMA:
+    for field in arrow_schema():
         if field.name in columns:
             arrays.append(columns[field.name])
         elif field.name in rows.numbers:
             arrays.append(pa.array(rows.numbers[field.name]).cast(field.type))
         else:
             arrays.append(pa.nulls(count, field.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema())
 
 
 def sync(path: Path) -> None:

@@ -2,23 +2,28 @@
 
 import resource
 import sys
+from dataclasses import replace
 from pathlib import Path
 from time import process_time
 
 import numpy as np
 import pyarrow as pa
 
+from sharemesh.codec.generation import arrow_schema
 from sharemesh.codec.state_record import UPDATE_PREFIX, decode_record, decode_updates
-from sharemesh.domain.ids import SharePartitionKey
-from sharemesh.domain.share_state.content_hash import content_hash
-from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors, fold_updates
-from sharemesh.domain.share_state.key_text import parse_key
+from sharemesh.domain.ids import SharePartitionKey, parse_key
+from sharemesh.domain.share_state.fold import (
+    Floors,
+    ShareState,
+    content_hash,
+    fold,
+    fold_floors,
+    fold_updates,
+)
 from sharemesh.domain.share_state.records import Generation, StateSnapshot, StateUpdate, Tombstone
 from sharemesh_spark.fold.combine_numpy import Runs
-from sharemesh_spark.fold.reference_fold import state_at
-from sharemesh_spark.fold.vector_fold import NUMBERS, FoldRows, folded, joined, no_rows
+from sharemesh_spark.fold.vector_fold import NUMBERS, FoldRows, folded, joined, no_rows, state_at
 from sharemesh_spark.generation.generation_files import (
-    ARROW_SCHEMA,
     BaseShard,
     hinted_generation,
     read_base,
@@ -35,7 +40,7 @@ from sharemesh_spark.reader.state_columns import (
 from sharemesh_spark.reader.varints import Ints
 
 ROWS_PER_FOLD = 1_000_000
-"""So many rows are kept before they are folded together; it bounds the memory of a task."""
+"""Rows kept before they are folded together; this bounds the memory of a task."""
 
 PROVE_ALL_BYTES = 16 * 1024 * 1024
 """In a log up to this size every share partition is proven, in a larger one a sample."""
@@ -72,7 +77,8 @@ class ShardFold:
         self._held: dict[bytes, list[bytes]] = {}
         self._held_bytes = 0
         if base is not None:
-            self._keep(FoldRows(self._keys(pa.array(base.names, pa.binary())), *_of(base.rows)))
+            keys = self._keys(pa.array(base.names, pa.binary()))
+            self._keep(replace(base.rows, key=keys))
             for row in np.flatnonzero(self._sampled[base.rows.key]).tolist():
                 self._proof[parse_key(base.names[row].decode())] = state_at(base.rows, row)
 
@@ -106,12 +112,11 @@ class ShardFold:
         place[np.array(order, dtype=np.int64)] = np.arange(len(rows))
         chosen = np.array(order, dtype=np.int64)
         runs = rows.runs
-        by_place = np.argsort(place[runs.group], kind="stable")
-        moved = runs.selected(by_place)
+        moved = runs.selected(np.argsort(place[runs.group], kind="stable"))
         rows = FoldRows(
             rows.key[chosen],
             {name: rows.numbers[name][chosen] for name in NUMBERS},
-            Runs(place[moved.group], moved.first, moved.last, moved.state, moved.count),
+            replace(moved, group=place[moved.group]),
         )
         names = [self._names[key] for key in rows.key.tolist()]
         proofs = [self._proof_of(name, key) for name, key in zip(names, rows.key, strict=True)]
@@ -187,10 +192,6 @@ class ShardFold:
         return key
 
 
-def _of(rows: FoldRows) -> tuple[dict[str, Ints], Runs]:
-    return rows.numbers, rows.runs
-
-
 def _rows(columns: StateColumns, keyed: Ints, keys: Ints) -> FoldRows:
     batches = columns.batches
     row = np.repeat(np.arange(len(columns)), np.diff(batches.splits))
@@ -244,7 +245,7 @@ def generation_of_shard(
     return pa.Table.from_batches(
         [
             state_batch_of(shard, names, rows, proofs),
-            pa.RecordBatch.from_pylist([floors], schema=ARROW_SCHEMA),
+            pa.RecordBatch.from_pylist([floors], schema=arrow_schema()),
         ]
     )
 

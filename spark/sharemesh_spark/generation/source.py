@@ -272,16 +272,15 @@ def _changed(_: int, window: StateColumns) -> pa.Array:
     return _batches(Batches(splits, *columns))
 
 
-def _state_epochs(_: int, window: StateColumns) -> pa.Array:
-    floor = window.kind == KIND_EPOCH_FLOOR
-    values = np.where(floor, window.numbers["state_epoch_floor"], window.numbers["state_epoch"])
-    return _masked(values, window, (*_KEYED, KIND_EPOCH_FLOOR), pa.int32())
+def _epochs(name: str, kinds: Sequence[int]) -> Callable[[int, StateColumns], pa.Array]:
+    """Return the column of an epoch: a floor says it under a name of its own."""
 
+    def made(_: int, window: StateColumns) -> pa.Array:
+        floor = window.kind == KIND_EPOCH_FLOOR
+        values = np.where(floor, window.numbers[f"{name}_floor"], window.numbers[name])
+        return _masked(values, window, (*kinds, KIND_EPOCH_FLOOR), pa.int32())
 
-def _leader_epochs(_: int, window: StateColumns) -> pa.Array:
-    floor = window.kind == KIND_EPOCH_FLOOR
-    values = np.where(floor, window.numbers["leader_epoch_floor"], window.numbers["leader_epoch"])
-    return _masked(values, window, (*_STATES, KIND_EPOCH_FLOOR), pa.int32())
+    return made
 
 
 def _kinds(_: int, window: StateColumns) -> pa.Array:
@@ -299,8 +298,8 @@ _COLUMNS: dict[str, Callable[[int, StateColumns], pa.Array]] = {
     "topic_id": _text("topic_id", pa.binary()),
     "partition": _number("partition", _KEYED),
     "snapshot_epoch": _number("snapshot_epoch", _STATES),
-    "state_epoch": _state_epochs,
-    "leader_epoch": _leader_epochs,
+    "state_epoch": _epochs("state_epoch", _KEYED),
+    "leader_epoch": _epochs("leader_epoch", _STATES),
     "leader_epoch_max": _number("leader_epoch_max", (1, 3)),
     "start_offset": _number("start_offset", _STATES),
     "delivery_complete_count": _number("delivery_complete_count", _STATES),

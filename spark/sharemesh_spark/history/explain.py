@@ -1,4 +1,4 @@
-"""The life of one record, told line by line; without Spark, so it answers at once."""
+"""The life of one record, line by line; without Spark, so it answers at once."""
 
 import re
 from collections.abc import Iterator
@@ -10,15 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from sharemesh.domain.delivery_state import DeliveryState
+from sharemesh.codec.generation import shard_states
 from sharemesh.domain.errors import RefusedError
-from sharemesh.domain.ids import SharePartitionKey, TopicId
-from sharemesh.domain.share_state.key_text import (
+from sharemesh.domain.ids import (
+    SharePartitionKey,
+    TopicId,
     format_key,
     format_topic_id,
     home_shard,
     parse_topic_id,
 )
+from sharemesh.domain.share_state.fold import ShareState
 from sharemesh.domain.share_state.records import StateRecord, StateSnapshot, StateUpdate, Tombstone
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh_spark.generation.shard_fold import generation_of_shard
@@ -30,7 +32,7 @@ _RECORD = re.compile(r"(?P<topic>.+)/(?P<partition>\d+)@(?P<offset>\d+)")
 
 
 class BadRecordError(Exception):
-    """What was asked for is not of the form topic/partition@offset."""
+    """The text is not of the form topic/partition@offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +99,11 @@ def not_told_by(
 ) -> list[str]:
     """Return what must be said beside the events: what was pruned, and how it ended (REP-12)."""
     shard = home_shard(format_key(key), cluster_file(data).state_shards)
-    ended = _ended_in(generation_of_shard(data, shard), key, record)
-    told = {event.what for event in _of_last_life(events)}
+    states, _ = shard_states(generation_of_shard(data, shard), shard)
+    ended = _ended_in(states.get(key), record)
+    said = {event.what for event in _of_last_life(events)}
     lines = []
-    if ended and not told & set(_FINAL):
+    if ended and not said & set(_FINAL):
         lines.append(f"{ended}; when and why is not recorded")
     for low, high in holes(data).get(shard, ()):
         lines.append(
@@ -118,20 +121,18 @@ def _of_last_life(events: list[ExplainedEvent]) -> list[ExplainedEvent]:
     return events[begins[-1] :] if begins else events
 
 
-def _ended_in(states: pa.Table, key: SharePartitionKey, record: int) -> str:
+def _ended_in(state: ShareState | None, record: int) -> str:
     """Return how a record ended according to the newest state; "" if it did not, or has none."""
-    for row in states.to_pylist():
-        own = (row["group_id"], row["topic_id"], row["partition"])
-        if row["kind"] != "state" or own != (key.group_id, key.topic_id, key.partition):
-            continue
-        for batch in row["batches"]:
-            state = DeliveryState(batch["state"]).name.lower()
-            if batch["first"] <= record <= batch["last"] and state in _FINAL:
-                return state
-        if max(row["initial_start_offset"], 0) <= record < row["start_offset"]:
-            return f"finished, or passed over: below the start offset {row['start_offset']:,}"
-        if record < row["start_offset"]:
-            return f"not of this group, which began at {row['initial_start_offset']:,}"
+    if state is None:
+        return ""
+    for batch in state.batches:
+        name = batch.delivery_state.name.lower()
+        if batch.first_offset <= record <= batch.last_offset and name in _FINAL:
+            return name
+    if max(state.initial_start_offset, 0) <= record < state.start_offset:
+        return f"finished, or passed over: below the start offset {state.start_offset:,}"
+    if record < state.start_offset:
+        return f"not of this group, which began at {state.initial_start_offset:,}"
     return ""
 
 

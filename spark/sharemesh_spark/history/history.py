@@ -14,7 +14,7 @@ watermark up to which the log may be pruned.
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,11 +22,16 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
-from sharemesh_spark.coverage import Range, holes_between
-from sharemesh_spark.generation.commit import UNFINISHED
+from sharemesh_spark.generation.compact import UNFINISHED
 from sharemesh_spark.generation.generation_files import sync
 from sharemesh_spark.generation.source import FORMAT, StateLogSource
-from sharemesh_spark.reader.data_directory import UnreadableLogError, shard_bounds, shards
+from sharemesh_spark.reader.data_directory import (
+    Range,
+    UnreadableLogError,
+    holes_between,
+    shard_bounds,
+    shards,
+)
 
 FOLDER = "history"
 RUNS = "runs"
@@ -109,12 +114,11 @@ def update_history(spark: SparkSession, data: Path, *, attempt: str = "0") -> Hi
         UnreadableLogError: The log or the table is corrupt.
     """
     number = len(runs(data)) + 1
-    ranges, gaps = _new_ranges(data)
+    ranges, gaps = new_ranges(data, watermark(data))
     if not ranges:
         return None
     spark.dataSource.register(StateLogSource)
-    source = spark.read.format(FORMAT).option("path", str(data))
-    changes = state_changes(source.option("ranges", json.dumps(ranges)).load())
+    changes = changes_in(spark, data, ranges)
     scratch = data / FOLDER / f"{number:06d}-{attempt}{UNFINISHED}"
     shutil.rmtree(scratch, ignore_errors=True)
     changes.write.partitionBy("day", "group_id").parquet(str(scratch))
@@ -195,8 +199,14 @@ def _named(column: Column, names: Iterable[Cause | DeliveryState]) -> Column:
     return f.create_map(*pairs)[column]
 
 
-def _new_ranges(data: Path) -> tuple[dict[int, Range], dict[int, Range]]:
-    reached = watermark(data)
+def changes_in(spark: SparkSession, data: Path, ranges: Mapping[int, Range]) -> DataFrame:
+    """Return the state changes in ranges of the log, by shard."""
+    source = spark.read.format(FORMAT).option("path", str(data))
+    return state_changes(source.option("ranges", json.dumps(ranges)).load())
+
+
+def new_ranges(data: Path, reached: Mapping[int, int]) -> tuple[dict[int, Range], dict[int, Range]]:
+    """Return what the log has behind ``reached``, and what of it was pruned, by shard."""
     ranges, gaps = {}, {}
     for shard in shards(data):
         start, end = shard_bounds(data, shard)
@@ -212,7 +222,7 @@ def _new_ranges(data: Path) -> tuple[dict[int, Range], dict[int, Range]]:
 def _without_pruned(
     data: Path, ranges: dict[int, Range], gaps: dict[int, Range]
 ) -> tuple[dict[int, Range], dict[int, Range]]:
-    """Take out of the ranges what was pruned while they were read, which may be missing."""
+    """Remove from the ranges what was pruned during the read and may be missing."""
     ranges, gaps = dict(ranges), dict(gaps)
     for shard, (low, high) in ranges.items():
         start = min(shard_bounds(data, shard)[0], high)

@@ -1,7 +1,9 @@
-"""Reads all that is known of the share partitions of a data directory (spec REP-2)."""
+"""Reads all that is known of the share partitions of a data directory (spec REP-2).
 
-import json
-from collections.abc import Callable
+When records were appended stands in the headers of the record batches of the record logs.
+"""
+
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,21 +11,24 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from sharemesh.codec.batch_frame import walk_frames
+from sharemesh.codec.log_layout import RECORDS
 from sharemesh.domain.delivery_state import DeliveryState
-from sharemesh_spark.coverage import Range
+from sharemesh.domain.ids import TopicId, format_topic_id
 from sharemesh_spark.generation.source import FORMAT, StateLogSource
-from sharemesh_spark.history.append_times import produced_rows
 from sharemesh_spark.history.history import (
+    changes_in,
     history,
     holes,
+    new_ranges,
     runs,
-    state_changes,
     topic_text,
     watermark,
 )
-from sharemesh_spark.reader.data_directory import shard_bounds, shards
+from sharemesh_spark.reader.data_directory import Range, read_log
 from sharemesh_spark.share_partitions import KEY, KNOWN_SCHEMA, SCHEMA, lives_and_spans
 
+_TOPIC_HEX_LENGTH = 32
 PRODUCED_SCHEMA = (
     "topic_id string, partition int, first_offset bigint, last_offset bigint, at_ms bigint"
 )
@@ -79,16 +84,8 @@ def known_changes(spark: SparkSession, data: Path) -> DataFrame:
     """Return all state changes that are known: the history, and the log behind its end."""
     reached, last = watermark(data), len(runs(data))
     found = history(spark, data).where(f.col("run") <= f"{last:06d}").drop("run")
-    ranges = {}
-    for shard in shards(data):
-        start, end = shard_bounds(data, shard)
-        if end > max(start, reached.get(shard, 0)):
-            ranges[shard] = (max(start, reached.get(shard, 0)), end)
-    if not ranges:
-        return found
-    source = spark.read.format(FORMAT).option("path", str(data))
-    behind = state_changes(source.option("ranges", json.dumps(ranges)).load())
-    return found.unionByName(behind)
+    ranges, _ = new_ranges(data, reached)
+    return found.unionByName(changes_in(spark, data, ranges)) if ranges else found
 
 
 def newest_states(spark: SparkSession, data: Path) -> DataFrame:
@@ -145,3 +142,41 @@ def _as_known(**columns: Column) -> list[Column]:
     types = dict(each.split() for each in KNOWN_SCHEMA.split(", "))
     absent = f.lit(None)
     return [columns.get(name, absent).cast(kind).alias(name) for name, kind in types.items()]
+
+
+def produced_rows(data: Path) -> list[tuple[str, int, int, int, int]]:
+    """Return (topic id, partition, first offset, last offset, timestamp in ms) of each batch.
+
+    Raises:
+        UnreadableLogError: A record log cannot be read.
+    """
+    return list(_rows(data))
+
+
+def _rows(data: Path) -> Iterator[tuple[str, int, int, int, int]]:
+    for folder in sorted((data / RECORDS).glob("*/*")):
+        topic, partition = folder.parent.name, folder.name
+        if len(topic) != _TOPIC_HEX_LENGTH or not partition.isdigit():
+            continue
+        topic_id = format_topic_id(TopicId(bytes.fromhex(topic)))
+        for part in read_log(folder, int(partition)).parts:
+            place = part.place
+            walk = walk_frames(
+                part.data,
+                start=place.start_position,
+                limit=place.start_position + len(part.data),
+                base_offset=place.base_offset,
+                leader_epoch=None,
+                check_crc=False,  # only headers are used
+            )
+            for frame in walk.frames:
+                if frame.end_offset > place.end_offset:
+                    break
+                if not frame.is_marker:
+                    yield (
+                        topic_id,
+                        int(partition),
+                        frame.base_offset,
+                        frame.end_offset - 1,
+                        frame.max_timestamp_ms,
+                    )

@@ -14,14 +14,16 @@ from sharemesh_spark.history.known import Known
 from sharemesh_spark.share_partitions import NOT_RECORDED_NAME
 
 BUCKET_MS = 60_000
+_SUMS = ("appended", "finished", "redelivered", "dropped")
 
 
 def groups(known: Known) -> DataFrame:
     """Return every group that is known, also if all its changes were pruned (REP-4).
 
     Columns: group_id, topic_id, partitions, lives (of share partitions), finished, archived (of
-    these), not_recorded (finished without a known cause), not_counted (at most so many before
-    that), counts_from_ms (null: from the beginning; else the time from which on figures do, REP-3).
+    these), not_recorded (finished without a known cause), not_counted (how many there may have
+    been before that at most), counts_from_ms (null: from the beginning; else the time from which
+    on figures do, REP-3).
     """
     unknown = f.when(f.col("cause") == NOT_RECORDED_NAME, f.col("records")).otherwise(0)
     finished = f.when(f.col("ended_ms").isNotNull(), f.col("records")).otherwise(0)
@@ -91,22 +93,13 @@ def redeliveries(known: Known) -> DataFrame:
 
 
 def archived(known: Known) -> DataFrame:
-    """Return records that were given up, and why; also those of which only the state tells.
+    """Return records that were archived, and why; also those that only the state knows.
 
     Columns: group_id, topic_id, partition, first_offset, last_offset, cause, delivery_count,
     member_id, at_ms (null if it is not recorded).
     """
-    columns = (
-        "group_id",
-        "topic_id",
-        "partition",
-        "first_offset",
-        "last_offset",
-        "cause",
-        "delivery_count",
-        "member_id",
-        "at_ms",
-    )
+    key = ("group_id", "topic_id", "partition", "first_offset")
+    columns = (*key, "last_offset", "cause", "delivery_count", "member_id", "at_ms")
     told = known.changes.where("delivery_state = 'archived' and cause <> 'gap'").select(*columns)
     of_state = (
         known.partitions.where(
@@ -115,9 +108,7 @@ def archived(known: Known) -> DataFrame:
         .withColumn("at_ms", f.lit(None).cast("bigint"))
         .select(*columns)
     )
-    return told.unionByName(of_state).orderBy(
-        "group_id", "topic_id", "partition", "first_offset", "at_ms"
-    )
+    return told.unionByName(of_state).orderBy(*key, "at_ms")
 
 
 def life(changes: DataFrame, group: str, topic_id: str, partition: int, record: int) -> DataFrame:
@@ -165,9 +156,6 @@ def throughput(known: Known, *, bucket_ms: int = BUCKET_MS) -> DataFrame:
     return by_bucket.withColumn("backlog", so_far).orderBy("group_id", "from_ms")
 
 
-_SUMS = ("appended", "finished", "redelivered", "dropped")
-
-
 def hot_partitions(known: Known) -> DataFrame:
     """Return where the work is.
 
@@ -179,6 +167,45 @@ def hot_partitions(known: Known) -> DataFrame:
     )
     share = f.expr("records / sum(records) over (partition by group_id)")
     return per.withColumn("share", share).orderBy("group_id", f.desc("records"))
+
+
+def by_cause(known: Known) -> DataFrame:
+    """Return how many records were finished or made available for which reason.
+
+    Each record counts once in a life (REP-5 to REP-8).
+
+    Columns: group_id, topic_id, cause, became, records, highest_delivery_count (null: it was
+    pruned), first_ms, last_ms.
+    """
+    shown = ("group_id", "topic_id", "cause", "became", "records", "delivery_count")
+    ended = known.partitions.where("ended_ms is not null").withColumn("at", f.col("ended_ms"))
+    again = known.changes.where("delivery_state = 'available'").withColumns(
+        {"became": f.lit("available"), "records": size(), "at": f.col("at_ms")}
+    )
+    return (
+        ended.select(*shown, "at")
+        .unionByName(again.select(*shown, "at"))
+        .groupBy("group_id", "topic_id", "cause", "became")
+        .agg(
+            f.sum("records").alias("records"),
+            f.max("delivery_count").alias("highest_delivery_count"),
+            f.min("at").alias("first_ms"),
+            f.max("at").alias("last_ms"),
+        )
+        .orderBy("group_id", "topic_id", "cause", "became")
+    )
+
+
+def by_delivery_count(known: Known) -> list[tuple[str, int | None, int]]:
+    """Return (group, delivery count, records that ended with it); None: it was pruned."""
+    rows = (
+        known.partitions.where("ended_ms is not null")
+        .groupBy("group_id", "delivery_count")
+        .agg(f.sum("records").alias("records"))
+        .orderBy("group_id", f.col("delivery_count").asc_nulls_last())
+        .collect()
+    )
+    return [(row["group_id"], row["delivery_count"], row["records"]) for row in rows]
 
 
 def labelled(

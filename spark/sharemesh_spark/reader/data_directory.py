@@ -1,10 +1,10 @@
 """Reads the share state log of a data directory beside its writers, without locks (LOG-13).
 
-Files are only read. What lies beyond the committed end is never looked at; when an owner changes
-the directory meanwhile, the reading starts over, a bounded number of times.
+Files are only read. What lies beyond the committed end is never read; when an owner changes the
+directory meanwhile, the reading starts over, a bounded number of times.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 from os import SEEK_END
@@ -14,14 +14,16 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from sharemesh.codec.committed_end import CommittedEnd, decode_committed_end
 from sharemesh.codec.log_chain import (
+    RESTARTS_MAX,
     ChainCorruptError,
+    LogBytesError,
+    ReadableLog,
     ReadablePart,
     StartOverError,
-    readable_parts,
-    resolve_chain,
-    starting_offset,
+    part_records,
+    readable_log,
+    until_stable,
 )
 from sharemesh.codec.log_layout import (
     CLUSTER_FILE,
@@ -31,20 +33,12 @@ from sharemesh.codec.log_layout import (
     decode_cluster_file,
     shard_log_path,
 )
-from sharemesh.codec.log_read import LogBytesError, part_records
-from sharemesh.codec.segment import (
-    SEGMENT_HEADER_BYTES,
-    SegmentFormatError,
-    SegmentHeader,
-    SegmentName,
-    decode_segment_header,
-    end_epochs,
-    end_name,
-    segment_names,
-)
+from sharemesh.codec.segment import segment_names
 
-RESTARTS_MAX = 20
 Result = TypeVar("Result")
+
+Range = tuple[int, int]
+"""Offsets from the first to the second, exclusive."""
 
 
 class UnreadableLogError(Exception):
@@ -147,7 +141,7 @@ def read_log(folder: Path, number: int, room: Room | None = None) -> ShardImage:
     return _starting_over(lambda: _read_once(folder, number, room or Room()), folder)
 
 
-def shard_bounds(data: Path, shard: int) -> tuple[int, int]:
+def shard_bounds(data: Path, shard: int) -> Range:
     """Return log start and committed end of a shard.
 
     Raises:
@@ -155,6 +149,20 @@ def shard_bounds(data: Path, shard: int) -> tuple[int, int]:
     """
     folder = data / shard_log_path(STATE, shard)
     return _starting_over(lambda: _bounds_once(folder), folder)
+
+
+def holes_between(known: Iterable[Range], end: int) -> list[Range]:
+    """Return what of ``[0, end)`` is in none of the known ranges, lowest first (spec REP-3)."""
+    found, reached = [], 0
+    for low, high in sorted(known):
+        if low >= end:
+            break
+        if low > reached:
+            found.append((reached, low))
+        reached = max(reached, high)
+    if reached < end:
+        found.append((reached, end))
+    return found
 
 
 def records(image: ShardImage) -> Iterator[RawRecord]:
@@ -179,27 +187,32 @@ def unreadable(part: LogPart, error: LogBytesError) -> UnreadableLogError:
 
 
 def _starting_over(read: Callable[[], Result], folder: Path) -> Result:
-    why: Exception | None = None
-    for _ in range(RESTARTS_MAX):
-        try:
-            return read()
-        except (StartOverError, FileNotFoundError) as error:
-            why = error
-        except ChainCorruptError as error:
-            raise UnreadableLogError(f"{folder}: {error}") from error
-    raise UnreadableLogError(
-        f"{folder} changed its owner {RESTARTS_MAX} times while it was read ({why}); try again"
-    )
+    try:
+        return until_stable(read)
+    except StartOverError as error:
+        raise UnreadableLogError(
+            f"{folder} changed its owner {RESTARTS_MAX} times while it was read ({error}); try "
+            "again"
+        ) from error
+    except ChainCorruptError as error:
+        raise UnreadableLogError(f"{folder}: {error}") from error
+
+
+def _readable(folder: Path) -> ReadableLog | None:
+    def head(name: str, size: int) -> bytes:
+        with (folder / name).open("rb") as file:
+            return file.read(size)
+
+    return readable_log(lambda: _names(folder), head)
 
 
 def _read_once(folder: Path, shard: int, room: Room) -> ShardImage:
-    end = _committed_end(folder)
-    if end is None:
+    log = _readable(folder)
+    if log is None:
         return ShardImage(shard, 0, 0, 0, ())
-    chain = resolve_chain(_headers(folder))
-    start = starting_offset(chain, end)
+    start, end = log.start_offset, log.end
     parts: list[LogPart] = []
-    for part in readable_parts(chain, end):
+    for part in log.parts:
         if part.end_offset <= start and part.end_offset != end.end_offset:
             continue
         path = folder / part.name.file_name
@@ -219,30 +232,9 @@ def _bytes_of(file: BufferedReader, part: ReadablePart, room: Room, number: int)
     return data[:filled]
 
 
-def _bounds_once(folder: Path) -> tuple[int, int]:
-    end = _committed_end(folder)
-    if end is None:
-        return 0, 0
-    return starting_offset(resolve_chain(_headers(folder)), end), end.end_offset
-
-
-def _committed_end(folder: Path) -> CommittedEnd | None:
-    for epoch in sorted(end_epochs(_names(folder)), reverse=True):
-        end = decode_committed_end((folder / end_name(epoch)).read_bytes())
-        if end is not None:
-            return end
-    return None
-
-
-def _headers(folder: Path) -> dict[SegmentName, SegmentHeader | SegmentFormatError]:
-    headers: dict[SegmentName, SegmentHeader | SegmentFormatError] = {}
-    for name in segment_names(_names(folder)):
-        with (folder / name.file_name).open("rb") as file:
-            try:
-                headers[name] = decode_segment_header(file.read(SEGMENT_HEADER_BYTES), name)
-            except SegmentFormatError as error:
-                headers[name] = error
-    return headers
+def _bounds_once(folder: Path) -> Range:
+    log = _readable(folder)
+    return (0, 0) if log is None else (log.start_offset, log.end.end_offset)
 
 
 def _names(folder: Path) -> list[str]:

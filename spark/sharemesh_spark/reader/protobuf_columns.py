@@ -2,7 +2,7 @@
 
 All values are walked side by side: for each field, in the order in which it is written, those
 that have it are read at once. Values of which many have one shape go a shorter way
-(``value_shapes``); what this walk cannot read either is the codec's.
+(``protobuf_templates``); what this walk cannot read either is the codec's.
 """
 
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ class Batches:
 
 
 class Walked:
-    """Records of any form; all that is asked for by name is read when it is made."""
+    """Records of any form; every column is read when it is made."""
 
     def __init__(self, buffer: Bytes, places: RecordLayout, rows: Ints) -> None:
         """``rows`` are the numbers of the records in the window that they are part of.

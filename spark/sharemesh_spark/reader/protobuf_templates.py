@@ -3,7 +3,7 @@
 A log has few shapes: tags, lengths and the lengths of numbers differ seldom, texts and numbers
 differ always. A shape is learnt from one value, byte by byte; the others of its length are held
 against it eight bytes at a time, so each byte that says what follows is checked in each value.
-Then a field is a column of bytes, read only if somebody asks for it.
+Then a field is a column of bytes, read only on demand.
 """
 
 from collections.abc import Mapping, Sequence

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from sharemesh.codec.batch_frame import Frame
-from sharemesh.codec.log_read import LogBytesError, part_frames
+from sharemesh.codec.log_chain import LogBytesError, part_frames
 from sharemesh_spark.reader.data_directory import (
     LogPart,
     ShardImage,

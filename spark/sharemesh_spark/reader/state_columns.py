@@ -1,11 +1,13 @@
-"""State records of a log part as columns, each made when it is asked for.
+"""State records of a log part as columns, each made when it is first read.
 
-Values of which many have one shape are read as tables (``value_shapes``), the others are walked
-field by field (``field_walk``). A value in another order, with unknown fields or of no bytes is
-read by the codec and written anew, so that what can be read is the same as for the coordinator.
+Values of which many have one shape are read as tables (``protobuf_templates``), the others are
+walked field by field (``protobuf_columns``). A value in another order, with unknown fields or of no
+bytes is read by the codec and written again, so that what can be read is the same as for the
+coordinator.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
 
@@ -212,7 +214,7 @@ def _known(part: Part) -> Mask:
 
 
 def _rewritten(buffer: Bytes, places: RecordLayout, odd: Ints) -> tuple[Bytes, RecordLayout]:
-    """Return a buffer and places in which the codec has written odd values anew."""
+    """Return a buffer and places in which the codec has written odd values again."""
     more, starts, lengths = bytearray(), [], []
     for row in odd.tolist():
         key = _slice(buffer, places.key_at[row], places.key_length[row])
@@ -222,21 +224,14 @@ def _rewritten(buffer: Bytes, places: RecordLayout, odd: Ints) -> tuple[Bytes, R
             record = decode_record(key, value)
         except UnreadableRecordError as error:
             raise UnreadableValueError(f"offset {places.offset[row]}: {error}") from error
-        anew = _UNKNOWN if record is None else encode_value(record)
+        again = _UNKNOWN if record is None else encode_value(record)
         starts.append(buffer.size + len(more))
-        lengths.append(len(anew))
-        more += anew
+        lengths.append(len(again))
+        more += again
     value_at, value_length = places.value_at.copy(), places.value_length.copy()
     value_at[odd], value_length[odd] = starts, lengths
     longer = Bytes(buffer.octets[: buffer.size].tobytes() + bytes(more))
-    return longer, RecordLayout(
-        places.offset,
-        places.timestamp_ms,
-        places.key_at,
-        places.key_length,
-        value_at,
-        value_length,
-    )
+    return longer, replace(places, value_at=value_at, value_length=value_length)
 
 
 _UNKNOWN = ShareStateRecord(format_version=FORMAT_VERSION + 1).SerializeToString()

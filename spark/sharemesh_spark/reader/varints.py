@@ -1,6 +1,8 @@
-"""Unsigned varints (protobuf, Kafka records) of many places of a buffer at once, in NumPy."""
+"""Columns in NumPy, and unsigned varints (protobuf, Kafka records) of many places at once."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +29,27 @@ _STEPS = tuple(
         (0x000000000FFFFFFF, 0x0FFFFFFF00000000, 4),
     )
 )
+
+
+class Columns:
+    """A dataclass whose fields are arrays of one length."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        return len(self._columns()[0])
+
+    def _columns(self) -> list[Any]:
+        return [getattr(self, each.name) for each in fields(self)]  # type: ignore[arg-type]
+
+    def selected(self, rows: Ints | Mask | slice) -> Self:
+        """Return the rows with these indexes, or where the mask is true."""
+        return type(self)(*(column[rows] for column in self._columns()))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Return the rows of all parts, one part after the other."""
+        return cls(*map(np.concatenate, zip(*(part._columns() for part in parts), strict=True)))
 
 
 class Bytes:

@@ -8,8 +8,9 @@ from typing import Any
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
-from sharemesh_spark.coverage import Range
-from sharemesh_spark.generation.generation_files import FOLDER, Manifest
+from sharemesh.codec.generation import FOLDER, Manifest
+from sharemesh.domain.printable import escaped
+from sharemesh_spark.reader.data_directory import Range
 
 ROWS_MAX = 40
 """On a terminal; a pipe gets all rows."""
@@ -55,13 +56,17 @@ def generation(out: Console, data: Path, manifest: Manifest, seconds: float) -> 
 def holes(out: Console, found: Mapping[int, Sequence[Range]]) -> None:
     """Say what was pruned before anything read it (spec REP-3)."""
     for shard, ranges in sorted(found.items()):
-        told = ", ".join(f"{low:,} to {high - 1:,}" for low, high in ranges)
         out.print(
-            f"shard {shard}: offsets {told} of the state log were pruned before they were read; "
-            "figures with a time in 'counts from' count from then on",
+            f"shard {shard}: offsets {ranges_text(ranges)} of the state log were pruned before "
+            "they were read; figures with a time in 'counts from' count from then on",
             style="yellow",
             soft_wrap=True,
         )
+
+
+def ranges_text(ranges: Sequence[Range]) -> str:
+    """Return ranges of offsets for people, both ends included."""
+    return ", ".join(f"{low:,} to {high - 1:,}" for low, high in ranges)
 
 
 def rows(out: Console, title: str, found: Sequence[Row]) -> None:
@@ -121,4 +126,4 @@ def shown(name: str, value: object) -> str:
         return datetime.fromtimestamp(value / 1_000, UTC).strftime("%m-%d %H:%M:%S.%f")[:-3]
     if isinstance(value, float):
         return f"{value:,.1f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else escaped(str(value))

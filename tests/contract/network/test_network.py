@@ -23,6 +23,20 @@ async def side() -> AsyncIterator[Side]:
         await side.stop()
 
 
+async def begun(caller, address):
+    """Open a stream and send its first message, with which a server begins its handler (BND-1)."""
+    stream = await caller.stream(HOLD_SESSION, to=address)
+    await stream.send(share_leader_pb2.HoldSessionRequest(group_id="first"))
+    return stream
+
+
+async def first_of(stream):
+    """Read the first message as a handler, and return the iteration over the others."""
+    messages = aiter(stream)
+    await anext(messages)
+    return messages
+
+
 async def echo(request, context):
     return admin_pb2.ApiVersionsResponse(server_version=request.client_name)
 
@@ -133,8 +147,12 @@ async def test_bug_in_a_handler_is_internal_and_the_server_lives(side, caplog) -
     async def bug(request, context):
         raise KeyError("secret")
 
+    async def bug_of_a_stream(stream, context):
+        await first_of(stream)
+        raise KeyError("secret")
+
     side.listener.offer(API_VERSIONS, bug)
-    side.listener.offer_stream(CONSUME, bug)
+    side.listener.offer_stream(HOLD_SESSION, bug_of_a_stream)
     address = await side.start()
     caller = side.caller()
     for _ in range(2):
@@ -143,7 +161,7 @@ async def test_bug_in_a_handler_is_internal_and_the_server_lives(side, caplog) -
         assert caught.value.failure is Failure.INTERNAL
         assert "secret" not in str(caught.value)
     with pytest.raises(CallFailedError) as caught:
-        async for _ in await caller.stream(CONSUME, to=address):
+        async for _ in await begun(caller, address):
             pass
     assert caught.value.failure is Failure.INTERNAL
     assert "handler of" in caplog.text
@@ -171,12 +189,13 @@ async def test_stream_alternates_and_ends_in_good_order(side) -> None:
 
 async def test_server_may_end_a_stream_after_its_last_message(side) -> None:
     async def three(stream, context):
+        await first_of(stream)
         for number in range(3):
             await stream.send(share_leader_pb2.HoldSessionResponse(error_code=number))
 
     side.listener.offer_stream(HOLD_SESSION, three)
     address = await side.start()
-    stream = await side.caller().stream(HOLD_SESSION, to=address)
+    stream = await begun(side.caller(), address)
     assert [message.error_code async for message in stream] == [0, 1, 2]
     with pytest.raises(CallFailedError):
         await stream.send(share_leader_pb2.HoldSessionRequest())
@@ -196,7 +215,7 @@ async def test_server_close_ends_the_handlers_own_iteration(side) -> None:
 
     side.listener.offer_stream(HOLD_SESSION, wait)
     address = await side.start()
-    stream = await side.caller().stream(HOLD_SESSION, to=address)
+    stream = await begun(side.caller(), address)
     while not streams:
         await asyncio.sleep(0.01)
     await streams[0].close()
@@ -206,12 +225,13 @@ async def test_server_close_ends_the_handlers_own_iteration(side) -> None:
 
 async def test_failure_ends_a_stream_after_what_was_sent(side) -> None:
     async def one_then_fail(stream, context):
+        await first_of(stream)
         await stream.send(share_leader_pb2.HoldSessionResponse(error_code=7))
         raise CallFailedError(Failure.RESOURCE_EXHAUSTED, "enough")
 
     side.listener.offer_stream(HOLD_SESSION, one_then_fail)
     address = await side.start()
-    stream = aiter(await side.caller().stream(HOLD_SESSION, to=address))
+    stream = aiter(await begun(side.caller(), address))
     assert (await anext(stream)).error_code == 7
     with pytest.raises(CallFailedError, match="enough") as caught:
         await anext(stream)
@@ -223,7 +243,7 @@ async def test_a_cancelled_read_loses_nothing(side) -> None:
     heard = []
 
     async def patient(stream, context):
-        messages = aiter(stream)
+        messages = await first_of(stream)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await anext(messages)
@@ -233,7 +253,7 @@ async def test_a_cancelled_read_loses_nothing(side) -> None:
 
     side.listener.offer_stream(HOLD_SESSION, patient)
     address = await side.start()
-    stream = await side.caller().stream(HOLD_SESSION, to=address)
+    stream = await begun(side.caller(), address)
     messages = aiter(stream)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.02):
@@ -248,6 +268,7 @@ async def test_lost_connection_fails_both_sides(side) -> None:
     cancelled = asyncio.Event()
 
     async def hold(stream, context):
+        await first_of(stream)
         await stream.send(share_leader_pb2.HoldSessionResponse())
         try:
             await asyncio.Event().wait()
@@ -264,7 +285,7 @@ async def test_lost_connection_fails_both_sides(side) -> None:
     side.listener.offer(API_VERSIONS, never)
     address = await side.start()
     caller = side.caller()
-    stream = aiter(await caller.stream(HOLD_SESSION, to=address))
+    stream = aiter(await begun(caller, address))
     await anext(stream)
     call = asyncio.ensure_future(
         caller.call(API_VERSIONS, admin_pb2.ApiVersionsRequest(), to=address)
@@ -322,13 +343,14 @@ async def test_send_waits_while_the_reader_is_behind(side) -> None:
 
     async def flood(stream, context):
         nonlocal sent
+        await first_of(stream)
         for _ in range(total):
             await stream.send(share_leader_pb2.HoldSessionResponse(error_message="x" * size))
             sent += 1
 
     side.listener.offer_stream(HOLD_SESSION, flood)
     address = await side.start()
-    stream = await side.caller().stream(HOLD_SESSION, to=address)
+    stream = await begun(side.caller(), address)
     before = -1
     while sent != before or sent == 0:
         before = sent

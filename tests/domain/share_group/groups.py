@@ -3,11 +3,10 @@
 from dataclasses import replace
 
 from sharemesh.domain.ids import GroupId, MemberId, TopicId
-from sharemesh.domain.share_group.context import GroupContext
+from sharemesh.domain.share_group.context import GroupContext, TopicImage, TopicsImage
 from sharemesh.domain.share_group.heartbeat import Heartbeat, heartbeat, leave, review
 from sharemesh.domain.share_group.initialization import initialization_ended
 from sharemesh.domain.share_group.shard import GroupShard
-from sharemesh.domain.share_group.topics_image import TopicImage, TopicsImage
 
 GROUP = GroupId("g")
 
@@ -25,7 +24,7 @@ class World:
 
     def __init__(self, *, interval_ms=0, **counts):
         self.shard = GroupShard()
-        self.situation = GroupContext(
+        self.group_context = GroupContext(
             catalog(**counts), now_ms=1_000_000, assignment_interval_ms=interval_ms
         )
         self.records = []
@@ -36,13 +35,13 @@ class World:
         return self.shard.groups.get(GROUP)
 
     def topics(self, **counts):
-        self.situation = replace(self.situation, catalog=catalog(**counts))
+        self.group_context = replace(self.group_context, catalog=catalog(**counts))
 
     def set(self, **changes):
-        self.situation = replace(self.situation, **changes)
+        self.group_context = replace(self.group_context, **changes)
 
     def advance(self, ms):
-        self.set(now_ms=self.situation.now_ms + ms)
+        self.set(now_ms=self.group_context.now_ms + ms)
 
     def keep(self, outcome):
         self.records = list(outcome.records)
@@ -59,20 +58,21 @@ class World:
     def beat(self, name, epoch, topics=None, **more):
         names = None if topics is None else tuple(topics)
         request = Heartbeat(GROUP, MemberId(name), epoch, subscribed_topic_names=names, **more)
-        answer = self.keep(heartbeat(self.group, request, self.situation))
+        answer = self.keep(heartbeat(self.group, request, self.group_context))
         self.plan = answer.initialize
         return answer
 
-    def leave(self, name):
-        return self.keep(leave(self.group, GROUP, MemberId(name), self.situation.catalog))
+    def leave(self, name, principal=""):
+        catalog = self.group_context.catalog
+        return self.keep(leave(self.group, GROUP, MemberId(name), catalog, principal=principal))
 
     def review(self):
-        self.plan = self.keep(review(self.group, self.situation))
+        self.plan = self.keep(review(self.group, self.group_context))
         return self.plan
 
     def initialized(self, plan=None, failed=None):
         plan = plan or self.plan
-        self.keep(initialization_ended(self.group, plan, failed or {}, self.situation))
+        self.keep(initialization_ended(self.group, plan, failed or {}, self.group_context))
 
     def joined(self, name, topics):
         """Join, initialize, and return the epoch at which the member has its partitions."""

@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import MemberId, TopicId
-from sharemesh.domain.share_group.assignment import NOTHING, Assignment
-from sharemesh.domain.share_group.assignor import AssignorMode, Subscriber, assign
+from sharemesh.domain.share_group.assignor import (
+    NOTHING,
+    Assignment,
+    AssignorMode,
+    Subscriber,
+    assign,
+)
 
 T1, T2, T3 = (TopicId(bytes([number]) * 16) for number in (1, 2, 3))
 
@@ -93,6 +98,7 @@ def test_assign_all_gives_everything_to_everyone():
 
 
 def test_members_added_and_removed_one_at_a_time():
+    """ASG-6, ASG-8."""
     held: dict[str, Assignment] = {}
     sizes = [*range(1, 102), *range(100, 0, -1)]
     for count in sizes:
@@ -167,6 +173,7 @@ def test_assigning_again_changes_nothing(world):
 
 
 def test_a_join_moves_few_partitions():
+    """ASG-8."""
     wishes = {f"m{number:02}": [T1] for number in range(10)}
     before = assign(subscribers(wishes), {T1: 100}, all_of({T1: 100}))
     after = assign(subscribers({**wishes, "m99": [T1]}, before), {T1: 100}, all_of({T1: 100}))

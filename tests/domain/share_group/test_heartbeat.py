@@ -242,12 +242,12 @@ def test_deliver_tells_only_members_whose_partitions_changed():
 def test_a_member_waits_while_its_topics_are_being_initialized():
     world = World(foo=2)
     world.beat("m1", 0, ["foo"])
-    assert waits_for_assignment(world.group, MemberId("m1"), world.situation)
+    assert waits_for_assignment(world.group, MemberId("m1"), world.group_context)
     world.initialized()
     world.review()
-    assert not waits_for_assignment(world.group, MemberId("m1"), world.situation)
+    assert not waits_for_assignment(world.group, MemberId("m1"), world.group_context)
     world.beat("m2", 0, ["nowhere"])
-    assert not waits_for_assignment(world.group, MemberId("m2"), world.situation)
+    assert not waits_for_assignment(world.group, MemberId("m2"), world.group_context)
 
 
 def test_retry_repeats_the_recorded_start_offset_under_a_new_epoch():
@@ -295,6 +295,7 @@ def test_new_partitions_of_a_known_topic_start_at_zero():
 
 
 def test_unsubscribing_does_not_uninitialize():
+    """GC-31."""
     world = World(t1=1, t2=1)
     world.joined("m1", ["t1", "t2"])
     world.beat("m1", world.group.members[MemberId("m1")].member_epoch, ["t2"])

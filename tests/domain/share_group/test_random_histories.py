@@ -82,7 +82,7 @@ class History:
                 self.world.leave(name)
             else:
                 outcome = remove_members(
-                    self.world.group, [MemberId(name)], self.world.situation.catalog
+                    self.world.group, [MemberId(name)], self.world.group_context.catalog
                 )
                 self.world.keep(outcome)
 
@@ -122,14 +122,14 @@ class History:
         if group is not None and not group.members and self.counts:
             topic = self.chance.choice(sorted(self.counts))
             offsets = {topic: {0: AlteredOffset(self.chance.randint(0, 99))}}
-            answer = self.world.keep(alter_offsets(group, GROUP, offsets, self.world.situation))
+            answer = self.world.keep(alter_offsets(group, GROUP, offsets, self.world.group_context))
             self.plans.append(answer.initialize)
 
     def forget(self, name):
         group = self.world.group
         if group is not None and not group.members:
             answer = self.world.keep(
-                delete_offsets(group, GROUP, NAMES, self.world.situation.catalog)
+                delete_offsets(group, GROUP, NAMES, self.world.group_context.catalog)
             )
             self.world.keep(state_deleted(self.world.group, answer.names))
 

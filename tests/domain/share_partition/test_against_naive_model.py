@@ -36,6 +36,10 @@ def check(sequences: int, *, same_each_time: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600 + SEQUENCES)
 def test_random_histories_agree_with_the_naive_model(monkeypatch):
+    """Rules RS-5 with T5 to T9, RS-8, ACK-1, ACK-12, ACK-22, ACQ-12, REL-2, REL-6.
+
+    And of the cache: IFB-1, IFB-4, IFB-5.
+    """
     monkeypatch.setattr(PartitionMachine, "long_histories", 0)
     check(SEQUENCES + SPARE, same_each_time=ASKED_FOR is None)
     assert PartitionMachine.LONG >= 50

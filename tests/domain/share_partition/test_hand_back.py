@@ -105,6 +105,20 @@ def test_an_uncounted_release_gives_the_count_of_before_and_writes_nothing():
     assert driven.acquire(M2) == (AcquiredRun(0, 9, 1),)
 
 
+def test_a_late_release_of_an_earlier_delivery_leaves_the_next_one_to_its_application():
+    driven = Driven()
+    driven.acquire()
+    driven.now_ms += LOCK_MS
+    driven.step(Tick())  # M1 was frozen: its locks end, which counts (LK-6)
+    driven.acquire()  # the same member gets them again
+    late = AcknowledgementBatch(0, 9, (RELEASE,), uncounted=True, delivery_count=1)
+    assert driven.say(late) is ErrorCode.INVALID_RECORD_STATE  # spec HBK-7
+    assert driven.at(0) == (ACQUIRED, 2, M1)
+    this = AcknowledgementBatch(0, 9, (RELEASE,), uncounted=True, delivery_count=2)
+    assert driven.say(this) is NONE
+    assert driven.at(0) == (AVAILABLE, 1, "")
+
+
 def test_a_part_of_a_batch_can_be_handed_back():
     driven = Driven()
     driven.acquire()

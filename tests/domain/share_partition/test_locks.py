@@ -8,7 +8,7 @@ from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import MemberId
-from sharemesh.domain.share_partition.cache.locks import DEAD_LOCKS_KEPT, Lock, LockIndex
+from sharemesh.domain.share_partition.cache.record_status import DEAD_LOCKS_KEPT, Lock, LockIndex
 from sharemesh.domain.share_partition.effects import WakeAt, WriteState
 from sharemesh.domain.share_partition.events import (
     Acknowledge,

@@ -20,11 +20,9 @@ from sharemesh.domain.share_partition.rules import (
     acknowledge,
     acquire,
     expiry,
-    log_start,
-    new_range,
     pending_transitions,
     recovery,
-    release,
+    start_offset,
     transitions,
 )
 from tests.conformance.traces import first_difference, histories
@@ -79,32 +77,32 @@ def start_offset_is_not_guarded(patch):
 
 def release_forgets_per_offset_state(patch):
     """KAFKA-19953: release when state is kept per offset."""
-    real = release._held
+    real = expiry._held
 
     def release_whole_batches(flight, member_id, ours):
         hidden = [batch for batch in flight.batches if batch.per_offset]
         patch.setattr(
-            release,
+            expiry,
             "_held",
             lambda status, member: (
                 real(status, member)
                 and not any(status is each[2] for batch in hidden for each in batch.runs())
             ),
         )
-        release.release_member(flight, member_id, ours)
-        patch.setattr(release, "_held", real)
+        expiry.release_member(flight, member_id, ours)
+        patch.setattr(expiry, "_held", real)
 
     patch.setattr(machine, "release_member", release_whole_batches)
 
 
 def new_batches_overlap_after_recovery(patch):
     """KAFKA-19954: overlapping batches after re-initialization."""
-    real = new_range._end_of_log_batch
+    real = acquire._end_of_log_batch
 
     def unclamped(log_batches, offset):
         return real(log_batches, offset) + 1
 
-    patch.setattr(new_range, "_end_of_log_batch", unclamped)
+    patch.setattr(acquire, "_end_of_log_batch", unclamped)
 
 
 def window_is_forgotten(patch):
@@ -144,7 +142,7 @@ def complete_count_is_not_rolled_back(patch):
 
 def log_start_keeps_the_count(patch):
     """KAFKA-20034: the count is not lowered when the log start moves."""
-    real = log_start.move_log_start
+    real = start_offset.move_log_start
 
     def move(flight, offset):
         before = flight.delivery_complete_count

@@ -8,11 +8,16 @@ import pytest
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
-from sharemesh.domain.share_state.archived import ArchivedCounts, newly_archived
+from sharemesh.domain.share_state.checks import WriteRequest
 from sharemesh.domain.share_state.fold import fold, fold_updates
 from sharemesh.domain.share_state.machine import ShareStateMachine
-from sharemesh.domain.share_state.records import Origin, StateSnapshot, StateUpdate
-from sharemesh.domain.share_state.results import WriteRequest
+from sharemesh.domain.share_state.records import (
+    ArchivedCounts,
+    Origin,
+    StateSnapshot,
+    StateUpdate,
+    newly_archived,
+)
 from sharemesh.domain.state_batch import TERMINAL, StateBatch, combine
 
 KEY = SharePartitionKey(GroupId("g"), TopicId(b"t" * 16), 0)

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
-from sharemesh.domain.share_state.key_text import (
+from sharemesh.domain.ids import (
+    GroupId,
+    SharePartitionKey,
+    TopicId,
     format_key,
     home_shard,
     parse_key,

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
+from sharemesh.domain.share_state.checks import WriteRequest
 from sharemesh.domain.share_state.fold import Floors, fold, fold_floors, fold_updates
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import StateSnapshot, StateUpdate, Tombstone
-from sharemesh.domain.share_state.results import WriteRequest
 from sharemesh.domain.state_batch import StateBatch, combine
 
 KEYS = [SharePartitionKey(GroupId("g"), TopicId(b"\1" * 16), p) for p in range(3)]
@@ -95,6 +95,7 @@ def check_no_way_back(before, after):
 @settings(max_examples=300, deadline=None)
 @given(st.lists(operations, max_size=40), st.integers(0, 4))
 def test_the_log_adds_up_to_what_is_served_also_after_pruning(made, updates_per_snapshot):
+    """SC-17."""
     machine = ShareStateMachine(updates_per_snapshot)
     log = []
     for now_ms, operation in enumerate(made):

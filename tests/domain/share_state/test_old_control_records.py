@@ -18,6 +18,7 @@ ACQUIRED, ACKNOWLEDGED, ARCHIVED = 1, 2, 4
 
 
 def test_a_state_is_its_newest_checkpoint_and_the_deltas_behind_it():
+    """OLD-1, OLD-2."""
     log = (
         ShareCheckpoint(130, GROUP, 2, 100, 110, (OldState(100, 104, ACQUIRED, 2),)),
         ShareDelta(131, GROUP, 2, 130, (OldState(102, 103, ACKNOWLEDGED, 2),)),

@@ -8,17 +8,16 @@ from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import MAX_GROUP_ID_CHARS, GroupId, SharePartitionKey, TopicId
 from sharemesh.domain.share_state.checks import MAX_BATCHES, check_batches
-from sharemesh.domain.share_state.content_hash import content_hash
-from sharemesh.domain.share_state.fold import Floors
+from sharemesh.domain.share_state.fold import Floors, content_hash
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.state_batch import StateBatch
 
 KEY = SharePartitionKey(GroupId("g"), TopicId(b"t" * 16), 0)
 BAD_KEYS = [
-    replace(KEY, topic_id=TopicId(b"")),
-    replace(KEY, topic_id=TopicId(b"short")),
-    replace(KEY, partition=-1),
-    replace(KEY, group_id=GroupId("g" * (MAX_GROUP_ID_CHARS + 1))),
+    (replace(KEY, topic_id=TopicId(b"")), ErrorCode.INVALID_REQUEST),
+    (replace(KEY, topic_id=TopicId(b"short")), ErrorCode.INVALID_REQUEST),
+    (replace(KEY, partition=-1), ErrorCode.INVALID_REQUEST),
+    (replace(KEY, group_id=GroupId("g" * (MAX_GROUP_ID_CHARS + 1))), ErrorCode.INVALID_GROUP_ID),
 ]
 
 
@@ -29,14 +28,14 @@ def machine():
     return made
 
 
-@pytest.mark.parametrize("key", BAD_KEYS)
-def test_a_key_that_nothing_can_have_is_refused_by_every_request(machine, key):
+@pytest.mark.parametrize(("key", "error"), BAD_KEYS)
+def test_a_key_that_nothing_can_have_is_refused_by_every_request(machine, key, error):
     for outcome in (
         machine.delete(key, 0, in_metadata=True, now_ms=2_000),
         machine.summary(key, in_metadata=True),
         machine.initialize(key, 1, 0, in_metadata=True, now_ms=2_000),
     ):
-        assert outcome.answer.error is ErrorCode.INVALID_REQUEST
+        assert outcome.answer.error is error
         assert outcome.record is None
 
 

@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from sharemesh.codec.committed_end import decode_committed_end
 from sharemesh.codec.log_layout import STATE, shard_log_path
-from sharemesh.codec.segment import end_epochs, end_name
+from sharemesh.codec.segment import decode_committed_end, end_epochs, end_name
 from tests.simulation import generations
 from tests.simulation.invariants import STATE_IS_REPLAY
 from tests.simulation.patching import Patches
@@ -37,7 +36,7 @@ class CommittedReadChecker:
             for epoch in end_epochs(names)
         ]
         published = max((end.end_offset for end in ends if end is not None), default=0)
-        STATE_IS_REPLAY.judged(self._world.story.counters)
+        STATE_IS_REPLAY.judged(self._world.event_log.counters)
         if end_offset > published:
             text = f"{folder} was read up to {end_offset}, and is committed up to {published}"
-            self._world.story.violation(self._world.now_s, STATE_IS_REPLAY.broken(text))
+            self._world.event_log.violation(self._world.now_s, STATE_IS_REPLAY.broken(text))

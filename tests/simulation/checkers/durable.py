@@ -14,8 +14,7 @@ from sharemesh.domain.ids import SharePartitionKey, TopicId, TopicPartition
 from sharemesh.domain.share_state.fold import ShareState
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.ports.shard_log import ShardLog
-from sharemesh.share_coordinator.generation_reader import GenerationReader
-from sharemesh.share_coordinator.generations import restore
+from sharemesh.share_coordinator.generations import GenerationReader, restore
 from sharemesh.share_coordinator.shard_kind import load
 from tests.simulation.checkers.group_log import GroupHistory
 from tests.simulation.checkers.state_log import StateHistory, finished_offsets
@@ -75,15 +74,15 @@ class Auditor:
                 self._history.take(shard, stored.offset, record)
             tail = [stored for stored in chunk if stored.offset >= begin]
             load(loaded, tail, backlog_max_bytes=BACKLOG_BYTES)
-        STATE_IS_REPLAY.judged(self._world.story.counters)
+        STATE_IS_REPLAY.judged(self._world.event_log.counters)
         if loaded.floors != self._history.floors[shard]:
             text = f"state shard {shard}: floors {loaded.floors}, not {self._history.floors[shard]}"
-            self._world.story.violation(self._world.now_s, STATE_IS_REPLAY.broken(text))
+            self._world.event_log.violation(self._world.now_s, STATE_IS_REPLAY.broken(text))
         found, known = dict(loaded.states()), self._history.of_shard(shard)
         for key in sorted(found.keys() | known.keys(), key=str):
             if found.get(key) != known.get(key):
                 text = f"{self._world.place(key)}: loaded as {found.get(key)}, not {known.get(key)}"
-                self._world.story.violation(self._world.now_s, STATE_IS_REPLAY.broken(text))
+                self._world.event_log.violation(self._world.now_s, STATE_IS_REPLAY.broken(text))
 
     async def _read_groups(self, shard: int, log: ShardLog) -> None:
         history = GroupHistory(self._world, shard, is_whole=log.start_offset == 0)

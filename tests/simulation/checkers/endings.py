@@ -27,12 +27,12 @@ async def judge_endings(world: World, workload: MixedWorkload) -> None:
         except SharemeshError as error:
             world.tell(f"explain of {partition}@{offset}: {error}", count="explain failed")
             continue
-        EXPLAIN_IS_TRUE.judged(world.story.counters)
-        world.story.counters[f"explained at the end: {found.reason}"] += 1
+        EXPLAIN_IS_TRUE.judged(world.event_log.counters)
+        world.event_log.counters[f"explained at the end: {found.reason}"] += 1
         problem = _problem(found, decided[group, partition, offset])
         if problem:
             text = f"explain of {group} {partition}@{offset}: {found.reason}, but {problem}"
-            world.story.violation(world.now_s, EXPLAIN_IS_TRUE.broken(text))
+            world.event_log.violation(world.now_s, EXPLAIN_IS_TRUE.broken(text))
 
 
 def _decided(workload: MixedWorkload) -> dict[tuple[str, str, int], str]:

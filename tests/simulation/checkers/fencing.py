@@ -5,9 +5,9 @@ Owners at their logs, and leaders of share partitions at the share coordinator.
 
 from sharemesh.backends.embedded.owned.owned_log import OwnedLog
 from sharemesh.domain.ids import SharePartitionKey
+from sharemesh.domain.share_state.checks import StateDecision, WriteRequest
 from sharemesh.domain.share_state.fold import ShareState
 from sharemesh.domain.share_state.machine import ShareStateMachine
-from sharemesh.domain.share_state.results import StateDecision, WriteRequest
 from tests.simulation.invariants import FENCED
 from tests.simulation.patching import Patches
 from tests.simulation.world import World
@@ -74,7 +74,7 @@ class FencingChecker:
             self._say(f"{log.path} {text}")
         self._owners[log.path] = (log.epoch, found)
         self._ends[log.path] = max(end_offset, found)
-        FENCED.judged(self._world.story.counters)
+        FENCED.judged(self._world.event_log.counters)
 
     def committed(self, log: OwnedLog, end_offset: int) -> None:
         """A commit passed: in its owner's epoch, or its successor found all of it."""
@@ -82,8 +82,8 @@ class FencingChecker:
         if log.epoch == epoch:
             self._ends[log.path] = max(self._ends[log.path], end_offset)
             return
-        FENCED.judged(self._world.story.counters)
-        self._world.story.counters["commits that a successor had taken over"] += 1
+        FENCED.judged(self._world.event_log.counters)
+        self._world.event_log.counters["commits that a successor had taken over"] += 1
         if end_offset > taken_end_offset:
             self._say(
                 f"epoch {log.epoch} committed {log.path} up to {end_offset} after epoch {epoch} "
@@ -101,9 +101,9 @@ class FencingChecker:
         if before is None:
             return
         known = (before.leader_epoch_max, before.state_epoch)
-        FENCED.judged(self._world.story.counters)
+        FENCED.judged(self._world.event_log.counters)
         behind = request.leader_epoch < known[0] or request.state_epoch < known[1]
-        self._world.story.counters["writes of deposed leaders"] += behind
+        self._world.event_log.counters["writes of deposed leaders"] += behind
         if behind and outcome.record is not None:
             epochs = f"leader epoch {request.leader_epoch} and state epoch {request.state_epoch}"
             self._say(f"{self._world.place(key)}: a write under {epochs} was taken after {known}")
@@ -117,14 +117,14 @@ class FencingChecker:
         outcome: StateDecision,
     ) -> None:
         """A state was deleted or initialized: not by what was sent in an earlier life of it."""
-        FENCED.judged(self._world.story.counters)
+        FENCED.judged(self._world.event_log.counters)
         if before is None or not 0 < state_epoch < before.state_epoch:
             return
-        self._world.story.counters["late requests of an earlier life"] += 1
+        self._world.event_log.counters["late requests of an earlier life"] += 1
         if outcome.record is not None:
             text = f"{what} by a request of epoch {state_epoch}"
             where = self._world.place(key)
             self._say(f"{where}: a state of epoch {before.state_epoch} was {text}")
 
     def _say(self, text: str) -> None:
-        self._world.story.violation(self._world.now_s, FENCED.broken(text))
+        self._world.event_log.violation(self._world.now_s, FENCED.broken(text))

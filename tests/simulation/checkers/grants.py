@@ -23,7 +23,7 @@ from sharemesh.domain.share_partition.events import (
     Tick,
 )
 from sharemesh.domain.share_partition.machine import SharePartition
-from tests.simulation.checkers.room import Room
+from tests.simulation.checkers.in_flight_limit import Room
 from tests.simulation.checkers.state_log import FINISHED
 from tests.simulation.invariants import (
     BATCHES_IN_ORDER,
@@ -124,7 +124,7 @@ class GrantChecker:
         self._now_ms: dict[int, int] = {}
         self._writing: dict[tuple[int, int], tuple[range, ...]] = {}
         self._unstored: dict[int, Counter[int]] = defaultdict(Counter)
-        self._counters = world.story.counters
+        self._counters = world.event_log.counters
 
     def install(self, patches: Patches) -> None:
         """Look at each step from now on."""
@@ -425,7 +425,7 @@ class GrantChecker:
     ) -> None:
         where = self._world.place(machine.key, offset)
         told = f"{where} epoch {machine.leader_epoch}: {text}"
-        self._world.story.violation(self._world.now_s, invariant.broken(told))
+        self._world.event_log.violation(self._world.now_s, invariant.broken(told))
 
 
 def _holds(machine: SharePartition, member_id: str, offset: int) -> bool:

@@ -45,12 +45,12 @@ class GroupHistory:
 
     def end(self) -> None:
         """Everything was read: what it comes to must not contradict itself."""
-        NEVER_BACK.judged(self._world.story.counters, len(self._machine.groups))
+        NEVER_BACK.judged(self._world.event_log.counters, len(self._machine.groups))
         try:
             self._machine.validate()
         except AssertionError as error:
             text = f"the log of group shard {self._shard}: {error}"
-            self._world.story.violation(self._world.now_s, NEVER_BACK.broken(text))
+            self._world.event_log.violation(self._world.now_s, NEVER_BACK.broken(text))
 
     def _judge(self, group: ShareGroup, record: GroupLogRecord) -> None:
         where = group.group_id
@@ -76,14 +76,14 @@ class GroupHistory:
             return
         if group.group_id in self._world.hurried_groups:
             return
-        self._world.story.counters["assignment intervals judged"] += 1
+        self._world.event_log.counters["assignment intervals judged"] += 1
         passed_ms = record.assigned_at_ms - group.assigned_at_ms
         if passed_ms < SHORTEST_INTERVAL_MS:
             text = f"{group.group_id}: assigned again after {passed_ms} ms, within the interval"
-            self._world.story.violation(self._world.now_s, f"{text} (ASI-1)")
+            self._world.event_log.violation(self._world.now_s, f"{text} (ASI-1)")
 
     def _compare(self, what: str, before: int, after: int) -> None:
-        NEVER_BACK.judged(self._world.story.counters)
+        NEVER_BACK.judged(self._world.event_log.counters)
         if after < before:
             text = f"{what} went back from {before} to {after}"
-            self._world.story.violation(self._world.now_s, NEVER_BACK.broken(text))
+            self._world.event_log.violation(self._world.now_s, NEVER_BACK.broken(text))

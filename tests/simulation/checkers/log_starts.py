@@ -51,7 +51,7 @@ class LogStartChecker:
             value = self._journal.produced_values.get((partition, offset))
             if value is not None and not self._may_be_deleted(partition, offset, value):
                 text = f"{partition}@{offset} was confirmed, and the log begins at {start_offset}"
-                self._world.story.violation(self._world.now_s, f"{text}: nobody had it deleted")
+                self._world.event_log.violation(self._world.now_s, f"{text}: nobody had it deleted")
 
     def _partition(self, path: str) -> str | None:
         """Return how journals call the partition of a record log, None for other logs."""

@@ -35,9 +35,9 @@ class MetricsChecker:
             checker.seen(machine, event, effects)
             return effects
 
-        def fence(shell, error, message):
-            real_fence(shell, error, message)
-            checker._silent.add(id(shell.machine))  # who waited heard the error already
+        def fence(runner, error, message):
+            real_fence(runner, error, message)
+            checker._silent.add(id(runner.machine))  # who waited heard the error already
 
         patches.setattr(SharePartition, "step", step)
         patches.setattr(SharePartitionRunner, "fence", fence)
@@ -77,7 +77,7 @@ class MetricsChecker:
                     name = _counted_as(reading.metric, labels)
                     if name:
                         found[name] += int(value)
-        METRICS_AGREE.judged(self._world.story.counters, sum(self.counted.values()))
+        METRICS_AGREE.judged(self._world.event_log.counters, sum(self.counted.values()))
         return [
             METRICS_AGREE.broken(f"metrics say {found[name]} {name}, not {self.counted[name]}")
             for name in sorted({*found, *self.counted})

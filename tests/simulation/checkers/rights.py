@@ -65,7 +65,7 @@ class RightsChecker:
         self._world = world
         self._rules: dict[Process, frozenset[AclRule]] = {}
         self._open: dict[_Open, None] = {}
-        self._counters = world.story.counters
+        self._counters = world.event_log.counters
 
     # ---- what is looked at ----------------------------------------------------------------------
 
@@ -194,4 +194,4 @@ class RightsChecker:
         return not process.frozen and self._world.now_s - process.thawed_s > THAWED_S
 
     def _say(self, text: str) -> None:
-        self._world.story.violation(self._world.now_s, text)
+        self._world.event_log.violation(self._world.now_s, text)

@@ -29,7 +29,7 @@ JOBS_MAX = 8
 class _Seen:
     """A share partition at a living leader, and how often in a row it was found to stall."""
 
-    shell: SharePartitionRunner
+    runner: SharePartitionRunner
     process: Process
     overdue: int = 0
     waiting: int = 0
@@ -50,11 +50,11 @@ class StallChecker:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._shells: list[_Seen] = []
+        self._runners: list[_Seen] = []
         self._lost: list[_Lost] = []
 
     def install(self, patches: Patches) -> None:
-        """Get to know shells and ended shards from now on."""
+        """Watch runners and ended shards from now on."""
         real_init, real_end, real_stop = (
             SharePartitionRunner.__init__,
             CoordinatorShard._end,
@@ -62,9 +62,9 @@ class StallChecker:
         )
         checker = self
 
-        def init(shell, *arguments, **words):
-            checker._shells.append(_Seen(shell, PROCESS.get()))
-            real_init(shell, *arguments, **words)
+        def init(runner, *arguments, **words):
+            checker._runners.append(_Seen(runner, PROCESS.get()))
+            real_init(runner, *arguments, **words)
 
         def end(shard, error):
             checker._lost.append(_Lost(shard._name, PROCESS.get()))
@@ -82,55 +82,55 @@ class StallChecker:
         """Look on until the run ends."""
         for number in itertools.count():
             await asyncio.sleep(LOOK_S)
-            self._shells = [seen for seen in self._shells if self._is_active(seen)]
-            for seen in self._shells:
+            self._runners = [seen for seen in self._runners if self._is_active(seen)]
+            for seen in self._runners:
                 self._look_for_waiting(seen)
                 self._look_for_initializing(seen)
             if number % OVERDUE_LOOKS == 0:
-                for seen in self._shells:
+                for seen in self._runners:
                     self._look_for_overdue(seen)
                 self._lost = [lost for lost in self._lost if self._goes_on(lost)]
 
     def _is_active(self, seen: _Seen) -> bool:
         """Return whether to look at a share partition again; one that sleeps is not judged."""
-        shell = seen.shell
-        if not seen.process.alive or shell.phase is Phase.ENDED:
+        runner = seen.runner
+        if not seen.process.alive or runner.phase is Phase.ENDED:
             return False
         if seen.process.frozen:
             seen.idle = -1
-        if seen.process.frozen or shell.phase is not Phase.ACTIVE:
+        if seen.process.frozen or runner.phase is not Phase.ACTIVE:
             seen.overdue = seen.waiting = -1
         return True
 
     def _look_for_waiting(self, seen: _Seen) -> None:
-        PROGRESS.judged(self._world.story.counters)
-        seen.waiting = seen.waiting + 1 if self._could_go_on(seen.shell) else 0
+        PROGRESS.judged(self._world.event_log.counters)
+        seen.waiting = seen.waiting + 1 if self._could_go_on(seen.runner) else 0
         if seen.waiting == WAITING_MAX:
-            self._say(seen.shell, "a fetch waits beside records that it could get")
+            self._say(seen.runner, "a fetch waits beside records that it could get")
 
     def _look_for_initializing(self, seen: _Seen) -> None:
         """A share partition that is neither served nor waits for anything is lost (INI-13)."""
-        shell = seen.shell
-        PROGRESS.judged(self._world.story.counters)
-        is_over = all(task.done() for task in shell._work._running)
-        is_idle = shell.phase is Phase.INITIALIZING and is_over
+        runner = seen.runner
+        PROGRESS.judged(self._world.event_log.counters)
+        is_over = all(task.done() for task in runner._work._running)
+        is_idle = runner.phase is Phase.INITIALIZING and is_over
         seen.idle = seen.idle + 1 if is_idle else 0
         if seen.idle == WAITING_MAX:
-            self._say(shell, "it is initializing, and waits for nothing")
+            self._say(runner, "it is initializing, and waits for nothing")
 
     def _look_for_overdue(self, seen: _Seen) -> None:
-        overdue = self._overdue(seen.shell)
+        overdue = self._overdue(seen.runner)
         seen.overdue = seen.overdue + 1 if overdue else 0
         if seen.overdue == OVERDUE_MAX:
-            self._say(seen.shell, overdue)
+            self._say(seen.runner, overdue)
 
-    def _overdue(self, shell: SharePartitionRunner) -> str:
-        now_ms = shell._environment.clock.now_ms()
-        locks = {each.lock_deadline_ms for each in shell.machine.record_states()}
-        deadline_ms = shell.machine.next_deadline_ms
+    def _overdue(self, runner: SharePartitionRunner) -> str:
+        now_ms = runner._environment.clock.now_ms()
+        locks = {each.lock_deadline_ms for each in runner.machine.record_states()}
+        deadline_ms = runner.machine.next_deadline_ms
         if deadline_ms is not None and deadline_ms not in locks:
             return f"a lock of no record ends in {deadline_ms - now_ms} ms"
-        for record in shell.machine.record_states():
+        for record in runner.machine.record_states():
             if record.state is not DeliveryState.ACQUIRED:
                 continue
             deadline_ms = record.lock_deadline_ms
@@ -143,12 +143,12 @@ class StallChecker:
                 )
         return ""
 
-    def _could_go_on(self, shell: SharePartitionRunner) -> bool:
+    def _could_go_on(self, runner: SharePartitionRunner) -> bool:
         return (
-            shell.has_waiters
-            and shell._fetch_lock is None
-            and not shell._wake_planned
-            and shell._worth_a_try()
+            runner.has_waiters
+            and runner._fetch_lock is None
+            and not runner._wake_planned
+            and runner._worth_a_try()
         )
 
     def _goes_on(self, lost: _Lost) -> bool:
@@ -159,14 +159,14 @@ class StallChecker:
             lost.looks += 1
         if lost.looks < JOBS_MAX:
             return True
-        FENCED.judged(self._world.story.counters)
+        FENCED.judged(self._world.event_log.counters)
         names = [task.get_name() for task in asyncio.all_tasks() if not task.done()]
         left = sorted(name for name in names if name.startswith(f"{lost.name} "))
         if left:
             text = f"{left[0]}: goes on at {lost.process}, which lost the shard"
-            self._world.story.violation(self._world.now_s, FENCED.broken(text))
+            self._world.event_log.violation(self._world.now_s, FENCED.broken(text))
         return False
 
-    def _say(self, shell: SharePartitionRunner, text: str) -> None:
-        told = f"{self._world.place(shell.key)} epoch {shell.leader_epoch}: {text}"
-        self._world.story.violation(self._world.now_s, PROGRESS.broken(told))
+    def _say(self, runner: SharePartitionRunner, text: str) -> None:
+        told = f"{self._world.place(runner.key)} epoch {runner.leader_epoch}: {text}"
+        self._world.event_log.violation(self._world.now_s, PROGRESS.broken(told))

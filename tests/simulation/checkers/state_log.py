@@ -46,7 +46,7 @@ class StateHistory:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._counters = world.story.counters
+        self._counters = world.event_log.counters
         self.states: dict[SharePartitionKey, ShareState] = {}
         self.reopened: list[Reopened] = []
         self.floors: dict[int, Floors] = defaultdict(Floors)
@@ -181,7 +181,7 @@ class StateHistory:
         if told != seen and not (has_moved and told > seen):
             where = self._world.place(record.key)
             text = f"{where}: {seen} offsets were archived, and {told} counted (ARC-2)"
-            self._world.story.violation(self._world.now_s, text)
+            self._world.event_log.violation(self._world.now_s, text)
 
     def _compare_offsets(
         self, record: StateSnapshot | StateUpdate, before: ShareState, after: ShareState
@@ -229,7 +229,7 @@ class StateHistory:
                 self._say(FINAL, text)
 
     def _say(self, invariant: Invariant, text: str) -> None:
-        self._world.story.violation(self._world.now_s, invariant.broken(text))
+        self._world.event_log.violation(self._world.now_s, invariant.broken(text))
 
 
 def _offsets(state: ShareState, from_offset: int = 0) -> Iterator[tuple[int, StateBatch]]:

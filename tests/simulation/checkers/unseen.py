@@ -57,7 +57,7 @@ class UnseenChecker:
     def __init__(self, world: World, journal: SimJournal) -> None:
         self._world = world
         self._journal = journal
-        self._counters = world.story.counters
+        self._counters = world.event_log.counters
         self._held: dict[SharePartition, dict[int, Held]] = defaultdict(dict)
         self._ended: dict[Handed, tuple[float, Held, str]] = {}
         self._excused: dict[SharePartitionKey, dict[int, set[int]]] = defaultdict(
@@ -238,7 +238,7 @@ class UnseenChecker:
         if late_s > LATE_S and not self._was_cut(held) and not self._came_late(held):
             text = f"{handed.partition}@{handed.offset} was handed out to {handed.member}"
             text += f" {late_s:.1f} s after {why}"
-            self._world.story.violation(self._world.now_s, NO_EARLY_REDELIVERY.broken(text))
+            self._world.event_log.violation(self._world.now_s, NO_EARLY_REDELIVERY.broken(text))
 
     def _could_not_speak(self, held: Held) -> bool:
         """Whether since the grant a word of the member may not have come to its leader in time."""
@@ -267,4 +267,4 @@ class UnseenChecker:
 
     def _say(self, machine: SharePartition, offset: int, text: str, invariant: Invariant) -> None:
         told = f"{self._world.place(machine.key, offset)} epoch {machine.leader_epoch}: {text}"
-        self._world.story.violation(self._world.now_s, invariant.broken(told))
+        self._world.event_log.violation(self._world.now_s, invariant.broken(told))

@@ -3,8 +3,7 @@
 from sharemesh.client.consumer.calls import ConsumerCalls
 from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
 from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch
-from sharemesh.domain.share_partition.cache.locks import Lock, LockIndex
-from sharemesh.domain.share_partition.cache.record_status import RecordStatus
+from sharemesh.domain.share_partition.cache.record_status import Lock, LockIndex, RecordStatus
 from sharemesh.domain.share_partition.events import Acquire
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.domain.share_partition.rules import acquire, expiry
@@ -146,10 +145,10 @@ def explain_does_not_know_the_start_offset(patch: Patches) -> None:
     """Explain says of what is finished that it waits."""
     real = reasons._why_not_in_flight
 
-    def why(led, shell, offset):
-        if offset < shell.machine.start_offset:
-            return reasons._why_available(led, shell, offset)
-        return real(led, shell, offset)
+    def why(led, runner, offset):
+        if offset < runner.machine.start_offset:
+            return reasons._why_available(led, runner, offset)
+        return real(led, runner, offset)
 
     patch.setattr(reasons, "_why_not_in_flight", why)
 
@@ -163,8 +162,8 @@ def explain_does_not_see_who_waits(patch: Patches) -> None:
     """Explain says that no member asks while some do."""
     real = reasons._why_available
 
-    def why(led, shell, offset):
-        reason = real(led, shell, offset)
+    def why(led, runner, offset):
+        reason = real(led, runner, offset)
         is_next = reason is reasons.Reason.DELIVERABLE
         return reasons.Reason.NO_MEMBER_ASKS if is_next else reason
 

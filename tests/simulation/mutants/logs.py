@@ -9,6 +9,7 @@ from sharemesh.backends.embedded.owned.owned_log import OwnedLog
 from sharemesh.backends.embedded.records.producers import Producers
 from sharemesh.cluster.claims.claim_store import ClaimStore
 from sharemesh.codec.batch_frame import walk_frames
+from sharemesh.codec.log_chain import readable_parts
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.group_coordinator.member_stream import MemberStream
 from sharemesh.persister.persister import Persister
@@ -96,12 +97,13 @@ def a_taken_log_begins_at_its_segment(patch: Patches) -> None:
 
 def readers_pass_the_committed_end(patch: Patches) -> None:
     """A reader beside the writer takes whole batches for committed ones."""
-    real = data_directory._committed_end
+    real = data_directory._readable
 
-    def committed_end(folder):
-        end = real(folder)
-        if end is None:
+    def readable(folder):
+        log = real(folder)
+        if log is None:
             return None
+        end = log.end
         data = (folder / end.segment.file_name).read_bytes()
         walk = walk_frames(
             data[end.end_position :],
@@ -111,9 +113,10 @@ def readers_pass_the_committed_end(patch: Patches) -> None:
             leader_epoch=end.epoch,
             check_crc=True,
         )
-        return replace(end, end_offset=walk.end_offset, end_position=walk.position)
+        end = replace(end, end_offset=walk.end_offset, end_position=walk.position)
+        return replace(log, end=end, parts=readable_parts(log.chain, end))
 
-    patch.setattr(data_directory, "_committed_end", committed_end)
+    patch.setattr(data_directory, "_readable", readable)
 
 
 def jobs_outlive_their_shard(patch: Patches) -> None:
@@ -133,7 +136,7 @@ def a_claim_of_unknown_outcome_is_left(patch: Patches) -> None:
     real = ClaimStore.take
 
     async def take(store, session):
-        standing = store._watch.claim(store._partition)
+        standing = store._policy.claim(store._partition)
         if standing is not None and standing.lease_id == session.lease_id:
             return None
         return await real(store, session)

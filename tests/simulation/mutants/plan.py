@@ -95,6 +95,8 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
         rights.rights_are_not_checked_after_a_wait,
         rights.revoked_streams_stay_open,
         rights.assignments_are_pushed_whatever_was_revoked,
+        rights.members_are_anybodys,
+        rights.share_sessions_are_anybodys,
     ),
     "latest": (shipped.added_partitions_start_at_the_end,),
     "unreadable": (

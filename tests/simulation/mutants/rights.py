@@ -1,5 +1,7 @@
-"""Bugs of access rules: rights that are looked at once, when a call begins, and not again."""
+"""Bugs of access: rights that are looked at once and not again; members that are anybody's."""
 
+from sharemesh.domain.share_group.group import GroupMember
+from sharemesh.domain.share_session import ShareSessions
 from sharemesh.group_coordinator.member_stream import MemberStream
 from sharemesh.share_leader.partition.open_streams import OpenStreams
 from sharemesh.share_leader.requests.acquisition import FetchAcquisition
@@ -21,8 +23,8 @@ def rights_are_not_checked_after_a_wait(patch: Patches) -> None:
     patch.setattr(
         FetchAcquisition,
         "take",
-        lambda acquisition, shells, owner, order, _reader: real(
-            acquisition, shells, owner, order, _MayEverything()
+        lambda acquisition, runners, owner, order, _reader: real(
+            acquisition, runners, owner, order, _MayEverything()
         ),
     )
     patch.setattr(ConsumeStream, "_without_lost", lambda _stream, taken: taken)
@@ -46,3 +48,19 @@ def assignments_are_pushed_whatever_was_revoked(patch: Patches) -> None:
         real(member, stream, group_id, member_id, lenient)
 
     patch.setattr(MemberStream, "__init__", begin)
+
+
+def members_are_anybodys(patch: Patches) -> None:
+    """A coordinator takes the word of everybody who knows the id of a member."""
+    patch.setattr(GroupMember, "belongs_to", lambda _member, _principal: True)
+
+
+def share_sessions_are_anybodys(patch: Patches) -> None:
+    """A leader takes the word of everybody who knows the id of a member."""
+    real = ShareSessions._existing
+
+    def existing(sessions, key, principal):
+        session = sessions.get(key)
+        return real(sessions, key, principal) if session is None else session
+
+    patch.setattr(ShareSessions, "_existing", existing)

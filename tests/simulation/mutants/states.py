@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from sharemesh.codec import state_record
+from sharemesh.domain import ids
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import GroupId
 from sharemesh.domain.share_group.group import FIRST_EPOCH
@@ -13,10 +14,10 @@ from sharemesh.domain.share_group.records import (
 )
 from sharemesh.domain.share_group.shard import GroupShard
 from sharemesh.domain.share_partition import machine
-from sharemesh.domain.share_state import fold, key_text
+from sharemesh.domain.share_state import fold
 from sharemesh.domain.share_state import machine as share_state_machine
 from sharemesh.domain.share_state.machine import ShareStateMachine
-from sharemesh.group_coordinator import group_shard_kind
+from sharemesh.group_coordinator import group_shard
 from sharemesh.share_coordinator import shard_kind
 from tests.simulation.patching import Patches
 
@@ -55,7 +56,7 @@ def keys_are_cut_at_the_first_colon(patch: Patches) -> None:
     def cut(key):
         return key._replace(group_id=GroupId(key.group_id.partition(":")[0]))
 
-    real_key, real_parse = state_record._key, key_text.parse_key
+    real_key, real_parse = state_record._key, ids.parse_key
     patch.setattr(state_record, "_key", lambda message: cut(real_key(message)))
     patch.setattr(state_record, "parse_key", lambda text: cut(real_parse(text)))
 
@@ -113,26 +114,26 @@ def snapshots_lose_what_waits(patch: Patches) -> None:
 
 def epochs_of_groups_go_back(patch: Patches) -> None:
     """The log says less than what members were told: the next coordinator begins below it."""
-    real = group_shard_kind.record_value
+    real = group_shard.record_value
 
     def record_value(record, moment):
         if isinstance(record, GroupMetadata) and record.epoch % 3 == 0:
             record = replace(record, epoch=record.epoch - 2)
         return real(record, moment)
 
-    patch.setattr(group_shard_kind, "record_value", record_value)
+    patch.setattr(group_shard, "record_value", record_value)
 
 
 def the_last_assignment_is_forgotten(patch: Patches) -> None:
     """A new coordinator does not know when the last assignment was computed."""
-    real = group_shard_kind.read_record
+    real = group_shard.read_record
 
     def read_record(key, value, moment):
         record = real(key, value, moment)
         is_assignment = isinstance(record, TargetAssignmentMetadata)
         return replace(record, assigned_at_ms=NEVER_MS) if is_assignment else record
 
-    patch.setattr(group_shard_kind, "read_record", read_record)
+    patch.setattr(group_shard, "read_record", read_record)
 
 
 def archived_records_count_again(patch: Patches) -> None:

@@ -2,11 +2,11 @@
 
 from heapq import heappop
 
-from sharemesh.domain.share_partition.cache.locks import LockIndex
-from sharemesh.share_leader.owned_tasks import OwnedTasks
+from sharemesh.domain.share_partition.cache.record_status import LockIndex
+from sharemesh.share_leader.requests.access import PartitionLookup
 from sharemesh.share_leader.requests.delayed_share_fetch import DelayedShareFetch
-from sharemesh.share_leader.requests.partition_lookup import PartitionLookup
 from sharemesh.share_leader.requests.share_fetch import ShareFetch
+from sharemesh.tasks import OwnedTasks
 from tests.simulation.patching import Patches
 
 
@@ -59,7 +59,7 @@ def a_failed_initialization_ends_every_wait(patch: Patches) -> None:
     """A member that knows that a partition fails is told again and again."""
     real = DelayedShareFetch.__init__
 
-    def begin(wait, shells, **words):
-        real(wait, shells, **{**words, "known_errors": frozenset()})
+    def begin(wait, runners, **words):
+        real(wait, runners, **{**words, "known_errors": frozenset()})
 
     patch.setattr(DelayedShareFetch, "__init__", begin)

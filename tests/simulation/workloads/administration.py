@@ -3,7 +3,7 @@
 import asyncio
 from random import Random
 
-from sharemesh.client.admin.async_client import AsyncAdminClient
+from sharemesh.client.admin.client import AsyncAdminClient
 from sharemesh.client.admin_results import TopicPartition
 from sharemesh.client.errors import SharemeshError
 from tests.simulation.clients import ConsumerApplication, Pace, ProducerApplication
@@ -38,10 +38,10 @@ async def trim(
 
 async def closes(world: World, consumer: ConsumerApplication) -> None:
     """Wait for a consumer that was asked to stop: it does, whatever goes wrong meanwhile."""
-    PROGRESS.judged(world.story.counters)
+    PROGRESS.judged(world.event_log.counters)
     if not await world.until(lambda: consumer.done, CLOSED_S):
         text = f"{consumer.name} did not stop in {CLOSED_S:.0f} s"
-        world.story.violation(world.now_s, PROGRESS.broken(text))
+        world.event_log.violation(world.now_s, PROGRESS.broken(text))
 
 
 class Administration:
@@ -139,7 +139,7 @@ class Administration:
         for partition, offset in own.delivered_values:
             if offset < offsets[partition]:
                 text = f"{group}: {partition}@{offset} came after a reset to {offsets[partition]}"
-                self.world.story.violation(self.world.now_s, NEVER_BACK.broken(text))
+                self.world.event_log.violation(self.world.now_s, NEVER_BACK.broken(text))
 
     async def _temporary_topic(self) -> None:
         name = f"temporary-{self._count}"

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from random import Random
 from typing import ClassVar
 
-from sharemesh.client.admin.async_client import AsyncAdminClient
+from sharemesh.client.admin.client import AsyncAdminClient
 from sharemesh.client.admin_results import GroupOffset, TopicPartition
 from sharemesh.client.errors import SharemeshError
+from sharemesh.domain.group_config.cluster_definitions import SESSION_DEFAULT_MS
 from tests.simulation.checkers.log_starts import LogStartChecker
 from tests.simulation.checkers.state_log import StateHistory
 from tests.simulation.clients import MODES, ConsumerApplication, Pace, ProducerApplication
@@ -103,7 +104,7 @@ class MixedWorkload:
         if not await world.until(lambda: all(n.ready for n in world.nodes.values()), 90):
             names = [n.name for n in world.nodes.values() if not n.ready]
             text = f"never ready again: {names}"
-            world.story.violation(world.now_s, PROGRESS.broken(text))
+            world.event_log.violation(world.now_s, PROGRESS.broken(text))
         for group in self.groups:
             self._new_consumer(group, "explicit")
         await self._finish()
@@ -159,7 +160,7 @@ class MixedWorkload:
 
     async def _steer(self, begun_s: float) -> None:
         """Keep producers at a pace that gives each seed enough to do, and none too much."""
-        counters = self.world.story.counters
+        counters = self.world.event_log.counters
         while (passed_s := self.world.now_s - begun_s) < self.active_s or (
             counters["acknowledgements"] < self.acknowledgements_min
             and passed_s < self.active_s + EXTRA_S
@@ -199,15 +200,15 @@ class MixedWorkload:
             await asyncio.sleep(LOOK_S)
         else:
             text = f"not finished {self.finish_s} s after healing: {lags}"
-            world.story.violation(world.now_s, PROGRESS.broken(text))
-        PROGRESS.judged(world.story.counters, len(lags))
+            world.event_log.violation(world.now_s, PROGRESS.broken(text))
+        PROGRESS.judged(world.event_log.counters, len(lags))
         world.tell(f"finished: lags {lags}")
         self.pace.stopping = True
         consumers = [each for each, _ in self.consumers if each.process.alive]
         if not await world.until(lambda: all(each.done for each in consumers), STOP_S):
             stuck = [each.name for each in consumers if not each.done]
             text = f"consumers never stopped: {stuck}"
-            world.story.violation(world.now_s, PROGRESS.broken(text))
+            world.event_log.violation(world.now_s, PROGRESS.broken(text))
 
     def _living(self) -> list[ProducerApplication]:
         return [each for each in self.producers if each.process.alive]
@@ -236,9 +237,10 @@ class MixedWorkload:
             self._deleted_since_s.pop(group, None)
             return left
         # What was deleted may have been finished before: then what is left is counted for it. It
-        # comes to a member in the time of a lock, and the write that ends it moves the start.
+        # comes to a living member once the session of a killed one has ended, within the time of a
+        # lock, and the write that ends it moves the start.
         since_s = self._deleted_since_s.setdefault(group, self.world.now_s)
-        settled_s = self.lock_duration_ms / 1_000 + SETTLED_S
+        settled_s = (self.lock_duration_ms + SESSION_DEFAULT_MS) / 1_000 + SETTLED_S
         return lag if self.world.now_s - since_s < settled_s else 0
 
     async def _deleted(self, behind: dict[TopicPartition, GroupOffset]) -> int:

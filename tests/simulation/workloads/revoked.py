@@ -1,4 +1,4 @@
-"""Rights that are taken away and given back while their readers consume."""
+"""Rights that are taken away and given back; another principal speaks for members all the time."""
 
 import asyncio
 
@@ -6,8 +6,9 @@ from sharemesh.client.errors import (
     GroupAuthorizationFailedError,
     TopicAuthorizationFailedError,
 )
-from tests.simulation.access import READERS, AccessRules
+from tests.simulation.access import INTRUDER, READERS, AccessRules
 from tests.simulation.checkers.rights import RightsChecker
+from tests.simulation.intruder import NAME, Intruder
 from tests.simulation.patching import Patches
 from tests.simulation.workloads.mixed import TOPIC, TRIMMED
 from tests.simulation.workloads.special import SpecialWorkload
@@ -39,6 +40,8 @@ class RevokedWorkload(SpecialWorkload):
         self._access = AccessRules(world, self.groups, (TOPIC, TRIMMED))
         self._rights = RightsChecker(world)
         self.faults.access = self._access
+        self._access.is_called(NAME, INTRUDER)
+        self._intruder = Intruder(world, self.journal, self.groups[0])
 
     def install(self, patches: Patches) -> None:
         super().install(patches)
@@ -53,6 +56,8 @@ class RevokedWorkload(SpecialWorkload):
     async def _prepare(self) -> None:
         await super()._prepare()
         await self._access.give()
+        await self._access.give(self._access.rules_of_the_intruder)
+        self._intruder.start()
 
     def _is_named(self, consumer: str) -> None:
         self._access.is_called(consumer, READERS[self._numbers % len(READERS)])
@@ -64,6 +69,6 @@ class RevokedWorkload(SpecialWorkload):
             for consumer, group in list(self.consumers):
                 if consumer.process.alive and isinstance(consumer.trouble, REFUSED):
                     name = f"consumers ended by {type(consumer.trouble).__name__}"
-                    self.world.story.counters[name] += 1
+                    self.world.event_log.counters[name] += 1
                     consumer.kill()
                     self._new_consumer(group, self.rng.choice(self._modes_of_successors()))

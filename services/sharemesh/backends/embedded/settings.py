@@ -1,4 +1,4 @@
-"""What the embedded logs can be told."""
+"""Settings of the embedded logs."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class LogSettings:
         shard_reserve_bytes: Shard logs refuse to grow when less than this is free.
         recent_bytes_max: Committed batches of all record logs that stay in memory for readers.
         verify_open_bytes: The newest bytes of a record log whose checksums are checked before it
-            opens; the rest is checked behind its back.
+            opens; the rest is checked in the background.
         snapshot_every_bytes: A record log that is closed writes a snapshot if a start would
             have to scan more than this.
         fsync: False is ``durability: os``: confirmed records survive a crash of processes only.

@@ -9,8 +9,8 @@ from sharemesh.backends.embedded.owned.owned_log import LogPosition, OwnedLog
 from sharemesh.backends.embedded.owned.segments import Segment, corrupt, read_whole_frames
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.codec.batch_frame import HEADER_BYTES, place_frame
+from sharemesh.codec.control_batches import encode_log_start
 from sharemesh.codec.log_layout import shard_log_path
-from sharemesh.codec.log_marker import encode_log_start
 from sharemesh.codec.record_set import RecordSetError, build_plain_batch, decode_records_as
 from sharemesh.codec.segment import SEGMENT_HEADER_BYTES
 from sharemesh.ports.clock import Clock
@@ -104,7 +104,7 @@ class EmbeddedShardLog:
         await self._commits.refresh_room()
 
     async def committed(self, end_offset: int) -> None:
-        """Return once everything below is durable and a later look saw no higher fence."""
+        """Return once everything below is durable and a later check found no higher fence."""
         await self._commits.committed(end_offset)
 
     async def delete_before(self, offset: int) -> None:
@@ -125,7 +125,7 @@ class EmbeddedShardLog:
         await self._commits.between_commits(self._prune)
 
     async def close(self) -> None:
-        """Commit what is queued if that is still possible, and release the files."""
+        """Commit queued batches if that is still possible, and release the files."""
         await self._commits.close()
 
     def _prune(self) -> None:

@@ -14,6 +14,7 @@ import grpc
 import grpc.aio
 from aetcd import rpc
 
+from sharemesh.backoff import Backoff
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.coordination import CoordinationError
 
@@ -21,6 +22,7 @@ CALL_TIMEOUT_MS = 2_000
 CALL_ATTEMPTS = 3
 BACKOFF_MIN_MS = 50
 BACKOFF_MAX_MS = 1_000
+BACKOFF_JITTER = (0.5, 1.5)
 MESSAGE_MAX_BYTES = 64 << 20  # a watch may bring thousands of changes in one message
 
 EtcdMessage: TypeAlias = Any  # the wire stubs carry no types
@@ -189,7 +191,7 @@ class EtcdConnection:
             CoordinationError: No endpoint answered.
         """
         logins = 0
-        backoff = ReconnectBackoff(self.clock, self._rng)
+        backoff = self.backoff()
         while True:
             endpoint = self.endpoint()
             try:
@@ -205,11 +207,11 @@ class EtcdConnection:
                 attempts -= 1
                 if attempts <= 0:
                     raise self.unreachable(error) from error
-            await backoff.wait()
+            await self.clock.sleep_ms(backoff.next_ms())
 
-    def backoff(self) -> "ReconnectBackoff":
-        """Return growing waits with jitter."""
-        return ReconnectBackoff(self.clock, self._rng)
+    def backoff(self) -> Backoff:
+        """Return the waits between attempts to reach etcd."""
+        return Backoff(BACKOFF_MIN_MS, BACKOFF_MAX_MS, self._rng, BACKOFF_JITTER)
 
     def random_bits(self, bits: int) -> int:
         """Return chance for lease ids."""
@@ -262,22 +264,3 @@ class EtcdConnection:
         if tls.server_name:
             options.append(("grpc.ssl_target_name_override", tls.server_name))
         return Endpoint(address, grpc.aio.secure_channel(rest, credentials, options=options))
-
-
-class ReconnectBackoff:
-    """Waits of 50 ms to 1 s, doubling, with jitter."""
-
-    def __init__(self, clock: Clock, rng: random.Random) -> None:
-        self._clock = clock
-        self._rng = rng
-        self._next_ms = BACKOFF_MIN_MS
-
-    def reset(self) -> None:
-        """Start small again after a success."""
-        self._next_ms = BACKOFF_MIN_MS
-
-    async def wait(self) -> None:
-        """Wait, and make the next wait longer."""
-        duration_ms = int(self._next_ms * self._rng.uniform(0.5, 1.5))
-        self._next_ms = min(self._next_ms * 2, BACKOFF_MAX_MS)
-        await self._clock.sleep_ms(duration_ms)

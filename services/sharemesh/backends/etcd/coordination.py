@@ -1,4 +1,4 @@
-"""The Coordination port on etcd."""
+"""The Coordination port on etcd; the unknown outcome of a transaction is read back."""
 
 import asyncio
 import random
@@ -11,15 +11,14 @@ from sharemesh.backends.etcd import session as sessions
 from sharemesh.backends.etcd.connection import (
     EtcdConnection,
     EtcdLogin,
+    EtcdMessage,
     EtcdRefusedError,
     EtcdTls,
 )
-from sharemesh.backends.etcd.transactions import Transaction
 from sharemesh.backends.etcd.watch import follow, range_end, read_key, read_prefix, watch_prefix
+from sharemesh.backends.leases import needs_lease
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.coordination import (
-    GUARDS_MAX,
-    OPERATIONS_MAX,
     CoordinationError,
     Delete,
     ElectedLeadership,
@@ -32,6 +31,8 @@ from sharemesh.ports.coordination import (
     WatchEvent,
 )
 from sharemesh.tasks import cancel_and_wait
+
+COMMIT_ATTEMPTS = 4
 
 
 class EtcdCoordination:
@@ -72,14 +73,7 @@ class EtcdCoordination:
         session: Session | None = None,
     ) -> int | None:
         """Apply all operations if all guards hold; return the revision, or None if not."""
-        if len(operations) > OPERATIONS_MAX or len(guards) > GUARDS_MAX:
-            raise ValueError(
-                f"a transaction of {len(operations)} operations and {len(guards)} guards; "
-                f"at most {OPERATIONS_MAX} and {GUARDS_MAX}: split it"
-            )
-        leased = any(isinstance(operation, Put) and operation.leased for operation in operations)
-        if leased and (session is None or not session.valid):
-            raise SessionLostError("a leased key needs a valid session; open a new one")
+        leased = needs_lease(guards, operations, session)
         lease_id = session.lease_id if session is not None else 0
         try:
             return await Transaction(self._connection, guards, operations, lease_id).run()
@@ -116,7 +110,7 @@ class EtcdCoordination:
         await self.commit([leadership.guard], [Delete(leadership.key)])
 
     async def revoke(self, lease_id: int) -> None:
-        """End somebody's lease at once (a parent that saw its child die)."""
+        """Revoke another process's lease (a parent does so when its child dies)."""
         await sessions.revoke(self._connection, lease_id)
 
     async def close(self) -> None:
@@ -156,7 +150,9 @@ class EtcdCoordination:
             except EtcdRefusedError:
                 raise
             except CoordinationError:
-                await backoff.wait()  # the candidacy stands for as long as the lease does
+                await self._connection.clock.sleep_ms(
+                    backoff.next_ms()
+                )  # the candidacy stands for as long as the lease does
                 continue
             backoff.reset()
             if not answer.kvs:
@@ -186,3 +182,124 @@ class EtcdCoordination:
             await self.commit([], [Delete(key)])
         except CoordinationError:
             return  # the lease takes the candidate along; elections adopt a leftover one
+
+
+class Transaction:
+    """One set of guards and operations, and its outcome."""
+
+    def __init__(
+        self,
+        connection: EtcdConnection,
+        guards: Sequence[Guard],
+        operations: Sequence[Put | Delete],
+        lease_id: int,
+    ) -> None:
+        self._connection = connection
+        self._operations = operations
+        self._lease_id = lease_id
+        self._request = rpc.TxnRequest(
+            compare=[_compare(guard) for guard in guards],
+            success=[self._operation(operation) for operation in operations],
+        )
+
+    async def run(self) -> int | None:
+        """Return the revision at which it was applied, or None if a guard does not hold.
+
+        Repeating is safe: the guards refuse a second application, or there are none and the
+        operations are the same. After a broken attempt a refusal may be our own doing, so the
+        keys are read back before it is believed.
+
+        Raises:
+            CoordinationError: No answer, and the keys could not be read back either.
+        """
+        backoff = self._connection.backoff()
+        unknown: CoordinationError | None = None
+        for _ in range(COMMIT_ATTEMPTS):
+            try:
+                answer = await self._connection.call(
+                    lambda endpoint: endpoint.kv.Txn, self._request, attempts=1
+                )
+            except EtcdRefusedError:
+                raise
+            except CoordinationError as error:
+                unknown = error
+                await self._connection.clock.sleep_ms(backoff.next_ms())
+                continue
+            if answer.succeeded:
+                return int(answer.header.revision)
+            return None if unknown is None else await self._read_back()
+        assert unknown is not None
+        applied = await self._read_back()
+        if applied is None:
+            raise CoordinationError(f"the outcome of a write is unknown: {unknown}")
+        return applied
+
+    async def _read_back(self) -> int | None:
+        """Return the revision at which our values stand, or None if they do not all stand.
+
+        All puts of one transaction share one revision, and leased ones carry their lease: both
+        together tell our write from an equal one of somebody else.
+        """
+        answer = await self._connection.call(
+            lambda endpoint: endpoint.kv.Txn,
+            rpc.TxnRequest(success=[_read(operation) for operation in self._operations]),
+        )
+        revisions: set[int] = set()
+        for operation, read in zip(self._operations, answer.responses, strict=True):
+            stored = read.response_range.kvs
+            if isinstance(operation, Delete):
+                if stored:
+                    return None
+                continue
+            if (
+                not stored
+                or stored[0].value != operation.value
+                or stored[0].lease != self._lease_of(operation)
+            ):
+                return None
+            revisions.add(stored[0].mod_revision)
+        if len(revisions) > 1:
+            return None
+        return revisions.pop() if revisions else int(answer.header.revision)
+
+    def _lease_of(self, put: Put) -> int:
+        return self._lease_id if put.leased else put.lease_id
+
+    def _operation(self, operation: Put | Delete) -> EtcdMessage:
+        key = operation.key.encode()
+        if isinstance(operation, Put):
+            lease_id = self._lease_of(operation)
+            return rpc.RequestOp(
+                request_put=rpc.PutRequest(key=key, value=operation.value, lease=lease_id)
+            )
+        end = range_end(operation.key) if operation.prefix else b""
+        return rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key, range_end=end))
+
+
+def _compare(guard: Guard) -> EtcdMessage:
+    key = guard.key.encode()
+    if guard.create_revision is not None:
+        return rpc.Compare(
+            key=key,
+            target=rpc.Compare.CREATE,
+            result=rpc.Compare.EQUAL,
+            create_revision=guard.create_revision,
+        )
+    assert guard.mod_revision is not None, f"guard on {guard.key} has no revision"
+    return rpc.Compare(
+        key=key,
+        target=rpc.Compare.MOD,
+        result=rpc.Compare.EQUAL,
+        mod_revision=guard.mod_revision,
+    )
+
+
+def _read(operation: Put | Delete) -> EtcdMessage:
+    prefix = isinstance(operation, Delete) and operation.prefix
+    return rpc.RequestOp(
+        request_range=rpc.RangeRequest(
+            key=operation.key.encode(),
+            range_end=range_end(operation.key) if prefix else b"",
+            limit=1,
+        )
+    )

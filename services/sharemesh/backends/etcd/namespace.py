@@ -1,4 +1,4 @@
-"""Several meshes in one etcd: keys below another root than the shipped one."""
+"""Several meshes in one etcd: keys below another root than the default."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -22,7 +22,7 @@ SHIPPED_ROOT = "/sharemesh"
 class NamespacedCoordination:
     """Fills ``Coordination`` over another one; ``/sharemesh/…`` becomes ``<root>/…`` in the store.
 
-    Nobody above needs to know: keys go in and come out with the shipped root.
+    Callers see keys with the default root only.
     """
 
     def __init__(self, inner: Coordination, root: str, shipped: str = SHIPPED_ROOT) -> None:
@@ -88,7 +88,7 @@ class NamespacedCoordination:
         await self._inner.resign(replace(leadership, key=self._stored(leadership.key)))
 
     async def revoke(self, lease_id: int) -> None:
-        """End somebody's lease at once."""
+        """Revoke another process's lease."""
         await self._inner.revoke(lease_id)
 
     async def close(self) -> None:

@@ -1,9 +1,4 @@
-"""One etcd lease, kept alive, and never believed in for longer than the server can keep it.
-
-A lease counts as valid until (time at which the last confirmed keep-alive was *sent*) + TTL -
-margin, on the monotonic clock. The watchdog is a task of its own: it steps down even when the
-keep-alive is stuck.
-"""
+"""One etcd lease, kept alive over broken and stuck streams."""
 
 import asyncio
 
@@ -12,79 +7,37 @@ import grpc.aio
 from aetcd import rpc
 
 from sharemesh.backends.etcd.connection import EtcdConnection, EtcdMessage, EtcdRefusedError
+from sharemesh.backends.leases import LeaseSession
 from sharemesh.ports.coordination import CoordinationError
 from sharemesh.tasks import cancel_and_wait
 
-MARGIN_MIN_MS = 1_000
 WATCHDOG_STEP_MS = 250
 REVOKE_TIMEOUT_MS = 1_000
 
 
-def margin_ms(ttl_ms: int) -> int:
-    """Return how long before the lease can end we stop: covers clock rates 20 % apart."""
-    return max(MARGIN_MIN_MS, ttl_ms // 5)
-
-
-class EtcdSession:
+class EtcdSession(LeaseSession):
     """A granted lease; made by ``open_session``."""
 
     def __init__(
         self, connection: EtcdConnection, *, lease_id: int, ttl_ms: int, sent_ms: int
     ) -> None:
         self._connection = connection
-        self._clock = connection.clock
-        self._lease_id = lease_id
-        self._ttl_ms = ttl_ms
-        self._valid_until_ms = sent_ms + ttl_ms - margin_ms(ttl_ms)
-        self._lost = asyncio.Event()
-        self.why_lost = ""
-        self._tasks = [
-            asyncio.create_task(self._keep_alive(), name=f"keep-alive {lease_id:x}"),
-            asyncio.create_task(self._watch_deadline(), name=f"session watchdog {lease_id:x}"),
-        ]
-
-    @property
-    def lease_id(self) -> int:
-        """The id that a parent may revoke."""
-        return self._lease_id
-
-    @property
-    def valid(self) -> bool:
-        """Whether work under this lease may go on now."""
-        return not self._lost.is_set() and self._clock.now_ms() < self._valid_until_ms
-
-    @property
-    def trusted_ms(self) -> int:
-        """For how long work may go on if no keep-alive is confirmed any more; 0: no longer."""
-        left_ms = self._valid_until_ms - self._clock.now_ms()
-        return 0 if self._lost.is_set() else max(0, left_ms)
-
-    async def lost(self) -> None:
-        """Return when the lease is lost or can no longer be trusted."""
-        await self._lost.wait()
+        super().__init__(
+            connection.clock,
+            lease_id=lease_id,
+            ttl_ms=ttl_ms,
+            sent_ms=sent_ms,
+            watchdog_step_ms=WATCHDOG_STEP_MS,
+        )
 
     async def close(self) -> None:
-        """Stop and revoke; if etcd is away the lease ends by itself."""
+        """Stop and revoke; if etcd is unavailable the lease expires."""
         self.mark_lost("closed")
         await cancel_and_wait(*self._tasks)
         try:
             await revoke(self._connection, self._lease_id, attempts=1)
         except CoordinationError:
             return  # best effort: the time to live does the same, later
-
-    def mark_lost(self, why: str) -> None:
-        """Believe no longer in the lease."""
-        if not self._lost.is_set():
-            self.why_lost = why
-            self._lost.set()
-
-    async def _watch_deadline(self) -> None:
-        while not self._lost.is_set():
-            left_ms = self._valid_until_ms - self._clock.now_ms()
-            if left_ms <= 0:
-                self.mark_lost("no keep-alive was confirmed in time")
-                return
-            await self._clock.sleep_ms(min(left_ms, WATCHDOG_STEP_MS))
 
     async def _keep_alive(self) -> None:
         backoff = self._connection.backoff()
@@ -106,7 +59,7 @@ class EtcdSession:
                 if stream is not None:
                     stream.cancel()
             if not self._lost.is_set():
-                await backoff.wait()
+                await self._clock.sleep_ms(backoff.next_ms())
 
     async def _renew(self, stream: EtcdMessage) -> bool:
         """Send one keep-alive, wait for its answer and until the next is due."""
@@ -120,7 +73,7 @@ class EtcdSession:
         if answer.TTL <= 0:
             self.mark_lost("etcd has ended the lease")
             return False
-        self._valid_until_ms = sent_ms + answer.TTL * 1_000 - margin_ms(answer.TTL * 1_000)
+        self._confirmed(sent_ms, answer.TTL * 1_000)
         await self._clock.sleep_ms(max(0, sent_ms + every_ms - self._clock.now_ms()))
         return not self._lost.is_set()
 

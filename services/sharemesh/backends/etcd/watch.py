@@ -89,7 +89,7 @@ async def watch_prefix(
         except EtcdRefusedError:
             raise
         except CoordinationError:
-            await backoff.wait()
+            await connection.clock.sleep_ms(backoff.next_ms())
             continue
         backoff.reset()
         yield snapshot
@@ -140,7 +140,7 @@ async def follow(
                 refusals += 1
                 if refusals == REFUSALS_MAX:
                     raise error.refusal(connection.names) from error
-                await backoff.wait()
+                await connection.clock.sleep_ms(backoff.next_ms())
                 continue
         except (
             TimeoutError,
@@ -154,7 +154,7 @@ async def follow(
                 stream.cancel()
         if position.lost or not resume:
             return
-        await backoff.wait()
+        await connection.clock.sleep_ms(backoff.next_ms())
 
 
 async def _begin(
@@ -205,7 +205,7 @@ async def _is_in_history(connection: EtcdConnection, newest: EtcdMessage | None)
             return not now and bool(await found(revision - 1))
     except EtcdRefusedError as error:
         if COMPACTED in error.details or "future revision" in error.details:
-            return False  # nobody can tell any more: begin again
+            return False  # unknown: start over
         raise
     return bool(now) and now[0].mod_revision == revision and now[0].value == stored.value
 
@@ -247,7 +247,7 @@ class _Position:
         self._cluster_id: int | None = None
 
     def take(self, answer: EtcdMessage) -> bool:
-        """Take one answer into account; return whether the stream may go on.
+        """Take one answer into account; return whether the stream may continue.
 
         Raises:
             _CancelledByServerError: The server ended the watch: no leader, a login that it has

@@ -7,11 +7,10 @@ in virtual time; ``LocalCoordination.cut_off`` plays an unreachable store.
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
+from sharemesh.backends.leases import LeaseSession, needs_lease
 from sharemesh.backends.local.coordination_store import LocalStore, candidate_key, election_prefix
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.coordination import (
-    GUARDS_MAX,
-    OPERATIONS_MAX,
     CoordinationError,
     Delete,
     ElectedLeadership,
@@ -28,72 +27,36 @@ from sharemesh.tasks import cancel_and_wait
 _POLL_MS = 250  # how soon a cut-off watch notices that the store is back
 
 
-class LocalSession:
+class LocalSession(LeaseSession):
     """A lease in the store, kept alive every ttl/3 for as long as the store can be reached."""
 
     def __init__(self, coordination: "LocalCoordination", *, lease_id: int, ttl_ms: int) -> None:
         self._coordination = coordination
-        self._lease_id = lease_id
-        self._ttl_ms = ttl_ms
-        self._margin_ms = max(1_000, ttl_ms // 5)
-        self._valid_until_ms = coordination.clock.now_ms() + ttl_ms - self._margin_ms
-        self._lost = asyncio.Event()
-        self._tasks = [
-            asyncio.create_task(self._keep_alive(), name=f"keep-alive {lease_id:x}"),
-            asyncio.create_task(self._watch_deadline(), name=f"session watchdog {lease_id:x}"),
-        ]
-
-    @property
-    def lease_id(self) -> int:
-        """The id that a parent may revoke."""
-        return self._lease_id
-
-    @property
-    def valid(self) -> bool:
-        """Whether work under this lease may go on now."""
-        return not self._lost.is_set() and self._coordination.clock.now_ms() < self._valid_until_ms
-
-    @property
-    def trusted_ms(self) -> int:
-        """For how long work may go on if no keep-alive is confirmed any more; 0: no longer."""
-        left_ms = self._valid_until_ms - self._coordination.clock.now_ms()
-        return 0 if self._lost.is_set() else max(0, left_ms)
-
-    async def lost(self) -> None:
-        """Return when the lease is lost or can no longer be trusted."""
-        await self._lost.wait()
+        super().__init__(
+            coordination.clock,
+            lease_id=lease_id,
+            ttl_ms=ttl_ms,
+            sent_ms=coordination.clock.now_ms(),
+            watchdog_step_ms=ttl_ms,
+        )
 
     async def close(self) -> None:
         """Stop and revoke."""
-        self._lost.set()
+        self.mark_lost("closed")
         await cancel_and_wait(*self._tasks)
         if not self._coordination.cut_off:
             self._coordination.store.revoke(self._lease_id)
 
-    def mark_lost(self) -> None:
-        """Believe no longer in the lease."""
-        self._lost.set()
-
     async def _keep_alive(self) -> None:
-        clock, store = self._coordination.clock, self._coordination.store
         while not self._lost.is_set():
-            await clock.sleep_ms(max(1, self._ttl_ms // 3))
+            await self._clock.sleep_ms(max(1, self._ttl_ms // 3))
             if self._coordination.cut_off:
                 continue
-            sent_ms = clock.now_ms()
-            if not store.keep_alive(self._lease_id):
-                self._lost.set()
+            sent_ms = self._clock.now_ms()
+            if not self._coordination.store.keep_alive(self._lease_id):
+                self.mark_lost("the store has ended the lease")
                 return
-            self._valid_until_ms = sent_ms + self._ttl_ms - self._margin_ms
-
-    async def _watch_deadline(self) -> None:
-        clock = self._coordination.clock
-        while not self._lost.is_set():
-            left_ms = self._valid_until_ms - clock.now_ms()
-            if left_ms <= 0:
-                self._lost.set()
-                return
-            await clock.sleep_ms(left_ms)
+            self._confirmed(sent_ms, self._ttl_ms)
 
 
 class LocalCoordination:
@@ -130,18 +93,11 @@ class LocalCoordination:
         session: Session | None = None,
     ) -> int | None:
         """Apply all operations if all guards hold; return the revision, or None if not."""
-        if len(operations) > OPERATIONS_MAX or len(guards) > GUARDS_MAX:
-            raise ValueError(
-                f"a transaction of {len(operations)} operations and {len(guards)} guards; "
-                f"at most {OPERATIONS_MAX} and {GUARDS_MAX}: split it"
-            )
-        leased = any(isinstance(operation, Put) and operation.leased for operation in operations)
-        if leased and (session is None or not session.valid):
-            raise SessionLostError("a leased key needs a valid session; open a new one")
+        leased = needs_lease(guards, operations, session)
         await self._reach()
         if leased and not self.store.has_lease(_lease_of(session)):
             if isinstance(session, LocalSession):
-                session.mark_lost()
+                session.mark_lost("the store does not know the lease")
             raise SessionLostError("the lease is gone; open a new session")
         return self.store.commit(guards, operations, _lease_of(session))
 
@@ -185,7 +141,7 @@ class LocalCoordination:
         await self.commit([leadership.guard], [Delete(leadership.key)])
 
     async def revoke(self, lease_id: int) -> None:
-        """End somebody's lease at once (a parent that saw its child die)."""
+        """Revoke another process's lease (a parent does so when its child dies)."""
         await self._reach()
         self.store.revoke(lease_id)
 

@@ -11,6 +11,10 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
+_FILE_MODE = 0o600
+_DIRECTORY_MODE = 0o700
+"""Nobody else on the machine reads records around the access rules (spec BND-4)."""
+
 _NEW_SUFFIX = ".new"
 _GATHER_FROM_BYTES = 256 * 1024  # below this a copy is cheaper than a vector
 _PIECES_MAX = 1024  # IOV_MAX
@@ -78,7 +82,7 @@ class SystemDisk:
 
     def __init__(self, root: Path, *, threads: int = 4) -> None:
         self._root = str(root)
-        root.mkdir(parents=True, exist_ok=True)
+        root.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
         self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="disk")
 
     def close(self) -> None:
@@ -92,7 +96,7 @@ class SystemDisk:
     def create(self, path: str) -> _SystemAppendFile:
         """Create a file exclusively, for appending."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        return _SystemAppendFile(os.open(self._at(path), flags, 0o644))
+        return _SystemAppendFile(os.open(self._at(path), flags, _FILE_MODE))
 
     def open(self, path: str) -> _SystemAppendFile:
         """Open an existing file for appending."""
@@ -100,7 +104,7 @@ class SystemDisk:
 
     def open_slots(self, path: str, size: int) -> _SystemSlotFile:
         """Open, or create with zeros, a file that is written over in place."""
-        descriptor = os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         if os.fstat(descriptor).st_size < size:
             os.ftruncate(descriptor, size)
         return _SystemSlotFile(descriptor)
@@ -129,7 +133,7 @@ class SystemDisk:
         """Replace a small file atomically and durably."""
         temporary = f"{path}.{os.getpid()}{_NEW_SUFFIX}"
         descriptor = os.open(
-            self._at(temporary), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644
+            self._at(temporary), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE
         )
         try:
             if os.write(descriptor, data) != len(data):
@@ -166,7 +170,7 @@ class SystemDisk:
         for part in PurePosixPath(path).parts:
             child = part if parent == "." else f"{parent}/{part}"
             with suppress(FileExistsError):  # then another process may not have synced it yet
-                Path(self._at(child)).mkdir()
+                Path(self._at(child)).mkdir(_DIRECTORY_MODE)
             self.sync_directory(parent)
             parent = child
 

@@ -1,16 +1,37 @@
-"""AdminClient: topics, groups, offsets, configs and the cluster, for threads."""
+"""The admin clients: topics, groups, offsets, configs and the cluster; asyncio and threads."""
 
 import functools
 from collections.abc import Callable, Coroutine, Mapping
-from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from sharemesh.client.admin.async_client import AsyncAdminClient
+from sharemesh.client.admin.cluster import ClusterAdministration, TopicAdministration
+from sharemesh.client.admin.groups import GroupAdministration
 from sharemesh.client.background_loop import BackgroundLoop
 from sharemesh.client.environment import ClientEnvironment
 
+EARLIEST = -2
+LATEST = -1
+LAST_STABLE = -4
+"""Timestamps of ``list_offsets`` with a meaning of their own."""
+
+
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class AsyncAdminClient(TopicAdministration, GroupAdministration, ClusterAdministration):
+    """Administers a cluster.
+
+    Calls about several things return a result or an error for each of them; calls about one thing
+    raise. Every call ends after ``default.api.timeout.ms``.
+
+    Args:
+        config: Kafka's names; ``bootstrap.servers`` is needed.
+        environment: The ports; none: real connections, see ``connect``.
+
+    Raises:
+        ConfigError: A name or value is not allowed.
+    """
 
 
 def _blocking(
@@ -48,12 +69,7 @@ class AdminClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     create_topics = _blocking(AsyncAdminClient.create_topics)
@@ -77,6 +93,8 @@ class AdminClient:
     alter_configs = _blocking(AsyncAdminClient.alter_configs)
     list_offsets = _blocking(AsyncAdminClient.list_offsets)
     delete_records = _blocking(AsyncAdminClient.delete_records)
+    list_transactions = _blocking(AsyncAdminClient.list_transactions)
+    abort_transaction = _blocking(AsyncAdminClient.abort_transaction)
     explain = _blocking(AsyncAdminClient.explain)
     create_acls = _blocking(AsyncAdminClient.create_acls)
     delete_acls = _blocking(AsyncAdminClient.delete_acls)

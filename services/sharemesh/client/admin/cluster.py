@@ -1,6 +1,7 @@
-"""Processes and access rules of the cluster, as an administrator sees them."""
+"""Topics, configs, processes and access rules of the cluster, as an administrator sees them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from sharemesh import methods
 from sharemesh.client.acls import (
@@ -10,11 +11,266 @@ from sharemesh.client.acls import (
     filter_message,
     rule_message,
 )
-from sharemesh.client.admin.codec import Problem, check, cluster_of
+from sharemesh.client.admin.codec import (
+    Problem,
+    caught,
+    check,
+    cluster_of,
+    config_resource,
+    configs_of,
+    raise_problem,
+    topic_of,
+)
 from sharemesh.client.admin.router import AdminConnection
-from sharemesh.client.admin_results import ClusterDescription
-from sharemesh.client.errors import IllegalArgumentError, optional_error
-from sharemesh.v1 import admin_pb2
+from sharemesh.client.admin_results import (
+    ClusterDescription,
+    ConfigValue,
+    LogOffset,
+    NewTopic,
+    TopicDescription,
+    TopicPartition,
+    TransactionListing,
+)
+from sharemesh.client.errors import IllegalArgumentError, SharemeshError, optional_error
+from sharemesh.methods import Method, Request, Response
+from sharemesh.v1 import admin_pb2, record_log_pb2
+
+_PRODUCER_EPOCH_MAX = 32_767
+
+
+class TopicAdministration(AdminConnection):
+    """Creates, describes and changes topics; reads and cuts their logs."""
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, Problem]:
+        """Create topics; with ``validate_only`` check only."""
+        return await self._change_topics(
+            methods.CREATE_TOPICS,
+            admin_pb2.CreateTopicsRequest(
+                topics=[
+                    admin_pb2.NewTopic(
+                        name=each.name, partitions=each.partitions, configs=dict(each.configs)
+                    )
+                    for each in topics
+                ],
+                validate_only=validate_only,
+            ),
+        )
+
+    async def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> None:
+        """Create one topic.
+
+        Raises:
+            TopicAlreadyExistsError: It exists.
+            ServiceError: It was refused for another reason.
+        """
+        raise_problem(
+            (await self.create_topics([NewTopic(name, partitions, configs or {})])).get(name)
+        )
+
+    async def delete_topics(self, names: Sequence[str]) -> dict[str, Problem]:
+        """Delete topics with their records."""
+        request = admin_pb2.DeleteTopicsRequest(names=names)
+        return await self._change_topics(methods.DELETE_TOPICS, request)
+
+    async def add_partitions(self, name: str, total: int) -> None:
+        """Raise the number of partitions of a topic to ``total``.
+
+        Raises:
+            InvalidPartitionsError: It has as many or more.
+            UnknownTopicOrPartitionError: There is no such topic.
+        """
+        request = admin_pb2.CreatePartitionsRequest(
+            topics=[admin_pb2.NewPartitions(name=name, total=total)]
+        )
+        raise_problem((await self._change_topics(methods.CREATE_PARTITIONS, request)).get(name))
+
+    async def list_topics(self) -> list[str]:
+        """Return the names of all topics, sorted."""
+        response = await self._calls.any(methods.METADATA, admin_pb2.MetadataRequest())
+        return sorted(topic.name for topic in response.topics)
+
+    async def describe_topics(
+        self, names: Sequence[str] | None = None
+    ) -> dict[str, TopicDescription | SharemeshError]:
+        """Return descriptions by name; None: of all topics."""
+        if names is not None and not names:
+            return {}
+        response = await self._calls.any(
+            methods.DESCRIBE_TOPICS, admin_pb2.DescribeTopicsRequest(names=names or ())
+        )
+        return {
+            each.name: optional_error(
+                each.error_code, each.error_message, about=f"topic {each.name}"
+            )
+            or topic_of(each)
+            for each in response.topics
+        }
+
+    async def describe_configs(self, topic: str | None = None) -> list[ConfigValue]:
+        """Return the configs of a topic, or of the cluster.
+
+        Raises:
+            ServiceError: It may not be described.
+        """
+        resource, about = config_resource(topic)
+        response = await self._calls.any(
+            methods.DESCRIBE_CONFIGS, admin_pb2.DescribeConfigsRequest(resources=[resource])
+        )
+        for each in response.results:
+            check(each.error_code, each.error_message, about)
+            return configs_of(each.configs)
+        return []
+
+    async def alter_configs(
+        self,
+        changes: Mapping[str, str | None],
+        topic: str | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Set configs of a topic, or of the cluster; None: back to the default.
+
+        Raises:
+            InvalidConfigError: A name or value is not allowed; nothing was changed.
+        """
+        resource, about = config_resource(topic)
+        response = await self._calls.controller(
+            methods.ALTER_CONFIGS,
+            admin_pb2.AlterConfigsRequest(
+                resource=resource,
+                configs=[admin_pb2.AlterConfig(name=n, value=v) for n, v in changes.items()],
+                validate_only=validate_only,
+            ),
+            lambda answer: (answer.error_code,),
+        )
+        check(response.error_code, response.error_message, about)
+
+    async def list_offsets(
+        self, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, LogOffset | SharemeshError]:
+        """Return offsets by time in ms, or EARLIEST, LATEST, LAST_STABLE."""
+
+        async def one(where: TopicPartition) -> LogOffset:
+            found = await self._at_leader(
+                where,
+                methods.LIST_OFFSETS,
+                lambda topic_id: record_log_pb2.ListOffsetsRequest(
+                    partitions=[
+                        record_log_pb2.ListOffsetsPartition(
+                            topic_id=topic_id, partition=where.partition, timestamp=wanted[where]
+                        )
+                    ]
+                ),
+            )
+            return LogOffset(found.offset, found.timestamp, found.leader_epoch)
+
+        return {where: await caught(one, where) for where in wanted}
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | SharemeshError]:
+        """Delete records below an offset (-1: all); return the new log start offsets."""
+
+        async def one(where: TopicPartition) -> int:
+            found = await self._at_leader(
+                where,
+                methods.DELETE_RECORDS,
+                lambda topic_id: record_log_pb2.DeleteRecordsRequest(
+                    partitions=[
+                        record_log_pb2.DeleteRecordsPartition(
+                            topic_id=topic_id, partition=where.partition, offset=before[where]
+                        )
+                    ]
+                ),
+            )
+            return int(found.low_watermark)
+
+        return {where: await caught(one, where) for where in before}
+
+    async def list_transactions(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, list[TransactionListing] | SharemeshError]:
+        """Return the open transactions of partitions, the one that began first in front."""
+
+        async def one(where: TopicPartition) -> list[TransactionListing]:
+            found = await self._at_leader(
+                where,
+                methods.DESCRIBE_PRODUCERS,
+                lambda topic_id: record_log_pb2.DescribeProducersRequest(
+                    partitions=[
+                        record_log_pb2.DescribeProducersPartition(
+                            topic_id=topic_id, partition=where.partition
+                        )
+                    ]
+                ),
+            )
+            return [
+                TransactionListing(
+                    each.producer_id,
+                    each.producer_epoch,
+                    each.current_txn_start_offset,
+                    each.open_ms,
+                )
+                for each in found.active_producers
+            ]
+
+        return {where: await caught(one, where) for where in partitions}
+
+    async def abort_transaction(
+        self, where: TopicPartition, transaction: TransactionListing
+    ) -> None:
+        """Abort an open transaction; batches of it that come late are refused.
+
+        Raises:
+            ServiceError: It was refused; INVALID_PRODUCER_EPOCH if the producer went on meanwhile.
+        """
+        epoch = min(transaction.producer_epoch + 1, _PRODUCER_EPOCH_MAX)
+
+        def marker(topic_id: bytes) -> record_log_pb2.WriteTxnMarkersRequest:
+            return record_log_pb2.WriteTxnMarkersRequest(
+                markers=[
+                    record_log_pb2.TxnMarker(
+                        producer_id=transaction.producer_id,
+                        producer_epoch=epoch,
+                        topic_id=topic_id,
+                        partition=where.partition,
+                    )
+                ]
+            )
+
+        response = await self._calls.leader(
+            where, methods.WRITE_TXN_MARKERS, marker, lambda answer: answer.results[0].error_code
+        )
+        [result] = response.results
+        check(result.error_code, result.error_message, str(where))
+
+    async def _at_leader(
+        self,
+        where: TopicPartition,
+        method: Method[Request, Response],
+        make: Callable[[bytes], Request],
+    ) -> Any:  # noqa: ANN401
+        """Return what the leader answers for its partition; ``make`` gets the topic id."""
+        response: Any = await self._calls.leader(where, method, make, _code_of_partition)
+        found = response.partitions[0]
+        check(found.error_code, found.error_message, str(where))
+        return found
+
+    async def _change_topics(
+        self, method: Method[Request, Response], request: Request
+    ) -> dict[str, Problem]:
+        """Return the error of each topic, or None."""
+        response: Any = await self._calls.controller(method, request, _codes_of_topics)
+        return {
+            each.name: optional_error(
+                each.error_code, each.error_message, about=f"topic {each.name}"
+            )
+            for each in response.topics
+        }
 
 
 class ClusterAdministration(AdminConnection):
@@ -26,9 +282,9 @@ class ClusterAdministration(AdminConnection):
         return cluster_of(await self._calls.any(methods.DESCRIBE_CLUSTER, request))
 
     async def drain_node(self, node_id: str) -> None:
-        """Let a process begin to hand over all it leads; ``describe_cluster`` tells what is left.
+        """Make a process hand over all that it leads; ``describe_cluster`` shows what is left.
 
-        It goes on running, leads nothing more, and takes part again after a restart.
+        The process keeps running without leading anything, and leads again after a restart.
 
         Raises:
             IllegalArgumentError: There is no such process.
@@ -84,3 +340,11 @@ class ClusterAdministration(AdminConnection):
         )
         check(response.error_code, response.error_message, "access rules")
         return [binding_of(each) for each in response.rules]
+
+
+def _codes_of_topics(response: Any) -> Iterable[int]:  # noqa: ANN401
+    return [each.error_code for each in response.topics]
+
+
+def _code_of_partition(response: Any) -> int:  # noqa: ANN401
+    return int(response.partitions[0].error_code)

@@ -69,20 +69,6 @@ def check(code: int, message: str, about: str) -> None:
     raise_problem(optional_error(code, message, about=about))
 
 
-def topic_codes(response: Any) -> Iterable[int]:  # noqa: ANN401
-    """Return the error codes of an answer about topics."""
-    return [each.error_code for each in response.topics]
-
-
-def topic_problems(results: Iterable[admin_pb2.TopicResult]) -> dict[str, Problem]:
-    """Return the error of each topic, or None."""
-    """Return the error codes of an answer about topics."""
-    return {
-        each.name: optional_error(each.error_code, each.error_message, about=f"topic {each.name}")
-        for each in results
-    }
-
-
 def topic_of(found: admin_pb2.DescribedTopic) -> TopicDescription:
     """Return a topic as it was described."""
     return TopicDescription(
@@ -205,7 +191,7 @@ def offset_partitions(
 
 
 def group_offset_of(found: group_coordinator_pb2.OffsetPartition) -> GroupOffset:
-    """Return where a group stands in a partition, and what it gave up there if that is known."""
+    """Return a group's offsets in a partition, with archived counts if they are known."""
     if not found.HasField("archived"):
         return GroupOffset(found.start_offset, found.leader_epoch, found.lag)
     archived = decode_archived(found.archived)

@@ -1,6 +1,7 @@
 """Share groups, their offsets, delivery states and configs, as an administrator sees them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from sharemesh import methods
 from sharemesh.client.admin.codec import (
@@ -32,6 +33,7 @@ from sharemesh.client.errors import (
 from sharemesh.codec.state_record import put_batches
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.state_batch import StateBatch
+from sharemesh.methods import Method, Request, Response
 from sharemesh.v1 import group_coordinator_pb2
 from sharemesh.v1.share_leader_pb2 import ExplainRequest
 
@@ -70,17 +72,15 @@ class GroupAdministration(AdminConnection):
         """Return descriptions by group id."""
 
         async def one(group_id: str) -> GroupDescription:
-            response = await self._calls.group(
+            response = await self._ask(
                 group_id,
                 methods.SHARE_GROUP_DESCRIBE,
                 _G.ShareGroupDescribeRequest(group_ids=[group_id]),
-                lambda answer: answer.groups[0].error_code if answer.groups else 0,
+                lambda answer: answer.groups,
             )
             if not response.groups:
                 raise error_for(ErrorCode.GROUP_ID_NOT_FOUND, about=f"group {group_id}")
-            found = response.groups[0]
-            check(found.error_code, found.error_message, f"group {group_id}")
-            return group_of(found)
+            return group_of(response.groups[0])
 
         return {group_id: await caught(one, group_id) for group_id in group_ids}
 
@@ -88,14 +88,12 @@ class GroupAdministration(AdminConnection):
         """Delete empty groups with their offsets."""
 
         async def one(group_id: str) -> None:
-            response = await self._calls.group(
+            await self._ask(
                 group_id,
                 methods.DELETE_GROUPS,
                 _G.DeleteGroupsRequest(group_ids=[group_id]),
-                lambda answer: answer.results[0].error_code if answer.results else 0,
+                lambda answer: answer.results,
             )
-            for each in response.results:
-                check(each.error_code, each.error_message, f"group {group_id}")
 
         return {group_id: await caught(one, group_id) for group_id in group_ids}
 
@@ -120,15 +118,14 @@ class GroupAdministration(AdminConnection):
                     ]
                 )
             )
-        response = await self._calls.group(
+        response = await self._ask(
             group_id,
             methods.DESCRIBE_SHARE_GROUP_OFFSETS,
             _G.DescribeShareGroupOffsetsRequest(groups=[asked]),
-            lambda answer: answer.groups[0].error_code if answer.groups else 0,
+            lambda answer: answer.groups,
         )
         found: dict[TopicPartition, GroupOffset | SharemeshError] = {}
         for group in response.groups:
-            check(group.error_code, group.error_message, f"group {group_id}")
             for topic, each in offset_partitions(group.topics):
                 where = TopicPartition(topic.topic_name, each.partition)
                 code = each.error_code or topic.error_code
@@ -151,13 +148,11 @@ class GroupAdministration(AdminConnection):
         for where, offset in offsets.items():
             topic = topics.setdefault(where.topic, _G.AlterOffsetTopic(topic_name=where.topic))
             topic.partitions.add(partition=where.partition, start_offset=offset)
-        response = await self._calls.group(
+        response = await self._ask(
             group_id,
             methods.ALTER_SHARE_GROUP_OFFSETS,
             _G.AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics.values()),
-            lambda answer: answer.error_code,
         )
-        check(response.error_code, response.error_message, f"group {group_id}")
         return {
             TopicPartition(topic.topic_name, each.partition): optional_error(
                 each.error_code or topic.error_code,
@@ -175,7 +170,7 @@ class GroupAdministration(AdminConnection):
         start_offset: int,
         batches: Sequence[StateBatch],
     ) -> None:
-        """Let an empty group go on in a partition as if it had these delivery states (spec OLD).
+        """Make an empty group continue in a partition from these delivery states (spec OLD).
 
         Start offset and delivery states are one alteration: kept first by the group coordinator,
         which finishes it after a crash, then written as one record. What the group had in the
@@ -197,14 +192,8 @@ class GroupAdministration(AdminConnection):
             partition=where.partition, start_offset=start_offset
         )
         put_batches(altered.state_batches, batches)
-        response = await self._calls.group(
-            group_id,
-            methods.ALTER_SHARE_GROUP_OFFSETS,
-            request,
-            lambda answer: answer.error_code,
-        )
+        response = await self._ask(group_id, methods.ALTER_SHARE_GROUP_OFFSETS, request)
         about = f"group {group_id}, {where}"
-        check(response.error_code, response.error_message, about)
         for topic in response.topics:
             check(topic.error_code, topic.error_message, about)
             for each in topic.partitions:
@@ -219,13 +208,11 @@ class GroupAdministration(AdminConnection):
             NonEmptyGroupError: The group has members.
             GroupIdNotFoundError: There is no such group.
         """
-        response = await self._calls.group(
+        response = await self._ask(
             group_id,
             methods.DELETE_SHARE_GROUP_OFFSETS,
             _G.DeleteShareGroupOffsetsRequest(group_id=group_id, topic_names=topics),
-            lambda answer: answer.error_code,
         )
-        check(response.error_code, response.error_message, f"group {group_id}")
         return {
             each.topic_name: optional_error(
                 each.error_code, each.error_message, about=f"topic {each.topic_name}"
@@ -239,16 +226,13 @@ class GroupAdministration(AdminConnection):
         Raises:
             ServiceError: It may not be described.
         """
-        response = await self._calls.group(
+        response = await self._ask(
             group_id,
             methods.DESCRIBE_GROUP_CONFIGS,
             _G.DescribeGroupConfigsRequest(group_ids=[group_id]),
-            lambda answer: answer.results[0].error_code if answer.results else 0,
+            lambda answer: answer.results,
         )
-        for each in response.results:
-            check(each.error_code, each.error_message, f"group {group_id}")
-            return configs_of(each.configs)
-        return []
+        return [config for each in response.results for config in configs_of(each.configs)]
 
     async def alter_group_configs(
         self, group_id: str, changes: Mapping[str, str | None], *, validate_only: bool = False
@@ -258,7 +242,7 @@ class GroupAdministration(AdminConnection):
         Raises:
             InvalidConfigError: A name or value is not allowed; nothing was changed.
         """
-        response = await self._calls.group(
+        await self._ask(
             group_id,
             methods.ALTER_GROUP_CONFIGS,
             _G.AlterGroupConfigsRequest(
@@ -266,9 +250,7 @@ class GroupAdministration(AdminConnection):
                 configs=[_G.AlterGroupConfig(name=n, value=v) for n, v in changes.items()],
                 validate_only=validate_only,
             ),
-            lambda answer: answer.error_code,
         )
-        check(response.error_code, response.error_message, f"group {group_id}")
 
     async def explain(self, group_id: str, topic: str, partition: int, offset: int) -> Explanation:
         """Return why a record is, or is not, being delivered to a group, and what became of it.
@@ -291,6 +273,28 @@ class GroupAdministration(AdminConnection):
             if isinstance(described, GroupIdNotFoundError):
                 raise described
         return explanation_of(found)
+
+    async def _ask(
+        self,
+        group_id: str,
+        method: Method[Request, Response],
+        request: Request,
+        results: Callable[[Any], Iterable[Any]] = lambda answer: (answer,),
+    ) -> Response:
+        """Ask the group's coordinator; ``results`` are the parts of its answer with error codes.
+
+        Raises:
+            ServiceError: One of them is an error.
+        """
+        response = await self._calls.group(
+            group_id,
+            method,
+            request,
+            lambda answer: next((each.error_code for each in results(answer)), ErrorCode.NONE),
+        )
+        for each in results(response):
+            check(each.error_code, each.error_message, f"group {group_id}")
+        return response
 
     async def _partitions(self, topics: Sequence[str]) -> dict[str, int]:
         await self._calls.leaders.refresh(topics, timeout_ms=methods.METADATA.deadline_ms)

@@ -1,12 +1,11 @@
 """How admin requests find who answers them, and are repeated while that changes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from sharemesh.client.admin_results import TopicPartition
 from sharemesh.client.config import ClientConfig, admin_config
-from sharemesh.client.environment import ClientEnvironment
+from sharemesh.client.environment import ClientEnvironment, real_environment
 from sharemesh.client.errors import (
     ConnectionFailedError,
     NotLeaderOrFollowerError,
@@ -15,14 +14,12 @@ from sharemesh.client.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
-from sharemesh.client.grpc_environment import real_environment
 from sharemesh.client.metadata.metadata_cache import MetadataCache
-from sharemesh.domain.error_policy import coordinator_moved, leader_moved
-from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.errors import ErrorCode, coordinator_moved, leader_moved
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import REFUSALS, CallFailedError, Failure
 
-_TOLD = frozenset(
+_RETURNED = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -30,7 +27,7 @@ _TOLD = frozenset(
         ErrorCode.UNKNOWN_LEADER_EPOCH,
     }
 )
-"""Answers of a leader that an administrator hears of at once; consumers wait for them to pass."""
+"""Errors of a leader that are returned at once; consumers retry them."""
 _COORDINATOR_ROLE = "group-coordinator"
 
 
@@ -148,7 +145,7 @@ class AdminRouter:
             raise ConnectionFailedError(str(error)) from error
         if error.failure is Failure.DEADLINE_EXCEEDED and not idempotent:
             raise RequestTimedOutError(
-                f"{name}: no answer in time; it may have taken effect: look before you repeat it"
+                f"{name}: no answer in time; it may have taken effect: check before you repeat it"
             ) from error
 
     async def every_coordinator(
@@ -203,7 +200,7 @@ class AdminRouter:
                     self._check_repeatable(method.name, error, idempotent=method.idempotent)
                     problem = ConnectionFailedError(f"leader of {where}: {error}")
                 else:
-                    if not leader_moved(code(response)) or code(response) in _TOLD:
+                    if not leader_moved(code(response)) or code(response) in _RETURNED:
                         return response
                     problem = error_for(code(response), about=str(where))
             wait_ms = backoff.next_ms()
@@ -212,7 +209,7 @@ class AdminRouter:
             await self._clock.sleep_ms(wait_ms)
 
     async def topic_id(self, where: TopicPartition, *, timeout_ms: int) -> bytes:
-        """Return the id of a topic, read anew.
+        """Return the id of a topic, read from the cluster.
 
         Raises:
             UnknownTopicOrPartitionError: There is no such topic or partition.
@@ -230,7 +227,7 @@ class AdminRouter:
 
 
 class AdminConnection:
-    """One admin client's way to the cluster, opened by its first call."""
+    """The connections of one admin client, opened by its first call."""
 
     def __init__(
         self, config: Mapping[str, Any], *, environment: ClientEnvironment | None = None
@@ -254,10 +251,5 @@ class AdminConnection:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

@@ -1,4 +1,4 @@
-"""Acknowledgements on their way: each to its session, each result told once, some sent again."""
+"""Sends acknowledgements to their sessions, retries some, and reports each result once."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -13,8 +13,7 @@ from sharemesh.client.consumer.deliveries import (
 )
 from sharemesh.client.errors import InvalidRecordStateError, ServiceError
 from sharemesh.client.records import TopicIdPartition
-from sharemesh.domain.error_policy import coordinator_moved
-from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.errors import ErrorCode, coordinator_moved
 from sharemesh.ports.clock import Clock
 from sharemesh.tasks import cancel_and_wait
 
@@ -28,22 +27,22 @@ _LEADER_STAYS = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""Errors after which the same leader may take the acknowledgement; another one never heard of it.
+"""Errors after which the same leader may accept a retry; another leader does not know the lock.
 
-Beside them those of the share coordinator, which the leader finds again.
+Errors of the share coordinator are retried too: the leader finds it again.
 """
 
 
 class AcknowledgementSender:
     """Sends acknowledgements; results go to ``on_outcomes``, each exactly once.
 
-    ``buffered`` tells the deliveries that nobody has seen yet.
+    ``buffered`` returns the deliveries that no poll has returned yet.
 
     Attributes:
         unanswered: Offsets whose result is not known.
         sent: Offsets sent, repetitions included.
         failed: Offsets refused for good.
-        lost_locks: Those of them that the application spoke of, and held no more.
+        lost_locks: Those of them that the application acknowledged after it had lost the lock.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class AcknowledgementSender:
         self._send(acknowledgements)
 
     def finished(self, outcomes: Sequence[AcknowledgementResult]) -> None:
-        """Tell results; refusals that may pass are tried again (spec CL-22)."""
+        """Report results; retry refusals that may pass (spec CL-22)."""
         final: list[AcknowledgementResult] = []
         for outcome in outcomes:
             if outcome.error is None:
@@ -79,14 +78,14 @@ class AcknowledgementSender:
             else:
                 self.failed += len(outcome.acknowledgements.types)
                 if isinstance(outcome.error, InvalidRecordStateError):
-                    told = not outcome.acknowledgements.untold
-                    self.lost_locks += told * len(outcome.acknowledgements.types)
+                    reported = not outcome.acknowledgements.unreported
+                    self.lost_locks += reported * len(outcome.acknowledgements.types)
                 final.append(outcome)
         self.unanswered -= sum(len(each.acknowledgements.types) for each in final)
-        self._on_outcomes([each for each in final if not each.acknowledgements.untold])
+        self._on_outcomes([each for each in final if not each.acknowledgements.unreported])
 
     async def close(self) -> None:
-        """Try nothing again."""
+        """Cancel all retries."""
         await cancel_and_wait(*self._retries)
 
     def _send(self, acknowledgements: Sequence[PartitionAcknowledgements]) -> None:
@@ -107,9 +106,9 @@ class AcknowledgementSender:
     def _without_redelivered(
         self, asked: PartitionAcknowledgements, lost: list[AcknowledgementResult]
     ) -> PartitionAcknowledgements:
-        """Leave out offsets that a buffered delivery holds anew: the old lock is gone.
+        """Leave out offsets that a buffered delivery has acquired again: their old locks are lost.
 
-        One of an earlier leader is older than what is spoken of.
+        Deliveries of earlier leader epochs do not count: they are older than the acknowledgements.
         """
         if not asked.types:
             return asked

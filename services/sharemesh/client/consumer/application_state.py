@@ -7,7 +7,7 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sharemesh.client.consumer.deliveries import (
     AcknowledgementResult,
@@ -101,7 +101,7 @@ class ConsumerState:
     # ---- checks ---------------------------------------------------------------------------------
 
     def set_callback(self, callback: CommitCallback | None) -> None:
-        """Register what is told the results of acknowledgements; None unregisters."""
+        """Register the callback for results of acknowledgements; None unregisters."""
         self._callback = callback
 
     def check_not_in_callback(self) -> None:
@@ -190,7 +190,7 @@ class ConsumerState:
     def collect(
         self, *, accept_all: bool, deadline_ms: int = 0, commit: bool = False
     ) -> list[PartitionAcknowledgements]:
-        """Take what is decided out of flight and return it for sending.
+        """Remove acknowledged records from flight and return them for sending.
 
         ``accept_all`` accepts what is undecided (spec CL-6, CL-15). With ``commit`` the returned
         acknowledgements share a ticket, see ``commit_pending``.
@@ -204,22 +204,13 @@ class ConsumerState:
         for held in self._held:
             types = self._decided(held, accept_all=accept_all)
             if types:
-                self._merge(
-                    sending,
-                    PartitionAcknowledgements(
-                        held.source, held.route, held.leader_epoch, types, ticket, deadline_ms
-                    ),
-                )
+                where = (held.source, held.route, held.leader_epoch)
+                self._merge(sending, PartitionAcknowledgements(*where, types, ticket, deadline_ms))
             if held.types:
                 left.append(held)
         self._held = left
         for gap in self._gaps:
-            self._merge(
-                sending,
-                PartitionAcknowledgements(
-                    gap.source, gap.route, gap.leader_epoch, gap.types, ticket, deadline_ms
-                ),
-            )
+            self._merge(sending, replace(gap, ticket=ticket, deadline_ms=deadline_ms))
         self._gaps = []
         if commit:
             self._commits[ticket] = _Commit(sum(len(each.types) for each in sending.values()), {})
@@ -233,14 +224,7 @@ class ConsumerState:
         key = (new.source, new.route)
         old = sending.get(key)
         if old is not None:
-            new = PartitionAcknowledgements(
-                new.source,
-                new.route,
-                new.leader_epoch,
-                {**old.types, **new.types},
-                new.ticket,
-                new.deadline_ms,
-            )
+            new = replace(new, types={**old.types, **new.types})
         sending[key] = new
 
     def _decided(self, held: _Held, *, accept_all: bool) -> dict[int, AcknowledgeType]:
@@ -306,14 +290,14 @@ class ConsumerState:
         while self._outcomes:
             outcome = self._outcomes.popleft()
             self._settle_renewals(outcome)
-            if outcome.error is not None and self._is_told_to_nobody(outcome):
+            if outcome.error is not None and self._is_unnoticed(outcome):
                 place = (outcome.acknowledgements.source, str(outcome.error))
                 refused[place] = refused.get(place, 0) + len(outcome.acknowledgements.types)
             if self._callback is not None:
-                told = outcome.acknowledgements
+                answered = outcome.acknowledgements
                 self._in_callback = True
                 try:
-                    self._callback({told.source: set(told.types)}, outcome.error)
+                    self._callback({answered.source: set(answered.types)}, outcome.error)
                 finally:
                     self._in_callback = False
         for (source, why), count in refused.items():
@@ -326,26 +310,26 @@ class ConsumerState:
                 why,
             )
 
-    def _is_told_to_nobody(self, outcome: AcknowledgementResult) -> bool:
-        """Whether neither a callback nor the result of a commit tells of a refusal."""
+    def _is_unnoticed(self, outcome: AcknowledgementResult) -> bool:
+        """Return whether neither a callback nor the result of a commit reports a refusal."""
         return self._callback is None and not outcome.acknowledgements.ticket
 
     def _settle_renewals(self, outcome: AcknowledgementResult) -> None:
-        told = outcome.acknowledgements
+        answered = outcome.acknowledgements
         if not self._renewing:
             return
         renewed = 0
-        for offset, kind in told.types.items():
+        for offset, kind in answered.types.items():
             if kind is not AcknowledgeType.RENEW:
                 continue
-            renewal = self._renewing.pop((told.source, offset), None)
+            renewal = self._renewing.pop((answered.source, offset), None)
             if renewal is not None and outcome.error is None:
-                self._renewed[told.source, offset] = _Renewal(
+                self._renewed[answered.source, offset] = _Renewal(
                     renewal.record, renewal.route, outcome.lock_timeout_ms
                 )
                 renewed += 1
         if renewed:  # at debug: it happens all the time (KIP-1222)
-            _log.debug("%d acquisition locks of %s renewed", renewed, told.source)
+            _log.debug("%d acquisition locks of %s renewed", renewed, answered.source)
 
     # ---- handing out ----------------------------------------------------------------------------
 
@@ -368,16 +352,12 @@ class ConsumerState:
         """Take over fetched deliveries, and acknowledge their gaps with the next sending."""
         for delivery in deliveries:
             reader = DeliveryReader(delivery, self._key, self._value, check_crcs=self._check_crcs)
-            for run in delivery.acquired if self._renewed else ():
-                for offset in range(run.first_offset, run.last_offset + 1):
-                    self._renewed.pop((delivery.source, offset), None)  # delivered anew
+            for offset in delivery.offsets() if self._renewed else ():
+                self._renewed.pop((delivery.source, offset), None)  # delivered again
             if reader.gaps:
                 self._gaps.append(
                     PartitionAcknowledgements(
-                        delivery.source,
-                        delivery.route,
-                        delivery.leader_epoch,
-                        dict.fromkeys(reader.gaps, AcknowledgeType.GAP),
+                        *delivery.acquired_in, dict.fromkeys(reader.gaps, AcknowledgeType.GAP)
                     )
                 )
             self._readers.append(reader)
@@ -407,13 +387,13 @@ class ConsumerState:
         return records
 
     def leftover(self) -> list[Delivery]:
-        """Take out what was fetched and not handed out: it lies behind a failure."""
+        """Remove fetched records that were not returned: they lie behind a failure."""
         readers, self._readers = self._readers, deque()
         return [rest for reader in readers if (rest := reader.rest()) is not None]
 
     def _hold(self, delivery: Delivery, records: Sequence[ConsumerRecord]) -> None:
         types: dict[int, AcknowledgeType | None] = dict.fromkeys([each.offset for each in records])
-        held = _Held(delivery.source, delivery.route, delivery.leader_epoch, types)
+        held = _Held(*delivery.acquired_in, types)
         if self._explicit:
             held.records = {each.offset: each for each in records}
         self._held.append(held)
@@ -426,30 +406,14 @@ class ConsumerState:
             else AcknowledgeType.REJECT
         )
         types: dict[int, AcknowledgeType | None] = dict.fromkeys(offsets, kind)
-        self._held.append(
-            _Held(
-                delivery.source,
-                delivery.route,
-                delivery.leader_epoch,
-                types,
-                failed=set(offsets),
-            )
-        )
+        self._held.append(_Held(*delivery.acquired_in, types, failed=set(offsets)))
 
     def _hand_out_renewed(self) -> list[ConsumerRecord]:
         records: list[ConsumerRecord] = []
         for renewal in self._renewed.values():
             record = renewal.record
-            source = record.topic_id_partition
-            self._held.append(
-                _Held(
-                    source,
-                    renewal.route,
-                    record.leader_epoch,
-                    {record.offset: None},
-                    {record.offset: record},
-                )
-            )
+            where = (record.topic_id_partition, renewal.route, record.leader_epoch)
+            self._held.append(_Held(*where, {record.offset: None}, {record.offset: record}))
             self.lock_timeout_ms = renewal.lock_timeout_ms or self.lock_timeout_ms
             records.append(record)
         self._renewed.clear()

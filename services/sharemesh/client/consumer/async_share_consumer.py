@@ -1,82 +1,38 @@
 """AsyncShareConsumer: a share consumer for asyncio (spec CL); one task uses it at a time."""
 
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 from sharemesh.client.consumer.application_state import CommitCallback, CommitResult
 from sharemesh.client.consumer.calls import DEFAULT_CLOSE_TIMEOUT_MS, ConsumerCalls, drive
+from sharemesh.client.consumer.handler_failures import RunOptions
 from sharemesh.client.consumer.handler_runner import HandlerRunner
 from sharemesh.client.environment import ClientEnvironment
 from sharemesh.client.errors import ConcurrentModificationError
 from sharemesh.client.records import ConsumerRecord
-from sharemesh.client.run_options import RunOptions
 from sharemesh.domain.delivery_state import AcknowledgeType
 
 
-class AsyncShareConsumer:
-    """Consumes topics as a member of a share group.
-
-    Args:
-        config: Kafka's names; ``group.id`` and ``bootstrap.servers`` are needed.
-        environment: The ports; none: real connections, see ``connect``.
-
-    Raises:
-        ConfigError: A name or value is not allowed (spec CL-3).
-        InvalidGroupIdError: ``group.id`` is missing or blank.
-
-    All times are milliseconds.
-    """
+class ConsumerBase:
+    """What the consumers for asyncio and for threads share: calls that send nothing."""
 
     def __init__(
         self, config: Mapping[str, Any], *, environment: ClientEnvironment | None = None
     ) -> None:
         self._calls = ConsumerCalls(config, environment)
-        self._busy = False
         self._runner: HandlerRunner | None = None
+        self._owner = threading.Lock()
 
     @property
     def member_id(self) -> str:
         """The member id, made at construction (spec CL-28)."""
         return self._calls.member_id
 
-    async def subscribe(self, topics: Sequence[str]) -> None:
-        """Replace the subscription; an empty one unsubscribes (spec CL-4).
-
-        Raises:
-            IllegalArgumentError: ``topics`` is None or holds a blank name.
-        """
-        with self._alone():
-            await drive(self._calls.subscribe(topics))
-
-    async def unsubscribe(self) -> None:
-        """Leave the group; what was acknowledged is sent first (spec CL-5)."""
-        with self._alone():
-            await drive(self._calls.unsubscribe())
-
     def subscription(self) -> frozenset[str]:
         """Return the subscribed topic names."""
         return self._calls.state.subscription
-
-    async def poll(self, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
-        """Return records as soon as there are some; empty after ``timeout_ms`` (spec CL-6..10).
-
-        Raises:
-            IllegalStateError: Not subscribed, closed, or unacknowledged records in explicit mode.
-            WakeupError: ``wakeup`` was called.
-            RecordDeserializationError: See spec CL-13.
-            CorruptRecordError: See spec CL-13.
-            ServiceError: The membership cannot go on, or a partition cannot be read.
-        """
-        with self._alone():
-            return await drive(self._calls.poll(timeout_ms))
-
-    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Yield records without end, polling as needed."""
-        while True:
-            for record in await self.poll():
-                yield record
 
     def acknowledge(
         self, record: ConsumerRecord, kind: AcknowledgeType = AcknowledgeType.ACCEPT
@@ -101,6 +57,84 @@ class AsyncShareConsumer:
         with self._alone():
             self._calls.acknowledge_offset(topic, partition, offset, kind)
 
+    def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
+        """Register ``callback(offsets by partition, error or None)``; None unregisters (CL-17)."""
+        with self._alone():
+            self._calls.set_callback(callback)
+
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """Return the lock duration of the last returned records; None before (spec CL-26)."""
+        return self._calls.state.lock_timeout_ms
+
+    def client_instance_id(self) -> str:
+        """Return a unique id of this client instance."""
+        return self._calls.instance_id
+
+    def metrics(self) -> Mapping[str, int]:
+        """Return counters with the names of spec MET-7; latencies in milliseconds."""
+        return self._calls.metrics()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Only one thread or task at a time (spec CL-1, CL-17)."""
+        self._calls.state.check_not_in_callback()
+        if not self._owner.acquire(blocking=False):
+            raise ConcurrentModificationError(
+                "another thread or task uses this consumer; only wakeup and stop may be called"
+            )
+        try:
+            yield
+        finally:
+            self._owner.release()
+
+
+class AsyncShareConsumer(ConsumerBase):
+    """Consumes topics as a member of a share group.
+
+    Args:
+        config: Kafka's names; ``group.id`` and ``bootstrap.servers`` are needed.
+        environment: The ports; none: real connections, see ``connect``.
+
+    Raises:
+        ConfigError: A name or value is not allowed (spec CL-3).
+        InvalidGroupIdError: ``group.id`` is missing or blank.
+
+    All times are milliseconds.
+    """
+
+    async def subscribe(self, topics: Sequence[str]) -> None:
+        """Replace the subscription; an empty one unsubscribes (spec CL-4).
+
+        Raises:
+            IllegalArgumentError: ``topics`` is None or holds a blank name.
+        """
+        with self._alone():
+            await drive(self._calls.subscribe(topics))
+
+    async def unsubscribe(self) -> None:
+        """Leave the group; what was acknowledged is sent first (spec CL-5)."""
+        with self._alone():
+            await drive(self._calls.unsubscribe())
+
+    async def poll(self, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
+        """Return records as soon as there are some; empty after ``timeout_ms`` (spec CL-6..10).
+
+        Raises:
+            IllegalStateError: Not subscribed, closed, or unacknowledged records in explicit mode.
+            WakeupError: ``wakeup`` was called.
+            RecordDeserializationError: See spec CL-13.
+            CorruptRecordError: See spec CL-13.
+            ServiceError: The membership ended, or a partition cannot be read.
+        """
+        with self._alone():
+            return await drive(self._calls.poll(timeout_ms))
+
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """Yield records without end, polling as needed."""
+        while True:
+            for record in await self.poll():
+                yield record
+
     async def commit_sync(self, timeout_ms: int | None = None) -> CommitResult:
         """Send acknowledgements and wait; per partition None or why it failed (spec CL-15).
 
@@ -113,30 +147,13 @@ class AsyncShareConsumer:
             return await drive(self._calls.commit_sync(timeout_ms))
 
     async def commit_async(self) -> None:
-        """Send acknowledgements without waiting; the callback is told (spec CL-16)."""
+        """Send acknowledgements without waiting; the callback gets the results (spec CL-16)."""
         with self._alone():
             await drive(self._calls.commit_async())
-
-    def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
-        """Register ``callback(offsets by partition, error or None)``; None unregisters (CL-17)."""
-        with self._alone():
-            self._calls.set_callback(callback)
-
-    def acquisition_lock_timeout_ms(self) -> int | None:
-        """Return the lock duration of the last returned records; None before (spec CL-26)."""
-        return self._calls.state.lock_timeout_ms
 
     def wakeup(self) -> None:
         """Let the poll or commit_sync that waits, or the next one, raise ``WakeupError`` once."""
         self._calls.wakeup()
-
-    def client_instance_id(self) -> str:
-        """Return a unique id of this client instance."""
-        return self._calls.instance_id
-
-    def metrics(self) -> Mapping[str, int]:
-        """Return counters with the names of spec MET-7; latencies in milliseconds."""
-        return self._calls.metrics()
 
     async def close(self, timeout_ms: int = DEFAULT_CLOSE_TIMEOUT_MS) -> None:
         """Send explicit acknowledgements, release the rest, leave the group (spec CL-18).
@@ -165,7 +182,7 @@ class AsyncShareConsumer:
 
         Raises:
             IllegalStateError: Not subscribed.
-            ServiceError: The membership cannot go on.
+            ServiceError: The membership ended.
         """
         with self._alone():
             self._runner = HandlerRunner(self._calls, handler, concurrency, options)
@@ -182,24 +199,5 @@ class AsyncShareConsumer:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Only one call at a time (spec CL-1, CL-17)."""
-        self._calls.state.check_not_in_callback()
-        if self._busy:
-            raise ConcurrentModificationError(
-                "this consumer is used by another task; only wakeup and stop may be called"
-            )
-        self._busy = True
-        try:
-            yield
-        finally:
-            self._busy = False

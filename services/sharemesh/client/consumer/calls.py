@@ -12,9 +12,8 @@ from sharemesh.client.config import ClientConfig, check_timeout_ms, consumer_con
 from sharemesh.client.consumer.application_state import CommitCallback, CommitResult, ConsumerState
 from sharemesh.client.consumer.deliveries import Delivery, PartitionAcknowledgements
 from sharemesh.client.consumer.engine import ConsumerEngine
-from sharemesh.client.environment import ClientEnvironment
+from sharemesh.client.environment import ClientEnvironment, real_environment
 from sharemesh.client.errors import IllegalStateError, UnsupportedVersionError
-from sharemesh.client.grpc_environment import real_environment
 from sharemesh.client.records import ConsumerRecord
 from sharemesh.domain.delivery_state import AcknowledgeType
 
@@ -24,10 +23,10 @@ Steps = Generator[Coroutine[Any, Any, Any], Any, T]
 DEFAULT_CLOSE_TIMEOUT_MS = 30_000
 
 AHEAD_MS = 20
-"""Leaders send ahead what the application took in so long at its last poll, in implicit mode."""
+"""Read-ahead in implicit mode: what the application processed in this time at its last poll."""
 
 AHEAD_POLLS_MAX = 4
-"""Ahead of an application however fast: this many times max.poll.records from each leader."""
+"""Upper bound of read-ahead from each leader, in multiples of max.poll.records."""
 
 
 async def drive(steps: Steps[T]) -> T:
@@ -63,7 +62,7 @@ def drive_on(loop: BackgroundLoop, steps: Steps[T]) -> T:
 
 
 class ConsumerCalls:
-    """The calls of one consumer; whoever drives them makes sure that only one runs at a time."""
+    """The calls of one consumer; the caller ensures that only one runs at a time."""
 
     def __init__(self, config: Mapping[str, Any], environment: ClientEnvironment | None) -> None:
         self.config: ClientConfig = consumer_config(config)
@@ -132,8 +131,8 @@ class ConsumerCalls:
         rest: Sequence[Delivery] = (),
     ) -> None:
         """Send acknowledgements; ``rest`` of what was fetched comes with the next poll."""
-        engine.send(acknowledgements)
-        engine.put_back(rest)
+        engine.acknowledgements.send(acknowledgements)
+        engine.unseen.put_back(rest)
 
     # ---- polling --------------------------------------------------------------------------------
 
@@ -188,8 +187,8 @@ class ConsumerCalls:
     async def _polled(
         engine: ConsumerEngine, outgoing: Sequence[PartitionAcknowledgements]
     ) -> None:
-        engine.send(outgoing)
-        engine.polled()
+        engine.acknowledgements.send(outgoing)
+        engine.unseen.polled()
 
     async def _rest(
         self,
@@ -198,8 +197,8 @@ class ConsumerCalls:
         timeout_ms: int,
     ) -> None:
         """Wait out a poll that carries renewals: it fetches nothing (spec CL-24)."""
-        engine.send(outgoing)
-        engine.polled()
+        engine.acknowledgements.send(outgoing)
+        engine.unseen.polled()
         await engine.settle(lambda: True, timeout_ms=timeout_ms)
         engine.raise_errors()
 
@@ -249,7 +248,7 @@ class ConsumerCalls:
     async def _commit(
         self, engine: ConsumerEngine, sent: Sequence[PartitionAcknowledgements], timeout_ms: int
     ) -> None:
-        engine.send(sent)
+        engine.acknowledgements.send(sent)
         await engine.settle(self.state.commit_pending, timeout_ms=timeout_ms)
 
     def commit_async(self) -> Steps[None]:
@@ -262,7 +261,7 @@ class ConsumerCalls:
             yield self._send(self.engine, sent)
 
     def set_callback(self, callback: CommitCallback | None) -> None:
-        """Register what is told the results (spec CL-17)."""
+        """Register the callback for results (spec CL-17)."""
         self._check_open()
         self.state.set_callback(callback)
 
@@ -314,7 +313,7 @@ class ConsumerCalls:
     async def _close(
         engine: ConsumerEngine, outgoing: Sequence[PartitionAcknowledgements], timeout_ms: int
     ) -> None:
-        engine.send(outgoing)
+        engine.acknowledgements.send(outgoing)
         await engine.close(timeout_ms=timeout_ms)
 
     def _check_open(self) -> None:

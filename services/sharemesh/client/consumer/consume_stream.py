@@ -1,15 +1,16 @@
 """One share session with one leader: credits out, records in, acknowledgements answered."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from sharemesh.client.consumer.acknowledgement_ranges import encode, encode_unseen
 from sharemesh.client.consumer.deliveries import (
     AcknowledgementResult,
     Delivery,
     PartitionAcknowledgements,
     Payload,
+    encode_types,
+    encode_unseen,
 )
 from sharemesh.client.errors import (
     InvalidRecordStateError,
@@ -40,38 +41,28 @@ Wire = Stream[ConsumeRequest, ConsumeResponse]
 REDELIVERED = "the acquisition lock was lost: the record was delivered again"
 
 
-class SessionEvents(Protocol):
-    """Who a leader stream tells what happened; called on the event loop, never blocking."""
+@dataclass(frozen=True, slots=True)
+class SessionEvents:
+    """Whom a session notifies; all are called on the event loop and never block.
 
-    def delivered(self, delivery: Delivery) -> None:
-        """Records came."""
-        ...
+    Attributes:
+        delivered: Records came.
+        finished: Acknowledgements were answered, or will never be.
+        partition_failed: A partition cannot be consumed from this session now.
+        leader_known: A refusal named the leader of a partition (topic id, number).
+        nodes_known: Addresses of nodes came with an answer.
+        draining: Partitions will move, each to the node named (may be empty); until then they
+            are acknowledged here.
+        ended: The session is over: see its ``error_code`` and ``failure``.
+    """
 
-    def finished(self, outcomes: Sequence[AcknowledgementResult]) -> None:
-        """Acknowledgements were answered, or will never be."""
-        ...
-
-    def partition_failed(
-        self, stream: "LeaderSession", source: TopicIdPartition, answer: ShareFetchPartition
-    ) -> None:
-        """A partition cannot be consumed here now."""
-        ...
-
-    def leader_known(self, source: TopicIdPartition, current: CurrentLeader) -> None:
-        """A refusal named the leader."""
-        ...
-
-    def nodes_known(self, nodes: Iterable[Node]) -> None:
-        """Addresses of nodes came with an answer."""
-        ...
-
-    def draining(self, stream: "LeaderSession", sources: Mapping[TopicIdPartition, str]) -> None:
-        """Partitions will move, to the node told (may be empty); acknowledge here until then."""
-        ...
-
-    def ended(self, stream: "LeaderSession") -> None:
-        """The session is over: see ``stream.error_code`` and ``stream.failure``."""
-        ...
+    delivered: Callable[[Delivery], None]
+    finished: Callable[[Sequence[AcknowledgementResult]], None]
+    partition_failed: Callable[["LeaderSession", TopicIdPartition, ShareFetchPartition], None]
+    leader_known: Callable[[bytes, int, CurrentLeader], None]
+    nodes_known: Callable[[Iterable[Node]], None]
+    draining: Callable[["LeaderSession", Mapping[TopicIdPartition, str]], None]
+    ended: Callable[["LeaderSession"], None]
 
 
 class LeaderSession:
@@ -79,8 +70,8 @@ class LeaderSession:
 
     Attributes:
         node_id: Id of the leader's node.
-        error_code: The leader's word on why the session ended; 0 while open or if it gave none.
-        error_message: The leader's words on it.
+        error_code: The leader's reason for ending the session; 0 while open or if it gave none.
+        error_message: The leader's message on it.
         failure: The transport's reason, or None.
         credit_records: Records that the leader may still send; below 0 if it sent more.
     """
@@ -140,7 +131,7 @@ class LeaderSession:
             self._has_next.set()
 
     def forget(self, sources: Iterable[TopicIdPartition]) -> None:
-        """Consume these no longer; what is held stays held (spec SES-11)."""
+        """Stop consuming these partitions; acquired records stay acquired (spec SES-11)."""
         for source in sources:
             if self._partitions.pop((source.topic_id, source.partition), None) is not None:
                 self._changes[source] = False
@@ -166,7 +157,7 @@ class LeaderSession:
         self._has_next.set()
 
     def acknowledge(self, acknowledgements: Sequence[PartitionAcknowledgements]) -> None:
-        """Send these with the next message; ``finished`` tells the results, once each."""
+        """Send these with the next message; ``finished`` gets each result once."""
         if not self._open or self._closing:
             error = self._lost(sent=False)
             self._events.finished(
@@ -188,8 +179,10 @@ class LeaderSession:
             topic.partitions.append(
                 AcknowledgePartition(
                     partition=each.source.partition,
-                    acknowledgement_batches=(encode_unseen if each.uncounted else encode)(
-                        each.types
+                    acknowledgement_batches=(
+                        encode_types(each.types)
+                        if each.uncounted is None
+                        else encode_unseen(each.uncounted)
                     ),
                     leader_epoch=each.leader_epoch,
                 )
@@ -270,7 +263,7 @@ class LeaderSession:
             return
         source = TopicIdPartition(name, answer.partition, topic_id)
         if answer.current_leader.leader_id:
-            self._events.leader_known(source, answer.current_leader)
+            self._events.leader_known(topic_id, answer.partition, answer.current_leader)
         if answer.acquired_records:
             now_ms, asked_ms, self._asked_ms = self._clock.now_ms(), self._asked_ms, None
             delivery = Delivery(
@@ -303,7 +296,9 @@ class LeaderSession:
                 if asked is None:
                     continue
                 if result.current_leader.leader_id:
-                    self._events.leader_known(asked.source, result.current_leader)
+                    self._events.leader_known(
+                        topic.topic_id, result.partition, result.current_leader
+                    )
                 error = optional_error(
                     result.error_code, result.error_message, about=str(asked.source)
                 )
@@ -327,15 +322,39 @@ class LeaderSession:
     def _lost(self, *, sent: bool) -> SharemeshError:
         """Return the error of acknowledgements that this session cannot carry (spec CL-20, 21)."""
         if self.error_code:
-            told = optional_error(self.error_code, self.error_message, about=self.address)
-            if isinstance(told, NotLeaderOrFollowerError):
-                return told
+            named = optional_error(self.error_code, self.error_message, about=self.address)
+            if isinstance(named, NotLeaderOrFollowerError):
+                return named
         if sent or self.failure is not None:
             why = self.failure.message if self.failure is not None else "the session ended"
             return NetworkError(f"leader {self.address}: {why}; the records are delivered again")
         return InvalidRecordStateError(
             f"the share session with leader {self.address} ended; its records are delivered again"
         )
+
+
+class FetchLatency:
+    """Times from asking leaders for records until the first of them come.
+
+    On a stream, asking is granting credit. As in Kafka a wait for records that are yet to be
+    produced counts; unlike there no ``fetch.max.wait.ms`` cuts it into several fetches.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total_ms = 0
+        self.max_ms = 0
+
+    def record(self, waited_ms: int) -> None:
+        """Count one fetch."""
+        self.count += 1
+        self.total_ms += waited_ms
+        self.max_ms = max(self.max_ms, waited_ms)
+
+    @property
+    def average_ms(self) -> int:
+        """The mean, rounded; 0 without a fetch."""
+        return round(self.total_ms / self.count) if self.count else 0
 
 
 def _wire_partition(source: TopicIdPartition) -> TopicPartitions:

@@ -1,4 +1,4 @@
-"""What passes between the application's side and the network's side of a consumer."""
+"""What passes between application, network side and leader: deliveries and acknowledgements."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,10 +11,14 @@ from sharemesh.client.errors import SharemeshError
 from sharemesh.client.records import AcquiredRange, TopicIdPartition
 from sharemesh.codec.client_batches import ReadBatch, read_batches
 from sharemesh.domain.delivery_state import AcknowledgeType
+from sharemesh.v1.share_leader_pb2 import AcknowledgementBatch
+
+LONG_RUN_LENGTH = 10
+"""A run of more equal types than this becomes a separate range."""
 
 
 class Payload:
-    """Bytes of record batches, decoded on the application's side, when it first looks.
+    """Bytes of record batches, decoded on the application's side, at the first access.
 
     The network's side only counts offsets, so a large batch costs its event loop nothing.
     """
@@ -70,6 +74,10 @@ class Route(Protocol):
         ...
 
 
+AcquiredIn = tuple[TopicIdPartition, Route, int]
+"""Partition, session and leader epoch that records were acquired in."""
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """Records of one partition as a leader sent them, or a part of them; not decoded here.
@@ -88,6 +96,11 @@ class Delivery:
     waited_ms: int | None = None
 
     @property
+    def acquired_in(self) -> AcquiredIn:
+        """What its acknowledgements begin with."""
+        return self.source, self.route, self.leader_epoch
+
+    @property
     def record_count(self) -> int:
         """AcquiredRange offsets, gaps included."""
         return sum(run.last_offset - run.first_offset + 1 for run in self.acquired)
@@ -96,6 +109,14 @@ class Delivery:
         """Yield each acquired offset, gaps included."""
         for run in self.acquired:
             yield from range(run.first_offset, run.last_offset + 1)
+
+    def delivery_counts(self) -> dict[int, int]:
+        """Return the delivery count of each acquired offset, gaps included."""
+        return {
+            offset: run.delivery_count
+            for run in self.acquired
+            for offset in range(run.first_offset, run.last_offset + 1)
+        }
 
     def split(self, count: int) -> "tuple[Delivery, Delivery]":
         """Return the first ``count`` acquired offsets, from 1 to all but one, and the rest."""
@@ -129,9 +150,10 @@ class PartitionAcknowledgements:
 
     ``ticket`` names the commit that waits for them (0: none); a refusal that may pass is tried
     again until ``deadline_ms`` of the client's clock (0: not tried again, spec CL-22).
-    Of ``untold`` ones nobody is told the result: the application did not ask for them, as when
+    Results of ``unreported`` ones are dropped: the application did not ask for them, as when
     records that it never saw are given back, or locks are renewed while its handlers run.
-    ``uncounted`` ones are all RELEASE of records that nobody saw (spec HBK-1).
+    ``uncounted`` is the delivery count of each record if no poll has returned them: all are
+    RELEASE (HBK-1), and only of the delivery with that count (HBK-7).
     """
 
     source: TopicIdPartition
@@ -140,8 +162,8 @@ class PartitionAcknowledgements:
     types: Mapping[int, AcknowledgeType]
     ticket: int = 0
     deadline_ms: int = 0
-    untold: bool = False
-    uncounted: bool = False
+    unreported: bool = False
+    uncounted: Mapping[int, int] | None = None
 
     @property
     def is_renew(self) -> bool:
@@ -156,3 +178,71 @@ class AcknowledgementResult:
     acknowledgements: PartitionAcknowledgements
     error: SharemeshError | None
     lock_timeout_ms: int
+
+
+def encode_types(types: Mapping[int, AcknowledgeType]) -> list[AcknowledgementBatch]:
+    """Return the ranges of ``types``, offset to acknowledge type, in order of offset (CL-27)."""
+    if not types:
+        return []
+    offsets = sorted(types)
+    if offsets[-1] - offsets[0] + 1 == len(offsets):  # no holes, as nearly always
+        return _encode_run(offsets[0], [types[offset] for offset in offsets])
+    batches: list[AcknowledgementBatch] = []
+    at = 0
+    count = len(offsets)
+    while at < count:
+        end = at + 1
+        while end < count and offsets[end] == offsets[end - 1] + 1:
+            end += 1
+        batches.extend(_encode_run(offsets[at], [types[offset] for offset in offsets[at:end]]))
+        at = end
+    return batches
+
+
+def encode_unseen(delivery_counts: Mapping[int, int]) -> list[AcknowledgementBatch]:
+    """Return ranges that release records which no poll has returned, uncounted (HBK-20)."""
+    batches: list[AcknowledgementBatch] = []
+    for offset, count in sorted(delivery_counts.items()):
+        last = batches[-1] if batches else None
+        if last and (last.last_offset, last.delivery_count) == (offset - 1, count):
+            last.last_offset = offset
+            continue
+        batch = _batch(offset, [AcknowledgeType.RELEASE], 1)
+        batch.uncounted = True
+        batch.delivery_count = count
+        batches.append(batch)
+    return batches
+
+
+def _encode_run(first: int, types: list[AcknowledgeType]) -> list[AcknowledgementBatch]:
+    """Encode consecutive offsets from ``first`` on, one type each."""
+    if types.count(types[0]) == len(types):
+        return [_batch(first, [types[0]], len(types))]
+    batches: list[AcknowledgementBatch] = []
+    mixed_from = at = 0
+    count = len(types)
+    while at < count:
+        end = at + 1
+        while end < count and types[end] == types[at]:
+            end += 1
+        if end - at > LONG_RUN_LENGTH:
+            if mixed_from < at:
+                batches.append(_mixed(first + mixed_from, types[mixed_from:at]))
+            batches.append(_batch(first + at, [types[at]], end - at))
+            mixed_from = end
+        at = end
+    if mixed_from < count:
+        batches.append(_mixed(first + mixed_from, types[mixed_from:]))
+    return batches
+
+
+def _mixed(first: int, types: list[AcknowledgeType]) -> AcknowledgementBatch:
+    if types.count(types[0]) == len(types):
+        return _batch(first, [types[0]], len(types))
+    return _batch(first, types, len(types))
+
+
+def _batch(first: int, types: list[AcknowledgeType], length: int) -> AcknowledgementBatch:
+    return AcknowledgementBatch(
+        first_offset=first, last_offset=first + length - 1, acknowledge_types=types
+    )

@@ -72,12 +72,7 @@ class DeliveryReader:
         present = {each.offset for each in self._raw}
         for _, first, last, _ in self._corrupt:
             present.update(range(first, last + 1))
-        return [
-            offset
-            for run in self.delivery.acquired
-            for offset in range(run.first_offset, run.last_offset + 1)
-            if offset not in present
-        ]
+        return [offset for offset in self.delivery.offsets() if offset not in present]
 
     def rest(self) -> Delivery | None:
         """Return what is left as a delivery of its own, without gaps; None if nothing is."""

@@ -4,17 +4,16 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sharemesh.client.config import ClientConfig
 from sharemesh.client.consumer.acknowledgement_sender import AcknowledgementSender
-from sharemesh.client.consumer.consume_stream import LeaderSession
+from sharemesh.client.consumer.consume_stream import FetchLatency, LeaderSession, SessionEvents
 from sharemesh.client.consumer.deliveries import (
     AcknowledgementResult,
     Delivery,
     PartitionAcknowledgements,
 )
-from sharemesh.client.consumer.fetch_latency import FetchLatency
 from sharemesh.client.consumer.membership import MemberIdentity, Membership
 from sharemesh.client.consumer.share_sessions import ShareSessionPool
 from sharemesh.client.consumer.unseen_records import UnseenRecords
@@ -26,17 +25,15 @@ from sharemesh.client.errors import (
     WakeupError,
     error_for,
 )
-from sharemesh.client.metadata.api_versions import ApiVersions
-from sharemesh.client.metadata.metadata_cache import MetadataCache
+from sharemesh.client.metadata.metadata_cache import ApiVersions, MetadataCache
 from sharemesh.client.metadata.missing_topics import MissingTopics
 from sharemesh.client.records import TopicIdPartition
 from sharemesh.domain.delivery_state import AcknowledgeType
-from sharemesh.domain.error_policy import Ends, leader_moved, policy_of
-from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.errors import Ends, ErrorCode, leader_moved, policy_of
 from sharemesh.domain.share_partition.events import AcquireMode
 from sharemesh.ports.network import REFUSALS
-from sharemesh.tasks import cancel_and_wait
-from sharemesh.v1.common_pb2 import CurrentLeader, Node, TopicPartitions
+from sharemesh.tasks import cancel_and_wait, wait_until_set
+from sharemesh.v1.common_pb2 import TopicPartitions
 from sharemesh.v1.share_leader_pb2 import ConsumeStart, ShareFetchPartition
 
 BUFFERED_DELIVERIES_MAX = 10_000
@@ -96,13 +93,24 @@ class ConsumerEngine:
             self._assigned,
             self._fail,
         )
+        self.acknowledgements = AcknowledgementSender(
+            environment.clock, lambda: self._buffer, self._finished
+        )
         self._sessions = ShareSessionPool(
             self.leaders,
             self._caller,
             environment.clock,
             self._start,
             max(config.number("fetch.max.bytes"), 1),
-            self,
+            SessionEvents(
+                delivered=self._delivered,
+                finished=self.acknowledgements.finished,
+                partition_failed=self._partition_failed,
+                leader_known=self.leaders.learn_leader,
+                nodes_known=self.leaders.learn_nodes,
+                draining=self._draining,
+                ended=self._ended,
+            ),
         )
         self.unseen = UnseenRecords(
             environment.clock,
@@ -114,9 +122,6 @@ class ConsumerEngine:
         )
         self._buffer = self.unseen.buffer
         self._missing = MissingTopics(self.leaders, environment.clock, self._unassigned)
-        self.acknowledgements = AcknowledgementSender(
-            environment.clock, lambda: self._buffer, self._tell
-        )
         self._error: SharemeshError | None = None
         self._passing_errors: deque[SharemeshError] = deque(maxlen=PASSING_ERRORS_MAX)
         self._storage_troubles: dict[TopicIdPartition, str] = {}
@@ -132,7 +137,7 @@ class ConsumerEngine:
     # ---- subscription ---------------------------------------------------------------------------
 
     def subscribe(self, names: Sequence[str]) -> None:
-        """Take over a subscription, not empty; the first one starts the membership."""
+        """Set the subscription, not empty; the first one starts the membership."""
         self.heartbeats.subscribe(names)
         if not self._tasks:
             self._tasks = [
@@ -159,7 +164,7 @@ class ConsumerEngine:
         await self._sessions.run()
 
     def _broke_down(self, task: "asyncio.Task[None]") -> None:
-        """Nobody polls for nothing if a background task failed."""
+        """End polls that wait for a background task that failed."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._fail(SharemeshError(f"the consumer broke down: {error!r}"))
@@ -167,7 +172,7 @@ class ConsumerEngine:
     async def unsubscribe(self, *, timeout_ms: int) -> None:
         """Send what is to be acknowledged, close the sessions, leave the group (spec CL-5)."""
         deadline_ms = self._clock.now_ms() + timeout_ms
-        self._give_back_all()
+        self.pause()
         await cancel_and_wait(*self._tasks)
         self._tasks = []
         await self._sessions.close(timeout_ms=int(timeout_ms * STREAMS_SHARE_OF_CLOSE))
@@ -215,7 +220,7 @@ class ConsumerEngine:
             WakeupError: ``wakeup`` was called; nothing is lost.
             ServiceError: The membership or a session ended for good.
         """
-        self.send(acknowledgements)
+        self.acknowledgements.send(acknowledgements)
         self._giving_back = False
         found: list[Delivery] = []
         self.unseen.fetch_begins()
@@ -243,21 +248,11 @@ class ConsumerEngine:
             if found or left_ms <= 0:
                 return found
             self._something.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left_ms / 1_000):
-                    await self._something.wait()
-
-    def put_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Let the next fetch begin with these: they were returned and not used."""
-        self.unseen.put_back(deliveries)
-
-    def polled(self) -> None:
-        """Note that the application is there, though it fetches nothing."""
-        self.unseen.polled()
+            await wait_until_set(self._something, left_ms)
 
     @property
     def is_over(self) -> bool:
-        """Whether the membership or a session ended for good; else an error concerns one part."""
+        """Whether the membership or a session ended for good; other errors are of one partition."""
         return self._error is not None
 
     def raise_errors(self) -> None:
@@ -275,13 +270,11 @@ class ConsumerEngine:
         if self._passing_errors:
             raise self._passing_errors.popleft()
 
-    def send(self, acknowledgements: Sequence[PartitionAcknowledgements]) -> None:
-        """Send acknowledgements; results go to ``on_outcomes``."""
-        self.acknowledgements.send(acknowledgements)
-
     def pause(self) -> None:
-        """Take no more records until the next fetch; give back what nobody has seen."""
-        self._give_back_all()
+        """Pause until the next fetch; give back buffered records and those still in transit."""
+        self._sessions.hold_back()
+        self._giving_back = True
+        self._give_back(self._buffer.take(self._buffer.records))
 
     def acquire_at_most(self, records: int) -> None:
         """Ask leaders for no more than there is credit for, in sessions opened from now on."""
@@ -302,16 +295,14 @@ class ConsumerEngine:
             if left_ms <= 0:
                 return
             self._answered.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left_ms / 1_000):
-                    await self._answered.wait()
+            await wait_until_set(self._answered, left_ms)
             if self._wakeup:
                 self._wakeup = False
                 raise WakeupError("wakeup was called")
 
     # ---- what the leaders say -------------------------------------------------------------------
 
-    def delivered(self, delivery: Delivery) -> None:
+    def _delivered(self, delivery: Delivery) -> None:
         """Buffer records for the next fetch."""
         if len(self._buffer) >= BUFFERED_DELIVERIES_MAX:
             self._fail(ConnectionFailedError("a leader sent more than it had credit for"))
@@ -328,53 +319,38 @@ class ConsumerEngine:
         self.unseen.arrived(delivery)
         self._something.set()
 
-    def finished(self, outcomes: Sequence[AcknowledgementResult]) -> None:
-        """Hand results on to the application's side."""
-        self.acknowledgements.finished(outcomes)
-
-    def _tell(self, outcomes: Sequence[AcknowledgementResult]) -> None:
+    def _finished(self, outcomes: Sequence[AcknowledgementResult]) -> None:
         self._on_outcomes(outcomes)
         self._answered.set()
         self._something.set()
 
-    def partition_failed(
+    def _partition_failed(
         self, stream: LeaderSession, source: TopicIdPartition, answer: ShareFetchPartition
     ) -> None:
-        """Look for the leader anew, or tell the application."""
-        if leader_moved(answer.error_code):
-            stream.forget([source])
-            self._sessions.refused(source, stream.node_id)
-            if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
-                self._tell_once(source, answer.error_message)
-        else:
-            stream.forget([source])
-            self._sessions.refused(source, stream.node_id)
+        """Find the leader again; an error that no move explains goes to the application."""
+        stream.forget([source])
+        self._sessions.refused(source, stream.node_id)
+        if not leader_moved(answer.error_code):
             self._passing_errors.append(
                 error_for(answer.error_code, answer.error_message, about=str(source))
             )
             self._something.set()
+        elif answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+            self._warn_once(source, answer.error_message)
 
-    def _tell_once(self, source: TopicIdPartition, message: str) -> None:
-        """Log why a partition waits: it may go on one day, so the application gets no error."""
+    def _warn_once(self, source: TopicIdPartition, message: str) -> None:
+        """Log why a partition waits: it may recover, so the application gets no error."""
         if self._storage_troubles.get(source) != message:
             self._storage_troubles[source] = message
             _log.warning("%s cannot be read now: %s", source, message)
 
-    def leader_known(self, source: TopicIdPartition, current: CurrentLeader) -> None:
-        """Remember a leader that came with a refusal."""
-        self.leaders.learn_leader(source.topic_id, source.partition, current)
-
-    def nodes_known(self, nodes: Iterable[Node]) -> None:
-        """Remember addresses."""
-        self.leaders.learn_nodes(nodes)
-
-    def draining(self, stream: LeaderSession, sources: Mapping[TopicIdPartition, str]) -> None:
-        """Follow partitions to their next leader; what is held here is acknowledged here."""
+    def _draining(self, stream: LeaderSession, sources: Mapping[TopicIdPartition, str]) -> None:
+        """Follow partitions to their next leader; records held here are acknowledged here."""
         for source, next_node_id in sources.items():
             self._sessions.leaving(source, stream.node_id, next_node_id)
 
-    def ended(self, stream: LeaderSession) -> None:
-        """Open a new session later; what it delivered and nobody has seen is dropped."""
+    def _ended(self, stream: LeaderSession) -> None:
+        """Open a new session later; deliveries that no poll has returned are dropped."""
         self._buffer.remove(lambda held: held.route is stream)
         if not self._sessions.ended(stream):
             return
@@ -415,23 +391,15 @@ class ConsumerEngine:
         if self.versions.knows_renew and not self._chosen_limit:
             self._sessions.acquire(mode)
 
-    def _give_back_all(self) -> None:
-        """Consume nothing until the next fetch; give back what waits, or is still on its way."""
-        self._sessions.hold_back()
-        self._giving_back = True
-        self._give_back(self._buffer.take(self._buffer.records))
-
     def _give_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Release what was never handed out (spec HBK-20), so that nobody waits for its locks."""
-        self.send(
+        """Release what no poll has returned (HBK-20), so that its locks block no other member."""
+        self.acknowledgements.send(
             [
                 PartitionAcknowledgements(
-                    held.source,
-                    held.route,
-                    held.leader_epoch,
+                    *held.acquired_in,
                     dict.fromkeys(held.offsets(), AcknowledgeType.RELEASE),
-                    untold=True,
-                    uncounted=True,
+                    unreported=True,
+                    uncounted=held.delivery_counts(),
                 )
                 for held in deliveries
                 if held.route.is_open

@@ -1,12 +1,25 @@
-"""What ``run`` says of records that failed: to the application's callback, else to the log."""
+"""How ``run`` treats records that failed: its options, the report of a failure, the retry."""
 
+import asyncio
+import heapq
 import logging
 from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from itertools import count
+from random import Random
+from typing import Generic, TypeVar
 
-from sharemesh.client.errors import SharemeshError
+from sharemesh.backoff import backoff_ms
+from sharemesh.client.config import check_timeout_ms
+from sharemesh.client.errors import IllegalArgumentError, SharemeshError
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
-from sharemesh.client.run_options import Failed
 from sharemesh.domain.delivery_state import AcknowledgeType
+from sharemesh.ports.clock import Clock
+from sharemesh.tasks import wait_until_set
+
+KEPT_MAX = 500
+"""More are released early, those first that are due first: each holds a lock."""
 
 REMEMBERED_MAX = 1_000
 """Failures whose traceback was logged; the oldest are forgotten."""
@@ -15,22 +28,126 @@ _REASON_CHARACTERS_MAX = 200
 
 _log = logging.getLogger(__name__)
 
+Failed = Callable[[ConsumerRecord | None, Exception], object]
 _Known = tuple[TopicIdPartition, int, str]
+Kept = TypeVar("Kept", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How ``run`` treats records; times in ms.
+
+    Attributes:
+        renew: Renew the locks of records that wait for a handler, are in one, or failed and are
+            kept.
+        renew_max_ms: Renew one record for at most so long; None: as long as it takes.
+        on_error: Type for a record whose handler raised.
+        complain: The older name of ``on_failure``.
+        stop_timeout_ms: Longest wait for running handlers when stopped; then they are cancelled
+            and their records released.
+        on_failure: Called with the record and the exception when a handler raised; with None and
+            the error when a record, or for now a partition, could not be read. Without it, these
+            errors are logged, the first of each record with its traceback.
+        retry_backoff_ms: Wait before a record whose handler raised is released; doubled with each
+            further delivery. 0: released at once.
+        retry_backoff_max_ms: Longest such wait; 0: released at once.
+
+    Raises:
+        IllegalArgumentError: A time is negative or no whole number, or both callbacks are given.
+    """
+
+    renew: bool = True
+    renew_max_ms: int | None = None
+    on_error: AcknowledgeType = AcknowledgeType.RELEASE
+    complain: Failed | None = None
+    stop_timeout_ms: int = 30_000
+    on_failure: Failed | None = None
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 10_000
+
+    def __post_init__(self) -> None:
+        if self.complain is not None and self.on_failure is not None:
+            raise IllegalArgumentError("give on_failure or complain, which are the same, not both")
+        times = (self.stop_timeout_ms, self.retry_backoff_ms, self.retry_backoff_max_ms)
+        for each in (*times, self.renew_max_ms or 0):
+            check_timeout_ms(each)
+
+    def retry_ms(self, delivery_count: int, chance: Random) -> int:
+        """Return how long a record is kept that failed in its ``delivery_count``-th delivery.
+
+        Up to a fifth less at random, so that records that failed together are not retried together.
+        """
+        if self.on_error is not AcknowledgeType.RELEASE:
+            return 0
+        failures = max(delivery_count - 1, 0)
+        return backoff_ms(failures, self.retry_backoff_ms, self.retry_backoff_max_ms, chance)
+
+
+class RetryQueue(Generic[Kept]):
+    """Keeps failed records for a while, so that they are not tried again at once.
+
+    Calls ``release`` with each when it is due; ``run`` is the owner task.
+    """
+
+    def __init__(self, clock: Clock, release: Callable[[Kept], None]) -> None:
+        self._clock = clock
+        self._release = release
+        self._due: list[tuple[int, int, Kept]] = []
+        self._kept: set[Kept] = set()
+        self._numbers = count()
+        self._changed = asyncio.Event()
+
+    def keep(self, kept: Kept, until_ms: int) -> None:
+        """Release it then, or before if there are too many."""
+        heapq.heappush(self._due, (until_ms, next(self._numbers), kept))
+        self._kept.add(kept)
+        if len(self._kept) > KEPT_MAX:
+            self._pop()
+        self._changed.set()
+
+    def forget(self, kept: Kept) -> None:
+        """Do not release it."""
+        self._kept.discard(kept)
+
+    def release_all(self) -> None:
+        """Wait no longer."""
+        while self._due:
+            self._pop()
+
+    async def run(self) -> None:
+        """Release what is due, until cancelled."""
+        while True:
+            self._changed.clear()
+            now_ms = self._clock.now_ms()
+            while self._due and self._due[0][0] <= now_ms:
+                self._pop()
+            await wait_until_set(self._changed, self._due[0][0] - now_ms if self._due else None)
+
+    def _pop(self) -> None:
+        """Release the next one that was not forgotten."""
+        while self._due:
+            _, _, kept = heapq.heappop(self._due)
+            if kept in self._kept:
+                self._kept.discard(kept)
+                self._release(kept)
+                return
 
 
 class HandlerFailures:
-    """Logs each failure, with its traceback the first time that a record fails so."""
+    """Reports each failure to the application's callback, else to the log.
+
+    The traceback is logged the first time that a record fails so.
+    """
 
     def __init__(self, on_failure: Failed | None) -> None:
-        """``on_failure`` is called instead of logging."""
         self._on_failure = on_failure
         self._known: OrderedDict[_Known, None] = OrderedDict()
 
     def handler_failed(
         self, record: ConsumerRecord, error: Exception, kind: AcknowledgeType, retry_ms: int
     ) -> None:
-        """Tell that a handler raised, and what becomes of the record."""
-        if self._is_told(record, error):
+        """Report that a handler raised, and what becomes of the record."""
+        if self._is_reported(record, error):
             return
         place = f"{record.topic_id_partition}@{record.offset}"
         _log.error(
@@ -43,7 +160,7 @@ class HandlerFailures:
         )
 
     def works_long(self, record: ConsumerRecord, long_ms: int) -> None:
-        """Tell of a handler that may hang."""
+        """Log that a handler may hang."""
         _log.warning(
             "the handler has had %s@%d for %.0f s: its lock is renewed, so nobody else gets the "
             "record, until the handler ends; RunOptions(renew_max_ms=…) bounds that",
@@ -53,17 +170,17 @@ class HandlerFailures:
         )
 
     def unreadable(self, error: SharemeshError) -> None:
-        """Tell that a record or batch could not be read."""
-        if not self._is_told(None, error):
+        """Report that a record or batch could not be read."""
+        if not self._is_reported(None, error):
             _log.error("%s", error)
 
     def partition_failed(self, error: SharemeshError) -> None:
-        """Tell that a partition cannot be read for the time being."""
-        _log.warning("%s; run goes on", error)
-        self._is_told(None, error)
+        """Report that a partition cannot be read for the time being."""
+        _log.warning("%s; run continues", error)
+        self._is_reported(None, error)
 
-    def _is_told(self, record: ConsumerRecord | None, error: Exception) -> bool:
-        """Tell the application; False if it did not ask for that."""
+    def _is_reported(self, record: ConsumerRecord | None, error: Exception) -> bool:
+        """Call the application's callback; False if there is none."""
         if self._on_failure is None:
             return False
         try:

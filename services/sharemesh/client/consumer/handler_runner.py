@@ -7,11 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from sharemesh.client.consumer.calls import ConsumerCalls
-from sharemesh.client.consumer.deliveries import Delivery, PartitionAcknowledgements, Route
+from sharemesh.client.consumer.deliveries import AcquiredIn, Delivery, PartitionAcknowledgements
 from sharemesh.client.consumer.delivery_reader import DeliveryReader
 from sharemesh.client.consumer.engine import ConsumerEngine
-from sharemesh.client.consumer.handler_failures import HandlerFailures
-from sharemesh.client.consumer.retry_queue import RetryQueue
+from sharemesh.client.consumer.handler_failures import HandlerFailures, RetryQueue, RunOptions
 from sharemesh.client.errors import (
     CorruptRecordError,
     IllegalArgumentError,
@@ -22,7 +21,6 @@ from sharemesh.client.errors import (
     WakeupError,
 )
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
-from sharemesh.client.run_options import RunOptions
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.tasks import cancel_and_wait
 
@@ -34,7 +32,7 @@ RENEWALS_PER_LOCK = 3
 """A lock is renewed when less than two thirds of its duration are left."""
 
 LONG_LOCKS = 10
-"""A handler that works for so many lock durations is told: it may hang."""
+"""A handler that runs for this many lock durations is logged: it may hang."""
 
 _LEAST_RENEW_WAIT_MS = 50
 
@@ -44,14 +42,22 @@ class _Active:
     """A record that waits for a handler, is in one, or failed and is kept for a while."""
 
     record: ConsumerRecord
-    source: TopicIdPartition
-    route: Route
-    leader_epoch: int
+    acquired_in: AcquiredIn
     lock_timeout_ms: int
     renewed_ms: int
     since_ms: int
     kept: bool = False
-    is_told_long: bool = False
+    is_reported_long: bool = False
+
+    @property
+    def key(self) -> tuple[TopicIdPartition, int]:
+        """Its partition and offset."""
+        return self.acquired_in[0], self.record.offset
+
+    @property
+    def is_session_open(self) -> bool:
+        """Whether the session that acquired it can still take acknowledgements."""
+        return self.acquired_in[1].is_open
 
 
 class HandlerRunner:
@@ -80,7 +86,7 @@ class HandlerRunner:
         self._waiting: deque[_Active] = deque()
         self._active: dict[tuple[TopicIdPartition, int], _Active] = {}
         self._running: dict[asyncio.Task[None], _Active] = {}
-        self._said: dict[tuple[TopicIdPartition, Route, int], dict[int, AcknowledgeType]] = {}
+        self._said: dict[AcquiredIn, dict[int, AcknowledgeType]] = {}
         self._flushing: asyncio.Handle | None = None
         self._freed = asyncio.Event()
         self._stopping = False
@@ -97,7 +103,7 @@ class HandlerRunner:
 
         Raises:
             IllegalStateError: Not subscribed.
-            ServiceError: The membership cannot go on, or a partition never without a change.
+            ServiceError: The membership ended, or a partition cannot be read without a change.
         """
         self._engine = engine = self._calls.engine
         if engine is None or not self._calls.state.subscription:
@@ -155,7 +161,7 @@ class HandlerRunner:
             check_crcs=config.flag("check.crcs"),
         )
         for offset in reader.gaps:
-            self._say(delivery.source, delivery.route, delivery.leader_epoch, offset, _GAP)
+            self._say(delivery.acquired_in, offset, _GAP)
         now_ms = self._clock.now_ms()
         while not reader.is_read:
             records, failure, failed = reader.take(failures=True)
@@ -175,7 +181,7 @@ class HandlerRunner:
         """Reject what is corrupt; what cannot be deserialized is tried again, as if handled."""
         for offset in failed:
             if isinstance(failure, CorruptRecordError):
-                self._say(delivery.source, delivery.route, delivery.leader_epoch, offset, _REJECT)
+                self._say(delivery.acquired_in, offset, _REJECT)
                 continue
             topic, partition, topic_id = delivery.source
             count = next(
@@ -194,9 +200,8 @@ class HandlerRunner:
         if active is not None and active.kept:
             self._retries.forget(active)  # its lock was lost: this is the next delivery
         elif active is not None:
-            # The lock was lost and is ours again: the handler that runs speaks for the new one.
-            active.route = delivery.route
-            active.leader_epoch = delivery.leader_epoch
+            # The lock was lost and is ours again: the running handler decides on the new delivery.
+            active.acquired_in = delivery.acquired_in
             active.renewed_ms = now_ms
             return
         self._waiting.append(self._activate(delivery, record, now_ms))
@@ -204,9 +209,7 @@ class HandlerRunner:
     def _activate(self, delivery: Delivery, record: ConsumerRecord, now_ms: int) -> _Active:
         active = self._active[delivery.source, record.offset] = _Active(
             record,
-            delivery.source,
-            delivery.route,
-            delivery.leader_epoch,
+            delivery.acquired_in,
             delivery.lock_timeout_ms,
             renewed_ms=now_ms,
             since_ms=now_ms,
@@ -217,8 +220,8 @@ class HandlerRunner:
         while self._waiting and len(self._running) < self._concurrency:
             active = self._waiting.popleft()
             expired = self._clock.now_ms() - active.renewed_ms >= active.lock_timeout_ms
-            if expired or not active.route.is_open:  # the leader gives it to somebody again
-                self._active.pop((active.source, active.record.offset), None)
+            if expired or not active.is_session_open:  # the leader delivers it again
+                self._active.pop(active.key, None)
                 continue
             task = asyncio.ensure_future(self._handle(active))
             self._running[task] = active
@@ -250,9 +253,8 @@ class HandlerRunner:
                 self._finished(active, kind)
 
     def _finished(self, active: _Active, kind: AcknowledgeType) -> None:
-        offset = active.record.offset
-        self._active.pop((active.source, offset), None)
-        self._say(active.source, active.route, active.leader_epoch, offset, kind)
+        self._active.pop(active.key, None)
+        self._say(active.acquired_in, active.record.offset, kind)
 
     def _keep(self, active: _Active, retry_ms: int) -> None:
         """Release it later; before half of its lock is over, if that is not renewed (any more)."""
@@ -272,21 +274,14 @@ class HandlerRunner:
 
     def _retry(self, active: _Active) -> None:
         """Release a kept record; one whose session is gone was released by its leader."""
-        if active.route.is_open:
+        if active.is_session_open:
             self._finished(active, _RELEASE)
         else:
-            self._active.pop((active.source, active.record.offset), None)
+            self._active.pop(active.key, None)
 
-    def _say(
-        self,
-        source: TopicIdPartition,
-        route: Route,
-        leader_epoch: int,
-        offset: int,
-        kind: AcknowledgeType,
-    ) -> None:
-        """Acknowledge with all that is said in this turn of the event loop."""
-        self._said.setdefault((source, route, leader_epoch), {})[offset] = kind
+    def _say(self, where: AcquiredIn, offset: int, kind: AcknowledgeType) -> None:
+        """Acknowledge, together with all that is decided in this turn of the event loop."""
+        self._said.setdefault(where, {})[offset] = kind
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().call_soon(self._flush)
 
@@ -296,7 +291,7 @@ class HandlerRunner:
         if said and self._engine is not None:
             limit_ms = self._calls.config.number("default.api.timeout.ms")
             deadline_ms = self._clock.now_ms() + limit_ms
-            self._engine.send(
+            self._engine.acknowledgements.send(
                 [
                     PartitionAcknowledgements(*where, types, deadline_ms=deadline_ms)
                     for where, types in said.items()
@@ -313,51 +308,53 @@ class HandlerRunner:
             await self._clock.sleep_ms(min(pause_ms, FETCH_WAIT_MS))
             due = self._due_for_renewal()
             if due and engine.versions.knows_renew:
-                engine.send(due)
+                engine.acknowledgements.send(due)
 
     def _due_for_renewal(self) -> Sequence[PartitionAcknowledgements]:
         now_ms = self._clock.now_ms()
         cap_ms = self._options.renew_max_ms
-        due: dict[tuple[TopicIdPartition, Route, int], dict[int, AcknowledgeType]] = {}
+        due: dict[AcquiredIn, dict[int, AcknowledgeType]] = {}
         for active in self._active.values():
             fresh = now_ms - active.renewed_ms < active.lock_timeout_ms // RENEWALS_PER_LOCK
             capped = cap_ms is not None and now_ms - active.since_ms >= cap_ms
-            if fresh or capped or not active.route.is_open:
+            if fresh or capped or not active.is_session_open:
                 continue
             active.renewed_ms = now_ms
-            self._tell_long(active, now_ms)
-            key = (active.source, active.route, active.leader_epoch)
-            due.setdefault(key, {})[active.record.offset] = AcknowledgeType.RENEW
+            self._warn_long(active, now_ms)
+            due.setdefault(active.acquired_in, {})[active.record.offset] = AcknowledgeType.RENEW
         return [
-            PartitionAcknowledgements(*where, types, untold=True) for where, types in due.items()
+            PartitionAcknowledgements(*where, types, unreported=True)
+            for where, types in due.items()
         ]
 
-    def _tell_long(self, active: _Active, now_ms: int) -> None:
-        """Tell once of a handler that may hang: its renewals keep the record from all others."""
+    def _warn_long(self, active: _Active, now_ms: int) -> None:
+        """Log once that a handler may hang: its renewals keep the record from all other members."""
         long_ms = now_ms - active.since_ms
-        if active.is_told_long or long_ms < LONG_LOCKS * active.lock_timeout_ms:
+        if active.is_reported_long or long_ms < LONG_LOCKS * active.lock_timeout_ms:
             return
         if active in self._running.values():
-            active.is_told_long = True
+            active.is_reported_long = True
             self._failures.works_long(active.record, long_ms)
 
     def _give_back_waiting(self, engine: ConsumerEngine) -> None:
-        """Release what was not started: no handler saw it (spec HBK-20)."""
-        unseen: dict[tuple[TopicIdPartition, Route, int], dict[int, AcknowledgeType]] = {}
+        """Release records that no handler has started (spec HBK-20)."""
+        unseen: dict[AcquiredIn, dict[int, int]] = {}
         for active in self._waiting:
-            self._active.pop((active.source, active.record.offset), None)
-            where = (active.source, active.route, active.leader_epoch)
-            unseen.setdefault(where, {})[active.record.offset] = _RELEASE
+            self._active.pop(active.key, None)
+            counts = unseen.setdefault(active.acquired_in, {})
+            counts[active.record.offset] = active.record.delivery_count
         self._waiting.clear()
-        engine.send(
+        engine.acknowledgements.send(
             [
-                PartitionAcknowledgements(*where, types, untold=True, uncounted=True)
-                for where, types in unseen.items()
+                PartitionAcknowledgements(
+                    *where, dict.fromkeys(counts, _RELEASE), unreported=True, uncounted=counts
+                )
+                for where, counts in unseen.items()
             ]
         )
 
     async def _finish(self, engine: ConsumerEngine) -> None:
-        """Release what was not started, wait for what runs, wait for the results."""
+        """Release records not started, wait for running handlers and for the results."""
         self._stopping = True
         engine.pause()
         self._retries.release_all()

@@ -1,21 +1,19 @@
 """Membership in a share group: joins, keeps alive, rejoins, leaves (spec GC-1..25, CL-28)."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from sharemesh.backoff import Backoff
 from sharemesh.client.errors import SharemeshError, error_for
-from sharemesh.client.metadata.backoff import Backoff
 from sharemesh.client.metadata.metadata_cache import MetadataCache
 from sharemesh.client.repeated_warnings import RepeatedWarnings
-from sharemesh.domain.error_policy import Ends, coordinator_moved, policy_of
-from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.errors import Ends, ErrorCode, coordinator_moved, policy_of
 from sharemesh.methods import SHARE_GROUP_HEARTBEAT, SHARE_GROUP_HEARTBEAT_STREAM
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import REFUSALS, Caller, CallFailedError, Failure, Stream
-from sharemesh.tasks import cancel_and_wait
+from sharemesh.tasks import cancel_and_wait, wait_until_set
 from sharemesh.v1.common_pb2 import TopicPartitions
 from sharemesh.v1.group_coordinator_pb2 import (
     ShareGroupHeartbeatRequest,
@@ -28,17 +26,17 @@ _log = logging.getLogger(__name__)
 LEAVE_EPOCH = -1
 JOIN_EPOCH = 0
 SESSION_TIMEOUT_MS = 45_000
-"""Without any answer for so long, the member counts itself out and drops its assignment."""
+"""Without a response for this long the member considers itself fenced and drops its assignment."""
 
 ANSWER_TIMEOUT_MS = 10_000
-"""An open stream that leaves a heartbeat unanswered for so long is given up."""
+"""A stream that leaves a heartbeat unanswered for this long is closed."""
 
 _FIRST_INTERVAL_MS = 1_000
 _FIND_TIMEOUT_MS = 10_000
 _JOIN_WAIT_MS = 1_000
 
 _REPEATED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR})
-"""Troubles of a coordinator: a heartbeat may always be sent again, perhaps to the next one."""
+"""Coordinator errors after which the heartbeat is retried, perhaps at the next coordinator."""
 
 Beats = Stream[ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse]
 
@@ -87,7 +85,7 @@ class Membership:
         self._left = asyncio.Event()
         self._streaming = True
         self._backoff: Backoff = leaders.backoff()
-        self._seldom = RepeatedWarnings(clock)
+        self._warnings = RepeatedWarnings(clock)
         self.heartbeats = 0
         self.rejoins = 0
         self.assignments = 0
@@ -103,7 +101,7 @@ class Membership:
         return self._names
 
     def subscribe(self, names: Sequence[str]) -> None:
-        """Take over a subscription, not empty; told to the coordinator at once."""
+        """Set the subscription, not empty; the coordinator gets it at once."""
         self._names = tuple(sorted(set(names)))
         self._names_sent = False
         self._changed.set()
@@ -129,14 +127,14 @@ class Membership:
                 if not getattr(error, "retriable", True):
                     self._on_fatal(error)
                     return
-                self._tell(error)
+                self._warn(error)
             self._leaders.forget_coordinator(self._member.group_id)
             self._names_sent = False
             self._drop_when_silent()
             await self._clock.sleep_ms(self._backoff.next_ms())
 
-    def _tell(self, error: SharemeshError) -> None:
-        if self._seldom.is_due(type(error).__name__):
+    def _warn(self, error: SharemeshError) -> None:
+        if self._warnings.is_due(type(error).__name__):
             _log.warning("group %s cannot be joined now: %s", self._member.group_id, error)
 
     def _drop_when_silent(self) -> None:
@@ -194,9 +192,7 @@ class Membership:
             self._take(response)
             if self._changed.is_set():
                 continue
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._interval_ms / 1_000):
-                    await self._changed.wait()
+            await wait_until_set(self._changed, self._interval_ms)
 
     def _request(self, *, max_wait_ms: int) -> ShareGroupHeartbeatRequest:
         request = ShareGroupHeartbeatRequest(
@@ -219,7 +215,7 @@ class Membership:
 
         Raises:
             _FindAgainError: The coordinator moved or is loading.
-            ServiceError: The membership cannot go on.
+            ServiceError: The membership ended.
         """
         self._answered_ms = self._clock.now_ms()
         code = response.error_code
@@ -232,7 +228,8 @@ class Membership:
             joining = self._epoch == JOIN_EPOCH
             self._rejoin()
             if joining:
-                raise _FindAgainError  # with a wait: a join is never refused so
+                self._warn(error_for(code, response.error_message))
+                raise _FindAgainError  # with a wait: the member is another principal's (BND-26)
             self._changed.set()
             return
         if code != ErrorCode.NONE:
@@ -248,7 +245,7 @@ class Membership:
             self._on_assignment(tuple(response.assignment.topic_partitions))
 
     async def leave(self, *, timeout_ms: int) -> None:
-        """Tell the coordinator that the member goes; ``run`` must have ended.
+        """Leave the group; ``run`` must have ended.
 
         A coordinator that does not answer in time is left to the session time-out.
         """

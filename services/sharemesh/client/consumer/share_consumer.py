@@ -1,21 +1,18 @@
 """ShareConsumer: Kafka's share consumer for threads; the network runs in the background."""
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 from sharemesh.client.background_loop import BackgroundLoop
-from sharemesh.client.consumer.application_state import CommitCallback, CommitResult
+from sharemesh.client.consumer.application_state import CommitResult
+from sharemesh.client.consumer.async_share_consumer import ConsumerBase
 from sharemesh.client.consumer.calls import DEFAULT_CLOSE_TIMEOUT_MS, ConsumerCalls, drive_on
+from sharemesh.client.consumer.handler_failures import RunOptions
 from sharemesh.client.consumer.handler_runner import HandlerRunner
 from sharemesh.client.environment import ClientEnvironment
-from sharemesh.client.errors import ConcurrentModificationError
 from sharemesh.client.records import ConsumerRecord
-from sharemesh.client.run_options import RunOptions
 from sharemesh.domain.delivery_state import AcknowledgeType
 
 
@@ -39,7 +36,7 @@ class ThreadHandlers:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-class ShareConsumer:
+class ShareConsumer(ConsumerBase):
     """Consumes topics as a member of a share group, from one thread at a time (spec CL-1).
 
     Only ``wakeup`` and ``stop`` may be called from another thread. Deserializers and the
@@ -50,15 +47,8 @@ class ShareConsumer:
     def __init__(
         self, config: Mapping[str, Any], *, environment: ClientEnvironment | None = None
     ) -> None:
-        self._calls = ConsumerCalls(config, environment)
+        super().__init__(config, environment=environment)
         self._loop: BackgroundLoop | None = None
-        self._owner = threading.Lock()
-        self._runner: HandlerRunner | None = None
-
-    @property
-    def member_id(self) -> str:
-        """The member id, made at construction (spec CL-28)."""
-        return self._calls.member_id
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Replace the subscription; an empty one unsubscribes (spec CL-4)."""
@@ -70,10 +60,6 @@ class ShareConsumer:
         with self._alone():
             drive_on(self._background(), self._calls.unsubscribe())
 
-    def subscription(self) -> frozenset[str]:
-        """Return the subscribed topic names."""
-        return self._calls.state.subscription
-
     def poll(self, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
         """Return records as soon as there are some; empty after ``timeout_ms`` (spec CL-6..10)."""
         with self._alone():
@@ -84,38 +70,15 @@ class ShareConsumer:
         while True:
             yield from self.poll()
 
-    def acknowledge(
-        self, record: ConsumerRecord, kind: AcknowledgeType = AcknowledgeType.ACCEPT
-    ) -> None:
-        """Say what became of a record of the last poll (spec CL-11)."""
-        with self._alone():
-            self._calls.acknowledge(record, kind)
-
-    def acknowledge_offset(
-        self, topic: str, partition: int, offset: int, kind: AcknowledgeType
-    ) -> None:
-        """Override what is done with a record that made poll raise (spec CL-12)."""
-        with self._alone():
-            self._calls.acknowledge_offset(topic, partition, offset, kind)
-
     def commit_sync(self, timeout_ms: int | None = None) -> CommitResult:
         """Send acknowledgements and wait; per partition None or why it failed (spec CL-15)."""
         with self._alone():
             return drive_on(self._background(), self._calls.commit_sync(timeout_ms))
 
     def commit_async(self) -> None:
-        """Send acknowledgements without waiting; the callback is told (spec CL-16)."""
+        """Send acknowledgements without waiting; the callback gets the results (spec CL-16)."""
         with self._alone():
             drive_on(self._background(), self._calls.commit_async())
-
-    def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
-        """Register ``callback(offsets by partition, error or None)``; None unregisters (CL-17)."""
-        with self._alone():
-            self._calls.set_callback(callback)
-
-    def acquisition_lock_timeout_ms(self) -> int | None:
-        """Return the lock duration of the last returned records; None before (spec CL-26)."""
-        return self._calls.state.lock_timeout_ms
 
     def wakeup(self) -> None:
         """Let the poll or commit_sync that waits, or the next one, raise ``WakeupError`` once."""
@@ -123,14 +86,6 @@ class ShareConsumer:
             self._calls.wakeup()
         else:
             self._loop.soon(self._calls.wakeup)
-
-    def client_instance_id(self) -> str:
-        """Return a unique id of this client instance."""
-        return self._calls.instance_id
-
-    def metrics(self) -> Mapping[str, int]:
-        """Return counters with the names of spec MET-7; latencies in milliseconds."""
-        return self._calls.metrics()
 
     def run(
         self,
@@ -173,31 +128,13 @@ class ShareConsumer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _background(self) -> BackgroundLoop:
         if self._loop is None:
             self._loop = BackgroundLoop("sharemesh-consumer")
         return self._loop
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Only one thread at a time (spec CL-1, CL-17)."""
-        self._calls.state.check_not_in_callback()
-        if not self._owner.acquire(blocking=False):
-            raise ConcurrentModificationError(
-                "this consumer is used by another thread; only wakeup and stop are thread-safe"
-            )
-        try:
-            yield
-        finally:
-            self._owner.release()
 
 
 def drive_without_loop(calls: ConsumerCalls, timeout_ms: int) -> None:

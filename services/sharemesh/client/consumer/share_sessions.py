@@ -1,18 +1,17 @@
 """One share session with each leader of an assigned partition, kept as leaders move."""
 
 import asyncio
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sharemesh.backoff import Backoff, backoff_ms
 from sharemesh.client.consumer.consume_stream import LeaderSession, SessionEvents
 from sharemesh.client.errors import SharemeshError
-from sharemesh.client.metadata.backoff import Backoff
 from sharemesh.client.metadata.metadata_cache import Leader, MetadataCache
 from sharemesh.client.records import TopicIdPartition
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import Caller
-from sharemesh.tasks import cancel_and_wait
+from sharemesh.tasks import cancel_and_wait, wait_until_set
 from sharemesh.v1.share_leader_pb2 import ConsumeStart
 
 _Key = tuple[bytes, int]
@@ -20,23 +19,22 @@ _Key = tuple[bytes, int]
 _REFRESH_TIMEOUT_MS = 10_000
 
 _NEWS_WAIT_MS = 500
-"""While a leader is looked for, the process that is asked answers when it knows a newer one, or
-after so long."""
+"""Longest wait of a metadata request that is answered as soon as there is a newer leader."""
 
 _REFRESH_PAUSE_MS = 40
-"""News of a move is followed at once, but metadata is read no more often than so."""
+"""Shortest time between two metadata requests: a known move is otherwise followed at once."""
 
 _REFUSED_FIRST_MS = 40
 _REFUSED_MOST_MS = 1_000
-"""How soon a leader that refused a partition is asked again, if it still is its leader."""
+"""First and longest wait before a leader that refused a partition is asked again."""
 
 
 @dataclass(slots=True)
 class _Away:
     """A partition that is not consumed from the leader that metadata shows, in that epoch.
 
-    ``retry_at_ms`` None: that leader gives it up, only a newer one will do; ``next_node_id`` is
-    the one it named, where the partition is added ahead.
+    ``retry_at_ms`` None: that leader hands it over, so only a newer epoch counts; ``next_node_id``
+    is the successor that it named, where the partition is added ahead.
     """
 
     leader: Leader
@@ -53,7 +51,7 @@ class _Away:
 
 
 class ShareSessionPool:
-    """Follows the assignment and the leaders; ``run`` is its owner task.
+    """Keeps a session with each leader of an assigned partition; ``run`` is its owner task.
 
     Attributes:
         assignment: The assigned partitions by topic id and number.
@@ -91,7 +89,7 @@ class ShareSessionPool:
         self._work = asyncio.Event()
 
     def assign(self, assignment: Mapping[_Key, TopicIdPartition]) -> None:
-        """Take over an assignment."""
+        """Set the assignment."""
         self.assignment = dict(assignment)
         for key in [key for key in self._away if key not in self.assignment]:
             del self._away[key]
@@ -131,11 +129,11 @@ class ShareSessionPool:
                 del self._away[source.topic_id, source.partition]
 
     def ended(self, stream: LeaderSession) -> bool:
-        """Open a new session later; False if this one had been given up before."""
+        """Open a new session later; False if this one was already abandoned."""
         if self._streams.get(stream.node_id) is not stream:
             return False
         del self._streams[stream.node_id]
-        self._look_for_news()
+        self._refresh_soon()
         backoff = self._backoffs.setdefault(stream.node_id, self._leaders.backoff())
         self._retry_at_ms[stream.node_id] = self._clock.now_ms() + backoff.next_ms()
         return True
@@ -156,16 +154,16 @@ class ShareSessionPool:
         await cancel_and_wait(*self._stream_tasks.values())
 
     def leaving(self, source: TopicIdPartition, node_id: str, next_node_id: str) -> None:
-        """Look for the next leader of a partition that ``node_id`` is about to give up."""
+        """Find the next leader of a partition that ``node_id`` is about to hand over."""
         self._note_away(source, node_id, refused=False)
         away = self._away.get((source.topic_id, source.partition))
         if away is not None and away.leader.node_id == node_id and next_node_id != node_id:
             away.next_node_id = next_node_id
 
     def refused(self, source: TopicIdPartition, node_id: str) -> None:
-        """Look for the leader of a partition that ``node_id`` does not, or cannot, serve.
+        """Find the leader of a partition that ``node_id`` does not, or cannot, serve.
 
-        If metadata goes on to name this node in this epoch, it is asked again.
+        If metadata still names this node in this epoch, the node is asked again later.
         """
         self._note_away(source, node_id, refused=True)
 
@@ -174,23 +172,23 @@ class ShareSessionPool:
         leader = self._leaders.leader(*key)
         before = self._away.get(key)
         if before is not None and before.next_node_id == node_id:
-            before.next_node_id = ""  # it does not take it over after all
+            before.next_node_id = ""  # this node does not take it over after all
         if leader is not None and leader.node_id == node_id:
             if before is None or before.left_ms(leader, 0) == 0:
                 before = None
             refusals = before.refusals if before is not None else 0
             gone = not refused or (before is not None and before.retry_at_ms is None)
-            wait_ms = min(_REFUSED_FIRST_MS << min(refusals, 8), _REFUSED_MOST_MS)
+            wait_ms = backoff_ms(refusals, _REFUSED_FIRST_MS, _REFUSED_MOST_MS)
             self._away[key] = _Away(
                 leader,
                 None if gone else self._clock.now_ms() + wait_ms,
                 refusals + 1,
                 before.next_node_id if before is not None else "",
             )
-        self._look_for_news()
+        self._refresh_soon()
 
-    def _look_for_news(self) -> None:
-        """Read metadata soon: waits that grew before this are over."""
+    def _refresh_soon(self) -> None:
+        """Read metadata soon: the back-off of earlier reads ends."""
         self._stale = True
         self._refresh_backoff.reset()
         self._refresh_at_ms = min(self._refresh_at_ms, self._refreshed_ms + _REFRESH_PAUSE_MS)
@@ -202,15 +200,13 @@ class ShareSessionPool:
             while True:
                 self._work.clear()
                 wait_ms = self._reconcile()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(None if wait_ms is None else wait_ms / 1_000):
-                        await self._work.wait()
+                await wait_until_set(self._work, wait_ms)
         finally:
             if self._refreshing is not None:
                 await cancel_and_wait(self._refreshing)
 
     def _reconcile(self) -> int | None:
-        """Forget, add, open, look for leaders; return ms until something is to be tried again."""
+        """Bring sessions in line with assignment and leaders; return ms until the next attempt."""
         wanted: dict[str, list[TopicIdPartition]] = {}
         waits: list[int | None] = []
         unplaced = False
@@ -290,7 +286,7 @@ class ShareSessionPool:
     def _forget_lost(
         self, wanted: dict[str, list[TopicIdPartition]], undecided: set[TopicIdPartition]
     ) -> None:
-        """Forget what another leader serves; between leaders it stays wherever it is."""
+        """Forget what another leader serves; a partition between leaders stays where it is."""
         for node_id, stream in list(self._streams.items()):
             keep = set(wanted.get(node_id, ()))
             stream.forget(

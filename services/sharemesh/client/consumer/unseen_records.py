@@ -79,7 +79,7 @@ class RecordBuffer:
 
 
 AHEAD_MS = 1_000
-"""Records may wait for an application that begins them within so long."""
+"""Records are kept if the application is expected to process them within this time."""
 
 _DECAY = 0.5
 """Weight of earlier polls against the last one."""
@@ -129,7 +129,7 @@ class Pace:
         known = self._records / self._ms if self._ms else None
         expected_ms = self._taken / known if known is not None else 0
         if passed_ms >= expected_ms + AHEAD_MS:
-            return 0  # it hangs: nobody knows when it comes back
+            return 0  # it hangs: when it polls again is unknown
         most = self._taken / passed_ms
         if known is None:
             return min(self._unknown, int(most * AHEAD_MS))
@@ -138,16 +138,16 @@ class Pace:
 
 
 WATCH_MS = 250
-"""How often waiting records are looked at while the application is busy."""
+"""How often waiting records are checked while the application is busy."""
 
 KEEP_PART = 2
-"""Records wait for one half of their lock: as much is left for the application, or for others."""
+"""Records wait for at most 1/KEEP_PART of their lock duration before they are given back."""
 
 MARGIN_PART = 8
-"""So near its end a lock may be over at its leader, whose clock began before the answer came."""
+"""In its last 1/MARGIN_PART a lock counts as expired: the leader's clock started earlier."""
 
 SURPLUS_FACTOR = 2
-"""More than so many times what the application can begin soon is given back."""
+"""Records beyond this multiple of what the application can begin soon are given back."""
 
 _log = logging.getLogger(__name__)
 
@@ -191,7 +191,7 @@ class UnseenRecords:
         self._quiet_since_ms = clock.now_ms()
         self._lock_ms = 0
         self._returned = 0  # since the last fetch
-        self._told = False
+        self._warned = False
         self._epochs: dict[TopicIdPartition, int] = {}  # of what came last
         self.buffer = RecordBuffer()
         self.handed_back = 0
@@ -204,7 +204,7 @@ class UnseenRecords:
         """Note that the application is there, and waits."""
         self._fetching = True
         self._pace.came_back(self._clock.now_ms())
-        self._returned, self._told = 0, False
+        self._returned, self._warned = 0, False
         self._holding = False
 
     def take(self, wanted: int) -> list[Delivery]:
@@ -219,7 +219,7 @@ class UnseenRecords:
         self._watch()
 
     def fetch_ends(self, handed_out: int) -> None:
-        """Note that the application goes off with so many records."""
+        """Note that a poll returned this many records to the application."""
         self._fetching = False
         self._quiet_since_ms = now_ms = self._clock.now_ms()
         self._pace.took(handed_out, now_ms)
@@ -267,7 +267,7 @@ class UnseenRecords:
         return epoch >= latest
 
     async def close(self) -> None:
-        """Watch no more; whoever has sessions left gave the records back before."""
+        """Stop watching; the records of open sessions were given back before."""
         if self._watching is not None:
             await cancel_and_wait(self._watching)
 
@@ -280,7 +280,7 @@ class UnseenRecords:
     def _is_to_look(self) -> bool:
         """Whether records wait, more may come for an application that hangs, or a stall is new."""
         may_come = self._pace.busy_since_ms is not None and not self._holding
-        return bool(self.buffer.records or may_come or (self._returned and not self._told))
+        return bool(self.buffer.records or may_come or (self._returned and not self._warned))
 
     async def _keep_looking(self) -> None:
         while self._is_to_look():
@@ -289,7 +289,7 @@ class UnseenRecords:
                 self._look()
 
     def _look(self) -> None:
-        """Give back what the application cannot begin soon, the last first; tell a stall."""
+        """Give back what the application cannot begin soon, the last first; warn of a stall."""
         self._give_back_old()
         workable = self.workable()
         if self.buffer.records > SURPLUS_FACTOR * workable:
@@ -300,12 +300,12 @@ class UnseenRecords:
         elif not workable:
             self._hold()
         quiet_ms = self._clock.now_ms() - self._quiet_since_ms
-        if self._returned and not self._told and quiet_ms >= self._lock_ms // KEEP_PART:
-            self._told = True
-            self._tell_stall(quiet_ms)
+        if self._returned and not self._warned and quiet_ms >= self._lock_ms // KEEP_PART:
+            self._warned = True
+            self._warn_of_stall(quiet_ms)
 
-    def _tell_stall(self, quiet_ms: int) -> None:
-        if self.by_handlers:  # it goes on with nothing lost, and its locks are its own matter
+    def _warn_of_stall(self, quiet_ms: int) -> None:
+        if self.by_handlers:  # nothing is lost: ``run`` renews the locks that it needs
             _log.info(
                 "all handlers have been busy for %.1f s: what none of them has seen was given back "
                 "to the group (%d)",

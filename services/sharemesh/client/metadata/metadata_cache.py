@@ -1,10 +1,11 @@
-"""Who answers for what: nodes, topics, leaders and coordinators, cached and refreshed."""
+"""Who answers for what, and in which version: read from any process, cached and refreshed."""
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from sharemesh.backoff import Backoff
 from sharemesh.client.config import ClientConfig, bootstrap_addresses
 from sharemesh.client.environment import ClientEnvironment
 from sharemesh.client.errors import (
@@ -12,26 +13,27 @@ from sharemesh.client.errors import (
     ConnectionFailedError,
     error_for,
 )
-from sharemesh.client.metadata.backoff import Backoff
-from sharemesh.client.metadata.unreachable import Attempt, nobody_answered
 from sharemesh.client.repeated_warnings import RepeatedWarnings
-from sharemesh.domain.error_policy import coordinator_moved
-from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.errors import ErrorCode, coordinator_moved
 from sharemesh.methods import (
+    API_VERSIONS,
     FIND_COORDINATOR,
     METADATA,
+    SHARE_ACKNOWLEDGE,
     Method,
     Request,
     Response,
 )
+from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import REFUSALS, Caller, CallFailedError, Failure
 from sharemesh.v1 import admin_pb2
 from sharemesh.v1.common_pb2 import CurrentLeader, Node
 
+Attempt = tuple[str, CallFailedError]
 _log = logging.getLogger(__name__)
 
 PATIENCE_MS = 1_000
-"""For so long it is no news that no process answers."""
+"""A cluster that does not answer is logged only after this long."""
 
 AWAITED_MAX = 1_000
 """Partitions whose new leader one metadata request awaits."""
@@ -43,7 +45,13 @@ _NOT_ELSEWHERE = REFUSALS | {Failure.INVALID_ARGUMENT, Failure.UNIMPLEMENTED}
 """Failures that every other process would answer with too."""
 
 _ASKED_AGAIN = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT})
-"""Looked up again beside a coordinator that moves: none is known, or the look-up was too slow."""
+"""Results that are retried, as a moving coordinator is: none is known, or the look-up was slow."""
+
+
+_FIRST_VERSION = 1
+_RENEW_VERSION = 2
+_LATEST_VERSION = 2
+"""Versions of the share RPCs (spec WIRE-4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +77,7 @@ class MetadataCache:
     Attributes:
         cluster_id: The cluster's id; empty before the first answer.
         controller_id: The node that is the controller.
-        trouble: Why nobody answered the last time; empty if somebody did.
+        trouble: Why the last refresh failed; empty if it succeeded.
     """
 
     def __init__(
@@ -80,9 +88,9 @@ class MetadataCache:
         *,
         patient: bool = True,
     ) -> None:
-        """If not ``patient``, a cluster that refuses the first connection is told at once."""
+        """Without ``patient`` a cluster that refuses the first connection is an error at once."""
         self._patient = patient
-        self._seldom = RepeatedWarnings(environment.clock)
+        self._warnings = RepeatedWarnings(environment.clock)
         self._clock = environment.clock
         self._chance = environment.chance
         self._caller = caller
@@ -111,7 +119,7 @@ class MetadataCache:
         return self._topics.get(name)
 
     def fresh_ms(self, name: str) -> int | None:
-        """Return ms until a topic must be read anew (metadata.max.age.ms); None: not known."""
+        """Return ms until a topic must be read again (metadata.max.age.ms); None: not known."""
         read_at_ms = self._read_at_ms.get(name)
         if read_at_ms is None:
             return None
@@ -141,7 +149,7 @@ class MetadataCache:
         return [f"{node.host}:{node.port}" for node in mine or nodes]
 
     def addresses(self) -> list[str]:
-        """Return every address worth asking: the last good one, known nodes, bootstrap."""
+        """Return every known address: the last one that answered, nodes, bootstrap servers."""
         found = [self._good_address] if self._good_address else []
         found.extend(f"{node.host}:{node.port}" for node in self._nodes.values() if node.port)
         bootstrap = list(self._bootstrap)
@@ -150,12 +158,12 @@ class MetadataCache:
         return list(dict.fromkeys(found))
 
     def learn_nodes(self, nodes: Iterable[Node]) -> None:
-        """Take over node addresses that came with an answer."""
+        """Store node addresses that came with an answer."""
         for node in nodes:
             self._nodes[node.node_id] = node
 
     def learn_leader(self, topic_id: bytes, partition: int, current: CurrentLeader) -> None:
-        """Take over the leader that came with a refusal, unless an older one (spec REQ-11)."""
+        """Store the leader that came with a refusal, unless it is an older one (spec REQ-11)."""
         if current.leader_id:
             self._learn((topic_id, partition), Leader(current.leader_id, current.leader_epoch))
 
@@ -196,7 +204,7 @@ class MetadataCache:
                 self._learn_topic(topic)
 
     def _awaited(self, topic_id: bytes, partition: int) -> admin_pb2.AwaitedLeader:
-        """Ask for a newer leader than the one known; for that one too if it was lost sight of."""
+        """Ask for a newer leader than the known one, or for that one again if metadata lost it."""
         key = (topic_id, partition)
         above = self.epoch(key) - (key not in self._leaders)
         return admin_pb2.AwaitedLeader(
@@ -214,7 +222,7 @@ class MetadataCache:
                 self._leaders.pop(key, None)
 
     def _learn(self, key: tuple[bytes, int], leader: Leader) -> None:
-        """Take over a leader, unless a later one is known or was (processes may lag)."""
+        """Store a leader, unless a later one is or was known (processes may lag)."""
         if leader.leader_epoch >= self._epochs.get(key, -1):
             self._epochs[key] = leader.leader_epoch
             self._leaders[key] = leader
@@ -222,7 +230,7 @@ class MetadataCache:
     async def call_any(
         self, method: Method[Request, Response], request: Request, *, timeout_ms: int
     ) -> Response:
-        """Ask one process after the other until one answers; a patient client says what it awaits.
+        """Ask one process after the other until one answers; a patient client logs why it waits.
 
         Raises:
             ClusterAuthorizationFailedError: No access rule allows it.
@@ -246,7 +254,7 @@ class MetadataCache:
                 within = f" within {timeout_ms} ms"
                 raise ConnectionFailedError(nobody_answered(attempts, self.addresses(), within))
             overdue = self._clock.now_ms() >= deadline_ms - timeout_ms + PATIENCE_MS
-            if overdue and self._patient and self._seldom.is_due("nobody"):
+            if overdue and self._patient and self._warnings.is_due("nobody"):
                 _log.warning("%s Trying again", self.trouble)
             await self._clock.sleep_ms(wait_ms)
 
@@ -280,7 +288,7 @@ class MetadataCache:
         return None
 
     def _is_nowhere(self, attempts: Sequence[Attempt]) -> bool:
-        """Whether nothing ever answered, and waiting is of no use to who asks."""
+        """Return whether no process ever answered and the caller does not want to wait for one."""
         unreachable = bool(attempts) and all(error.unreachable for _, error in attempts)
         return unreachable and not self._patient and not self._answered
 
@@ -316,5 +324,64 @@ class MetadataCache:
             await self._clock.sleep_ms(wait_ms)
 
     def forget_coordinator(self, group_id: str) -> None:
-        """Look the coordinator up anew next time: it moved or does not answer."""
+        """Forget it, so that the next call looks it up: it moved or does not answer."""
         self._coordinators.pop(group_id, None)
+
+
+class ApiVersions:
+    """Which versions of the share RPCs the cluster speaks (spec WIRE-4).
+
+    Learned before the first share session, so before anything could be renewed.
+    """
+
+    def __init__(self, leaders: MetadataCache, clock: Clock) -> None:
+        self._leaders = leaders
+        self._clock = clock
+        self._latest = _LATEST_VERSION
+
+    async def learn(self) -> None:
+        """Ask until the cluster answers; one that has no such method speaks the first version."""
+        backoff = self._leaders.backoff()
+        while True:
+            try:
+                return await self._ask()
+            except ConnectionFailedError as error:
+                cause = error.__cause__
+                if isinstance(cause, CallFailedError) and cause.failure is Failure.UNIMPLEMENTED:
+                    self._latest = _FIRST_VERSION
+                    return None
+            await self._clock.sleep_ms(backoff.next_ms())
+
+    async def _ask(self) -> None:
+        request = admin_pb2.ApiVersionsRequest(client_name="sharemesh-python")
+        response = await self._leaders.call_any(
+            API_VERSIONS, request, timeout_ms=ATTEMPT_TIMEOUT_MS
+        )
+        for each in response.methods:
+            if each.method == SHARE_ACKNOWLEDGE.name:
+                self._latest = each.max_version
+
+    @property
+    def knows_renew(self) -> bool:
+        """Whether the cluster knows RENEW and record_limit."""
+        return self._latest >= _RENEW_VERSION
+
+
+def nobody_answered(attempts: Sequence[Attempt], addresses: Sequence[str], within: str = "") -> str:
+    """Describe one round of failed attempts, each at an address; none: the deadline has passed."""
+    by_reason: dict[str, list[str]] = {}
+    for address, error in attempts:
+        by_reason.setdefault(_reason(address, error), []).append(address)
+    where = "; ".join(f"{', '.join(each)}: {why}" for why, each in by_reason.items())
+    return (
+        f"no process of the cluster answered{within} at {where or ', '.join(addresses)}; is the "
+        "cluster running, and is the port right?"
+    )
+
+
+def _reason(address: str, error: CallFailedError) -> str:
+    if error.unreachable:
+        return error.unreachable
+    if error.failure is Failure.DEADLINE_EXCEEDED:
+        return "no answer in time"
+    return error.message.replace(f" to {address}", "")

@@ -1,23 +1,24 @@
-"""Tells of topics that do not exist: clients wait for them, in silence otherwise."""
+"""Warns of topics that do not exist: clients wait for them and raise nothing."""
 
 import logging
 from collections.abc import Callable, Collection, Sequence
 
+from sharemesh.backoff import Backoff
 from sharemesh.client.errors import SharemeshError
 from sharemesh.client.metadata.metadata_cache import MetadataCache
 from sharemesh.client.repeated_warnings import RepeatedWarnings
 from sharemesh.ports.clock import Clock
 
-FIRST_LOOK_MS = 1_000
+FIRST_CHECK_MS = 1_000
 MOST_MS = 30_000
-"""Looks are at least the first apart, later the second."""
+"""First and longest pause between checks."""
 
 _REFRESH_TIMEOUT_MS = 10_000
 _log = logging.getLogger(__name__)
 
 
 def missing(name: str, wanted: str) -> str:
-    """Return the words for a topic that is ``wanted`` for something, and is not there."""
+    """Return the warning of a missing topic; ``wanted`` says what uses it."""
     return (
         f"topic {name} {wanted} and does not exist, or may not be described: "
         f"create it (sharemesh topics create {name}) or correct the name; waiting"
@@ -25,21 +26,21 @@ def missing(name: str, wanted: str) -> str:
 
 
 class ProducedMissing:
-    """Tells of a missing topic that records wait for, ever more seldom."""
+    """Warns of a missing topic that records wait for, at growing intervals."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._seldom = RepeatedWarnings(clock)
+        self._warnings = RepeatedWarnings(clock)
 
     def wanted(self, name: str, since_ms: Sequence[int]) -> None:
-        """Say it once records wait long: a topic that was just created is seen a little later."""
-        long = self._clock.now_ms() - since_ms[0] >= FIRST_LOOK_MS
-        if long and self._seldom.is_due(name):
+        """Warn once records have waited long: metadata shows a new topic a little later."""
+        long = self._clock.now_ms() - since_ms[0] >= FIRST_CHECK_MS
+        if long and self._warnings.is_due(name):
             _log.warning(missing(name, f"is produced to ({len(since_ms)} records wait)"))
 
 
 class MissingTopics:
-    """Looks for subscribed topics of which nothing is assigned; ``run`` is its owner task."""
+    """Checks subscribed topics of which nothing is assigned; ``run`` is its owner task."""
 
     def __init__(
         self, leaders: MetadataCache, clock: Clock, unassigned: Callable[[], Collection[str]]
@@ -49,12 +50,11 @@ class MissingTopics:
         self._unassigned = unassigned
 
     async def run(self) -> None:
-        """Look, ever more seldom, until cancelled; a cluster that is away is told by others."""
-        wait_ms = FIRST_LOOK_MS
+        """Check at growing intervals until cancelled; others log that no process answers."""
+        backoff = Backoff(FIRST_CHECK_MS, MOST_MS)
         while True:
-            await self._clock.sleep_ms(wait_ms)
+            await self._clock.sleep_ms(backoff.next_ms())
             names = sorted(self._unassigned())
-            wait_ms = min(2 * wait_ms, MOST_MS)
             if not names:
                 continue
             try:

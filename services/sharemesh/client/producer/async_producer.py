@@ -2,21 +2,70 @@
 
 import asyncio
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from sharemesh.client.config import check_timeout_ms, producer_config
-from sharemesh.client.environment import ClientEnvironment
+from sharemesh.client.environment import ClientEnvironment, real_environment
 from sharemesh.client.errors import BufferExhaustedError, IllegalStateError
-from sharemesh.client.grpc_environment import real_environment
-from sharemesh.client.producer.batches import RecordMetadata
+from sharemesh.client.producer.batches import HeadersLike, RecordMetadata, RecordSerializer
 from sharemesh.client.producer.engine import ProducerEngine
-from sharemesh.client.producer.serializer import HeadersLike, RecordSerializer
 
 DEFAULT_CLOSE_TIMEOUT_MS = 30_000
 
 
-class AsyncProducer:
+class ProducerBase:
+    """What the producers for asyncio and for threads share; the first use starts the engine."""
+
+    def __init__(
+        self, config: Mapping[str, Any], *, environment: ClientEnvironment | None = None
+    ) -> None:
+        self._config = producer_config(config)
+        self._environment = environment or real_environment(self._config)
+        self._serializing = RecordSerializer(self._config, self._environment.clock)
+        self._limit = self._config.number("buffer.memory")
+        self._block_ms = self._config.number("max.block.ms")
+        self._engine: ProducerEngine | None = None
+        self._closed = False
+        self._queued_bytes = 0  # changed by senders only
+        self._settled_bytes = 0  # changed on the event loop only
+
+    def metrics(self) -> Mapping[str, int]:
+        """Return counters."""
+        engine = self._engine
+        if engine is None:
+            return {}
+        return {
+            "record-send-total": engine.records_sent,
+            "record-error-total": engine.records_failed,
+            "request-total": engine.requests,
+            "buffer-used-bytes": self._buffered,
+        }
+
+    @property
+    def _buffered(self) -> int:
+        return self._queued_bytes - self._settled_bytes
+
+    def _fits(self, size: int) -> bool:
+        """Return whether ``size`` bytes fit into the buffer; one record alone always does."""
+        return not self._buffered or self._buffered + size <= self._limit
+
+    def _full(self) -> BufferExhaustedError:
+        return BufferExhaustedError(
+            f"buffer.memory = {self._limit} bytes stayed full for max.block.ms = {self._block_ms}"
+        )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalStateError("this producer is closed")
+
+    def _started(self) -> ProducerEngine:
+        if self._engine is None:
+            self._engine = ProducerEngine(self._config, self._environment)
+            self._engine.start()
+        return self._engine
+
+
+class AsyncProducer(ProducerBase):
     """Sends records; a future's result means that the record is on disk.
 
     Args:
@@ -30,13 +79,7 @@ class AsyncProducer:
     def __init__(
         self, config: Mapping[str, Any], *, environment: ClientEnvironment | None = None
     ) -> None:
-        self._config = producer_config(config)
-        environment = environment or real_environment(self._config)
-        self._environment = environment
-        self._serializing = RecordSerializer(self._config, environment.clock)
-        self._engine: ProducerEngine | None = None
-        self._closed = False
-        self._buffered = 0
+        super().__init__(config, environment=environment)
         self._room = asyncio.Event()
 
     async def send(
@@ -59,13 +102,12 @@ class AsyncProducer:
             MessageTooLargeError: The record does not fit into ``max.request.size``.
             BufferExhaustedError: The buffer stayed full for ``max.block.ms``.
         """
-        if self._closed:
-            raise IllegalStateError("this producer is closed")
+        self._check_open()
         future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
         size = 0
 
         def done(metadata: RecordMetadata | None, error: Exception | None) -> None:
-            self._buffered -= size
+            self._settled_bytes += size
             self._room.set()
             if future.done():
                 return
@@ -76,8 +118,9 @@ class AsyncProducer:
 
         record = self._serializing.record(topic, value, key, partition, headers, timestamp_ms, done)
         size = record.size_bytes
-        await self._wait_for_room(size)
-        self._buffered += size
+        if not self._fits(size):
+            await self._wait_for_room(size)
+        self._queued_bytes += size
         self._started().add(record)
         return future
 
@@ -94,61 +137,33 @@ class AsyncProducer:
         """Return the number of partitions of a topic.
 
         Raises:
+            IllegalStateError: The producer is closed.
             UnknownTopicOrPartitionError: There is no such topic.
             ConnectionFailedError: No process answered within ``max.block.ms``.
         """
-        return await self._started().partitions_for(
-            topic, timeout_ms=self._config.number("max.block.ms")
-        )
-
-    def metrics(self) -> Mapping[str, int]:
-        """Return counters."""
-        engine = self._engine
-        if engine is None:
-            return {}
-        return {
-            "record-send-total": engine.records_sent,
-            "record-error-total": engine.records_failed,
-            "request-total": engine.requests,
-            "buffer-used-bytes": self._buffered,
-        }
+        self._check_open()
+        return await self._started().partitions_for(topic, timeout_ms=self._block_ms)
 
     async def close(self, timeout_ms: int = DEFAULT_CLOSE_TIMEOUT_MS) -> None:
         """Flush for at most ``timeout_ms``; what is left fails. Repeating it is fine."""
         check_timeout_ms(timeout_ms)
+        if self._closed:
+            return
         self._closed = True
         if self._engine is not None:
-            engine, self._engine = self._engine, None
-            await engine.close(timeout_ms=timeout_ms)
+            await self._engine.close(timeout_ms=timeout_ms)
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _started(self) -> ProducerEngine:
-        if self._engine is None:
-            self._engine = ProducerEngine(self._config, self._environment)
-            self._engine.start()
-        return self._engine
-
     async def _wait_for_room(self, size: int) -> None:
-        limit = self._config.number("buffer.memory")
-        if self._buffered + size <= limit or not self._buffered:
-            return
-        block_ms = self._config.number("max.block.ms")
         try:
-            async with asyncio.timeout(block_ms / 1_000):
-                while self._buffered and self._buffered + size > limit:
+            async with asyncio.timeout(self._block_ms / 1_000):
+                while not self._fits(size):
                     self._room.clear()
                     await self._room.wait()
         except TimeoutError:
-            raise BufferExhaustedError(
-                f"buffer.memory = {limit} bytes stayed full for max.block.ms = {block_ms}"
-            ) from None
+            raise self._full() from None

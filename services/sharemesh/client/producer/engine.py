@@ -1,7 +1,6 @@
 """The network's side of a producer: metadata, requests by leader, retries, confirmation."""
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 
 from sharemesh.client.config import ClientConfig
@@ -14,24 +13,19 @@ from sharemesh.client.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
-from sharemesh.client.metadata.metadata_cache import CachedTopic, MetadataCache
+from sharemesh.client.metadata.metadata_cache import CachedTopic, MetadataCache, nobody_answered
 from sharemesh.client.metadata.missing_topics import ProducedMissing
-from sharemesh.client.metadata.unreachable import nobody_answered
-from sharemesh.client.producer.batches import Batch, OutgoingRecord, PartitionQueue
-from sharemesh.client.producer.leader_discovery import LeaderDiscovery
-from sharemesh.client.producer.partitioner import StickyPartition
-from sharemesh.client.producer.waiting_reasons import awaited
-from sharemesh.codec.key_hash import partition_of_key
-from sharemesh.domain.error_policy import Ends, policy_of
-from sharemesh.domain.errors import ErrorCode
+from sharemesh.client.producer.batches import Batch, OutgoingRecord, PartitionQueue, StickyPartition
+from sharemesh.client.producer.leader_discovery import LeaderDiscovery, awaited
+from sharemesh.codec.hashes import partition_of_key
+from sharemesh.domain.errors import Ends, ErrorCode, policy_of
 from sharemesh.methods import INIT_PRODUCER_ID, PRODUCE
 from sharemesh.ports.network import CallFailedError
-from sharemesh.tasks import cancel_and_wait
+from sharemesh.tasks import cancel_and_wait, wait_until_set
 from sharemesh.v1 import record_log_pb2
 
 _IDLE_WAIT_MS = 1_000
 _REFRESH_TIMEOUT_MS = 10_000
-_MAX_BACKOFF_DOUBLINGS = 10
 
 _LASTING = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_ID})
 """Retriable elsewhere; the same bytes, or the same id of a deleted topic, are refused again."""
@@ -52,7 +46,6 @@ class ProducerEngine:
         self._linger_ms = config.number("linger.ms")
         self._delivery_ms = config.number("delivery.timeout.ms")
         self._first_wait_ms = config.number("retry.backoff.ms")
-        self._most_wait_ms = config.number("retry.backoff.max.ms")
         self._queues: dict[tuple[str, int], PartitionQueue] = {}
         self._homeless: dict[str, list[tuple[OutgoingRecord, int]]] = {}
         self._stale: set[str] = set()
@@ -80,7 +73,7 @@ class ProducerEngine:
             self._task.add_done_callback(self._ended)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        """Nobody waits forever if sending broke down."""
+        """Fail all records if the send loop died, so that no caller waits forever."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._fail_all(SharemeshError(f"the producer broke down: {error!r}"))
@@ -168,7 +161,7 @@ class ProducerEngine:
     def _queue(self, topic: CachedTopic, partition: int) -> PartitionQueue:
         queue = self._queues.get((topic.name, partition))
         if queue is None:
-            queue = PartitionQueue(topic.name, topic.topic_id, partition)
+            queue = PartitionQueue(topic.name, topic.topic_id, partition, self.leaders.backoff())
             self._queues[topic.name, partition] = queue
         return queue
 
@@ -201,13 +194,10 @@ class ProducerEngine:
     async def _run(self) -> None:
         while True:
             self._work.clear()
-            wait_ms = await self._turn()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_ms / 1_000):
-                    await self._work.wait()
+            await wait_until_set(self._work, await self._turn())
 
     async def _turn(self) -> int:
-        """Send what is due; return ms until the next look."""
+        """Send what is due; return ms until the next turn."""
         now_ms = self._clock.now_ms()
         self._expire(now_ms)
         self._refresh_if_due(now_ms)
@@ -242,7 +232,7 @@ class ProducerEngine:
         return address
 
     def _refresh_if_due(self, now_ms: int) -> None:
-        """Read metadata beside the sending: one lost leader does not hold up the others."""
+        """Read metadata concurrently: one lost leader does not delay the others."""
         known = self.leaders.known_topics()
         self._stale.update(name for name in known if self.leaders.fresh_ms(name) == 0)
         running = self._refreshing is not None and not self._refreshing.done()
@@ -295,7 +285,7 @@ class ProducerEngine:
         return False
 
     def _fail_unauthorized(self, why: str) -> None:
-        """Who may write no topic at all gets no producer id: so not these topics either."""
+        """Fail the topics: without WRITE on any topic there is no producer id."""
         for queue in self._queues.values():
             error = error_for(
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED, why, about=f"topic {queue.topic}"
@@ -379,7 +369,7 @@ class ProducerEngine:
             self._refused(queue, batches, NetworkError("the leader gave no answer", about=about))
             return
         if answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            queue.failures = 0
+            queue.backoff.reset()
             queue.last_refusal = ""
             self._news.settled(queue)
             duplicate = answer.error_code != ErrorCode.NONE
@@ -419,7 +409,7 @@ class ProducerEngine:
             self._fail(queue, error)
 
     def _encode_again(self, queue: PartitionQueue) -> None:
-        """Build the batches of a partition anew, without the old identity."""
+        """Build the batches of a partition again, without the old identity."""
         old = list(queue.batches)
         queue.batches.clear()
         for batch in old:
@@ -433,9 +423,7 @@ class ProducerEngine:
 
     def _back_off(self, queue: PartitionQueue) -> None:
         """Try again later, or as soon as another leader is known."""
-        wait_ms = self._first_wait_ms << min(queue.failures, _MAX_BACKOFF_DOUBLINGS)
-        queue.failures += 1
-        queue.retry_at_ms = self._clock.now_ms() + min(wait_ms, self._most_wait_ms)
+        queue.retry_at_ms = self._clock.now_ms() + queue.backoff.next_ms()
         self._news.lost(queue)
 
     def _fail(self, queue: PartitionQueue, error: Exception) -> None:

@@ -1,7 +1,7 @@
-"""Partitions that were refused: who is asked for metadata answers when it knows a newer leader."""
+"""Finds the next leader of partitions with a long-poll metadata request."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from sharemesh.client.errors import SharemeshError
 from sharemesh.client.metadata.metadata_cache import MetadataCache
@@ -12,10 +12,14 @@ from sharemesh.tasks import cancel_and_wait
 _REFRESH_TIMEOUT_MS = 10_000
 
 _NEWS_WAIT_MS = 500
-"""The process that is asked answers when it knows a newer leader, or after so long."""
+"""Longest wait of a metadata request that is answered as soon as there is a newer leader."""
 
 _PAUSE_MS = 40
-"""News is followed at once, but metadata is read no more often than so."""
+"""Shortest time between two metadata requests: a known move is otherwise followed at once."""
+
+
+TOLD_MAX = 3
+"""Partitions whose wait is explained."""
 
 
 class LeaderDiscovery:
@@ -37,7 +41,7 @@ class LeaderDiscovery:
         self._task: asyncio.Task[None] | None = None
 
     def lost(self, queue: PartitionQueue) -> None:
-        """Look for a newer leader than ``queue.asked``; if one is known, retry at once."""
+        """Find a newer leader than ``queue.asked``; if one is known, retry at once."""
         if self._found(queue):
             return
         self._lost[queue.key] = queue
@@ -45,11 +49,11 @@ class LeaderDiscovery:
             self._begin()
 
     def settled(self, queue: PartitionQueue) -> None:
-        """Look no more: its leader answered."""
+        """Stop the search: its leader answered."""
         self._lost.pop(queue.key, None)
 
     async def close(self) -> None:
-        """Look for nothing any more."""
+        """Stop all searches."""
         self._lost.clear()
         if self._task is not None:
             await cancel_and_wait(self._task)
@@ -62,15 +66,16 @@ class LeaderDiscovery:
         self._task = None
         self._on_end(task)
         if self._lost and not task.cancelled() and task.exception() is None:
-            self._begin()  # it was lost after the last look
+            self._begin()  # it was lost after the last request
 
     def _found(self, queue: PartitionQueue) -> bool:
         leader = self._leaders.leader(*queue.key)
         if leader is None:
             return False
         if queue.asked is not None and leader.leader_epoch <= queue.asked.leader_epoch:
-            return False  # two words on one epoch (a store that was restored): ask at leisure
-        queue.retry_at_ms = queue.failures = 0
+            return False  # one epoch, two leaders (a restored store): back off instead
+        queue.retry_at_ms = 0
+        queue.backoff.reset()
         return True
 
     async def _look(self) -> None:
@@ -99,3 +104,26 @@ class LeaderDiscovery:
                 await self._clock.sleep_ms(_PAUSE_MS)
             else:  # it does not wait, being old or asked by too many
                 await self._clock.sleep_ms(backoff.next_ms())
+
+
+def awaited(
+    leaders: MetadataCache, queues: Iterable[PartitionQueue], topic: str, partition: int | None
+) -> str:
+    """Return what records of a topic, or of one partition of it, wait for."""
+    if leaders.topic(topic) is None:
+        return f"metadata of topic {topic}; {leaders.trouble or 'it may not exist'}"
+    found = [
+        _of(leaders, queue)
+        for queue in queues
+        if queue.topic == topic and queue.batches and partition in (None, queue.partition)
+    ]
+    return "; ".join(found[:TOLD_MAX]) or f"topic {topic}: the answer is on its way"
+
+
+def _of(leaders: MetadataCache, queue: PartitionQueue) -> str:
+    leader = queue.asked
+    if leader is None:
+        return f"{queue.topic}/{queue.partition}: it has no leader"
+    address = leaders.address(leader.node_id) or "an unknown address"
+    refusal = f"; its last answer was: {queue.last_refusal}" if queue.last_refusal else ""
+    return f"{queue.topic}/{queue.partition}: leader {leader.node_id} at {address}{refusal}"

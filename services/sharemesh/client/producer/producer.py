@@ -2,30 +2,29 @@
 
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, Self
 
 from sharemesh.client.background_loop import BackgroundLoop
-from sharemesh.client.config import check_timeout_ms, producer_config
+from sharemesh.client.config import check_timeout_ms
 from sharemesh.client.environment import ClientEnvironment
-from sharemesh.client.errors import BufferExhaustedError, IllegalStateError
-from sharemesh.client.grpc_environment import real_environment
-from sharemesh.client.producer.batches import OutgoingRecord, RecordMetadata
-from sharemesh.client.producer.engine import ProducerEngine
-from sharemesh.client.producer.future import Forgotten, ProduceFuture
-from sharemesh.client.producer.serializer import HeadersLike, RecordSerializer
+from sharemesh.client.producer.async_producer import DEFAULT_CLOSE_TIMEOUT_MS, ProducerBase
+from sharemesh.client.producer.batches import (
+    HeadersLike,
+    OutgoingRecord,
+    RecordMetadata,
+)
+from sharemesh.client.repeated_warnings import RepeatedWarnings
+from sharemesh.ports.clock import Clock
 
 _log = logging.getLogger(__name__)
-
-DEFAULT_CLOSE_TIMEOUT_MS = 30_000
 
 ProduceCallback = Callable[[RecordMetadata | None, Exception | None], object]
 
 
-class Producer:
+class Producer(ProducerBase):
     """Sends records from any thread; a future's result means that the record is on disk.
 
     Arguments, times and errors are those of ``AsyncProducer``.
@@ -34,19 +33,11 @@ class Producer:
     def __init__(
         self, config: Mapping[str, Any], *, environment: ClientEnvironment | None = None
     ) -> None:
-        self._config = producer_config(config)
-        environment = environment or real_environment(self._config)
-        self._environment = environment
-        self._serializing = RecordSerializer(self._config, environment.clock)
-        self._limit = self._config.number("buffer.memory")
+        super().__init__(config, environment=environment)
         self._loop = BackgroundLoop("sharemesh-producer")
-        self._engine: ProducerEngine | None = None
-        self._closed = False
-        self._forgotten = Forgotten(environment.clock)
+        self._forgotten = Forgotten(self._environment.clock)
         self._queue: deque[OutgoingRecord] = deque()
-        self._lock = threading.Lock()
-        self._queued_bytes = 0  # changed by senders, with the lock
-        self._settled_bytes = 0  # changed by the background thread only
+        self._lock = threading.Lock()  # of senders, for the queue and ``_queued_bytes``
         self._blocked = False
         self._room = threading.Event()
 
@@ -63,14 +54,13 @@ class Producer:
     ) -> "Future[RecordMetadata]":
         """Queue a record; blocks only while ``buffer.memory`` is full.
 
-        A failure is in the result, and told to ``callback``; if neither is used, it is logged.
+        A failure is in the result and passed to ``callback``; if neither is used, it is logged.
 
         ``callback`` is called with metadata or error on the background thread: it must be quick.
         """
-        if self._closed:
-            raise IllegalStateError("this producer is closed")
+        self._check_open()
         future = ProduceFuture(topic, lambda: self._awaited(topic, partition), self._forgotten)
-        future.is_looked_at = callback is not None
+        future.is_observed = callback is not None
         future.set_running_or_notify_cancel()  # a queued record cannot be called back
         size = 0
 
@@ -91,8 +81,7 @@ class Producer:
         record = self._serializing.record(topic, value, key, partition, headers, timestamp_ms, done)
         size = record.size_bytes
         with self._lock:
-            if self._buffered + size > self._limit:
-                self._wait_for_room(size)
+            self._wait_for_room(size)
             self._queued_bytes += size
             self._queue.append(record)
             wake = len(self._queue) == 1
@@ -114,18 +103,6 @@ class Producer:
         """Return the number of partitions of a topic."""
         return self._loop.run(self._partitions_for(topic))
 
-    def metrics(self) -> Mapping[str, int]:
-        """Return counters."""
-        engine = self._engine
-        if engine is None:
-            return {}
-        return {
-            "record-send-total": engine.records_sent,
-            "record-error-total": engine.records_failed,
-            "request-total": engine.requests,
-            "buffer-used-bytes": self._buffered,
-        }
-
     def close(self, timeout_ms: int = DEFAULT_CLOSE_TIMEOUT_MS) -> None:
         """Flush for at most ``timeout_ms``; what is left fails. Repeating it is fine."""
         check_timeout_ms(timeout_ms)
@@ -141,12 +118,7 @@ class Producer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _awaited(self, topic: str, partition: int | None) -> str:
@@ -155,34 +127,22 @@ class Producer:
             return f"topic {topic}: nothing is sent yet"
         return self._engine.awaited(topic, partition)
 
-    @property
-    def _buffered(self) -> int:
-        return self._queued_bytes - self._settled_bytes
-
     def _wait_for_room(self, size: int) -> None:
-        """Wait, holding the lock, until ``size`` bytes fit; one record alone always does."""
-        block_ms = self._config.number("max.block.ms")
-        deadline_ms = self._environment.clock.now_ms() + block_ms
+        """Wait, holding the lock, until ``size`` bytes fit."""
+        if self._fits(size):
+            return
+        deadline_ms = self._environment.clock.now_ms() + self._block_ms
         self._blocked = True
         try:
-            while self._buffered and self._buffered + size > self._limit:
+            while not self._fits(size):
                 self._room.clear()
-                if not self._buffered or self._buffered + size <= self._limit:
+                if self._fits(size):  # it was set before it was cleared
                     return
                 left_ms = deadline_ms - self._environment.clock.now_ms()
                 if left_ms <= 0 or not self._room.wait(left_ms / 1_000):
-                    raise BufferExhaustedError(
-                        f"buffer.memory = {self._limit} bytes stayed full for max.block.ms = "
-                        f"{block_ms}"
-                    )
+                    raise self._full()
         finally:
             self._blocked = False
-
-    def _started(self) -> ProducerEngine:
-        if self._engine is None:
-            self._engine = ProducerEngine(self._config, self._environment)
-            self._engine.start()
-        return self._engine
 
     def _drain(self) -> None:
         engine = self._started()
@@ -194,10 +154,93 @@ class Producer:
         await self._started().flush()
 
     async def _partitions_for(self, topic: str) -> int:
-        return await self._started().partitions_for(
-            topic, timeout_ms=self._config.number("max.block.ms")
-        )
+        return await self._started().partitions_for(topic, timeout_ms=self._block_ms)
 
     async def _close(self, timeout_ms: int) -> None:
         self._drain()
         await self._started().close(timeout_ms=timeout_ms)
+
+
+class Forgotten:
+    """Logs records that were not confirmed and whose results nobody read."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._warnings = RepeatedWarnings(clock)
+        self._unlogged: Counter[str] = Counter()
+
+    def note(self, topic: str, error: BaseException) -> None:
+        """Count one record; the same topic is logged at growing intervals."""
+        self._unlogged[topic] += 1
+        if self._warnings.is_due(topic):
+            self._report(topic, f": {error}")
+
+    def close(self) -> None:
+        """Log what is not logged yet."""
+        for topic in list(self._unlogged):
+            self._report(topic, ", for reasons such as the one logged before")
+
+    def _report(self, topic: str, why: str) -> None:
+        count = self._unlogged.pop(topic)
+        records = "a record was" if count == 1 else f"{count} records were"
+        _log.warning(
+            "topic %s: %s not confirmed, and nobody read the result of send()%s",
+            topic,
+            records,
+            why,
+        )
+
+
+class ProduceFuture(Future[RecordMetadata]):
+    """A future whose time-out says what the record waits for, and whose failure is not lost.
+
+    Attributes:
+        is_observed: Whether somebody reads the outcome; a failure that nobody reads is logged.
+    """
+
+    is_observed = True  # until it is whole: an interrupt may end ``__init__``
+
+    def __init__(self, topic: str, awaited: Callable[[], str], forgotten: Forgotten) -> None:
+        super().__init__()
+        self._topic = topic
+        self._awaited = awaited
+        self._forgotten = forgotten
+        self.is_observed = False
+
+    def __del__(self) -> None:
+        """Log a failure that nobody can read any more."""
+        if not self.is_observed and self.done() and (error := super().exception()):
+            self._forgotten.note(self._topic, error)
+
+    def add_done_callback(self, fn: Callable[[Future[RecordMetadata]], object]) -> None:
+        """Call ``fn`` with this future once the record is confirmed or has failed."""
+        self.is_observed = True
+        super().add_done_callback(fn)
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Return where the record is; ``timeout`` is in seconds.
+
+        Raises:
+            TimeoutError: It is not confirmed yet; it may still be.
+        """
+        self.is_observed = True
+        try:
+            return super().result(timeout)
+        except TimeoutError as error:
+            raise self._overdue(error, timeout) from None
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return why the record was not confirmed, None if it was; ``timeout`` is in seconds.
+
+        Raises:
+            TimeoutError: Neither is known yet.
+        """
+        self.is_observed = True
+        try:
+            return super().exception(timeout)
+        except TimeoutError as error:
+            raise self._overdue(error, timeout) from None
+
+    def _overdue(self, error: TimeoutError, timeout: float | None) -> TimeoutError:
+        if self.done():
+            return error  # the outcome itself
+        return TimeoutError(f"not confirmed within {timeout} s, and still tried: {self._awaited()}")

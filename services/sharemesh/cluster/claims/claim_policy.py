@@ -1,4 +1,4 @@
-"""What to do about one topic-partition, read from the view: nothing, wait, claim."""
+"""What to do about one topic-partition, read from the view: nothing, wait, claim, or leave."""
 
 from dataclasses import dataclass
 
@@ -20,9 +20,9 @@ class ClaimSettings:
     leader_trouble_ms: int = 1_000  # more, if that leader says that it cannot lead it
     arrival_ms: int = 3_000  # a standby that has just started lets other leaders start too
     drain_ms: int = 5_000  # for holders to acknowledge when a partition moves away
-    hand_over_ms: int = 1_000  # a drain waits so long for the controller to name new leaders
+    hand_over_ms: int = 1_000  # how long a drain waits for the controller to name new leaders
     departure_pace_ms: int = 250  # between two partitions that leave, less if they are many:
-    departures_ms: int = 8_000  # so long after the first one all have begun to leave
+    departures_ms: int = 8_000  # from the first departure to the last, at most
     store_retry_ms: int = 500  # while the coordination store does not answer
     backoff_min_ms: int = 200  # after a failed start, doubling
     backoff_max_ms: int = 30_000
@@ -39,6 +39,7 @@ class Step:
 
 
 IDLE = Step(idle=True)
+
 CLAIM = Step(wait_ms=0)
 
 
@@ -132,7 +133,7 @@ class ClaimPolicy:
         return Step(max(0, due_ms - self.clock.now_ms()))
 
     def should_let_go(self, partition: TopicPartition) -> bool:
-        """Return whether a partition that this process leads is to be given up."""
+        """Return whether this process is to relinquish a partition that it leads."""
         if self._withdrawn or self.deleted(partition):
             return True
         assignment = self.assignment(partition)
@@ -164,3 +165,33 @@ class ClaimPolicy:
         if trouble is not None and trouble.value.node_id == assignment.leader:
             return wait_ms + self.settings.leader_trouble_ms
         return wait_ms + self.settings.leader_alive_ms
+
+
+class DrainPacer:
+    """Gives each partition that leaves a live node a time of its own.
+
+    A hand-over is short work for five processes. Were all partitions of a node handed over in the
+    same moment, each would wait for the work of all; so they go on serving until it is their turn.
+    """
+
+    def __init__(self, clock: Clock, *, pace_ms: int, all_within_ms: int) -> None:
+        """``pace_ms`` lies between two of them, less if ``all_within_ms`` asks for it."""
+        self._clock = clock
+        self._pace_ms = pace_ms
+        self._all_within_ms = all_within_ms
+        self._next_ms: float = clock.now_ms()
+        self._in_a_hurry = False
+
+    def turn_ms(self, led: int) -> float:
+        """Return when the next partition may go, of ``led`` that might want to."""
+        turn_ms = max(self._next_ms, self._clock.now_ms())
+        self._next_ms = turn_ms + min(self._pace_ms, self._all_within_ms / max(led, 1))
+        return turn_ms
+
+    def left_ms(self, turn_ms: float) -> int:
+        """Return how long to wait for a turn."""
+        return 0 if self._in_a_hurry else max(0, round(turn_ms - self._clock.now_ms()))
+
+    def hurry(self) -> None:
+        """Let everything go at once from now on."""
+        self._in_a_hurry = True

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from sharemesh.cluster.claims.claim_policy import ClaimPolicy
 from sharemesh.cluster.claims.claim_writer import ClaimWriter
-from sharemesh.cluster.elections.shard_term import EPOCH_MAX
+from sharemesh.cluster.leadership import EPOCH_MAX
 from sharemesh.cluster.store import records
 from sharemesh.cluster.store.keys import partition_path
 from sharemesh.cluster.store.records import AssignmentState, Claim, PartitionAssignment, Trouble
@@ -43,15 +43,15 @@ class ClaimStore:
         self,
         partition: TopicPartition,
         coordination: Coordination,
-        watch: ClaimPolicy,
+        policy: ClaimPolicy,
         writer: ClaimWriter,
     ) -> None:
         self.name = partition_path(partition)
         self._partition = partition
         self._coordination = coordination
-        self._watch = watch
+        self._policy = policy
         self._writer = writer
-        keys = watch.view.keys
+        keys = policy.view.keys
         self._claim_key = keys.claim(partition)
         self._assignment_key = keys.assignment(partition)
         self._trouble_key = keys.trouble(partition)
@@ -67,17 +67,17 @@ class ClaimStore:
             SessionLostError: ``session`` is lost.
             CoordinationError: The outcome is unknown, or the store cannot be reached.
         """
-        stored = self._watch.assignment(self._partition)
+        stored = self._policy.assignment(self._partition)
         if stored is None:
             return None
-        generation = self._watch.view.generation
-        standing = self._watch.claim(self._partition)
+        generation = self._policy.view.generation
+        standing = self._policy.claim(self._partition)
         if standing is not None:
             if standing.lease_id != session.lease_id:
                 return None
             epoch = standing.value.leader_epoch
             return HeldClaim(session, epoch, standing.mod_revision, generation)
-        assignment = self._raised(stored.value, self._watch.me)
+        assignment = self._raised(stored.value, self._policy.me)
         revision = await self._writer.commit(
             [
                 Guard(self._claim_key, create_revision=0),
@@ -97,9 +97,9 @@ class ClaimStore:
         if stored is None:
             return False
         found = records.decode_assignment(stored.value)
-        if found.leader != self._watch.me:
+        if found.leader != self._policy.me:
             return False
-        assignment = self._raised(found, self._watch.me, above=above)
+        assignment = self._raised(found, self._policy.me, above=above)
         revision = await self._coordination.commit(
             [self._guard(held), Guard(stored.key, mod_revision=stored.mod_revision)],
             self._puts(assignment, Put(self._claim_key, b"", leased=True)),
@@ -115,13 +115,13 @@ class ClaimStore:
 
         What was led must have ended. Nobody leads in between: the successor begins when it sees
         a claim under its own lease. If its registration changed meanwhile (it ends, it drains, it
-        is another process) the claim is given up instead, and whoever may takes it.
+        is another process) the claim is relinquished instead, for any standby to take.
 
         Raises:
             CoordinationError: The outcome is unknown, or the store cannot be reached.
         """
-        stored = self._watch.assignment(self._partition)
-        successor = self._watch.successor(self._partition)
+        stored = self._policy.assignment(self._partition)
+        successor = self._policy.successor(self._partition)
         if stored is None or successor is None:
             await self.give_up(held)
             return
@@ -131,14 +131,14 @@ class ClaimStore:
             [
                 self._guard(held),
                 Guard(self._assignment_key, mod_revision=stored.mod_revision),
-                Guard(self._watch.view.keys.member(node_id), mod_revision=successor.mod_revision),
+                Guard(self._policy.view.keys.member(node_id), mod_revision=successor.mod_revision),
             ],
             self._puts(assignment, Put(self._claim_key, b"", lease_id=successor.lease_id)),
         )
         if revision is None:
             await self.give_up(held)
             return
-        self._watch.note_released(self._partition, held.revision)
+        self._policy.note_released(self._partition, held.revision)
         _log.debug("partition %s epoch %d: claim handed over to %s", self.name, held.epoch, node_id)
 
     async def give_up(self, held: HeldClaim) -> None:
@@ -148,7 +148,7 @@ class ClaimStore:
             CoordinationError: The outcome is unknown, or the store cannot be reached.
         """
         await self._writer.commit([self._guard(held)], [Delete(self._claim_key)])
-        self._watch.note_released(self._partition, held.revision)
+        self._policy.note_released(self._partition, held.revision)
         _log.debug("partition %s epoch %d: claim given up", self.name, held.epoch)
 
     async def forget(self, held: HeldClaim) -> None:
@@ -157,13 +157,13 @@ class ClaimStore:
             [self._guard(held)],
             [Delete(self._claim_key), Delete(self._assignment_key), Delete(self._trouble_key)],
         )
-        self._watch.note_released(self._partition, held.revision)
+        self._policy.note_released(self._partition, held.revision)
 
     async def note_trouble(self, session: Session, why: str) -> None:
-        """Say in the store why the partition is not led, for whoever asks the cluster."""
+        """Record in the store why the partition has no leader, for DescribeCluster."""
         if why:
             self._noted_trouble = True
-            value = records.encode_trouble(Trouble(self._watch.me, why))
+            value = records.encode_trouble(Trouble(self._policy.me, why))
             await self._coordination.commit(
                 [], [Put(self._trouble_key, value, leased=True)], session=session
             )

@@ -64,7 +64,7 @@ class ClaimWriter:
         return await done
 
     async def close(self) -> None:
-        """End what is on its way; the claims that wait for it must have ended before."""
+        """Cancel pending transactions; the claims that wait for them must have ended before."""
         await cancel_and_wait(*self._tasks)
 
     async def _run(self, session: Session | None, lane: _Lane) -> None:
@@ -116,7 +116,7 @@ def _give_up(waiting: Iterable[_QueuedClaim]) -> None:
 
 
 def _next_part(lane: deque[_QueuedClaim]) -> list[_QueuedClaim]:
-    """Take what fits one transaction, at least one; callers that gave up are left out."""
+    """Take what fits one transaction, at least one; cancelled callers are left out."""
     part: list[_QueuedClaim] = []
     guards = operations = 0
     while lane:

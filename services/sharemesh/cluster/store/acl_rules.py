@@ -1,31 +1,45 @@
-"""Access rules as values, and what a set of them allows (spec ACL, Kafka's rules)."""
+"""Access rules (spec ACL, Kafka's rules): what a set of them allows, and how they are stored."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sharemesh.cluster.store.keys import Keys
 from sharemesh.cluster.store.records import RecordFormatError, decode, encode, text
-from sharemesh.domain import topics
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.ids import MAX_GROUP_ID_CHARS
+from sharemesh.domain.ids import (
+    MAX_GROUP_ID_CHARS,
+    MAX_TOPIC_NAME_CHARS,
+    MAX_TRANSACTIONAL_ID_CHARS,
+)
 from sharemesh.ports.authorizer import CLUSTER_NAME, Operation, ResourceType
+from sharemesh.ports.cluster import ClusterView
+from sharemesh.ports.coordination import OPERATIONS_MAX, Coordination, Delete, KeyValue, Put
 
 ANY_NAME = "*"
 """As a literal resource name: every resource of the type."""
 
 ANY_USER = "User:*"
+
+ACLS_MAX = 10_000
+"""Rules of one cluster."""
+
 NAME_CHARS_MAX: Mapping[ResourceType, int] = {
-    ResourceType.TOPIC: topics.NAME_CHARS_MAX,
+    ResourceType.TOPIC: MAX_TOPIC_NAME_CHARS,
     ResourceType.GROUP: MAX_GROUP_ID_CHARS,
     ResourceType.CLUSTER: len(CLUSTER_NAME),
+    ResourceType.TRANSACTIONAL_ID: MAX_TRANSACTIONAL_ID_CHARS,
 }
 """The longest name that a resource of each type can have."""
 
 PRINCIPAL_CHARS_MAX = 1_000
+
 ALL = "all"
 
 _CONFIGS = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+
 OPERATIONS: Mapping[ResourceType, tuple[Operation, ...]] = {
     ResourceType.TOPIC: (
         Operation.READ,
@@ -44,6 +58,7 @@ OPERATIONS: Mapping[ResourceType, tuple[Operation, ...]] = {
         Operation.CLUSTER_ACTION,
         *_CONFIGS,
     ),
+    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
 }
 """What may be allowed or denied on each type of resource."""
 
@@ -55,6 +70,8 @@ _IMPLIED_BY: Mapping[Operation, frozenset[Operation]] = {
 }
 """An allowed operation allows these as well; a denied one denies itself only."""
 
+_OF_0_1_0 = frozenset({ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER})
+"""Version 0.1.0 lets only super users in while ``acls/`` has a rule of another type (ACL-12)."""
 
 _Place = tuple[ResourceType, str, str]  # type of resource, principal, name or prefix
 
@@ -115,7 +132,8 @@ def check_rule(rule: AclRule) -> AclRule:
     if rule.operation is not None and rule.operation not in allowed:
         names = ", ".join(each.value for each in allowed)
         raise _invalid(
-            f"nobody can {rule.operation.value} a {rule.resource.value}; use one of {names}, {ALL}"
+            f"a {rule.resource.value} has no operation {rule.operation.value}; use one of {names}, "
+            f"{ALL}"
         )
     return rule
 
@@ -130,14 +148,14 @@ class RuleSet:
     def __init__(self, rules: Iterable[AclRule] = ()) -> None:
         self._literal: dict[_Place, list[AclRule]] = {}
         self._prefixed: dict[_Place, list[AclRule]] = {}
-        lengths: dict[tuple[ResourceType, str], set[int]] = {}
+        prefixes: dict[tuple[ResourceType, str], set[str]] = {}
         for rule in rules:
             prefixed = rule.pattern is Pattern.PREFIXED
             places = self._prefixed if prefixed else self._literal
             places.setdefault((rule.resource, rule.principal, rule.name), []).append(rule)
             if prefixed:
-                lengths.setdefault((rule.resource, rule.principal), set()).add(len(rule.name))
-        self._prefix_lengths = {who: sorted(found) for who, found in lengths.items()}
+                prefixes.setdefault((rule.resource, rule.principal), set()).add(rule.name)
+        self._prefixes = {who: _Prefixes(found) for who, found in prefixes.items()}
 
     def allows(
         self, principal: str, operation: Operation, resource: ResourceType, name: str
@@ -158,14 +176,41 @@ class RuleSet:
         for who in (principal, ANY_USER):
             for literal in (name, ANY_NAME):
                 yield from self._literal.get((resource, who, literal), ())
-            for length in self._prefix_lengths.get((resource, who), ()):
-                if length > len(name):
-                    break
-                yield from self._prefixed.get((resource, who, name[:length]), ())
+            prefixes = self._prefixes.get((resource, who))
+            for prefix in () if prefixes is None else prefixes.of(name):
+                yield from self._prefixed[resource, who, prefix]
+
+
+class _Prefixes:
+    """Prefixes in order, each with the longest other one that it begins with.
+
+    The last of them that is not after a name in that order begins with the longest prefix of
+    the name: what lies between a prefix and the name in order begins with that prefix too. So
+    those of a name are found along one chain, by binary search, however many others there are.
+    """
+
+    def __init__(self, prefixes: Iterable[str]) -> None:
+        self._sorted = sorted(prefixes)
+        self._above: dict[str, str | None] = {}
+        chain: list[str] = []
+        for prefix in self._sorted:
+            while chain and not prefix.startswith(chain[-1]):
+                chain.pop()
+            self._above[prefix] = chain[-1] if chain else None
+            chain.append(prefix)
+
+    def of(self, name: str) -> Iterator[str]:
+        """Yield those that the name begins with, the longest first."""
+        place = bisect_right(self._sorted, name)
+        found = self._sorted[place - 1] if place else None
+        while found is not None:
+            if name.startswith(found):
+                yield found
+            found = self._above[found]
 
 
 def encode_rule(rule: AclRule) -> bytes:
-    """Return the value of ``acls/<rule id>``."""
+    """Return the value that a rule is stored as."""
     return encode(
         {
             "principal": rule.principal,
@@ -197,6 +242,88 @@ def decode_rule(value: bytes) -> AclRule:
         )
     except ValueError as error:
         raise RecordFormatError(str(error)) from None
+
+
+async def add_rules(
+    coordination: Coordination, view: ClusterView, rules: Sequence[AclRule]
+) -> None:
+    """Store rules; one that is there already stays. At most ``OPERATIONS_MAX`` at once.
+
+    Raises:
+        RefusedError: INVALID_REQUEST; a rule is not allowed, or they would be too many.
+        CoordinationError: The store does not answer.
+    """
+    keys = Keys(view.cluster_id)
+    puts = {each.rule_id: Put(_key(keys, each), encode_rule(check_rule(each))) for each in rules}
+    stored = {entry.key for entry in await _entries(coordination, keys)}
+    moved = {keys.acl(rule_id) for rule_id in puts} & stored - {put.key for put in puts.values()}
+    count = len(stored - moved | {put.key for put in puts.values()})
+    if count > ACLS_MAX:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST,
+            f"{count} access rules; a cluster may have {ACLS_MAX}: use prefixed names, or remove "
+            "rules",
+        )
+    await coordination.commit([], [*puts.values(), *map(Delete, sorted(moved))])
+
+
+async def find_rules(
+    coordination: Coordination, view: ClusterView, wanted: Callable[[AclRule], bool]
+) -> list[AclRule]:
+    """Return the stored rules that are wanted, sorted; unreadable ones are left out.
+
+    Raises:
+        CoordinationError: The store does not answer.
+    """
+    found = await _found(coordination, Keys(view.cluster_id), wanted)
+    return sorted(set(found.values()), key=str)
+
+
+async def remove_rules(
+    coordination: Coordination, view: ClusterView, wanted: Callable[[AclRule], bool]
+) -> list[AclRule]:
+    """Remove the rules that are wanted and return them.
+
+    Raises:
+        CoordinationError: The store does not answer; some may be removed, repeat it.
+    """
+    found = await _found(coordination, Keys(view.cluster_id), wanted)
+    keys = sorted(found)
+    for first in range(0, len(keys), OPERATIONS_MAX):
+        await coordination.commit([], [Delete(key) for key in keys[first : first + OPERATIONS_MAX]])
+    return sorted(set(found.values()), key=str)
+
+
+def known_type(resource: str) -> bool:
+    """Return whether questions about this type of resource are asked in this build."""
+    return any(resource == each.value for each in ResourceType)
+
+
+def _key(keys: Keys, rule: AclRule) -> str:
+    """Return where a rule is stored: older processes look below ``acls/`` only (ACL-12)."""
+    if rule.resource in _OF_0_1_0:
+        return keys.acl(rule.rule_id)
+    return keys.typed_acl(rule.resource.value, rule.rule_id)
+
+
+async def _entries(coordination: Coordination, keys: Keys) -> list[KeyValue]:
+    old = await coordination.list(keys.acls)
+    return [*old.entries, *(await coordination.list(keys.typed_acls)).entries]
+
+
+async def _found(
+    coordination: Coordination, keys: Keys, wanted: Callable[[AclRule], bool]
+) -> dict[str, AclRule]:
+    """Return the stored rules that are wanted, by key; unreadable ones are left out."""
+    found = {}
+    for entry in await _entries(coordination, keys):
+        try:
+            rule = decode_rule(entry.value)
+        except RecordFormatError:
+            continue
+        if wanted(rule):
+            found[entry.key] = rule
+    return found
 
 
 def _invalid(message: str) -> RefusedError:

@@ -77,7 +77,7 @@ async def store_group_configs(
 async def take_producer_ids(
     coordination: Coordination, view: ClusterView, *, at_least: int
 ) -> range:
-    """Return ``PRODUCER_ID_BLOCK`` producer ids that nobody else gets, at or above ``at_least``.
+    """Reserve ``PRODUCER_ID_BLOCK`` unique producer ids at or above ``at_least``; return them.
 
     That is above what a log has seen already (LOG-22).
 

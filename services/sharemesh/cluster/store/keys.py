@@ -16,11 +16,18 @@
     features/share_version          feature level
     producer-ids                    the next free producer id
     acls/<rule id>                  one access rule each: the authorizer's table
+    typed-acls/<type>/<rule id>     access rules of types of resources that 0.1.0 does not know
 """
 
 from sharemesh.domain.errors import RefusedError
-from sharemesh.domain.ids import GroupId, NodeId, TopicId, TopicPartition
-from sharemesh.domain.share_state.key_text import format_topic_id, parse_topic_id
+from sharemesh.domain.ids import (
+    GroupId,
+    NodeId,
+    TopicId,
+    TopicPartition,
+    format_topic_id,
+    parse_topic_id,
+)
 from sharemesh.ports.cluster import ShardKind
 
 ROOT = "/sharemesh"
@@ -51,6 +58,7 @@ class Keys:
         self.share_version = f"{self.prefix}features/share_version"
         self.producer_ids = f"{self.prefix}producer-ids"
         self.acls = f"{self.prefix}acls/"
+        self.typed_acls = f"{self.prefix}typed-acls/"
 
     def member(self, node_id: NodeId) -> str:
         """Return the registration of a node."""
@@ -87,6 +95,10 @@ class Keys:
     def acl(self, rule_id: str) -> str:
         """Return an access rule."""
         return f"{self.acls}{rule_id}"
+
+    def typed_acl(self, resource: str, rule_id: str) -> str:
+        """Return an access rule of a type of resource that 0.1.0 does not know."""
+        return f"{self.typed_acls}{resource}/{rule_id}"
 
     def group_config(self, group_id: GroupId) -> str:
         """Return the settings of a group; its id may hold any character."""

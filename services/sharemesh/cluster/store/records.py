@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sharemesh.domain.ids import NodeId, TopicId
-from sharemesh.domain.share_state.key_text import format_topic_id, parse_topic_id
+from sharemesh.domain.ids import NodeId, TopicId, format_topic_id, parse_topic_id
 from sharemesh.ports.cluster import NodeInfo, Role, TopicInfo
 
 FORMAT_VERSION = 1

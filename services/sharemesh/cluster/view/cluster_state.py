@@ -1,11 +1,12 @@
 """The cluster's keys, read into tables; one step a key, no waiting."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, TypeVar
 
 from sharemesh.cluster.store import records
-from sharemesh.cluster.store.acl_rules import AclRule, decode_rule
+from sharemesh.cluster.store.acl_rules import AclRule, decode_rule, known_type
 from sharemesh.cluster.store.keys import Keys, parse_partition_path
 from sharemesh.cluster.store.records import (
     Claim,
@@ -16,11 +17,11 @@ from sharemesh.cluster.store.records import (
     Trouble,
 )
 from sharemesh.domain.errors import RefusedError
-from sharemesh.domain.ids import GroupId, NodeId, TopicId, TopicPartition
-from sharemesh.domain.share_state.key_text import parse_topic_id
+from sharemesh.domain.ids import GroupId, NodeId, TopicId, TopicPartition, parse_topic_id
 from sharemesh.ports.cluster import NodeInfo, TopicInfo
 from sharemesh.ports.coordination import KeyValue
 
+Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
@@ -36,7 +37,7 @@ class Stored(Generic[Value]):
 
 @dataclass(slots=True)
 class StateChanges:
-    """What moved since subscribers were last told; ``everything`` after a new snapshot."""
+    """What changed since subscribers were last notified; ``everything`` after a new snapshot."""
 
     everything: bool = False
     members: bool = False
@@ -82,6 +83,7 @@ class ClusterState:
             "configs": self._configs,
             "features": self._feature,
             "acls": self._acl,
+            "typed-acls": self._typed_acl,
         }
 
     def apply(self, key: str, current: KeyValue | None, changes: StateChanges) -> None:
@@ -115,26 +117,17 @@ class ClusterState:
     def _member(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         node_id = NodeId(rest)
         changes.members = True
-        if current is None:
-            self.members.pop(node_id, None)
-            return
-        self.members[node_id] = _stored(records.decode_member(node_id, current.value), current)
+        _keep(self.members, node_id, current, partial(records.decode_member, node_id))
 
     def _candidate(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         election, _, candidate = rest.partition("/")
         changes.elections.add(election)
         candidates = self.candidates.setdefault(election, {})
-        if current is None:
-            candidates.pop(candidate, None)
-            return
-        candidates[candidate] = _stored(records.decode_candidate(current.value), current)
+        _keep(candidates, candidate, current, records.decode_candidate)
 
     def _epoch(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         changes.elections.add(rest)
-        if current is None:
-            self.epochs.pop(rest, None)
-            return
-        self.epochs[rest] = _stored(records.decode_number(current.value), current)
+        _keep(self.epochs, rest, current, records.decode_number)
 
     def _topic(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         changes.topics = True
@@ -150,26 +143,17 @@ class ClusterState:
     def _assignment(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         partition = _partition(rest)
         changes.partitions.add(partition)
-        if current is None:
-            self.assignments.pop(partition, None)
-            return
-        self.assignments[partition] = _stored(records.decode_assignment(current.value), current)
+        _keep(self.assignments, partition, current, records.decode_assignment)
 
     def _claim(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         partition = _partition(rest)
         changes.partitions.add(partition)
-        if current is None:
-            self.claims.pop(partition, None)
-            return
-        self.claims[partition] = _stored(records.decode_claim(current.value), current)
+        _keep(self.claims, partition, current, records.decode_claim)
 
     def _trouble(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         partition = _partition(rest)
         changes.partitions.add(partition)
-        if current is None:
-            self.troubles.pop(partition, None)
-            return
-        self.troubles[partition] = _stored(records.decode_trouble(current.value), current)
+        _keep(self.troubles, partition, current, records.decode_trouble)
 
     def _deletion(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         try:
@@ -177,11 +161,7 @@ class ClusterState:
         except RefusedError as error:
             raise RecordFormatError(str(error)) from None
         changes.deletions = True
-        if current is None:
-            self.deletions.pop(topic_id, None)
-            return
-        deletion = records.decode_deletion(topic_id, current.value)
-        self.deletions[topic_id] = _stored(deletion, current)
+        _keep(self.deletions, topic_id, current, partial(records.decode_deletion, topic_id))
 
     def _configs(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         kind, _, name = rest.partition("/")
@@ -205,9 +185,26 @@ class ClusterState:
         if current is not None:
             self.acls[rest] = decode_rule(current.value)
 
+    def _typed_acl(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
+        if known_type(rest.partition("/")[0]):
+            self._acl(rest, current, changes)  # what is of another type, nobody asks here
+
 
 def _stored(value: Value, key_value: KeyValue) -> Stored[Value]:
     return Stored(value, key_value.create_revision, key_value.mod_revision, key_value.lease_id)
+
+
+def _keep(
+    table: dict[Key, Stored[Value]],
+    key: Key,
+    current: KeyValue | None,
+    decode: Callable[[bytes], Value],
+) -> None:
+    """Take the current value of a key into its table; None: it was deleted."""
+    if current is None:
+        table.pop(key, None)
+    else:
+        table[key] = _stored(decode(current.value), current)
 
 
 def _partition(path: str) -> TopicPartition:

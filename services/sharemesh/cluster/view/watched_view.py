@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
 
 from sharemesh.cluster.store.keys import CONTROLLER, Keys, election_name
@@ -10,8 +10,15 @@ from sharemesh.cluster.store.records import AssignmentState, ClusterRecord
 from sharemesh.cluster.view.cluster_state import ClusterState, StateChanges
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.group_config.evaluate import effective_group_config
-from sharemesh.domain.ids import GroupId, NodeId, SharePartitionKey, TopicId, TopicPartition
-from sharemesh.domain.share_state.key_text import format_key, home_shard
+from sharemesh.domain.ids import (
+    GroupId,
+    NodeId,
+    SharePartitionKey,
+    TopicId,
+    TopicPartition,
+    format_key,
+    home_shard,
+)
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import (
     NodeInfo,
@@ -29,11 +36,12 @@ from sharemesh.ports.coordination import (
     ElectedLeadership,
     RangeSnapshot,
 )
+from sharemesh.remembered import Remembered
 from sharemesh.tasks import cancel_and_wait
 
 START_TIMEOUT_MS = 30_000
 SNAPSHOT_SLICE_KEYS = 500  # read between two turns of the loop
-GROUP_CONFIG_CACHE_MAX = 10_000
+GROUP_CONFIG_CACHE_BYTES = 8 * 1024 * 1024
 SHARE_VERSION_DEFAULT = 1
 RESTART_MS = 1_000
 
@@ -53,7 +61,7 @@ class WatchedView:
         self._next_subscriber = 0
         self._changes = StateChanges()
         self._announced = False
-        self._group_configs: dict[GroupId, GroupConfig] = {}
+        self._group_configs = Remembered[GroupId, GroupConfig](GROUP_CONFIG_CACHE_BYTES)
         self.last_error = ""
         self._waiters: set[asyncio.Future[None]] = set()
         self._task: asyncio.Task[None] | None = None
@@ -192,19 +200,21 @@ class WatchedView:
 
     def group_config(self, group_id: GroupId) -> GroupConfig:
         """Return the settings of a group in force now (clamped to the cluster's bounds)."""
-        config = self._group_configs.get(group_id)
-        if config is None:
-            if len(self._group_configs) >= GROUP_CONFIG_CACHE_MAX:
-                self._group_configs.clear()
-            config = effective_group_config(
+        return self._group_configs.answer(
+            group_id,
+            (group_id,),
+            lambda: effective_group_config(
                 self.group_config_entries(group_id), self.tables.cluster_configs
-            )
-            self._group_configs[group_id] = config
-        return config
+            ),
+        )
 
     def group_config_entries(self, group_id: GroupId) -> Mapping[str, str]:
         """Return only what was set for this group, by Kafka's name."""
         return self.tables.group_configs.get(group_id, {})
+
+    def configured_groups(self) -> Collection[GroupId]:
+        """Return the groups for which something was set, whether they exist or not."""
+        return self.tables.group_configs.keys()
 
     def cluster_configs(self) -> Mapping[str, str]:
         """Return settings of the cluster that differ from the defaults."""
@@ -218,6 +228,19 @@ class WatchedView:
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back on the loop after each change; returns what unsubscribes."""
         return self.subscribe(lambda _: callback())
+
+    def on_leaders(
+        self, callback: Callable[[Collection[TopicPartition] | None], None]
+    ) -> Callable[[], None]:
+        """Call back with partitions whose leader may have changed, None: any; as on_change."""
+
+        def changed(changes: StateChanges) -> None:
+            if changes.everything or changes.members:
+                callback(None)
+            elif changes.partitions:
+                callback(changes.partitions)
+
+        return self.subscribe(changed)
 
     async def wait_for(self, condition: Callable[[], bool], *, timeout_ms: int) -> bool:
         """Wait until the condition holds after some change; return whether it does."""
@@ -276,7 +299,7 @@ class WatchedView:
         return seen and all(each.create_revision != leadership.token for each in candidates)
 
     def subscribe(self, callback: Callable[[StateChanges], None]) -> Callable[[], None]:
-        """As ``on_change``, but told what changed."""
+        """As ``on_change``, but the callback gets what changed."""
         number = self._next_subscriber
         self._next_subscriber += 1
         self._subscribers[number] = callback

@@ -5,9 +5,11 @@ from sharemesh.domain.group_config.definition import (
     ConfigDefinition,
     ValueKind,
     by_name,
+    integer,
 )
 
 MAX_SIZE = "group.share.max.size"
+MAX_GROUPS = "group.share.max.groups"
 MAX_SHARE_SESSIONS = "group.share.max.share.sessions"
 INITIALIZE_RETRY_INTERVAL = "group.share.initialize.retry.interval.ms"
 STREAM_LINGER = "group.share.stream.linger.ms"
@@ -26,14 +28,6 @@ SESSION_DEFAULT_MS = 45_000
 NO_DEAD_LETTER_QUEUE = "not in this version: dead-letter topics are left out; remove the setting"
 
 
-def _integer(
-    name: str, default: int, minimum: int, maximum: int, documentation: str
-) -> ConfigDefinition:
-    return ConfigDefinition(
-        name, ValueKind.INTEGER, str(default), documentation, minimum=minimum, maximum=maximum
-    )
-
-
 def _triple(
     stem: str,
     documentation: str,
@@ -44,9 +38,9 @@ def _triple(
 ) -> tuple[ConfigDefinition, ...]:
     """The default for groups, its minimum and its maximum; each tuple is (default, low, high)."""
     return (
-        _integer(f"group.share.{stem}", *default, f"{documentation} Default for groups."),
-        _integer(f"group.share.min.{stem}", *low, f"Least that a group may set share.{stem} to."),
-        _integer(f"group.share.max.{stem}", *high, f"Most that a group may set share.{stem} to."),
+        integer(f"group.share.{stem}", f"{documentation} Default for groups.", *default),
+        integer(f"group.share.min.{stem}", f"Least that a group may set share.{stem} to.", *low),
+        integer(f"group.share.max.{stem}", f"Most that a group may set share.{stem} to.", *high),
     )
 
 
@@ -75,8 +69,19 @@ _GROUP_SETTINGS = (
         low=(5_000, 1, INT32_MAX),
         high=(15_000, 1, INT32_MAX),
     ),
-    _integer(MAX_SIZE, 200, 1, 1_000, "Most members of one share group."),
-    _integer(MAX_SHARE_SESSIONS, 2_000, 1, INT32_MAX, "Most share sessions on one leader."),
+    integer(MAX_SIZE, "Most members of one share group.", 200, maximum=1_000),
+    integer(
+        MAX_GROUPS,
+        "Most groups of a group coordinator, and most that have settings and do not exist.",
+        10_000,
+        maximum=100_000,
+    ),
+    integer(
+        MAX_SHARE_SESSIONS,
+        "Most share sessions of one principal on one leader; of all together twice as many, or as "
+        "many where callers have no names.",
+        2_000,
+    ),
     *_triple(
         "partition.max.record.locks",
         "Records of a share partition that may be in flight at once.",
@@ -120,108 +125,78 @@ _GROUP_SETTINGS = (
         "Whether assignments are computed off the coordinator's loop; only false in this version.",
         choices=("false",),
     ),
-    _integer(
+    integer(
         INITIALIZE_RETRY_INTERVAL,
-        30_000,
-        1,
-        INT32_MAX,
         "Milliseconds after which an unanswered initialization of share partitions is repeated.",
+        30_000,
     ),
-    _integer(
+    integer(
         STREAM_LINGER,
-        5_000,
-        0,
-        INT32_MAX,
         "Milliseconds after the end of a member's heartbeat stream until it counts as gone.",
-    ),
-    _integer(
-        JOIN_WAIT_LIMIT,
         5_000,
-        0,
-        60_000,
-        "Most milliseconds that a first heartbeat may be held until the assignment is there.",
+        minimum=0,
     ),
-    _integer(
+    integer(
+        JOIN_WAIT_LIMIT,
+        "Most milliseconds that a first heartbeat may be held until the assignment is there.",
+        5_000,
+        minimum=0,
+        maximum=60_000,
+    ),
+    integer(
         "share.fetch.purgatory.purge.interval.requests",
-        1_000,
-        1,
-        INT32_MAX,
         "Waiting fetches between two purges of finished ones.",
+        1_000,
     ),
 )
 
 _COORDINATOR_SETTINGS = (
-    _integer(
+    integer(
         "share.coordinator.state.topic.num.partitions",
-        50,
-        1,
-        10_000,
         "Shards of the share state; fixed when the cluster is created.",
+        50,
+        maximum=10_000,
     ),
-    _integer(
-        STATE_SEGMENT_BYTES,
-        104_857_600,
-        1,
-        INT32_MAX,
-        "Bytes after which a segment of the state log is closed.",
+    integer(
+        STATE_SEGMENT_BYTES, "Bytes after which a segment of the state log is closed.", 104_857_600
     ),
-    _integer(
+    integer(
         SNAPSHOT_UPDATE_RECORDS,
-        500,
-        0,
-        500,
         "Update records of a share partition between two snapshots.",
+        500,
+        minimum=0,
+        maximum=500,
     ),
-    _integer("share.coordinator.threads", 1, 1, 64, "Share-coordinator processes' loops."),
-    _integer(
-        STATE_WRITE_TIMEOUT,
-        5_000,
-        1,
-        INT32_MAX,
-        "Milliseconds after which a write to the state log is given up.",
+    integer("share.coordinator.threads", "Share-coordinator processes' loops.", 1, maximum=64),
+    integer(
+        STATE_WRITE_TIMEOUT, "Milliseconds after which a write to the state log is given up.", 5_000
     ),
-    _integer(
-        "share.coordinator.load.buffer.size",
-        5_242_880,
-        1,
-        INT32_MAX,
-        "Bytes read at once when a shard loads.",
+    integer(
+        "share.coordinator.load.buffer.size", "Bytes read at once when a shard loads.", 5_242_880
     ),
-    _integer(
+    integer(
         STATE_APPEND_LINGER,
-        -1,
-        -1,
-        INT32_MAX,
         "Milliseconds to wait for more records before a commit, below the write time-out; 0 does "
         "not wait; -1 waits up to 10 for as many as came of late, while they keep coming.",
+        -1,
+        minimum=-1,
     ),
-    _integer(
+    integer(
         "share.coordinator.cached.buffer.max.bytes",
-        1_048_588,
-        524_288,
-        INT32_MAX,
         "Bytes of write buffer kept between commits.",
+        1_048_588,
+        minimum=524_288,
     ),
-    _integer(
-        STATE_PRUNE_INTERVAL,
-        300_000,
-        1,
-        INT32_MAX,
-        "Milliseconds between two prunings of the state log.",
-    ),
-    _integer(
+    integer(STATE_PRUNE_INTERVAL, "Milliseconds between two prunings of the state log.", 300_000),
+    integer(
         STATE_COLD_SNAPSHOT_INTERVAL,
-        300_000,
-        1,
-        INT32_MAX,
         "Age in milliseconds at which a share partition's snapshot is written again.",
+        300_000,
     ),
-    _integer(
+    integer(
         GENERATION_GRACE,
-        7 * 24 * HOUR_MS,
-        1,
-        INT32_MAX,
         "Milliseconds without a new generation after which pruning no longer waits for one.",
+        7 * 24 * HOUR_MS,
     ),
     ConfigDefinition(
         "errors.deadletterqueue.topic.name.prefix",

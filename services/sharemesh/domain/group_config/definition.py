@@ -1,12 +1,29 @@
-"""What a setting is: its name, what values it takes, its default, and what it is for."""
+"""What a setting is: its name, the values it takes (durations too), its default, its purpose."""
 
-import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.group_config.durations import reset_duration_ms
+from sharemesh.domain.errors import RefusedError, invalid_config
+from sharemesh.domain.setting_values import (
+    SettingValueError,
+    one_of,
+    true_or_false,
+    unknown_setting,
+    whole_number,
+)
+
+BY_DURATION_PREFIX = "by_duration:"
+MAX_DURATION_MS = 2**53
+"""Longer ones (some 285,000 years) are refused: nothing can be that old."""
+
+_PATTERN = re.compile(
+    r"P(?:(?P<days>\d{1,9})D)?"
+    r"(?:T(?=\d)(?:(?P<hours>\d{1,9})H)?(?:(?P<minutes>\d{1,9})M)?"
+    r"(?:(?P<seconds>\d{1,12})(?:[.,](?P<fraction>\d{1,9}))?S)?)?",
+    re.IGNORECASE | re.ASCII,
+)
 
 INT32_MAX = 2**31 - 1
 MAX_VALUE_CHARS = 1_000
@@ -54,28 +71,16 @@ class ConfigDefinition:
                 text[:20] + "...", f"is longer than {MAX_VALUE_CHARS} characters; shorten it"
             )
         value = text.strip()
-        if self.kind is ValueKind.INTEGER:
-            return str(self._integer(value))
-        if self.kind is ValueKind.BOOLEAN:
-            if value.lower() not in {"true", "false"}:
-                raise self._refused(text, "is neither true nor false")
-            return value.lower()
-        if self.kind is ValueKind.CHOICE:
-            if value.lower() not in self.choices:
-                raise self._refused(text, f"is not one of {', '.join(self.choices)}")
-            return value.lower()
-        if self.kind is ValueKind.RESET_POLICY:
-            return self._reset_policy(value)
-        return value
-
-    def _integer(self, text: str) -> int:
         try:
-            value = int(text)
-        except ValueError:
-            raise self._refused(text, "is not a whole number") from None
-        if value < self.minimum or value > self.maximum:
-            raise self._refused(text, f"is not within {self.minimum}..{self.maximum}")
-        return value
+            if self.kind is ValueKind.INTEGER:
+                return str(whole_number(value, self.minimum, self.maximum))
+            if self.kind is ValueKind.BOOLEAN:
+                return str(true_or_false(value)).lower()
+            if self.kind is ValueKind.CHOICE:
+                return one_of(value.lower(), self.choices)
+        except SettingValueError as error:
+            raise self._refused(text, str(error)) from None
+        return self._reset_policy(value) if self.kind is ValueKind.RESET_POLICY else value
 
     def _reset_policy(self, text: str) -> str:
         if text.lower() in {"latest", "earliest"}:
@@ -91,7 +96,45 @@ class ConfigDefinition:
         return f"{prefix.lower()}:{duration.upper()}"
 
     def _refused(self, text: str, why: str) -> RefusedError:
-        return RefusedError(ErrorCode.INVALID_CONFIG, f"{self.name}: value {text!r} {why}")
+        return invalid_config(f"{self.name}: value {text!r} {why}")
+
+
+def parse_duration_ms(text: str) -> int:
+    """Return a non-negative duration in ms, fractions of a millisecond dropped (spec CFG-20).
+
+    Raises:
+        RefusedError: INVALID_CONFIG; not of the form ``PnDTnHnMn.nS``, or negative.
+    """
+    match = _PATTERN.fullmatch(text)
+    if match is None or all(value is None for value in match.groups()):
+        raise invalid_config(
+            f"duration {text!r} is not of the form PnDTnHnMn.nS, or is negative; "
+            "give for example PT1H or P2DT12H"
+        )
+    days, hours, minutes, seconds = (
+        int(match[name] or 0) for name in ("days", "hours", "minutes", "seconds")
+    )
+    whole_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    duration_ms = whole_s * 1_000 + int((match["fraction"] or "0").ljust(9, "0")) // 1_000_000
+    if duration_ms > MAX_DURATION_MS:
+        raise invalid_config(f"duration {text!r} is too long")
+    return duration_ms
+
+
+def reset_duration_ms(policy: str) -> int | None:
+    """Return the duration of a ``by_duration:…`` reset policy in ms, or None for the others."""
+    if not policy.lower().startswith(BY_DURATION_PREFIX):
+        return None
+    return parse_duration_ms(policy[len(BY_DURATION_PREFIX) :])
+
+
+def integer(
+    name: str, documentation: str, default: int, minimum: int = 1, maximum: int = INT32_MAX
+) -> ConfigDefinition:
+    """Return the definition of a setting that is a whole number."""
+    return ConfigDefinition(
+        name, ValueKind.INTEGER, str(default), documentation, minimum=minimum, maximum=maximum
+    )
 
 
 def by_name(definitions: Iterable[ConfigDefinition]) -> Mapping[str, ConfigDefinition]:
@@ -109,9 +152,7 @@ def definition_of(table: Mapping[str, ConfigDefinition], name: str) -> ConfigDef
     definition = table.get(name)
     if definition is None:
         known = [each.name for each in table.values() if not each.unsupported]
-        near = difflib.get_close_matches(name[:100], known, n=1, cutoff=0.0)
-        offer = f"; did you mean {near[0]}?" if near else ""
-        raise RefusedError(ErrorCode.INVALID_CONFIG, f"unknown setting {name[:100]!r}{offer}")
+        raise invalid_config(unknown_setting(name, known))
     if definition.unsupported:
-        raise RefusedError(ErrorCode.INVALID_CONFIG, f"{name}: {definition.unsupported}")
+        raise invalid_config(f"{name}: {definition.unsupported}")
     return definition

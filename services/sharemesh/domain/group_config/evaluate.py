@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import RefusedError, invalid_config
 from sharemesh.domain.group_config import GroupConfig, IsolationLevel, group_definitions
 from sharemesh.domain.group_config.cluster_definitions import (
     CLUSTER_CONFIGS,
@@ -32,14 +32,7 @@ class EffectiveValue:
 
 def cluster_value(cluster: Mapping[str, str], name: str) -> str:
     """Return a setting of the cluster, or its default; unreadable stored text counts as absent."""
-    definition = CLUSTER_CONFIGS[name]
-    stored = cluster.get(name)
-    if stored is None:
-        return definition.default
-    try:
-        return definition.check(stored)
-    except RefusedError:
-        return definition.default
+    return _readable(CLUSTER_CONFIGS[name], cluster)
 
 
 def cluster_int(cluster: Mapping[str, str], name: str) -> int:
@@ -63,31 +56,27 @@ def check_cluster_configs(entries: Mapping[str, str]) -> dict[str, str]:
             cluster_int(checked, f"group.share.{prefix}{stem}") for prefix in ("min.", "", "max.")
         )
         if not low <= value <= high:
-            raise RefusedError(
-                ErrorCode.INVALID_CONFIG,
+            raise invalid_config(
                 f"group.share.{stem}: value {value} is not within {low}..{high} "
-                f"(group.share.min.{stem}, group.share.max.{stem})",
+                f"(group.share.min.{stem}, group.share.max.{stem})"
             )
     heartbeat_ms = cluster_int(checked, "group.share.heartbeat.interval.ms")
     session_ms = cluster_int(checked, "group.share.session.timeout.ms")
     if heartbeat_ms >= session_ms:
-        raise RefusedError(
-            ErrorCode.INVALID_CONFIG,
+        raise invalid_config(
             f"group.share.heartbeat.interval.ms: value {heartbeat_ms} is not below "
-            f"group.share.session.timeout.ms {session_ms}",
+            f"group.share.session.timeout.ms {session_ms}"
         )
     if cluster_int(checked, MAX_SHARE_SESSIONS) < cluster_int(checked, MAX_SIZE):
-        raise RefusedError(
-            ErrorCode.INVALID_CONFIG,
+        raise invalid_config(
             f"{MAX_SHARE_SESSIONS}: value {cluster_int(checked, MAX_SHARE_SESSIONS)} is below "
-            f"{MAX_SIZE} {cluster_int(checked, MAX_SIZE)}; raise it",
+            f"{MAX_SIZE} {cluster_int(checked, MAX_SIZE)}; raise it"
         )
     if cluster_int(checked, STATE_APPEND_LINGER) >= cluster_int(checked, STATE_WRITE_TIMEOUT):
-        raise RefusedError(
-            ErrorCode.INVALID_CONFIG,
+        raise invalid_config(
             f"{STATE_APPEND_LINGER}: value {cluster_int(checked, STATE_APPEND_LINGER)} is not "
             f"below {STATE_WRITE_TIMEOUT} {cluster_int(checked, STATE_WRITE_TIMEOUT)}; no write "
-            "would be in time",
+            "would be in time"
         )
     return checked
 
@@ -105,10 +94,7 @@ def check_group_configs(
             the heartbeat interval, more than ``MAX_ENTRIES``.
     """
     if len(changes) > MAX_ENTRIES:
-        raise RefusedError(
-            ErrorCode.INVALID_CONFIG,
-            f"{len(changes)} settings in one call; send at most {MAX_ENTRIES}",
-        )
+        raise invalid_config(f"{len(changes)} settings in one call; send at most {MAX_ENTRIES}")
     result = dict(stored)
     for name, text in changes.items():
         definition = definition_of(GROUP_CONFIGS, name)
@@ -120,10 +106,9 @@ def check_group_configs(
         result[name] = value
     config = effective_group_config(result, cluster)
     if config.session_timeout_ms <= config.heartbeat_interval_ms:
-        raise RefusedError(
-            ErrorCode.INVALID_CONFIG,
+        raise invalid_config(
             f"{group_definitions.SESSION_TIMEOUT}: value {config.session_timeout_ms} is not above "
-            f"{group_definitions.HEARTBEAT_INTERVAL} {config.heartbeat_interval_ms}",
+            f"{group_definitions.HEARTBEAT_INTERVAL} {config.heartbeat_interval_ms}"
         )
     return result
 
@@ -185,10 +170,9 @@ def _check_bounds(definition: ConfigDefinition, value: str, cluster: Mapping[str
     low = cluster_int(cluster, definition.at_least)
     high = cluster_int(cluster, definition.at_most)
     if not low <= int(value) <= high:
-        raise RefusedError(
-            ErrorCode.INVALID_CONFIG,
+        raise invalid_config(
             f"{definition.name}: value {value} is not within {low}..{high} "
-            f"({definition.at_least}, {definition.at_most})",
+            f"({definition.at_least}, {definition.at_most})"
         )
 
 
@@ -206,8 +190,12 @@ def _clamped(name: str, entries: Mapping[str, str], cluster: Mapping[str, str]) 
 
 
 def _text(name: str, entries: Mapping[str, str]) -> str:
-    definition = GROUP_CONFIGS[name]
+    return _readable(GROUP_CONFIGS[name], entries)
+
+
+def _readable(definition: ConfigDefinition, stored: Mapping[str, str]) -> str:
+    """Return what is stored, or the default if nothing is that can be read."""
     try:
-        return definition.check(entries[name]) if name in entries else definition.default
-    except RefusedError:
+        return definition.check(stored[definition.name])
+    except (KeyError, RefusedError):
         return definition.default

@@ -16,7 +16,7 @@ NO_DEAD_LETTER_QUEUE = "not in this version: dead-letter topics are left out; re
 _INTEGER = ValueKind.INTEGER
 
 
-def _bounded(name: str, minimum: int, documentation: str) -> ConfigDefinition:
+def _bounded(name: str, documentation: str, minimum: int = 1) -> ConfigDefinition:
     """A setting between the cluster's ``group.share.min.X`` and ``group.share.max.X``."""
     stem = name.removeprefix("share.")
     return ConfigDefinition(
@@ -35,29 +35,27 @@ GROUP_CONFIGS = by_name(
     (
         _bounded(
             SESSION_TIMEOUT,
-            1,
             "Milliseconds without a heartbeat after which a member is removed from the group.",
         ),
         _bounded(
             HEARTBEAT_INTERVAL,
-            1,
             "Milliseconds between heartbeats that members are asked to keep; below the session "
             "time-out.",
         ),
         _bounded(
             RECORD_LOCK_DURATION,
-            1_000,
             "Milliseconds that a delivered record stays locked for its consumer.",
+            minimum=1_000,
         ),
         _bounded(
             DELIVERY_COUNT_LIMIT,
-            2,
             "How often a record is delivered at most before it is archived.",
+            minimum=2,
         ),
         _bounded(
             PARTITION_MAX_RECORD_LOCKS,
-            100,
             "How many records of one share partition may be in flight at once.",
+            minimum=100,
         ),
         ConfigDefinition(
             AUTO_OFFSET_RESET,
@@ -82,8 +80,8 @@ GROUP_CONFIGS = by_name(
         ),
         _bounded(
             ASSIGNMENT_INTERVAL,
-            0,
             "Milliseconds at least between two assignments of partitions to members.",
+            minimum=0,
         ),
         ConfigDefinition(
             "errors.deadletterqueue.topic.name",

@@ -4,13 +4,24 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import MemberId, TopicId
-from sharemesh.domain.share_group.assignment import Assignment, nothing
 
+Assignment = Mapping[TopicId, tuple[int, ...]]
+"""Partitions ascending; topics without partitions are absent, so that equal means equal."""
+
+NOTHING: Assignment = MappingProxyType({})
 NAME = "simple"
 """The only built-in assignor (spec ASG-1)."""
+
+_Partition = tuple[TopicId, int]
+
+
+def nothing() -> Assignment:
+    """Return the assignment without partitions."""
+    return NOTHING
 
 
 class AssignorMode(StrEnum):
@@ -26,9 +37,6 @@ class Subscriber:
 
     topics: frozenset[TopicId]
     assigned: Assignment = field(default_factory=nothing)
-
-
-_Partition = tuple[TopicId, int]
 
 
 def assign(
@@ -147,7 +155,7 @@ def _kept(
     """What a member keeps: still a target, not more than wanted, not shared too often.
 
     Both surpluses are dropped in one pass: a partition that has enough holders is passed over
-    first, so that a member does not give up one that nobody else holds in its place.
+    first, so that a member does not lose one that no other member holds.
     """
     mine: dict[_Partition, None] = {}
     for topic_id in sorted(assigned):

@@ -45,7 +45,7 @@ class SessionDeadlines:
         self._deadlines.pop((group_id, member_id), None)
 
     def next_ms(self) -> int | None:
-        """Return the moment at which to look again, perhaps too early, never too late."""
+        """Return the moment of the next check, perhaps too early, never too late."""
         return self._heap[0][0] if self._heap else None
 
     def take_due(self, now_ms: int) -> list[tuple[GroupId, MemberId]]:

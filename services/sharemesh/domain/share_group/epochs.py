@@ -1,13 +1,11 @@
-"""When the group epoch rises, when assignments are computed, and what a member is told."""
+"""When the group epoch rises, assignments are computed, members get them (spec GC-13..18)."""
 
 from collections.abc import Mapping
 
 from sharemesh.domain.ids import MemberId, TopicId
-from sharemesh.domain.share_group.assignment import NOTHING, Assignment
-from sharemesh.domain.share_group.assignor import Subscriber, assign
-from sharemesh.domain.share_group.context import GroupContext
+from sharemesh.domain.share_group.assignor import NOTHING, Assignment, Subscriber, assign
+from sharemesh.domain.share_group.context import GroupContext, GroupUpdate, TopicsImage
 from sharemesh.domain.share_group.group import ShareGroup
-from sharemesh.domain.share_group.group_update import GroupUpdate
 from sharemesh.domain.share_group.initialization import next_retry_ms, retry_due
 from sharemesh.domain.share_group.records import (
     NEVER_MS,
@@ -16,10 +14,9 @@ from sharemesh.domain.share_group.records import (
     TargetAssignmentMember,
     TargetAssignmentMetadata,
 )
-from sharemesh.domain.share_group.topics_image import TopicsImage
 
 
-def bring_up_to_date(draft: GroupUpdate, situation: GroupContext, *, bump: bool) -> None:
+def bring_up_to_date(draft: GroupUpdate, group_context: GroupContext, *, bump: bool) -> None:
     """Raise the group epoch if there is a reason, once, and compute assignments if due.
 
     Reasons: ``bump`` (a member joined, left or changed its subscription), other topics
@@ -27,18 +24,18 @@ def bring_up_to_date(draft: GroupUpdate, situation: GroupContext, *, bump: bool)
     (spec GC-13 to GC-16).
     """
     group = draft.group
-    metadata_hash = situation.catalog.metadata_hash(group.subscribed_names)
+    metadata_hash = group_context.catalog.metadata_hash(group.subscribed_names)
     if (
         bump
         or metadata_hash != group.metadata_hash
-        or retry_due(group, situation)
-        or (not group.assignment_pending and unassigned(group, situation.catalog))
+        or retry_due(group, group_context)
+        or (not group.assignment_pending and unassigned(group, group_context.catalog))
     ):
         draft.emit(GroupMetadata(group.group_id, group.epoch + 1, metadata_hash))
-    if group.assignment_pending and situation.now_ms >= assignment_due_ms(
-        group, situation.assignment_interval_ms
+    if group.assignment_pending and group_context.now_ms >= assignment_due_ms(
+        group, group_context.assignment_interval_ms
     ):
-        _compute_assignment(draft, situation)
+        _compute_assignment(draft, group_context)
 
 
 def assignment_due_ms(group: ShareGroup, interval_ms: int) -> int:
@@ -49,12 +46,12 @@ def assignment_due_ms(group: ShareGroup, interval_ms: int) -> int:
     return group.assigned_at_ms + interval_ms
 
 
-def next_review_ms(group: ShareGroup, situation: GroupContext) -> int | None:
+def next_review_ms(group: ShareGroup, group_context: GroupContext) -> int | None:
     """Return the monotonic moment at which something is due without a heartbeat, or None."""
     moments: list[int] = []
     if group.members and group.assignment_pending:
-        moments.append(assignment_due_ms(group, situation.assignment_interval_ms))
-    retry_ms = next_retry_ms(group, situation.initialize_retry_interval_ms)
+        moments.append(assignment_due_ms(group, group_context.assignment_interval_ms))
+    retry_ms = next_retry_ms(group, group_context.initialize_retry_interval_ms)
     if retry_ms is not None:
         moments.append(retry_ms)
     return min(moments, default=None)
@@ -86,9 +83,9 @@ def stable_if_empty(draft: GroupUpdate) -> None:
         draft.emit(TargetAssignmentMetadata(group.group_id, group.epoch))
 
 
-def _compute_assignment(draft: GroupUpdate, situation: GroupContext) -> None:
+def _compute_assignment(draft: GroupUpdate, group_context: GroupContext) -> None:
     group = draft.group
-    catalog = situation.catalog
+    catalog = group_context.catalog
     topics_of: dict[tuple[str, ...], frozenset[TopicId]] = {}
     subscribers: dict[MemberId, Subscriber] = {}
     for member_id, member in group.members.items():
@@ -103,7 +100,7 @@ def _compute_assignment(draft: GroupUpdate, situation: GroupContext) -> None:
         subscribers,
         {topic.topic_id: topic.partitions for topic in catalog.topics},
         _assignable(group, catalog),
-        situation.mode,
+        group_context.mode,
     )
     anything = False
     for member_id, assignment in targets.items():
@@ -112,7 +109,7 @@ def _compute_assignment(draft: GroupUpdate, situation: GroupContext) -> None:
             draft.emit(TargetAssignmentMember(group.group_id, member_id, assignment or NOTHING))
     draft.emit(
         TargetAssignmentMetadata(
-            group.group_id, group.epoch, situation.now_ms if anything else NEVER_MS
+            group.group_id, group.epoch, group_context.now_ms if anything else NEVER_MS
         )
     )
 

@@ -1,12 +1,13 @@
-"""State of one share group; only records change it, so that replay rebuilds it."""
+"""State of one share group; only records change it, so that replay rebuilds it (spec GC-33)."""
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from sharemesh.domain.ids import GroupId, MemberId, TopicId
-from sharemesh.domain.share_group.assignment import NOTHING, Assignment, nothing
+from sharemesh.domain.share_group.assignor import NOTHING, Assignment, nothing
 from sharemesh.domain.share_group.records import (
     NEVER_MS,
     CurrentMemberAssignment,
@@ -36,7 +37,7 @@ class GroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member; ``member_epoch`` -1 until it was told its first assignment."""
+    """One member; ``member_epoch`` -1 until it got its first assignment."""
 
     metadata: MemberMetadata
     member_epoch: int = -1
@@ -48,52 +49,39 @@ class GroupMember:
         """The id that the member chose for itself (spec GC-2)."""
         return self.metadata.member_id
 
+    def belongs_to(self, principal: str) -> bool:
+        """Return whether this principal joined it, or its principal is not known (BND-26)."""
+        return self.metadata.principal in ("", principal)
 
+
+@dataclass(slots=True, eq=False)
 class ShareGroup:
     """Members, epochs, target assignment and initialized partitions of one group.
 
     ``stale`` is raised by every change that may call for a new epoch or assignment, and lowered
-    by whoever has looked (``settled``): a heartbeat that finds it lowered has nothing to do.
+    once it was checked (``settled``): a heartbeat that finds it lowered has nothing to do.
     """
 
-    __slots__ = (
-        "_catalog_seen",
-        "_subscribers",
-        "assigned_at_ms",
-        "assignment_epoch",
-        "epoch",
-        "group_id",
-        "members",
-        "metadata_hash",
-        "partitions",
-        "stale",
-        "targets",
-    )
+    group_id: GroupId
+    epoch: int = FIRST_EPOCH
+    metadata_hash: int = 0
+    assignment_epoch: int = 0
+    assigned_at_ms: int = NEVER_MS
+    members: dict[MemberId, GroupMember] = field(default_factory=dict)
+    targets: dict[MemberId, Assignment] = field(default_factory=dict)
+    partitions: StatePartitionMetadata = field(init=False)  # never changed in place
+    stale: bool = True
+    _catalog_seen: object = None
+    _subscribers: dict[str, int] = field(default_factory=dict)
 
-    def __init__(self, group_id: GroupId, epoch: int = FIRST_EPOCH) -> None:
-        self.group_id = group_id
-        self.epoch = epoch
-        self.metadata_hash = 0
-        self.assignment_epoch = 0
-        self.assigned_at_ms = NEVER_MS
-        self.members: dict[MemberId, GroupMember] = {}
-        self.targets: dict[MemberId, Assignment] = {}
-        self.partitions = StatePartitionMetadata(group_id)
-        self.stale = True
-        self._catalog_seen: object = None
-        self._subscribers: dict[str, int] = {}
+    def __post_init__(self) -> None:
+        self.partitions = StatePartitionMetadata(self.group_id)
 
     def copy(self) -> "ShareGroup":
         """Return a group that can be changed without changing this one."""
-        twin = ShareGroup(self.group_id, self.epoch)
-        twin.metadata_hash = self.metadata_hash
-        twin.assignment_epoch = self.assignment_epoch
-        twin.assigned_at_ms = self.assigned_at_ms
+        twin = copy(self)
         twin.members = dict(self.members)
         twin.targets = dict(self.targets)
-        twin.partitions = self.partitions  # never changed in place
-        twin.stale = self.stale
-        twin._catalog_seen = self._catalog_seen
         twin._subscribers = dict(self._subscribers)
         return twin
 
@@ -130,11 +118,11 @@ class ShareGroup:
         return self.epoch > self.assignment_epoch
 
     def target(self, member_id: MemberId) -> Assignment:
-        """Return what a member shall have."""
+        """Return the target assignment of a member."""
         return self.targets.get(member_id, NOTHING)
 
     def assignable(self) -> dict[TopicId, list[int]]:
-        """Return partitions that are initialized and not being initialized anew (spec GC-17)."""
+        """Return partitions that are initialized and not being initialized again (spec GC-17)."""
         result: dict[TopicId, list[int]] = {}
         for topic_id, topic in self.initialized.items():
             pending = self.initializing.get(topic_id)

@@ -1,18 +1,27 @@
-"""Decisions on members: heartbeat, join, rejoin, leave, and what happens without any of them."""
+"""Decisions on members: heartbeat, join, leave, session time-out (spec GC-1..23)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.ids import MAX_GROUP_ID_CHARS, GroupId, MemberId
-from sharemesh.domain.share_group.assignment import Assignment
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
+from sharemesh.domain.ids import (
+    GroupId,
+    MemberId,
+    check_group_id,
+    check_member_id,
+    check_topic_name_length,
+)
+from sharemesh.domain.printable import check_printable
+from sharemesh.domain.share_group.assignor import Assignment
 from sharemesh.domain.share_group.context import (
     MAX_LABEL_CHARS,
-    MAX_NAME_CHARS,
     MAX_SUBSCRIBED_TOPICS,
     GroupContext,
     GroupDecision,
+    GroupUpdate,
     InitializePlan,
+    TopicsImage,
+    draft_of,
 )
 from sharemesh.domain.share_group.epochs import (
     bring_up_to_date,
@@ -21,7 +30,6 @@ from sharemesh.domain.share_group.epochs import (
     unassigned,
 )
 from sharemesh.domain.share_group.group import GroupMember, ShareGroup
-from sharemesh.domain.share_group.group_update import GroupUpdate, draft_of
 from sharemesh.domain.share_group.initialization import plan_initialization
 from sharemesh.domain.share_group.records import (
     GroupMetadata,
@@ -29,7 +37,6 @@ from sharemesh.domain.share_group.records import (
     MemberMetadata,
     RecordKind,
 )
-from sharemesh.domain.share_group.topics_image import TopicsImage
 
 LEAVE_EPOCH = -1
 JOIN_EPOCH = 0
@@ -46,11 +53,12 @@ class Heartbeat:
     subscribed_topic_names: tuple[str, ...] | None = None
     client_id: str = ""
     client_host: str = ""
+    principal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
-    """What the member hears; ``assignment`` None means unchanged (spec GC-19)."""
+    """The answer to a heartbeat; ``assignment`` None means unchanged (spec GC-19)."""
 
     member_epoch: int
     assignment: Assignment | None = None
@@ -63,40 +71,42 @@ def check_fields(request: Heartbeat) -> None:
     Raises:
         RefusedError: INVALID_REQUEST.
     """
-    if not request.member_id:
-        raise _invalid("member id is empty; send a UUID of your own")
+    check_member_id(request.member_id)
     if not request.group_id:
-        raise _invalid("group id is empty")
+        raise invalid_request("group id is empty")
     if request.rack_id == "":
-        raise _invalid("rack id is empty; leave it out instead")
+        raise invalid_request("rack id is empty; leave it out instead")
     if request.member_epoch == JOIN_EPOCH and not request.subscribed_topic_names:
-        raise _invalid("member epoch 0 without subscribed topic names; name at least one topic")
+        raise invalid_request(
+            "member epoch 0 without subscribed topic names; name at least one topic"
+        )
     if request.member_epoch < LEAVE_EPOCH:
-        raise _invalid(f"member epoch {request.member_epoch} is below -1")
+        raise invalid_request(f"member epoch {request.member_epoch} is below -1")
     _check_sizes(request)
 
 
 def heartbeat(
-    group: ShareGroup | None, request: Heartbeat, situation: GroupContext
+    group: ShareGroup | None, request: Heartbeat, group_context: GroupContext
 ) -> GroupDecision[HeartbeatAnswer]:
     """Decide a heartbeat with member epoch 0 or higher (spec GC-7 to GC-20).
 
     Raises:
         RefusedError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
-            FENCED_MEMBER_EPOCH; nothing changes.
+            FENCED_MEMBER_EPOCH; INVALID_GROUP_ID and INVALID_REQUEST for control characters of
+            what is new (BND-24). Nothing changes.
     """
-    known = _known_member(group, request, situation)
+    known = _known_member(group, request, group_context)
     if (
         group is not None
         and known is not None
-        and _is_settled(group, known, request, situation.catalog)
+        and _is_settled(group, known, request, group_context.catalog)
     ):
         return GroupDecision((), HeartbeatAnswer(known.member_epoch))
-    draft = draft_of(group, request.group_id, situation.epoch_floor)
+    draft = draft_of(group, request.group_id, group_context.epoch_floor)
     resubscribed = _store_member(draft, known, request)
-    bring_up_to_date(draft, situation, bump=resubscribed)
+    bring_up_to_date(draft, group_context, bump=resubscribed)
     changed = reconcile(draft, request.member_id)
-    initialize = plan_initialization(draft, situation)
+    initialize = plan_initialization(draft, group_context)
     member = draft.group.members[request.member_id]
     included = (
         request.member_epoch == JOIN_EPOCH
@@ -105,7 +115,7 @@ def heartbeat(
         or (known is not None and request.member_epoch != known.member_epoch)
     )
     if group is not None and not draft.records:
-        _note_settled(group, situation)
+        _note_settled(group, group_context)
     return GroupDecision(
         tuple(draft.records),
         HeartbeatAnswer(member.member_epoch, member.assigned if included else None, initialize),
@@ -123,7 +133,12 @@ def settled_answer(
 
 
 def leave(
-    group: ShareGroup | None, group_id: GroupId, member_id: MemberId, catalog: TopicsImage
+    group: ShareGroup | None,
+    group_id: GroupId,
+    member_id: MemberId,
+    catalog: TopicsImage,
+    *,
+    principal: str,
 ) -> GroupDecision[None]:
     """Decide a leave; the member's epoch does not matter (spec GC-23).
 
@@ -132,7 +147,8 @@ def leave(
     """
     if group is None:
         raise _unknown_group(group_id)
-    if member_id not in group.members:
+    member = group.members.get(member_id)
+    if member is None or not member.belongs_to(principal):
         raise _unknown_member(group_id, member_id)
     return remove_members(group, [member_id], catalog)
 
@@ -159,16 +175,16 @@ def remove_members(
     return GroupDecision(tuple(draft.records), None)
 
 
-def review(group: ShareGroup, situation: GroupContext) -> GroupDecision[InitializePlan | None]:
-    """Do what is due for a group without a heartbeat: new topics, assignment, initialization."""
+def review(group: ShareGroup, group_context: GroupContext) -> GroupDecision[InitializePlan | None]:
+    """Do a group's work that needs no heartbeat: new topics, assignment, initialization."""
     if not group.members and not group.initializing:
         return GroupDecision((), None)
     draft = GroupUpdate(group.copy())
-    bring_up_to_date(draft, situation, bump=False)
-    initialize = plan_initialization(draft, situation)
+    bring_up_to_date(draft, group_context, bump=False)
+    initialize = plan_initialization(draft, group_context)
     stable_if_empty(draft)
     if not draft.records:
-        _note_settled(group, situation)
+        _note_settled(group, group_context)
     return GroupDecision(tuple(draft.records), initialize)
 
 
@@ -192,12 +208,12 @@ def deliver(
 
 
 def waits_for_assignment(
-    group: ShareGroup | None, member_id: MemberId, situation: GroupContext
+    group: ShareGroup | None, member_id: MemberId, group_context: GroupContext
 ) -> bool:
-    """Return whether an assignment for this member is still on its way."""
+    """Return whether an assignment for this member is still pending."""
     if group is None or member_id not in group.members:
         return False
-    catalog = situation.catalog
+    catalog = group_context.catalog
     topics = [
         topic
         for name in group.members[member_id].metadata.subscribed_topic_names
@@ -213,7 +229,7 @@ def waits_for_assignment(
 
 
 def _known_member(
-    group: ShareGroup | None, request: Heartbeat, situation: GroupContext
+    group: ShareGroup | None, request: Heartbeat, group_context: GroupContext
 ) -> GroupMember | None:
     """Check group, size, member and epoch in the order of spec GC-7, GC-10 to GC-12."""
     joins = request.member_epoch == JOIN_EPOCH
@@ -223,15 +239,17 @@ def _known_member(
         return None
     member = group.members.get(request.member_id)
     if member is None:
-        if len(group.members) >= situation.max_size:
+        if len(group.members) >= group_context.max_size:
             raise RefusedError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"group {request.group_id!r} has {len(group.members)} members, the most is "
-                f"{situation.max_size} (group.share.max.size)",
+                f"{group_context.max_size} (group.share.max.size)",
             )
         if not joins:
             raise _unknown_member(request.group_id, request.member_id)
         return None
+    if not member.belongs_to(request.principal):
+        raise _unknown_member(request.group_id, request.member_id)
     if not joins and request.member_epoch not in {
         member.member_epoch,
         member.previous_member_epoch,
@@ -247,9 +265,10 @@ def _known_member(
 def _is_settled(
     group: ShareGroup, member: GroupMember, request: Heartbeat, catalog: TopicsImage
 ) -> bool:
-    """Whether a heartbeat has nothing new to say and nothing new to hear."""
+    """Whether a heartbeat changes nothing, and its answer brings nothing new."""
     return (
         request.member_epoch == member.member_epoch
+        and request.principal == member.metadata.principal
         and request.subscribed_topic_names is None
         and request.rack_id is None
         and not group.needs_look(catalog)
@@ -258,14 +277,14 @@ def _is_settled(
     )
 
 
-def _note_settled(group: ShareGroup, situation: GroupContext) -> None:
-    """Nothing was to be done: until something changes heartbeats need not look again."""
+def _note_settled(group: ShareGroup, group_context: GroupContext) -> None:
+    """Nothing was to be done: until something changes, heartbeats skip the check."""
     if not group.assignment_pending and not group.initializing:
-        group.settled(situation.catalog)
+        group.settled(group_context.catalog)
 
 
 def _store_member(draft: GroupUpdate, known: GroupMember | None, request: Heartbeat) -> bool:
-    """Keep what the member told of itself; return whether its subscription changed (GC-13)."""
+    """Store the metadata of the member; return whether its subscription changed (GC-13)."""
     old = (
         known.metadata if known is not None else MemberMetadata(request.group_id, request.member_id)
     )
@@ -280,32 +299,38 @@ def _store_member(draft: GroupUpdate, known: GroupMember | None, request: Heartb
         client_id=request.client_id if joins else old.client_id,
         client_host=request.client_host if joins else old.client_host,
         subscribed_topic_names=names,
+        principal=request.principal,
     )
+    _check_printable(known, old, new)
     if known is None or new != old:
         draft.emit(new)
     return known is None or names != old.subscribed_topic_names
 
 
+def _check_printable(known: GroupMember | None, old: MemberMetadata, new: MemberMetadata) -> None:
+    """Refuse control characters in new labels of a member (BND-24); stored ones stay."""
+    if known is None:
+        check_printable("member id", new.member_id)
+    if new.rack_id != old.rack_id:
+        check_printable("rack id", new.rack_id)
+    if new.client_id != old.client_id:
+        check_printable("client id", new.client_id)
+
+
 def _check_sizes(request: Heartbeat) -> None:
-    if len(request.group_id) > MAX_GROUP_ID_CHARS:
-        raise _invalid(f"group id is longer than {MAX_GROUP_ID_CHARS} characters")
+    check_group_id(request.group_id)
     for label in (request.rack_id or "", request.client_id, request.client_host):
         if len(label) > MAX_LABEL_CHARS:
-            raise _invalid(
+            raise invalid_request(
                 f"rack id, client id or host is longer than {MAX_LABEL_CHARS} characters"
             )
     names = request.subscribed_topic_names or ()
     if len(names) > MAX_SUBSCRIBED_TOPICS:
-        raise _invalid(f"more than {MAX_SUBSCRIBED_TOPICS} subscribed topics; subscribe to fewer")
+        raise invalid_request(
+            f"more than {MAX_SUBSCRIBED_TOPICS} subscribed topics; subscribe to fewer"
+        )
     for name in names:
-        if not 0 < len(name) <= MAX_NAME_CHARS:
-            raise _invalid(
-                f"topic name of {len(name)} characters; names have 1 to {MAX_NAME_CHARS}"
-            )
-
-
-def _invalid(message: str) -> RefusedError:
-    return RefusedError(ErrorCode.INVALID_REQUEST, message)
+        check_topic_name_length(name)
 
 
 def _unknown_group(group_id: GroupId) -> RefusedError:

@@ -3,7 +3,7 @@
 The intended start offset is part of the record, and every try repeats it: neither a coordinator
 that fails over in between nor a failed try turns the -1 of a topic never read (the reset policy
 decides) into the 0 of new partitions. Kafka forgets it (quirk GC-29, and GC-28 after a failure).
-Each try has a state epoch of its own, so that a late one of before is fenced and changes nothing.
+Each attempt has its own state epoch, so that a late earlier one is fenced and changes nothing.
 """
 
 from collections.abc import Mapping
@@ -14,10 +14,11 @@ from sharemesh.domain.share_group.context import (
     FAILED_RETRY_INTERVAL_MS,
     GroupContext,
     GroupDecision,
+    GroupUpdate,
     InitializePlan,
+    TopicImage,
 )
 from sharemesh.domain.share_group.group import ShareGroup
-from sharemesh.domain.share_group.group_update import GroupUpdate
 from sharemesh.domain.share_group.records import (
     NEVER_MS,
     GroupLogRecord,
@@ -27,7 +28,6 @@ from sharemesh.domain.share_group.records import (
     InitializingTopic,
     StatePartitionMetadata,
 )
-from sharemesh.domain.share_group.topics_image import TopicImage
 
 NEVER_READ = -1
 """Start offset of a topic the group never read: the leader applies the reset policy (INI-4)."""
@@ -35,9 +35,9 @@ NEW_PARTITION = 0
 """Start offset of partitions added to a topic the group knows (spec GC-27)."""
 
 
-def retry_due(group: ShareGroup, situation: GroupContext) -> bool:
+def retry_due(group: ShareGroup, group_context: GroupContext) -> bool:
     """Return whether an initialization has been without an answer for too long (spec GC-28)."""
-    return any(_overdue(topic, situation) for topic in group.initializing.values())
+    return any(_overdue(topic, group_context) for topic in group.initializing.values())
 
 
 def next_retry_ms(group: ShareGroup, retry_interval_ms: int) -> int | None:
@@ -46,38 +46,19 @@ def next_retry_ms(group: ShareGroup, retry_interval_ms: int) -> int | None:
     return min(moments, default=None)
 
 
-def plan_initialization(draft: GroupUpdate, situation: GroupContext) -> InitializePlan | None:
+def plan_initialization(draft: GroupUpdate, group_context: GroupContext) -> InitializePlan | None:
     """Put what is not initialized into initializing and return what must be sent (spec GC-26)."""
-    group = draft.group
-    planned: dict[TopicId, dict[int, InitializingPartition]] = {}
-    names: dict[TopicId, str] = {}
-    for topic in _wanted_topics(group, situation):
-        tries = _tries(group, topic, situation)
-        if tries:
-            planned[topic.topic_id] = tries
-            names[topic.topic_id] = topic.name
-    if not planned:
-        return None
-    initializing = dict(group.initializing)
-    for topic_id, tries in planned.items():
-        before = initializing.get(topic_id)
-        partitions = {**(before.partitions if before else {}), **tries}
-        initializing[topic_id] = InitializingTopic(names[topic_id], partitions, situation.now_ms)
-    draft.emit(
-        replace(
-            group.partitions,
-            initializing=initializing,
-            deleting={key: name for key, name in group.deleting.items() if key not in planned},
-        )
-    )
-    return InitializePlan(group.group_id, planned)
+    wanted = _wanted_topics(draft.group, group_context)
+    tries = {topic: _tries(draft.group, topic, group_context) for topic in wanted}
+    planned = {topic: each for topic, each in tries.items() if each}
+    return draft.initialize(planned, group_context.now_ms) if planned else None
 
 
 def initialization_ended(
     group: ShareGroup,
     plan: InitializePlan,
     failed: Mapping[TopicId, frozenset[int]],
-    situation: GroupContext,
+    group_context: GroupContext,
     *,
     known_epoch: int = 0,
 ) -> GroupDecision[None]:
@@ -106,7 +87,7 @@ def initialization_ended(
         if left:
             since_ms = pending.since_ms
             if len(current) > len(done):
-                since_ms = _due_again(situation, at_once=known_epoch >= group.epoch)
+                since_ms = _due_again(group_context, at_once=known_epoch >= group.epoch)
             initializing[topic_id] = InitializingTopic(pending.topic_name, left, since_ms)
         else:
             del initializing[topic_id]
@@ -132,30 +113,30 @@ def epoch_raised(group: ShareGroup, epoch: int) -> GroupDecision[None]:
     return GroupDecision((GroupMetadata(group.group_id, epoch, group.metadata_hash),), None)
 
 
-def _due_again(situation: GroupContext, *, at_once: bool) -> int:
+def _due_again(group_context: GroupContext, *, at_once: bool) -> int:
     """Return a ``since_ms`` by which a failed try is due at once, or after a pause."""
     if at_once:
         return NEVER_MS
-    pause_ms = min(FAILED_RETRY_INTERVAL_MS, situation.initialize_retry_interval_ms)
-    return situation.now_ms - situation.initialize_retry_interval_ms + pause_ms
+    pause_ms = min(FAILED_RETRY_INTERVAL_MS, group_context.initialize_retry_interval_ms)
+    return group_context.now_ms - group_context.initialize_retry_interval_ms + pause_ms
 
 
-def _wanted_topics(group: ShareGroup, situation: GroupContext) -> list[TopicImage]:
+def _wanted_topics(group: ShareGroup, group_context: GroupContext) -> list[TopicImage]:
     """Topics that are subscribed to, and those with an initialization to repeat."""
     found = {
         topic.topic_id: topic
         for name in group.subscribed_names
-        if (topic := situation.catalog.named(name)) is not None
+        if (topic := group_context.catalog.named(name)) is not None
     }
     for topic_id in group.initializing:
-        topic = situation.catalog.with_id(topic_id)
+        topic = group_context.catalog.with_id(topic_id)
         if topic is not None:
             found[topic_id] = topic
     return sorted(found.values(), key=lambda topic: topic.name)
 
 
 def _tries(
-    group: ShareGroup, topic: TopicImage, situation: GroupContext
+    group: ShareGroup, topic: TopicImage, group_context: GroupContext
 ) -> dict[int, InitializingPartition]:
     initialized = group.initialized.get(topic.topic_id)
     pending = group.initializing.get(topic.topic_id)
@@ -163,7 +144,7 @@ def _tries(
     trying = pending.partitions if pending is not None else {}
     known = initialized is not None or pending is not None
     tries: dict[int, InitializingPartition] = {}
-    if pending is not None and _overdue(pending, situation):
+    if pending is not None and _overdue(pending, group_context):
         for number, each in trying.items():
             tries[number] = replace(each, state_epoch=group.epoch)
     start_offset = NEW_PARTITION if known else NEVER_READ
@@ -174,5 +155,5 @@ def _tries(
     return tries
 
 
-def _overdue(topic: InitializingTopic, situation: GroupContext) -> bool:
-    return situation.now_ms - topic.since_ms >= situation.initialize_retry_interval_ms
+def _overdue(topic: InitializingTopic, group_context: GroupContext) -> bool:
+    return group_context.now_ms - topic.since_ms >= group_context.initialize_retry_interval_ms

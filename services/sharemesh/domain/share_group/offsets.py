@@ -1,31 +1,34 @@
 """Decisions on offsets and whole groups: alter, delete, topics deleted (spec GC-30, GC-40..44)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.ids import GroupId, TopicId
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
+from sharemesh.domain.ids import OFFSET_MAX, GroupId, TopicId, check_group_is_named
 from sharemesh.domain.share_group.context import (
     DeletePlan,
     GroupContext,
     GroupDecision,
     InitializePlan,
+    TopicImage,
+    TopicsImage,
+    draft_of,
 )
 from sharemesh.domain.share_group.group import FIRST_EPOCH, ShareGroup
-from sharemesh.domain.share_group.group_update import draft_of
 from sharemesh.domain.share_group.records import (
     GroupEpochFloor,
     GroupLogRecord,
     GroupMetadata,
     GroupTombstone,
-    InitializedTopic,
     InitializingPartition,
     InitializingTopic,
     RecordKind,
     StatePartitionMetadata,
 )
-from sharemesh.domain.share_group.topics_image import TopicImage, TopicsImage
 from sharemesh.domain.state_batch import StateBatch
+
+Value = TypeVar("Value")
 
 NOTHING_TO_DELETE = "There is no offset information to delete."
 """Kafka's words for a topic that the group has no state of (spec GC-43)."""
@@ -60,21 +63,21 @@ def alter_offsets(
     group: ShareGroup | None,
     group_id: GroupId,
     offsets: Mapping[str, Mapping[int, AlteredOffset]],
-    situation: GroupContext,
+    group_context: GroupContext,
 ) -> GroupDecision[AlterAnswer]:
     """Record new start offsets of an empty or missing group under a new epoch (spec GC-42).
 
     Raises:
         RefusedError: INVALID_GROUP_ID, NON_EMPTY_GROUP.
     """
-    _check_group_id(group_id)
+    check_group_is_named(group_id)
     if group is not None:
         _check_empty(group)
-    draft = draft_of(group, group_id, situation.epoch_floor)
+    draft = draft_of(group, group_id, group_context.epoch_floor)
     refused: dict[str, dict[int, RefusedError]] = {}
     planned: dict[TopicImage, dict[int, AlteredOffset]] = {}
     for name, partitions in offsets.items():
-        topic = situation.catalog.named(name)
+        topic = group_context.catalog.named(name)
         for number, altered in partitions.items():
             error = _unalterable(topic, name, number, altered)
             if error is not None or topic is None:
@@ -87,26 +90,18 @@ def alter_offsets(
     draft.emit(GroupMetadata(group_id, draft.group.epoch + 1, metadata_hash))
     epoch = draft.group.epoch
     tries = {
-        topic.topic_id: {
+        topic: {
             number: InitializingPartition(altered.start_offset, epoch, altered.batches)
             for number, altered in partitions.items()
         }
         for topic, partitions in planned.items()
     }
-    initializing = dict(draft.group.initializing)
-    for topic in planned:
-        before = initializing.get(topic.topic_id)
-        merged = {**(before.partitions if before else {}), **tries[topic.topic_id]}
-        initializing[topic.topic_id] = InitializingTopic(topic.name, merged, situation.now_ms)
-    deleting = {key: name for key, name in draft.group.deleting.items() if key not in initializing}
-    draft.emit(replace(draft.group.partitions, initializing=initializing, deleting=deleting))
-    return GroupDecision(
-        tuple(draft.records), AlterAnswer(refused, InitializePlan(group_id, tries))
-    )
+    plan = draft.initialize(tries, group_context.now_ms)
+    return GroupDecision(tuple(draft.records), AlterAnswer(refused, plan))
 
 
 def alter_failed(group: ShareGroup, plan: InitializePlan) -> GroupDecision[None]:
-    """Forget an alteration that the share coordinator refused: the caller was told so."""
+    """Forget an alteration that the share coordinator refused: the caller got the error."""
     initializing: dict[TopicId, InitializingTopic] = {}
     for topic_id, pending in group.initializing.items():
         tries = plan.topics.get(topic_id, {})
@@ -126,7 +121,7 @@ def delete_offsets(
     Raises:
         RefusedError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
     """
-    _check_group_id(group_id)
+    check_group_is_named(group_id)
     if group is None:
         raise _unknown_group(group_id)
     _check_empty(group)
@@ -196,47 +191,53 @@ def state_deleted(group: ShareGroup | None, topic_ids: Iterable[TopicId]) -> Gro
     gone = set(topic_ids)
     if group is None or not gone & group.deleting.keys():
         return GroupDecision((), None)
-    left = {topic_id: name for topic_id, name in group.deleting.items() if topic_id not in gone}
-    return GroupDecision((replace(group.partitions, deleting=left),), None)
+    record = replace(group.partitions, deleting=_without(group.deleting, gone))
+    return GroupDecision((record,), None)
 
 
 def topics_deleted(
     group: ShareGroup, topics: Mapping[TopicId, int]
 ) -> GroupDecision[DeletePlan | None]:
     """Take deleted topics (id: number of partitions) out of all sets (spec GC-30)."""
-    known: dict[TopicId, set[int]] = {}
+    known: dict[TopicId, tuple[int, ...]] = {}
     for topic_id, count in topics.items():
-        initialized = group.initialized.get(topic_id)
-        pending = group.initializing.get(topic_id)
-        numbers = {
-            *(initialized.partitions if initialized else ()),
-            *(pending.partitions if pending else ()),
-            *(range(count) if topic_id in group.deleting else ()),
-        }
+        numbers = _with_state(group, topic_id, count)
         if numbers or topic_id in group.deleting:
             known[topic_id] = numbers
     if not known:
         return GroupDecision((), None)
     record = StatePartitionMetadata(
         group.group_id,
-        {key: value for key, value in group.initializing.items() if key not in known},
-        {key: value for key, value in group.initialized.items() if key not in known},
-        {key: value for key, value in group.deleting.items() if key not in known},
+        _without(group.initializing, known),
+        _without(group.initialized, known),
+        _without(group.deleting, known),
     )
-    plan = DeletePlan(
-        group.group_id, group.epoch, {key: tuple(sorted(each)) for key, each in known.items()}
-    )
-    return GroupDecision((record,), plan)
+    return GroupDecision((record,), DeletePlan(group.group_id, group.epoch, known))
 
 
 def _moved_to_deleting(group: ShareGroup, chosen: Mapping[TopicId, str]) -> StatePartitionMetadata:
-    initializing = {k: v for k, v in group.initializing.items() if k not in chosen}
-    initialized: dict[TopicId, InitializedTopic] = {
-        key: value for key, value in group.initialized.items() if key not in chosen
-    }
     return StatePartitionMetadata(
-        group.group_id, initializing, initialized, {**group.deleting, **chosen}
+        group.group_id,
+        _without(group.initializing, chosen),
+        _without(group.initialized, chosen),
+        {**group.deleting, **chosen},
     )
+
+
+def _without(topics: Mapping[TopicId, Value], gone: Container[TopicId]) -> dict[TopicId, Value]:
+    return {topic_id: value for topic_id, value in topics.items() if topic_id not in gone}
+
+
+def _with_state(group: ShareGroup, topic_id: TopicId, count: int) -> tuple[int, ...]:
+    """Return the partitions that may have state, ascending: all of a topic that is deleting."""
+    initialized = group.initialized.get(topic_id)
+    pending = group.initializing.get(topic_id)
+    numbers = {
+        *(initialized.partitions if initialized else ()),
+        *(pending.partitions if pending else ()),
+        *(range(count) if topic_id in group.deleting else ()),
+    }
+    return tuple(sorted(numbers))
 
 
 def _delete_plan(
@@ -248,15 +249,7 @@ def _delete_plan(
         topic = catalog.with_id(topic_id)
         if topic is None:
             continue
-        initialized = group.initialized.get(topic_id)
-        pending = group.initializing.get(topic_id)
-        numbers = {
-            *(initialized.partitions if initialized else ()),
-            *(pending.partitions if pending else ()),
-        }
-        if topic_id in group.deleting:
-            numbers.update(range(topic.partitions))
-        topics[topic_id] = tuple(sorted(numbers))
+        topics[topic_id] = _with_state(group, topic_id, topic.partitions)
     return DeletePlan(group.group_id, group.epoch, topics)
 
 
@@ -265,17 +258,11 @@ def _unalterable(
 ) -> RefusedError | None:
     if topic is None or not 0 <= number < topic.partitions:
         return _unknown_topic(name, number)
-    if altered.start_offset < 0:
-        return RefusedError(
-            ErrorCode.INVALID_REQUEST,
-            f"start offset {altered.start_offset} of {name}-{number} is negative; give 0 or more",
+    if not 0 <= altered.start_offset <= OFFSET_MAX:
+        return invalid_request(
+            f"start offset {altered.start_offset} of {name}-{number}: give 0 to {OFFSET_MAX}"
         )
     return None
-
-
-def _check_group_id(group_id: GroupId) -> None:
-    if not group_id:
-        raise RefusedError(ErrorCode.INVALID_GROUP_ID, "group id is empty")
 
 
 def _check_empty(group: ShareGroup) -> None:

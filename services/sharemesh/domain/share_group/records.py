@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from sharemesh.domain.ids import GroupId, MemberId, TopicId
-from sharemesh.domain.share_group.assignment import Assignment, nothing
+from sharemesh.domain.share_group.assignor import Assignment, nothing
 from sharemesh.domain.state_batch import StateBatch
 
 NEVER_MS = -(2**62)
@@ -30,7 +30,10 @@ class RecordKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class MemberMetadata:
-    """Type 10: what a member told of itself; topic names sorted, each once."""
+    """Type 10: what a member says of itself; topic names sorted, each once.
+
+    ``principal`` is who joined (BND-26); empty in records of versions that did not store it.
+    """
 
     group_id: GroupId
     member_id: MemberId
@@ -38,11 +41,12 @@ class MemberMetadata:
     client_id: str = ""
     client_host: str = ""
     subscribed_topic_names: tuple[str, ...] = ()
+    principal: str = ""
 
     @property
     def size_bytes(self) -> int:
         """About what it takes in memory: characters, and what Python adds to each text."""
-        texts = (self.member_id, self.rack_id, self.client_id, self.client_host)
+        texts = (self.member_id, self.rack_id, self.client_id, self.client_host, self.principal)
         return sum(len(each) + _TEXT_BYTES for each in (*texts, *self.subscribed_topic_names))
 
 
@@ -70,7 +74,7 @@ class TargetAssignmentMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TargetAssignmentMember:
-    """Type 13: what a member shall have."""
+    """Type 13: the target assignment of a member."""
 
     group_id: GroupId
     member_id: MemberId
@@ -79,7 +83,7 @@ class TargetAssignmentMember:
 
 @dataclass(frozen=True, slots=True)
 class CurrentMemberAssignment:
-    """Type 14: what a member was told, and its epoch with it."""
+    """Type 14: the assignment sent to a member, and its epoch with it."""
 
     group_id: GroupId
     member_id: MemberId

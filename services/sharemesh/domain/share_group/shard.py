@@ -1,6 +1,7 @@
-"""All share groups of one coordinator shard, rebuilt by replay."""
+"""All share groups of one coordinator shard, rebuilt by replay of its records (spec GC-33)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, MemberId
@@ -27,7 +28,7 @@ class GroupShard:
         self.groups: dict[GroupId, ShareGroup] = {}
         self.epoch_floor = FIRST_EPOCH
         self.members_bytes = 0
-        """About what the members told of themselves takes in memory."""
+        """About the memory that the metadata of all members takes."""
 
     def apply(self, record: GroupLogRecord, offset: int) -> None:  # noqa: ARG002
         """Change the state as a record says; where it lies in the log does not matter."""
@@ -53,15 +54,17 @@ class GroupShard:
 
         Raises:
             RefusedError: INVALID_REQUEST for one group too many, GROUP_MAX_SIZE_REACHED for
-                members that tell more of themselves than there is room for.
+                members whose metadata has no room; that of a known member counts as far as it
+                grows, without the principal that an older version did not store (BND-26).
         """
         if group_id not in self.groups and len(self.groups) >= MAX_GROUPS:
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST,
                 f"shard has {len(self.groups)} groups; delete some first",
             )
-        more = sum(record.size_bytes for record in records if isinstance(record, MemberMetadata))
-        if more and self.members_bytes + more > MAX_MEMBERS_BYTES:
+        group = self.groups.get(group_id)
+        more = sum(_growth(group, each) for each in records if isinstance(each, MemberMetadata))
+        if more > 0 and self.members_bytes + more > MAX_MEMBERS_BYTES:
             raise RefusedError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"members of this shard told {self.members_bytes} bytes of themselves, "
@@ -92,6 +95,14 @@ class GroupShard:
             for member in group.members.values()
         )
         assert self.members_bytes == counted, "bytes of members miscounted"
+
+
+def _growth(group: ShareGroup | None, record: MemberMetadata) -> int:
+    known = None if group is None else group.members.get(record.member_id)
+    if known is None:
+        return record.size_bytes
+    asked = replace(record, principal=known.metadata.principal)
+    return asked.size_bytes - known.metadata.size_bytes
 
 
 def _metadata_bytes(group: ShareGroup, member_id: MemberId) -> int:

@@ -1,4 +1,4 @@
-"""What a share partition asks its shell to do, to be carried out in the order returned.
+"""What a share partition asks its runner to do, to be carried out in the order returned.
 
 What comes once for each call of a member is a named tuple, as in ``events``.
 """
@@ -113,7 +113,7 @@ class Dropped:
     """Forget this machine; the next fetch makes a new one from durable state (spec PER-9).
 
     It is FENCED or FAILED, or a write failed so that it must no longer be used: then send
-    ``Fence``, which the machine leaves to its shell.
+    ``Fence``, which the machine leaves to its runner.
     """
 
     error: ErrorCode

@@ -1,6 +1,6 @@
 """What can happen to a share partition: the only arguments of ``SharePartition.step``.
 
-Offsets are inclusive at both ends. ``request_id`` is chosen by the shell, unique within one
+Offsets are inclusive at both ends. ``request_id`` is chosen by the runner, unique within one
 machine, and comes back in the effect that answers. What comes once for each call of a member is a
 named tuple, which costs half of a frozen dataclass to make.
 """
@@ -96,12 +96,14 @@ class AcknowledgementBatch(NamedTuple):
 
     Types are plain ints: an unknown one is refused by the machine (spec ACK-3). ``uncounted``:
     released without having been handed out, so that the delivery does not count (HBK-1).
+    ``delivery_count``: that of the delivery which is acknowledged; 0: whichever it is (HBK-7).
     """
 
     first_offset: int
     last_offset: int
     types: tuple[AcknowledgeType | int, ...]
     uncounted: bool = False
+    delivery_count: int = 0
 
 
 class Acknowledge(NamedTuple):

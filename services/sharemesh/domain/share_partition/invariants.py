@@ -5,8 +5,7 @@ from collections import Counter
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch
 from sharemesh.domain.share_partition.cache.in_flight import InFlight
-from sharemesh.domain.share_partition.cache.locks import Lock
-from sharemesh.domain.share_partition.cache.record_status import RecordStatus
+from sharemesh.domain.share_partition.cache.record_status import Lock, RecordStatus
 
 
 class BrokenInvariantError(AssertionError):

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from sharemesh.domain.delivery_state import Cause
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import ErrorCode, RefusedError, drops_partition, seen_by_client
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import MemberId, SharePartitionKey
 from sharemesh.domain.share_partition import invariants
@@ -40,18 +40,19 @@ from sharemesh.domain.share_partition.events import (
 )
 from sharemesh.domain.share_partition.rules.acknowledge import acknowledge
 from sharemesh.domain.share_partition.rules.acquire import acquire
-from sharemesh.domain.share_partition.rules.expiry import Expiry
-from sharemesh.domain.share_partition.rules.log_start import move_log_start
-from sharemesh.domain.share_partition.rules.next_offset import can_acquire, next_fetch_offset
+from sharemesh.domain.share_partition.rules.expiry import Expiry, release_member
 from sharemesh.domain.share_partition.rules.pending_transitions import (
     PendingTransitions,
     Written,
     note_again,
 )
-from sharemesh.domain.share_partition.rules.persister_errors import drops_partition, seen_by_client
 from sharemesh.domain.share_partition.rules.recovery import fault_in, load
-from sharemesh.domain.share_partition.rules.release import release_member
-from sharemesh.domain.share_partition.rules.start_offset import move_start_offset
+from sharemesh.domain.share_partition.rules.start_offset import (
+    can_acquire,
+    move_log_start,
+    move_start_offset,
+    next_fetch_offset,
+)
 from sharemesh.domain.share_partition.view import BatchView, RecordView, batch_views, record_views
 from sharemesh.domain.state_batch import NO_START_OFFSET
 
@@ -64,21 +65,8 @@ class SharePartition:
 
     ``step`` is the only door (house rule 1). Effects come in the order in which they must be
     carried out: writes first. Operations whose write is outstanding are remembered by write id
-    and answered when ``StateWritten`` comes; there are never more of them than calls of the shell.
+    and answered when ``StateWritten`` comes; there are never more of them than calls of the runner.
     """
-
-    __slots__ = (
-        "_announced_ms",
-        "_doors",
-        "_flight",
-        "_pending",
-        "_state",
-        "_state_epoch",
-        "_unwritten",
-        "_write_ids",
-        "key",
-        "leader_epoch",
-    )
 
     def __init__(self, key: SharePartitionKey, leader_epoch: int, config: GroupConfig) -> None:
         self.key = key
@@ -375,7 +363,7 @@ class SharePartition:
 
     def _state_written(self, event: StateWritten, _: int) -> list[Effect]:
         pending = self._pending.pop(event.write_id, None)
-        if pending is None:  # of an earlier life, or told twice
+        if pending is None:  # of an earlier life, or answered twice
             return []
         changes, request_id = pending
         if event.error is not _NONE:
@@ -428,7 +416,7 @@ class SharePartition:
     def _write(
         self, changes: PendingTransitions, member_id: MemberId, cause: Cause | None
     ) -> WriteState:
-        """Return the write of changes, with the start offset of before (PER-1, PER-2).
+        """Return the write of changes, with the start offset before them (PER-1, PER-2).
 
         Only acknowledgements, releases and expiries write (PER-4).
         """
@@ -445,7 +433,7 @@ class SharePartition:
         )
 
     def _turned_away(self, request_id: int) -> Answered:
-        """Return what a member hears of a share partition that is not in use any more."""
+        """Return the error for a share partition that is no longer in use."""
         message = f"the share partition {self._is()}"
         return Answered(request_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
 

@@ -1,4 +1,4 @@
-"""What the shell, explain and tests may see of a share partition."""
+"""What the runner, explain and tests may see of a share partition."""
 
 from dataclasses import dataclass
 

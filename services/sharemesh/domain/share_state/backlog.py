@@ -1,4 +1,4 @@
-"""Stored updates that are folded only when somebody asks for their share partition.
+"""Stored updates that are folded only when their share partition is requested.
 
 A shard may load a million updates; most share partitions are not asked for at once. Their updates
 stay as stored until then, bounded by ``size_bytes``.
@@ -6,8 +6,7 @@ stay as stored until then, bounded by ``size_bytes``.
 
 from collections.abc import Callable, Sequence
 
-from sharemesh.domain.ids import SharePartitionKey
-from sharemesh.domain.share_state.key_text import format_key, parse_key
+from sharemesh.domain.ids import SharePartitionKey, format_key, parse_key
 from sharemesh.domain.share_state.records import StateUpdate
 
 DecodeUpdates = Callable[[Sequence[bytes]], Sequence[StateUpdate]]

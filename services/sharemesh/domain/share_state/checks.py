@@ -1,19 +1,60 @@
-"""The checks of state requests that need no state: first hit wins (table after spec SC-6)."""
+"""Requests to the share coordinator, their outcomes, and the checks that need no state (spec SC-6).
+
+The first check that refuses decides; the table after SC-6 says in which order they stand.
+"""
+
+from dataclasses import dataclass
 
 from sharemesh.domain.delivery_state import DeliveryState
-from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.ids import MAX_GROUP_ID_CHARS, SharePartitionKey
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import OFFSET_MAX, SharePartitionKey, check_group_id
 from sharemesh.domain.share_state.fold import ShareState
-from sharemesh.domain.share_state.results import StateDecision, StateResult, WriteRequest
+from sharemesh.domain.share_state.records import NO_ORIGIN, Origin, StateRecord
 from sharemesh.domain.state_batch import StateBatch, combine, complete_count
 
 MAX_BATCHES = 20_000  # of a write, and of a state: twice the most records that can be in flight
 MAX_STATE_EPOCH = 2_000_000_000
-"""Deleted epochs are a floor for all groups of a shard, so nobody may leap to the last numbers."""
+"""Deleted epochs are a floor for all groups of a shard, so no request may use up the numbers."""
+
 MAX_EPOCH_STEP = 1_000_000
-"""Above ``MAX_STATE_EPOCH`` epochs go on by no more than this."""
+"""Above ``MAX_STATE_EPOCH`` an epoch rises by at most this."""
+
 _COUNT_MAX = 2**31 - 1
 _TOPIC_ID_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRequest:
+    """One partition of WriteShareGroupState; a start offset of -1 keeps the stored one."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...]
+    origin: Origin = NO_ORIGIN
+
+
+@dataclass(frozen=True, slots=True)
+class StateResult:
+    """An error, or NONE; ``state`` is what the answer describes (before the change, SC-10).
+
+    ``known_state_epoch`` is set with FENCED_STATE_EPOCH: the highest one known; an initialization
+    above it will be accepted.
+    """
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    state: ShareState | None = None
+    known_state_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class StateDecision:
+    """The record that a request writes, if any, and its answer; an error has no record."""
+
+    answer: StateResult
+    record: StateRecord | None = None
 
 
 def refused(error: ErrorCode, message: str, *, known_state_epoch: int = -1) -> StateDecision:
@@ -21,39 +62,37 @@ def refused(error: ErrorCode, message: str, *, known_state_epoch: int = -1) -> S
     return StateDecision(StateResult(error, message, known_state_epoch=known_state_epoch))
 
 
+def invalid(message: str) -> StateDecision:
+    """Return the outcome of a request that its caller must correct."""
+    return refused(ErrorCode.INVALID_REQUEST, message)
+
+
 def check_key(key: SharePartitionKey) -> StateDecision | None:
-    """Refuse a null topic id, then a negative partition."""
+    """Refuse a null topic id, then a negative partition, then a group id that is too long."""
     if not key.topic_id:
-        return refused(ErrorCode.INVALID_REQUEST, "The topic id cannot be null.")
+        return invalid("The topic id cannot be null.")
     if len(key.topic_id) != _TOPIC_ID_BYTES:
-        return refused(
-            ErrorCode.INVALID_REQUEST,
-            f"The topic id must have 16 bytes, this one has {len(key.topic_id)}.",
-        )
+        return invalid(f"The topic id must have 16 bytes, this one has {len(key.topic_id)}.")
     if key.partition < 0:
-        return refused(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
-    if len(key.group_id) > MAX_GROUP_ID_CHARS:
-        return refused(
-            ErrorCode.INVALID_REQUEST,
-            f"The group id has {len(key.group_id)} characters, more than {MAX_GROUP_ID_CHARS}.",
-        )
+        return invalid("The partition id cannot be a negative number.")
+    try:
+        check_group_id(key.group_id)
+    except RefusedError as too_long:
+        return refused(too_long.error, too_long.message)
     return None
 
 
 def check_epoch(name: str, epoch: int) -> StateDecision | None:
     """Refuse a negative ``name`` epoch (leader, state)."""
     if epoch < 0:
-        return refused(ErrorCode.INVALID_REQUEST, f"The {name} epoch cannot be a negative number.")
+        return invalid(f"The {name} epoch cannot be a negative number.")
     return None
 
 
 def check_batches(batches: tuple[StateBatch, ...]) -> StateDecision | None:
     """Refuse what no share partition can mean, so that it never reaches the log."""
     if len(batches) > MAX_BATCHES:
-        return refused(
-            ErrorCode.INVALID_REQUEST,
-            f"{len(batches)} state batches exceed the {MAX_BATCHES} of one write.",
-        )
+        return invalid(f"{len(batches)} state batches exceed the {MAX_BATCHES} of one write.")
     for batch in batches:
         if (
             batch.first_offset < 0
@@ -61,10 +100,9 @@ def check_batches(batches: tuple[StateBatch, ...]) -> StateDecision | None:
             or batch.delivery_count < 0
             or not isinstance(batch.delivery_state, DeliveryState)
         ):
-            return refused(
-                ErrorCode.INVALID_REQUEST,
+            return invalid(
                 f"The state batch {batch.first_offset}-{batch.last_offset} (state "
-                f"{batch.delivery_state}, count {batch.delivery_count}) is not valid.",
+                f"{batch.delivery_state}, count {batch.delivery_count}) is not valid."
             )
     return None
 
@@ -74,25 +112,27 @@ def check_leap(state_epoch: int, known: int) -> StateDecision | None:
     highest = max(MAX_STATE_EPOCH, known + MAX_EPOCH_STEP)
     if state_epoch <= highest:
         return None
-    return refused(
-        ErrorCode.INVALID_REQUEST,
-        f"The state epoch {state_epoch} is above {highest}, the highest to begin with.",
-    )
+    return invalid(f"The state epoch {state_epoch} is above {highest}, the highest to begin with.")
 
 
 def check_imported(batches: tuple[StateBatch, ...], start_offset: int) -> StateDecision | None:
     """Refuse delivery states of an import without a start offset, or that nothing can mean."""
     if batches and start_offset < 0:
-        return refused(
-            ErrorCode.INVALID_REQUEST, "Delivery states are imported with a start offset only."
-        )
-    stop = check_batches(batches)
+        return invalid("Delivery states are imported with a start offset only.")
+    stop = check_batches(batches) or _check_offsets(batches, start_offset)
     if stop is None and complete_count(combine(batches, (), start_offset=-1)) > _COUNT_MAX:
-        return refused(
-            ErrorCode.INVALID_REQUEST,
-            f"The delivery states complete more than {_COUNT_MAX} records; raise the start offset.",
+        return invalid(
+            f"The delivery states complete more than {_COUNT_MAX} records; raise the start offset."
         )
     return stop
+
+
+def _check_offsets(batches: tuple[StateBatch, ...], start_offset: int) -> StateDecision | None:
+    """Refuse offsets so high that sums with them would not fit the numbers of messages (BND-13)."""
+    highest = max((start_offset, *(batch.last_offset for batch in batches)))
+    if highest <= OFFSET_MAX:
+        return None
+    return invalid(f"The offset {highest} is above {OFFSET_MAX}, the highest one.")
 
 
 def unknown_partition(key: SharePartitionKey) -> StateDecision:
@@ -111,14 +151,13 @@ def check_room(state: ShareState, request: WriteRequest) -> StateDecision | None
     count = len(combine(state.batches, request.batches, start_offset=start_offset))
     if count <= MAX_BATCHES:
         return None
-    return refused(
-        ErrorCode.INVALID_REQUEST,
-        f"The state would have {count} batches, more than {MAX_BATCHES}; raise the start offset.",
+    return invalid(
+        f"The state would have {count} batches, more than {MAX_BATCHES}; raise the start offset."
     )
 
 
 def fenced_leader(leader_epoch: int, state: ShareState) -> StateDecision:
-    """Refuse a leader that another one has followed."""
+    """Refuse a leader that another one has replaced."""
     return refused(
         ErrorCode.FENCED_LEADER_EPOCH,
         f"The leader epoch {leader_epoch} is below {state.leader_epoch_max}: "

@@ -1,4 +1,4 @@
-"""The share coordinator's shard: which request comes to which record (spec SC)."""
+"""The share coordinator's shard: which request writes which record (spec SC)."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -7,13 +7,11 @@ from itertools import islice
 from sharemesh.domain.delivery_state import Cause
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import SharePartitionKey, TopicId
-from sharemesh.domain.share_state.archived import (
-    ArchivedCounts,
-    has_archived,
-    newly_archived,
-)
 from sharemesh.domain.share_state.backlog import Backlog, DecodeUpdates
 from sharemesh.domain.share_state.checks import (
+    StateDecision,
+    StateResult,
+    WriteRequest,
     check_batches,
     check_epoch,
     check_imported,
@@ -21,20 +19,16 @@ from sharemesh.domain.share_state.checks import (
     check_leap,
     check_room,
     fenced_leader,
+    invalid,
     refused,
     unknown_partition,
 )
-from sharemesh.domain.share_state.fold import (
-    Floors,
-    ShareState,
-    fold,
-    fold_floors,
-    fold_updates,
-)
+from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors, fold_updates
 from sharemesh.domain.share_state.pruning import RedundantOffsets
 from sharemesh.domain.share_state.records import (
     NO_COUNT,
     NO_START_OFFSET,
+    ArchivedCounts,
     EpochFloor,
     Generation,
     Origin,
@@ -42,8 +36,9 @@ from sharemesh.domain.share_state.records import (
     StateSnapshot,
     StateUpdate,
     Tombstone,
+    has_archived,
+    newly_archived,
 )
-from sharemesh.domain.share_state.results import StateDecision, StateResult, WriteRequest
 from sharemesh.domain.state_batch import StateBatch, combine, complete_count
 
 DEFAULT_UPDATES_PER_SNAPSHOT = 500
@@ -155,13 +150,14 @@ class ShareStateMachine:
         in_metadata: bool,
         now_ms: int,
     ) -> StateDecision:
-        """Begin a state epoch: a new snapshot, without batches (spec SC-9) but of an import.
+        """Begin a state epoch with a snapshot (spec SC-9).
 
-        Delivery states of an old log (spec OLD) are ``batches``: they need a start offset, and what
-        lies below it is dropped. One record has all, so that no import is half there.
+        The snapshot has ``batches`` only if delivery states of an old log are imported (spec OLD):
+        they need a start offset, and what lies below it is dropped. They are written as one record,
+        so that an import is complete or absent.
         A key without state must start above the highest epoch deleted in this shard (LOG-23).
-        A repeat of the request that began the present state epoch, late perhaps, changes nothing,
-        however far the start offset has come since.
+        A repeat of the request that began the current state epoch changes nothing, even if it is
+        late and the start offset has moved since.
         """
         stop = check_key(key) or check_epoch("state", state_epoch)
         if stop is not None:
@@ -215,10 +211,7 @@ class ShareStateMachine:
             return stop
         state = self.state(key)
         if state is None:
-            return refused(
-                ErrorCode.INVALID_REQUEST,
-                "Read operation on uninitialized share partition not allowed.",
-            )
+            return invalid("Read operation on uninitialized share partition not allowed.")
         if leader_epoch < state.leader_epoch_max:
             return fenced_leader(leader_epoch, state)
         if not in_metadata:
@@ -255,10 +248,7 @@ class ShareStateMachine:
             return stop
         state = self.state(key)
         if state is None:
-            return refused(
-                ErrorCode.INVALID_REQUEST,
-                "Write operation on uninitialized share partition not allowed.",
-            )
+            return invalid("Write operation on uninitialized share partition not allowed.")
         stop = self._check_writer(key, state, request, in_metadata=in_metadata)
         if stop is not None:
             return stop
@@ -355,7 +345,7 @@ class ShareStateMachine:
         return replace(snapshot, create_timestamp_ms=state.create_timestamp_ms)
 
     def cold_floor(self, *, now_ms: int, interval_ms: int) -> EpochFloor | None:
-        """Return the floors anew if their old record keeps tombstones from being pruned."""
+        """Return the floors as a new record if the old one keeps tombstones from being pruned."""
         redundant = self._redundant.offset or 0
         if not 0 <= self._floors_offset < redundant:
             return None
@@ -365,7 +355,7 @@ class ShareStateMachine:
 
     @property
     def prune_limit(self) -> int | None:
-        """The offset below which nothing is needed any more; None: nothing can go (LOG-21)."""
+        """The offset below which nothing is needed; None: nothing can go (LOG-21)."""
         limit = self._redundant.offset
         if limit is None:
             return None

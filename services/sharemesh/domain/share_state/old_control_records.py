@@ -60,21 +60,6 @@ class ShareDelta:
 OldRecord = ShareCheckpoint | ShareDelta
 
 
-def old_states(
-    runs: Iterable[tuple[int, int, DeliveryState, int]],
-) -> tuple[OldState, ...]:
-    """Return (first, last, state, delivery count) as the old design recorded them (OLD-4).
-
-    Acquired records were written as available with one delivery less.
-    """
-    return tuple(
-        OldState(first, last, OLD_AVAILABLE, count - 1)
-        if state is DeliveryState.ACQUIRED
-        else OldState(first, last, int(state), count)
-        for first, last, state, count in runs
-    )
-
-
 def import_records(
     key: SharePartitionKey, log: Sequence[OldRecord], *, timestamp_ms: int
 ) -> tuple[StateSnapshot, tuple[StateUpdate, ...]]:

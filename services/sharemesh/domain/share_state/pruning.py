@@ -5,7 +5,7 @@ from collections.abc import Hashable
 
 
 class RedundantOffsets:
-    """Remembers where the latest snapshot of each key lies; everything below all of them can go.
+    """Remembers where the latest snapshot of each key lies; what lies below all of them can go.
 
     Offsets must arrive in rising order, as in the log.
     """

@@ -1,4 +1,4 @@
-"""What became of one record for one group, read out of the records of its share partition."""
+"""What became of one record for one group, from the records of its share partition (spec EXP)."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class RecordChange:
 
     @property
     def member_id(self) -> MemberId:
-        """Who made the change; empty for what nobody did."""
+        """The member that made the change; empty if no member did."""
         return self.origin.member_id
 
 
@@ -99,7 +99,7 @@ class RecordHistory:
             self._passed(record, log_offset)
 
     def _passed(self, record: StateSnapshot | StateUpdate, log_offset: int) -> None:
-        """Tell that the start offset passed it, unless it was finished, or may have been."""
+        """Note that the start offset passed it, unless it was finished, or may have been."""
         last = self._last
         if self._is_known if last is None else last.delivery_state not in TERMINAL:
             self._add(record, log_offset, record.origin.cause, record.start_offset)

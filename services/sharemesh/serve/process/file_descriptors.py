@@ -1,4 +1,4 @@
-"""How many files and connections this process may have open, and a word when they run out."""
+"""Limits of open files and connections, with a log line when they run out."""
 
 import asyncio
 import contextlib

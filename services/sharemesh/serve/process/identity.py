@@ -1,14 +1,14 @@
 """Who may do what in a process, and how its cluster's processes know each other."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from sharemesh.backends.local.authorizer import AllowAll
-from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable
+from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable, AllowAll
 from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.ports.authorizer import Authorizer
-from sharemesh.rpc.principals import SECRET_HEADER, Principals
+from sharemesh.rpc.tls import SECRET_HEADER, Principals
 from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.settings.settings import ServeSettings
 
@@ -31,11 +31,12 @@ class Identity:
             self._secret = _read_secret(settings.cluster_secret_file)
         elif settings.authorizer == "acl" and settings.in_memory:
             self._secret = new_secret(rng)  # this process calls nobody but itself
-        elif settings.authorizer == "acl" and settings.tls_authority is None:
+        elif settings.authorizer == "acl" and not settings.mutual_tls:
             raise StartError(
                 ExitCode.SETTINGS,
                 "authorizer acl: the cluster's processes must know each other; set "
-                "cluster_secret_file, or tls_authority and name their certificates in super_users",
+                "cluster_secret_file, or tls_authority with tls_client_certificates required and "
+                "name their certificates in super_users",
             )
 
     @property
@@ -47,7 +48,10 @@ class Identity:
     def principals(self) -> Principals:
         """How callers of this process are known."""
         return Principals(
-            secret=self._secret, node=NODE_PRINCIPAL, header=self._settings.principal_header.lower()
+            secret=self._secret,
+            node=NODE_PRINCIPAL,
+            header=self._settings.principal_header.lower(),
+            users=self._settings.super_users,
         )
 
     def authorizer(self, view: WatchedView) -> Authorizer:
@@ -63,18 +67,32 @@ def new_secret(rng: Random) -> str:
 
 
 def with_secret(settings: ServeSettings, directory: Path, rng: Random) -> ServeSettings:
-    """Return the settings with a secret of its own, if a local cluster with access rules has none.
+    """Return the settings with a secret of its own, if a local cluster has none.
 
-    The file stays in the data directory, readable by its owner only.
+    Access rules and bounds of calls (spec BND-2) know its processes by it. The file
+    stays in the data directory, readable by its owner only.
+
+    Raises:
+        OSError: It cannot be written; then there is none, or the one from before.
     """
-    given = settings.cluster_secret_file is not None or settings.tls_authority is not None
-    if settings.authorizer != "acl" or given:
+    if settings.cluster_secret_file is not None or settings.mutual_tls:
         return settings
     path = directory / "run" / "cluster-secret"
-    if not path.exists():
-        path.touch(mode=0o600)
-        path.write_text(new_secret(rng) + "\n", encoding="ascii")
+    if not path.exists() or not path.stat().st_size:
+        _write_secret(path, new_secret(rng))
     return replace(settings, cluster_secret_file=path)
+
+
+def _write_secret(path: Path, secret: str) -> None:
+    """Write the whole file or none: half of one would stop every later start."""
+    temporary = path.with_suffix(".tmp")
+    temporary.unlink(missing_ok=True)  # of a start that a power cut has ended
+    temporary.touch(mode=0o600, exist_ok=False)
+    with temporary.open("w", encoding="ascii") as file:
+        file.write(secret + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
 
 
 def _read_secret(path: Path) -> str:

@@ -104,9 +104,8 @@ class MeasuredListener:
 
 
 def _caller_of(context: CallContext) -> TraceContext | None:
-    """Return the caller's span, if it sent one that is sampled."""
+    """Return the caller's span, if it sent one; the sampler takes its flag into account."""
     for name, value in context.metadata:
         if name == TRACEPARENT:
-            found = parsed(value.encode())
-            return found if found is not None and found.sampled else None
+            return parsed(value.encode())
     return None

@@ -39,9 +39,9 @@ KEPT_BYTES_MAX = 1024 * 1024
 
 TRIM_EVERY_MS = 1_000
 TRIM_GROWTH_BYTES = 4 * 1024 * 1024
-"""Grown by so much since the last trim, the process is trimmed again."""
+"""The heap is trimmed again when the process has grown by this much since the last trim."""
 TRIM_AT_LEAST_MS = 30_000
-"""So long after the last trim it is trimmed even if it has not grown."""
+"""Maximum time between two trims, also without growth."""
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -106,7 +106,7 @@ def resident_bytes() -> int:
 
 @functools.cache
 def _statm() -> int:
-    """Open the file once: who measures goes on when no more files can be opened."""
+    """Open the file once, so that measuring works even when no more files can be opened."""
     return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
 
 

@@ -1,4 +1,4 @@
-"""How the process itself fares: event-loop lag, memory, processor time, its lease."""
+"""How the process itself fares: metrics (loop lag, memory, processor, lease) and readiness."""
 
 import asyncio
 import resource
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
+from sharemesh.rpc.standard_services import READINESS, Health
 from sharemesh.serve.process.memory import resident_bytes
 from sharemesh.tasks import cancel_and_wait
 from sharemesh.telemetry import names
@@ -77,3 +78,28 @@ def _memory_bytes() -> Iterator[Observation]:
 def _cpu_s() -> Iterator[Observation]:
     used = resource.getrusage(resource.RUSAGE_SELF)
     yield (), used.ru_utime + used.ru_stime
+
+
+class Readiness:
+    """Switches the health service's ``readiness``; liveness never depends on the store."""
+
+    def __init__(self, health: Health) -> None:
+        self._health = health
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def follow(self, member: ClusterMember) -> None:
+        """Follow a member that has not started yet."""
+        member.on_registered(self._registered)
+        member.on_lost(self._lost)
+
+    async def close(self) -> None:
+        """Wait for pending updates of readiness."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _registered(self) -> None:
+        task = asyncio.ensure_future(self._health.set_serving(READINESS, serving=True))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _lost(self) -> None:
+        await self._health.set_serving(READINESS, serving=False)

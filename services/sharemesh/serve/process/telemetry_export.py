@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import random
+from collections.abc import Mapping
 
 import sharemesh
 from sharemesh.backends.local.clock import SystemClock
@@ -14,12 +15,11 @@ from sharemesh.tasks import cancel_and_wait
 from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Registry
 from sharemesh.telemetry.metrics_http import MetricsEndpoint
+from sharemesh.telemetry.otel_environment import read_otel_environment
 from sharemesh.telemetry.otlp import OtlpMetrics, OtlpSpans
-from sharemesh.telemetry.span_export import SpanExporter, SpanFile, SpanPump
+from sharemesh.telemetry.span_export import ExportError, SpanExporter, SpanFile, SpanPump
 from sharemesh.telemetry.spans import Spans
 from sharemesh.telemetry.telemetry import Telemetry, stride_of
-
-METRICS_INTERVAL_MS = 15_000
 
 _log = logging.getLogger(__name__)
 
@@ -28,10 +28,25 @@ class TelemetryExport:
     """Owns what carries telemetry out of the process: a page, a pump, a sender of metrics."""
 
     def __init__(
-        self, settings: ServeSettings, node_id: str, clock: SystemClock, *, component: str = ""
+        self,
+        settings: ServeSettings,
+        node_id: str,
+        clock: SystemClock,
+        *,
+        component: str = "",
+        environment: Mapping[str, str] = os.environ,
     ) -> None:
-        """``component`` is the service's name of what is sent; without it, that of the roles."""
-        traced = bool(settings.telemetry_endpoint) or settings.trace_directory is not None
+        """Make one.
+
+        Args:
+            settings: They win over the ``OTEL_*`` variables, except over ``OTEL_SDK_DISABLED``.
+            node_id: Who sends.
+            clock: Times of spans and of the metrics' interval.
+            component: The service's name of what is sent; without it, that of the roles.
+            environment: Where the ``OTEL_*`` variables stand.
+        """
+        otel = self._otel = read_otel_environment(environment, endpoint=settings.telemetry_endpoint)
+        traced = otel.traces is not None or settings.trace_directory is not None
         self._settings = settings
         self._clock = clock
         self._node_id = node_id
@@ -44,9 +59,11 @@ class TelemetryExport:
         self.telemetry = Telemetry(
             registry,
             Spans(
-                enabled=traced and settings.tracing,
+                enabled=traced and settings.tracing and not otel.disabled,
                 rng=random.Random(os.urandom(16)),  # noqa: S311 - span ids guard nothing
                 now_ns=clock.wall_ns,
+                queue_max=otel.queue_max,
+                sampler=otel.sampler,
             ),
             detail_stride=stride_of(settings.record_sampling_percent),
             partition_labels=settings.partition_labels,
@@ -59,7 +76,12 @@ class TelemetryExport:
             ListenError: The metrics port cannot be listened on.
         """
         settings = self._settings
-        self._start_exporters()
+        for complaint in self._otel.complaints:
+            _log.warning("%s", complaint)
+        if self._otel.disabled:
+            _log.info("OTEL_SDK_DISABLED is true: no spans are made and nothing is sent by OTLP")
+        else:
+            self._start_exporters()
         self._register()
         if settings.metrics_port < 0:
             return 0
@@ -97,21 +119,24 @@ class TelemetryExport:
         return self.telemetry.spans.dropped + failed
 
     def _start_exporters(self) -> None:
-        settings, resource = self._settings, self._resource()
+        settings, otel, resource = self._settings, self._otel, self._resource()
         exporter: SpanExporter | None = None
         if settings.trace_directory is not None:
             settings.trace_directory.mkdir(parents=True, exist_ok=True)
             file = settings.trace_directory / f"{self._node_id}.{os.getpid()}.jsonl"
             exporter = SpanFile(file, resource)
-        elif settings.telemetry_endpoint:
-            exporter = OtlpSpans(settings.telemetry_endpoint, resource)
+        elif otel.traces is not None:
+            exporter = OtlpSpans(otel.traces, resource)
         if exporter is not None:
-            self._pump = SpanPump(self.telemetry.spans, exporter)
-            self._pump.start()
-        if settings.telemetry_endpoint:
-            self._metrics = OtlpMetrics(
-                settings.telemetry_endpoint, resource, self._clock.wall_ns()
+            self._pump = SpanPump(
+                self.telemetry.spans,
+                exporter,
+                batch_max=otel.batch_max,
+                interval_ms=otel.spans_interval_ms,
             )
+            self._pump.start()
+        if otel.metrics is not None:
+            self._metrics = OtlpMetrics(otel.metrics, resource, self._clock.wall_ns())
             self._sender = asyncio.get_running_loop().create_task(
                 self._send(self._metrics), name="metrics export"
             )
@@ -124,22 +149,21 @@ class TelemetryExport:
             "service.namespace": self._settings.cluster_id,
             "service.instance.id": self._node_id,
             "service.version": sharemesh.__version__,
+            **self._otel.resource,
         }
 
     async def _send(self, metrics: OtlpMetrics) -> None:
         failing = False
-        while True:
-            await self._clock.sleep_ms(METRICS_INTERVAL_MS)
-            taken = await self._export(metrics)
-            if not taken and not failing:
-                _log.warning("metrics are dropped: the collector takes none")
-            failing = not taken
-
-    async def _export(self, metrics: OtlpMetrics) -> bool:
         loop = asyncio.get_running_loop()
-        try:
-            readings = self.telemetry.registry.collect()
-            return await loop.run_in_executor(None, metrics.export, readings, self._clock.wall_ns())
-        except Exception:
-            _log.exception("metrics could not be exported")
-            return False
+        while True:
+            await self._clock.sleep_ms(self._otel.metrics_interval_ms)
+            try:
+                readings = self.telemetry.registry.collect()
+                await loop.run_in_executor(None, metrics.export, readings, self._clock.wall_ns())
+                failing = False
+            except ExportError as error:
+                if not failing:
+                    _log.warning("metrics are dropped: %s", error)
+                failing = True
+            except Exception:
+                _log.exception("metrics could not be exported")

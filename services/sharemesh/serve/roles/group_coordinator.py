@@ -1,22 +1,20 @@
 """The group coordinator, built."""
 
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
-from sharemesh.cluster.elections.shard_elections import ShardElections
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.group_coordinator.service import GroupCoordinatorPorts, GroupCoordinatorService
 from sharemesh.persister.persister import Persister
 from sharemesh.ports.cluster import ShardKind
 from sharemesh.ports.network import Listener
-from sharemesh.serve.process.share_states import PersistedShareStates
-from sharemesh.serve.process_context import ProcessContext
+from sharemesh.serve.process_context import ProcessContext, ShardRole
 from sharemesh.serve.settings.room_settings import log_settings, persister_settings
 
 
-class GroupCoordinatorRole:
-    """Fills ``RoleService``: group shards, elected one by one."""
+class GroupCoordinatorRole(ShardRole):
+    """Group shards, elected one by one."""
 
     def __init__(self, around: ProcessContext) -> None:
-        self._around = around
+        super().__init__(around, ShardKind.GROUP)
         self._persister = Persister(
             around.caller,
             around.view,
@@ -31,13 +29,12 @@ class GroupCoordinatorRole:
                 view=around.view,
                 authorizer=around.authorizer,
                 logs=EmbeddedShardLogs(around.disk, around.clock, log_settings(around.settings)),
-                states=PersistedShareStates(self._persister),
+                persister=self._persister,
                 coordination=around.coordination,
                 caller=around.caller,
                 telemetry=around.telemetry,
             ),
         )
-        self._elections: ShardElections | None = None
 
     def offer(self, listener: Listener) -> None:
         """Offer ``GroupCoordinator``."""
@@ -45,24 +42,10 @@ class GroupCoordinatorRole:
 
     async def start(self, member: ClusterMember) -> None:
         """Stand for election of every group shard."""
-        self._elections = ShardElections(
-            self._around.coordination,
-            member,
-            self._around.view,
-            self._around.clock,
-            kind=ShardKind.GROUP,
-            host=self._service,
-        )
-        await self._elections.start()
-
-    async def drain(self) -> None:
-        """Give every shard away."""
-        if self._elections is not None:
-            await self._elections.drain()
+        await self.stand(member, self._service)
 
     async def close(self) -> None:
-        """Stop standing and give up what is left."""
-        if self._elections is not None:
-            await self._elections.close()
+        """Leave the elections and relinquish what is left."""
+        await super().close()
         await self._service.close()
         await self._persister.close()

@@ -17,11 +17,11 @@ from sharemesh.domain.group_config.cluster_definitions import (
     STATE_WRITE_TIMEOUT,
 )
 from sharemesh.domain.group_config.evaluate import cluster_int
-from sharemesh.persister.settings import PersisterSettings
+from sharemesh.persister.request_batcher import PersisterSettings
 from sharemesh.ports.clock import Clock
 from sharemesh.rpc.server_certificates import ServerCertificates
 from sharemesh.rpc.tls import TlsFiles
-from sharemesh.runtime.limits import RuntimeLimits
+from sharemesh.runtime.shard_kind import RuntimeLimits
 from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 
@@ -34,7 +34,7 @@ def tls_files(settings: ServeSettings) -> TlsFiles | None:
         settings.tls_certificate,
         settings.tls_key,
         settings.tls_authority,
-        demand_certificates=settings.tls_client_certificates == "required",
+        demand_certificates=settings.mutual_tls,
     )
 
 
@@ -50,10 +50,13 @@ def log_settings(settings: ServeSettings) -> LogSettings:
 
 
 SEGMENT_BYTES_MIN = 64 * 1024
-"""Smaller values of the segment setting count as this: a file for each record helps nobody."""
+"""The smallest segment size used; smaller values of the setting are raised to it."""
 
 ANSWER_MARGIN_MS = 1_000
-"""A leader waits so much longer than the coordinator: the coordinator's own answer says more."""
+"""Extra time that a leader waits beyond the coordinator's write timeout, in milliseconds.
+
+The leader then sees the coordinator's specific error instead of an expired deadline.
+"""
 
 
 def share_coordinator_settings(configs: Mapping[str, str]) -> ShareCoordinatorSettings:

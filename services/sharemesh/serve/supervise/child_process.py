@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
+from sharemesh.backoff import Backoff
 from sharemesh.ports.clock import Clock
 from sharemesh.serve.exit_codes import ExitCode
 from sharemesh.serve.supervise.child_protocol import (
@@ -26,7 +27,7 @@ _log = logging.getLogger(__name__)
 BACKOFF_FIRST_MS = 100
 BACKOFF_LAST_MS = 5_000
 STEADY_MS = 20_000
-"""Ready for so long, a process counts as healthy and its back-off starts anew."""
+"""After being ready for this long a process counts as healthy: its back-off is reset."""
 
 KILL_WAIT_MS = 5_000
 
@@ -155,7 +156,7 @@ class ManagedProcess:
             self._change(ProcessState.FAILED)
 
     async def _run_again_and_again(self) -> None:
-        backoff_ms = BACKOFF_FIRST_MS
+        backoff = Backoff(BACKOFF_FIRST_MS, BACKOFF_LAST_MS)
         while not self._stop.is_set():
             started_ms = self._clock.now_ms()
             code = await self._run_once()
@@ -165,11 +166,10 @@ class ManagedProcess:
                 self._change(ProcessState.FAILED)
                 return
             if self._clock.now_ms() - started_ms >= STEADY_MS:
-                backoff_ms = BACKOFF_FIRST_MS
+                backoff.reset()
             self.status.restarts += 1
             self._change(ProcessState.RESTARTING)
-            await self._pause(backoff_ms)
-            backoff_ms = min(backoff_ms * 2, BACKOFF_LAST_MS)
+            await self._pause(backoff.next_ms())
         self._change(ProcessState.STOPPED)
 
     async def _run_once(self) -> int:
@@ -274,7 +274,7 @@ def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
 
 
 async def _ended(reports: asyncio.Task[None], ready: asyncio.Task[None] | None) -> None:
-    """Read the reports to their end (the process is gone: soon), give up waiting for ready."""
+    """Read the remaining reports of an ended process, and stop waiting for ready."""
     if ready is not None:
         await cancel_and_wait(ready)
     _, late = await asyncio.wait([reports], timeout=1.0)

@@ -1,9 +1,14 @@
-"""What a role process tells its parent, one JSON line each, on a descriptor it inherited."""
+"""Parent and child process: the command line there, and reports back, one JSON line each."""
 
 import json
 import os
-from dataclasses import dataclass
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from sharemesh.ports.cluster import Role
+from sharemesh.serve.settings.settings import ServeSettings, names_of
 
 MAX_LINE_BYTES = 16 * 1024
 
@@ -68,3 +73,54 @@ class Reporter:
             os.write(self._descriptor, report.line())
         except OSError:
             self._descriptor = None
+
+
+def role_command(
+    settings: ServeSettings,
+    *,
+    role: Role,
+    node_id: str,
+    host: str,
+    port: int,
+    etcd_endpoints: Sequence[str],
+    descriptor: int,
+) -> Sequence[str]:
+    """Return the command that runs one role; it reports on ``descriptor`` and dies with us."""
+    mine = replace(
+        settings,
+        role=str(role),
+        node_id=node_id,
+        data_directory=settings.data_directory.resolve(),
+        etcd_endpoints=tuple(etcd_endpoints),
+        listen_host=host,
+        listen_port=port,
+        advertised_host=settings.advertised_host,
+    )
+    return child_command(mine, descriptor)
+
+
+def child_command(settings: ServeSettings, descriptor: int) -> Sequence[str]:
+    """Return the command of a child with exactly these settings."""
+    return (
+        sys.executable,
+        "-m",
+        "sharemesh.serve",
+        "--parent-pid",
+        str(os.getpid()),
+        "--report-descriptor",
+        str(descriptor),
+        *_flags(settings),
+    )
+
+
+def _flags(settings: ServeSettings) -> list[str]:
+    flags = []
+    for name in names_of(ServeSettings):
+        value = getattr(settings, name)
+        if value in (None, "", ()):
+            continue
+        text = ",".join(value) if isinstance(value, tuple) else str(value)
+        flags.append(f"--{name.replace('_', '-')}={text}")
+    for name, value in settings.configs.items():
+        flags += ["--set", f"{name}={value}"]
+    return flags

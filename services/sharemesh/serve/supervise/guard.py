@@ -21,7 +21,7 @@ from sharemesh.serve.supervise.child_process import (
     ProcessState,
     ProcessStatus,
 )
-from sharemesh.serve.supervise.role_command import child_command
+from sharemesh.serve.supervise.child_protocol import child_command
 
 REVOKE_TIMEOUT_MS = 2_000
 

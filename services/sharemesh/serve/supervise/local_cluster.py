@@ -30,12 +30,18 @@ from sharemesh.serve.supervise.child_process import (
     ProcessState,
     ProcessStatus,
 )
-from sharemesh.serve.supervise.data_lock import DirectoryLock, make_writable, unusable
+from sharemesh.serve.supervise.child_protocol import role_command
+from sharemesh.serve.supervise.data_directory import (
+    LOGS,
+    RUN_FILE,
+    DirectoryLock,
+    InitRollback,
+    close_to_others,
+    make_writable,
+    unusable,
+)
 from sharemesh.serve.supervise.etcd_process import EtcdPlace, place_etcd
 from sharemesh.serve.supervise.guard import revoke_leases
-from sharemesh.serve.supervise.init_rollback import InitRollback
-from sharemesh.serve.supervise.role_command import role_command
-from sharemesh.serve.supervise.run_file import LOGS, RUN_FILE
 from sharemesh.v1.admin_pb2 import DescribeClusterRequest
 
 ETCD = "etcd"
@@ -44,7 +50,7 @@ STOP_ORDER: tuple[tuple[Role, ...], ...] = (
     (Role.SHARE_LEADER, Role.GROUP_COORDINATOR),
     (Role.SHARE_COORDINATOR,),
 )
-"""Who writes to whom decides: leaders hand their states to the share coordinators first."""
+"""Writers stop before the processes they write to: share leaders flush state, coordinators last."""
 
 GIVEN_ETCD_TIMEOUT_MS = 5_000
 LED_TIMEOUT_MS = 10_000
@@ -57,7 +63,7 @@ class LocalCluster:
     """Supervises etcd and all role processes of one data directory.
 
     Args:
-        serve: What every role process is told; role, node id, ports and etcd are filled in here.
+        serve: Settings of every role process; role, node id, ports and etcd are set here.
         up: How many processes, and where.
         clock: Time for back-off.
         on_change: Called after each change of a process.
@@ -142,7 +148,6 @@ class LocalCluster:
         self._lock.take()
         try:
             await self._claim_directory()
-            self._serve = with_secret(self._serve, self._directory, SystemRandom())
             await self._start_etcd()
             await self._start_roles()
             await self._until_ready()
@@ -203,8 +208,10 @@ class LocalCluster:
                 group_shards=self._serve.group_shards,
                 state_shards=self._serve.state_shards,
             )
+            close_to_others(self._directory)
             for made in ((self._directory / RUN_FILE).parent, self.logs):
-                made.mkdir(exist_ok=True)
+                made.mkdir(0o700, exist_ok=True)
+            self._serve = with_secret(self._serve, self._directory, SystemRandom())
         except DataDirectoryError as error:
             raise StartError(ExitCode.OTHER_CLUSTER, f"{self._directory}: {error}") from error
         except OSError as error:
@@ -214,7 +221,9 @@ class LocalCluster:
 
     async def _start_etcd(self) -> None:
         if not self._endpoints:
-            self._etcd = place_etcd(self._directory / "etcd", self._up.etcd_port)
+            self._etcd = place_etcd(
+                self._directory / "etcd", self._up.etcd_port, self._up.etcd_program
+            )
             self._endpoints = (self._etcd.endpoint,)
             status = ProcessStatus(ETCD, ETCD, 0, host="127.0.0.1", port=self._etcd.client_port)
             self._add(

@@ -1,4 +1,4 @@
-"""What a leader's metrics read out of its state when somebody asks."""
+"""Gauges of a share leader, read from its state when metrics are collected."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -9,6 +9,7 @@ from sharemesh.ports.cluster import ClusterView
 from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.partition.led_partitions import LedPartition, LedPartitions
 from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
+from sharemesh.share_leader.unsent import UnsentBudget
 from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Labels, Metric, Observation
 
@@ -32,7 +33,7 @@ class LeaderGauges:
         self._partitions = partitions
         self._ends: dict[TopicPartition, deque[tuple[int, int]]] = {}
 
-    def register(self, sessions: "Sessions", streams: Counted) -> None:
+    def register(self, sessions: "Sessions", streams: Counted, unsent: UnsentBudget) -> None:
         """Register all metrics with the environment's registry."""
         registry = self._environment.telemetry.registry
         counters = self._environment.counters
@@ -42,6 +43,7 @@ class LeaderGauges:
             (names.STALLED_MEMBERS, lambda: sum(s.is_stalled for s in sessions.all())),
             (names.SESSIONS_EVICTED, lambda: counters.sessions_evicted),
             (names.STREAMS, lambda: len(streams)),
+            (names.UNSENT_BYTES, lambda: unsent.total),
             (names.LED_PARTITIONS, lambda: len(self._partitions)),
             (names.RECORDS_PRODUCED, lambda: counters.records_produced),
             (names.BYTES_PRODUCED, lambda: counters.bytes_produced),
@@ -88,14 +90,14 @@ class LeaderGauges:
                 ends.append((end, now_ms))
         self._ends = kept
 
-    def _oldest_acquired_s(self, _: LedPartition, shell: SharePartitionRunner) -> float:
-        granted_ms = shell.machine.oldest_lock_ms
+    def _oldest_acquired_s(self, _: LedPartition, runner: SharePartitionRunner) -> float:
+        granted_ms = runner.machine.oldest_lock_ms
         if granted_ms is None:
             return 0.0
         return (self._environment.clock.now_ms() - granted_ms) / 1_000
 
-    def _backlog_age_s(self, led: LedPartition, shell: SharePartitionRunner) -> float:
-        following = shell.next_fetch_offset
+    def _backlog_age_s(self, led: LedPartition, runner: SharePartitionRunner) -> float:
+        following = runner.next_fetch_offset
         if following >= led.log.high_watermark:
             return 0.0
         now_ms = self._environment.clock.now_ms()
@@ -105,11 +107,11 @@ class LeaderGauges:
         return 0.0
 
     def _waiting(self) -> float:
-        return sum(shell.has_waiters for led in self._partitions for shell in led.shares.values())
+        return sum(runner.has_waiters for led in self._partitions for runner in led.shares.values())
 
     def _delayed(self) -> float:
-        shells = [shell for led in self._partitions for shell in led.shares.values()]
-        return len({waiter for shell in shells for waiter in shell.waiters()})
+        runners = [runner for led in self._partitions for runner in led.shares.values()]
+        return len({waiter for runner in runners for waiter in runner.waiters()})
 
     def _by_share(
         self, read: Callable[[LedPartition, SharePartitionRunner], float]
@@ -120,10 +122,10 @@ class LeaderGauges:
             for led in self._partitions:
                 topic = topic_name(self._environment.view, led.partition.topic_id)
                 label = telemetry.partition_label(led.partition.partition)
-                for shell in list(led.shares.values()):
-                    if shell.phase is Phase.ACTIVE:
-                        labels: Labels = (shell.key.group_id, topic, label)
-                        yield labels, read(led, shell)
+                for runner in list(led.shares.values()):
+                    if runner.phase is Phase.ACTIVE:
+                        labels: Labels = (runner.key.group_id, topic, label)
+                        yield labels, read(led, runner)
 
         return values
 
@@ -144,11 +146,11 @@ class Sessions(Protocol):
 
 
 class HasPartitions(Protocol):
-    """A session, as far as metrics go."""
+    """What metrics need of a session."""
 
     @property
     def is_stalled(self) -> bool:
-        """Whether its member gets nothing until it is heard of."""
+        """Whether its member gets no records until it sends a message (HBK-11)."""
         ...
 
     @property
@@ -172,15 +174,15 @@ def topic_name(view: ClusterView, topic_id: TopicId) -> str:
     return topic.name if topic is not None else topic_id.hex()
 
 
-def _in_flight(_: LedPartition, shell: SharePartitionRunner) -> float:
-    return shell.machine.in_flight_count
+def _in_flight(_: LedPartition, runner: SharePartitionRunner) -> float:
+    return runner.machine.in_flight_count
 
 
-def _batches(_: LedPartition, shell: SharePartitionRunner) -> float:
-    return shell.machine.batch_count
+def _batches(_: LedPartition, runner: SharePartitionRunner) -> float:
+    return runner.machine.batch_count
 
 
-def _backlog(led: LedPartition, shell: SharePartitionRunner) -> float:
-    machine = shell.machine
+def _backlog(led: LedPartition, runner: SharePartitionRunner) -> float:
+    machine = runner.machine
     whole = led.log.high_watermark - max(machine.start_offset, led.log.log_start_offset)
     return max(0, whole - machine.delivery_complete_count)

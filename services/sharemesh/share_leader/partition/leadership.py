@@ -1,4 +1,4 @@
-"""Taking partitions over, draining them and giving them up (fills ``PartitionHost``)."""
+"""Takes partitions over, drains them and relinquishes them (fills ``PartitionHost``)."""
 
 import asyncio
 import logging
@@ -9,10 +9,10 @@ from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.record_log import RecordLogs
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.environment import LeaderEnvironment
-from sharemesh.share_leader.partition.initialization import StatePrefetch
 from sharemesh.share_leader.partition.leader_gauges import topic_name
 from sharemesh.share_leader.partition.led_partitions import LedPartition, LedPartitions
 from sharemesh.share_leader.partition.open_streams import OpenStreams
+from sharemesh.share_leader.partition.state_requests import StatePrefetch
 from sharemesh.telemetry import names
 from sharemesh.telemetry.spans import Span
 
@@ -117,11 +117,11 @@ class PartitionLeadership:
         *,
         error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ) -> None:
-        """The order is that of the placement rules: see each step."""
+        """Stop leading; a drain of ``drain_ms`` comes first. The order of the six steps matters."""
         began_ms = self._environment.clock.now_ms()
         led.stop_acquiring()  # 1. nothing new is granted
         if drain_ms > 0:
-            self._streams.notify_draining(frozenset({led.partition}))  # 2. clients hear of it
+            self._streams.notify_draining(frozenset({led.partition}))  # 2. clients are notified
             await led.until_unlocked(drain_ms)  # 3. holders may acknowledge
         led.closed = True  # 4. later acknowledgements are answered not-leader
         closed_ms = self._environment.clock.now_ms()

@@ -1,18 +1,70 @@
-"""Topic-partitions that this process leads: log, epoch and share partitions of each."""
+"""Topic-partitions led here (log, epoch, share partitions of each), and where others are led."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
 
-from sharemesh.domain.errors import ErrorCode
+from sharemesh.cluster.membership import node_message
+from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicPartition
+from sharemesh.ports.cluster import ClusterView, NodeInfo
 from sharemesh.ports.record_log import PartitionLog
 from sharemesh.share_leader.environment import LeaderEnvironment
-from sharemesh.share_leader.partition.initialization import StatePrefetch
 from sharemesh.share_leader.partition.read_barrier import ReadBarrier
 from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
+from sharemesh.share_leader.partition.state_requests import StatePrefetch
+from sharemesh.v1.common_pb2 import CurrentLeader, Node
 
+REDIRECTING = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""Refusals that name the leader (KIP-951): after others a client has nowhere to be sent."""
 _log = logging.getLogger(__name__)
+
+
+class Redirects:
+    """Collects, for one response, the leaders that it points to."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._nodes: dict[str, NodeInfo] = {}
+
+    def leader_of(self, partition: TopicPartition, error: int) -> CurrentLeader | None:
+        """Return the current leader if ``error`` sends the client there and one is known."""
+        if error not in REDIRECTING:
+            return None
+        leader = self._view.leader(partition)
+        if leader is None:
+            return None
+        self._nodes[leader.node.node_id] = leader.node
+        return CurrentLeader(leader_id=leader.node.node_id, leader_epoch=leader.leader_epoch)
+
+    def endpoints(self) -> list[Node]:
+        """Return the nodes named so far, each once."""
+        return [node_message(node) for node in self._nodes.values()]
+
+
+def not_led(view: ClusterView, partition: TopicPartition) -> tuple[ErrorCode, str]:
+    """Return why this node cannot answer for a partition (spec REQ-5, INI-1)."""
+    topic = view.topic(partition.topic_id)
+    if topic is None:
+        return (
+            ErrorCode.UNKNOWN_TOPIC_ID,
+            f"no topic has id {partition.topic_id.hex()}; refresh metadata",
+        )
+    if not 0 <= partition.partition < topic.partitions:
+        return (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {topic.name!r} has partitions 0..{topic.partitions - 1}, "
+            f"not {partition.partition}",
+        )
+    leader = view.leader(partition)
+    if leader is None:
+        where = "it has no leader now; retry"
+    else:
+        where = f"{leader.node.node_id} at {leader.node.address} leads it; ask there"
+    return (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        f"this node does not lead {topic.name}-{partition.partition}: {where}",
+    )
 
 
 class LedPartition:
@@ -43,26 +95,26 @@ class LedPartition:
 
     def share(self, group_id: GroupId) -> SharePartitionRunner:
         """Return the group's share partition; the first fetch creates it (spec INI-1)."""
-        shell = self.shares.get(group_id)
-        if shell is None:
+        runner = self.shares.get(group_id)
+        if runner is None:
             key = SharePartitionKey(group_id, self.partition.topic_id, self.partition.partition)
-            shell = SharePartitionRunner(
+            runner = SharePartitionRunner(
                 key,
                 self.log,
                 self._environment,
                 self._share_ended,
                 state=self._early_reads.take(group_id),
             )
-            self.shares[group_id] = shell
+            self.shares[group_id] = runner
             if self.draining:
-                shell.stop_acquiring(self._idle.set)
-        return shell
+                runner.stop_acquiring(self._idle.set)
+        return runner
 
     def stop_acquiring(self) -> None:
-        """Begin the drain: what is locked may still be acknowledged, nothing is granted."""
+        """Begin the drain: acquired records may still be acknowledged, none are acquired."""
         self.draining = True
-        for shell in self.shares.values():
-            shell.stop_acquiring(self._idle.set)
+        for runner in self.shares.values():
+            runner.stop_acquiring(self._idle.set)
 
     async def until_unlocked(self, limit_ms: int) -> None:
         """Return once a partition that acquires no more holds no locks, or after the limit."""
@@ -79,26 +131,26 @@ class LedPartition:
     def end(self, error: ErrorCode, message: str) -> None:
         """Fence every share partition; waiters are woken and see the error (spec PER-10)."""
         self.draining = self.closed = True
-        for shell in list(self.shares.values()):
-            shell.fence(error, message)
+        for runner in list(self.shares.values()):
+            runner.fence(error, message)
 
     @property
     def holds_locks(self) -> bool:
         """Whether some member of some group holds a lock or awaits an answer."""
-        return any(shell.holds_locks for shell in self.shares.values())
+        return any(runner.holds_locks for runner in self.shares.values())
 
     async def settle_writes(self) -> None:
         """Return once no state write of any group is under way."""
-        for shell in list(self.shares.values()):
-            await shell.settle_writes()
+        for runner in list(self.shares.values()):
+            await runner.settle_writes()
 
     def _advanced(self) -> None:
-        for shell in self.shares.values():
-            shell.wake_soon()
+        for runner in self.shares.values():
+            runner.wake_soon()
 
-    def _share_ended(self, shell: SharePartitionRunner) -> None:
-        if self.shares.get(shell.key.group_id) is shell:
-            del self.shares[shell.key.group_id]
+    def _share_ended(self, runner: SharePartitionRunner) -> None:
+        if self.shares.get(runner.key.group_id) is runner:
+            del self.shares[runner.key.group_id]
             self._idle.set()
 
 
@@ -121,6 +173,17 @@ class LedPartitions:
         led = self._led.get(partition)
         return None if led is None or led.closed else led
 
+    def required(self, partition: TopicPartition) -> LedPartition:
+        """Return a partition that is led here.
+
+        Raises:
+            RefusedError: NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        led = self.get(partition)
+        if led is None:
+            raise RefusedError(*not_led(self._environment.view, partition))
+        return led
+
     def add(self, led: LedPartition) -> None:
         """Begin to serve a partition."""
         self._led[led.partition] = led
@@ -138,7 +201,7 @@ class LedPartitions:
         self._on_ended.append(callback)
 
     def epoch_ended(self, led: LedPartition, reason: Exception) -> None:
-        """Give a partition up whose log is fenced or failed (LOG-7)."""
+        """Relinquish a partition whose log is fenced or failed (LOG-7)."""
         if self._led.get(led.partition) is not led:
             return
         _log.warning(

@@ -1,18 +1,18 @@
-"""Looks for a higher fence, shared by all answers of a moment (LOG-8)."""
+"""Read barrier: checks that no higher fence exists before records are delivered (LOG-8)."""
 
 import asyncio
 from functools import partial
 
 from sharemesh.ports.record_log import PartitionLog
 from sharemesh.ports.shard_log import LogFailedError
-from sharemesh.share_leader.owned_tasks import OwnedTasks
+from sharemesh.tasks import OwnedTasks
 
 
 class ReadBarrier:
-    """At most two looks of one log are under way or planned, however many grants need one.
+    """Runs at most one check and plans at most one more, however many requests need one.
 
-    A look counts for a request only if it began after the request arrived: who comes while one
-    is running shares the next.
+    A check is valid for a request only if it began after the request arrived: requests that
+    arrive during a check share the next one.
     """
 
     def __init__(self, log: PartitionLog, tasks: OwnedTasks) -> None:
@@ -22,7 +22,7 @@ class ReadBarrier:
         self._planned: asyncio.Future[None] | None = None
 
     async def look(self) -> None:
-        """Return once a look that began after this call found no higher fence.
+        """Return once a check that began after this call found no higher fence.
 
         Raises:
             FencedError: There is one; LogFailedError: the epoch of the log has ended.
@@ -36,7 +36,7 @@ class ReadBarrier:
         await asyncio.shield(self._planned)
 
     async def _lead(self) -> None:
-        """Look now, in the caller's own task: the common case costs no extra task."""
+        """Check now, in the caller's own task: the common case costs no extra task."""
         running = self._running = asyncio.get_running_loop().create_future()
         try:
             await self._log.look()
@@ -51,7 +51,7 @@ class ReadBarrier:
 
 
 def _settle(mine: asyncio.Future[None], outcome: BaseException | None) -> None:
-    """Tell those who share a look how it ended; they may all be gone."""
+    """Pass the outcome of a check to its waiters, which may all be cancelled."""
     if outcome is None:
         mine.set_result(None)
         return

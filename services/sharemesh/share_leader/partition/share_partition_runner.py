@@ -42,7 +42,7 @@ from sharemesh.ports.share_state import StateReadResult
 from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.partition.state_requests import StateRequests
 from sharemesh.share_leader.telemetry.partition_telemetry import PartitionTelemetry
-from sharemesh.share_leader.timers import TimerHandle
+from sharemesh.timers import TimerHandle
 
 _log = logging.getLogger(__name__)
 _LOG_START_STEPS = 2
@@ -144,7 +144,7 @@ class SharePartitionRunner:
 
     @property
     def stands_at_damage(self) -> bool:
-        """Whether the next fetch begins where the log cannot be read: a read tells the member."""
+        """Whether the next fetch offset is corrupt in the log; a read reports it to the member."""
         damage, offset = self.log.damage, self.next_fetch_offset
         return damage is not None and (offset == damage[0] or offset > self.log.high_watermark)
 
@@ -206,7 +206,7 @@ class SharePartitionRunner:
         return bool(self._stalled)
 
     def leave_out(self, stalled: object) -> None:
-        """Note who gets nothing until it is heard of again."""
+        """Note members that get no records until they send a message (HBK-11)."""
         self._stalled[stalled] = None
 
     def take_in(self, stalled: object) -> None:
@@ -278,7 +278,7 @@ class SharePartitionRunner:
             self.wake_soon()
 
     def stop_acquiring(self, on_idle: Callable[[], None]) -> None:
-        """Grant nothing new; locks held may still be acknowledged (first step of a drain).
+        """Acquire nothing more; acquired records may still be acknowledged (first step of a drain).
 
         ``on_idle`` is called after each step that leaves no lock and no open acknowledgement.
         """
@@ -302,7 +302,7 @@ class SharePartitionRunner:
         """Hand an event to the machine and carry out its effects in order.
 
         A step that raises is a bug of ours, and nobody knows how far it came: the share partition
-        ends, whoever waits for an answer hears so, and the next fetch begins with what is stored.
+        ends, waiting requests fail, and the next fetch starts from the durable state.
         """
         try:
             effects = self._machine.step(event, now_ms=self._environment.clock.now_ms())
@@ -352,7 +352,7 @@ class SharePartitionRunner:
             case Dropped(error=error):
                 self._end(error, "")
             case _:
-                raise AssertionError(f"an effect without a hand: {effect}")
+                raise AssertionError(f"unhandled effect: {effect}")
 
     def _end(self, error: ErrorCode, message: str) -> None:
         if self.phase is Phase.ENDED:

@@ -1,1 +1,1 @@
-"""ShareFetch, ShareAcknowledge and Explain: checks, sessions, acquisition, responses."""
+"""The unary requests: fetch, acknowledge, explain, produce, offsets; checks and sessions."""

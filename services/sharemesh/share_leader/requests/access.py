@@ -1,14 +1,20 @@
-"""Checks who may fetch, acknowledge, produce and ask, at the request and after each wait."""
+"""Permissions of the leader's requests, and which of their partitions are led here (INI-1)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sharemesh.authorization.access import Access, refusal_on
+from sharemesh.authorization.slices import Slices
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, TopicId, TopicPartition
 from sharemesh.ports.authorizer import Authorizer, Operation, ResourceType
 from sharemesh.ports.cluster import ClusterView, TopicInfo
-from sharemesh.share_leader.requests.redirects import not_led
+from sharemesh.share_leader.failures import Outcome
+from sharemesh.share_leader.partition.led_partitions import LedPartitions, not_led
+from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
+
+_RIGHTS = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
 
 _SHOWN = 100  # characters of a name that was sent, in a refusal
 
@@ -47,7 +53,7 @@ class LeaderAccess:
             raise RefusedError(*not_led(self._view, partition))
 
     def topic_named(self, principal: str, name: str, operation: Operation) -> TopicInfo:
-        """Return a topic; without the right it is not told from one that is not there (AUT-1).
+        """Return a topic; without the right it looks like one that does not exist (AUT-1).
 
         Raises:
             RefusedError: TOPIC_AUTHORIZATION_FAILED or UNKNOWN_TOPIC_OR_PARTITION.
@@ -61,7 +67,11 @@ class LeaderAccess:
             )
         return topic
 
-    def some_topic(self, principal: str) -> None:
+    def transactional_id(self, principal: str, name: str) -> None:
+        """Raise TRANSACTIONAL_ID_AUTHORIZATION_FAILED unless the principal may write (BND-10)."""
+        self._access.transactional_id(principal, Operation.WRITE, name)
+
+    async def some_topic(self, principal: str, slices: Slices) -> None:
         """Raise CLUSTER_AUTHORIZATION_FAILED unless the principal may write somewhere.
 
         So it is for a producer id in Kafka: who may write a topic may have one.
@@ -70,6 +80,7 @@ class LeaderAccess:
         if may(principal, Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
             return
         for topic in self._view.topics():
+            await slices.spend()
             if may(principal, Operation.WRITE, ResourceType.TOPIC, topic.name):
                 return
         raise refusal_on(
@@ -80,12 +91,14 @@ class LeaderAccess:
             error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         )
 
+    def markers(self, principal: str) -> None:
+        """Raise CLUSTER_AUTHORIZATION_FAILED unless the principal may end transactions (BND-12)."""
+        if not self._access.may(principal, Operation.ALTER, ResourceType.CLUSTER):
+            self.cluster(principal)
+
     def cluster(self, principal: str, operation: Operation = Operation.CLUSTER_ACTION) -> None:
         """Raise CLUSTER_AUTHORIZATION_FAILED unless the principal may."""
         self._access.cluster(principal, operation)
-
-
-Outcome = tuple[ErrorCode, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,4 +143,24 @@ class Reader:
         return None
 
 
-_RIGHTS = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+class PartitionLookup:
+    """Finds, or creates, the share partitions that a member may fetch from."""
+
+    def __init__(self, partitions: LedPartitions) -> None:
+        self._partitions = partitions
+
+    def find(
+        self, reader: Reader, partitions: Sequence[TopicPartition]
+    ) -> tuple[list[SharePartitionRunner], dict[TopicPartition, Outcome]]:
+        """Return the share partitions led here, in order, and why others are refused (ERR-2)."""
+        runners: list[SharePartitionRunner] = []
+        refused: dict[TopicPartition, Outcome] = {}
+        for partition in partitions:
+            try:
+                reader.check(partition)
+                led = self._partitions.required(partition)
+            except RefusedError as error:
+                refused[partition] = (error.error, error.message)
+            else:
+                runners.append(led.share(reader.group_id))
+        return runners, refused

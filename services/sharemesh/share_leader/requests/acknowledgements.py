@@ -6,17 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from sharemesh.domain.delivery_state import AcknowledgeType
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import GroupId, MemberId, TopicId, TopicPartition
 from sharemesh.domain.share_partition.effects import Answered
 from sharemesh.domain.share_partition.events import AcknowledgementBatch
 from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.failures import Outcome
 from sharemesh.share_leader.partition.led_partitions import LedPartitions
 from sharemesh.share_leader.requests.access import LeaderAccess
-from sharemesh.share_leader.requests.redirects import not_led
 from sharemesh.v1 import share_leader_pb2 as pb
 
-Outcome = tuple[ErrorCode, str]
 _DONE: Outcome = (ErrorCode.NONE, "")
 _TYPES = {int(kind): kind for kind in AcknowledgeType}
 _UNSEEN = (AcknowledgeType.RELEASE,)
@@ -64,9 +63,8 @@ def check_size(topics: Iterable[pb.AcknowledgeTopic], environment: LeaderEnviron
         ("acknowledge types", offsets, settings.max_acknowledge_offsets),
     ):
         if value > bound:
-            raise RefusedError(
-                ErrorCode.INVALID_REQUEST,
-                f"the request holds {value} {name}; send at most {bound} at a time",
+            raise invalid_request(
+                f"the request holds {value} {name}; send at most {bound} at a time"
             )
 
 
@@ -83,7 +81,7 @@ class Acknowledgements:
     def begin(
         self, who: AcknowledgeCaller, topics: Iterable[pb.AcknowledgeTopic]
     ) -> PendingAcknowledgements:
-        """Check and start the acknowledgements of a request; writes go on in the background.
+        """Check and start the acknowledgements of a request; writes continue in the background.
 
         Partitions without acknowledgement batches are left out (spec REQ-8 is the caller's).
         """
@@ -115,12 +113,10 @@ class Acknowledgements:
             self._access.topic(who.principal, partition)
             listed = _only(entries)
             batches = _checked(listed.acknowledgement_batches, who)
-            led = self._partitions.get(partition)
-            if led is None:
-                raise RefusedError(*not_led(self._environment.view, partition))
+            led = self._partitions.required(partition)
             _check_epoch(listed.leader_epoch, led.leader_epoch)
-            shell = led.shares.get(who.group_id)
-            if shell is None:
+            runner = led.shares.get(who.group_id)
+            if runner is None:
                 raise RefusedError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"group {who.group_id!r} has nothing acquired in partition "
@@ -130,7 +126,7 @@ class Acknowledgements:
             under_way.refused[partition] = (refused.error, refused.message)
             return
         under_way.batches[partition] = batches
-        under_way.awaited[partition] = shell.acknowledge(who.member_id, batches)
+        under_way.awaited[partition] = runner.acknowledge(who.member_id, batches)
 
     def _count_requests(self, outcomes: dict[TopicPartition, Outcome]) -> None:
         counters = self._environment.counters
@@ -161,7 +157,7 @@ def _only(entries: Sequence[pb.AcknowledgePartition]) -> pb.AcknowledgePartition
         RefusedError: INVALID_REQUEST if there are more; nothing of any is applied.
     """
     if len(entries) > 1:
-        raise _invalid(
+        raise invalid_request(
             f"partition {entries[0].partition} is listed twice with acknowledgements, of which "
             "none took effect; list it once, with all batches in order"
         )
@@ -198,24 +194,28 @@ def _checked(
     for batch in batches:
         first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
         if first > last:
-            raise _invalid(f"batch {first}-{last} ends before it begins")
+            raise invalid_request(f"batch {first}-{last} ends before it begins")
         if first < 0:
-            raise _invalid(f"batch {first}-{last} begins below offset 0")
+            raise invalid_request(f"batch {first}-{last} begins below offset 0")
         if first < previous_last:
-            raise _invalid(f"batch {first}-{last} is not in order after {previous_last}")
+            raise invalid_request(f"batch {first}-{last} is not in order after {previous_last}")
         if not types:
-            raise _invalid(f"batch {first}-{last} has no acknowledge type; send one for all")
+            raise invalid_request(f"batch {first}-{last} has no acknowledge type; send one for all")
         if len(types) > 1 and len(types) != last - first + 1:
-            raise _invalid(
+            raise invalid_request(
                 f"batch {first}-{last} has {len(types)} acknowledge types; send one for all "
                 "or one for each offset"
             )
         known = _known_types(types, who)
         if batch.uncounted and known != _UNSEEN:  # spec HBK-1
-            raise _invalid(
+            raise invalid_request(
                 f"batch {first}-{last} is uncounted; send the one type 2 (RELEASE) with it"
             )
-        checked.append(AcknowledgementBatch(first, last, known, batch.uncounted))
+        if batch.delivery_count < 0:
+            raise invalid_request(f"batch {first}-{last} has a delivery count below 0")
+        checked.append(
+            AcknowledgementBatch(first, last, known, batch.uncounted, batch.delivery_count)
+        )
         previous_last = last
     return tuple(checked)
 
@@ -224,18 +224,14 @@ def _known_types(types: Sequence[int], who: AcknowledgeCaller) -> tuple[Acknowle
     highest = AcknowledgeType.RENEW if who.version >= 2 else AcknowledgeType.REJECT
     for kind in set(types):
         if not 0 <= kind <= highest:
-            raise _invalid(f"acknowledge type {kind} is not one of 0..{highest.value}")
+            raise invalid_request(f"acknowledge type {kind} is not one of 0..{highest.value}")
         if kind == AcknowledgeType.RENEW and not who.is_renew_ack:
-            raise _invalid("acknowledge type 4 (RENEW) needs is_renew_ack")
+            raise invalid_request("acknowledge type 4 (RENEW) needs is_renew_ack")
     return tuple([_TYPES[kind] for kind in types])
 
 
-def _invalid(message: str) -> RefusedError:
-    return RefusedError(ErrorCode.INVALID_REQUEST, message)
-
-
 def _count(totals: "Counter[AcknowledgeType]", batches: Iterable[AcknowledgementBatch]) -> None:
-    """Count offsets by type (spec MET-1): neither a GAP nor what nobody saw is acknowledged."""
+    """Count offsets by type (spec MET-1), without gaps and uncounted releases."""
     for batch in batches:
         if batch.uncounted:
             continue

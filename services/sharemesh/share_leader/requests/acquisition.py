@@ -74,7 +74,7 @@ class FetchAcquisition:
 
     async def take(
         self,
-        shells: Sequence[SharePartitionRunner],
+        runners: Sequence[SharePartitionRunner],
         owner: object,
         order: FetchOrder,
         reader: Reader,
@@ -86,27 +86,27 @@ class FetchAcquisition:
         that began after this call (LOG-8). ``reader`` is asked before each grant (AUT-4).
         """
         try:
-            return await self._take(shells, order, reader)
+            return await self._take(runners, order, reader)
         finally:
-            for shell in shells:
-                shell.unlock(owner)
+            for runner in runners:
+                runner.unlock(owner)
 
     async def _take(
-        self, shells: Sequence[SharePartitionRunner], order: FetchOrder, reader: Reader
+        self, runners: Sequence[SharePartitionRunner], order: FetchOrder, reader: Reader
     ) -> list[PartitionFetch]:
         taken: list[PartitionFetch] = []
         remaining = order.max_records
-        share_bytes = max(1, order.max_bytes // max(1, len(shells)))
+        share_bytes = max(1, order.max_bytes // max(1, len(runners)))
         position = 0
-        while position < len(shells) and remaining > 0:
-            chunk = self._expected_to_fill(shells[position:], remaining)
+        while position < len(runners) and remaining > 0:
+            chunk = self._expected_to_fill(runners[position:], remaining)
             position += len(chunk)
-            reads = [self._read(shell, share_bytes, remaining) for shell in chunk]
+            reads = [self._read(runner, share_bytes, remaining) for runner in chunk]
             results = [await reads[0]] if len(reads) == 1 else await asyncio.gather(*reads)
-            for shell, result in zip(chunk, results, strict=True):
-                lost = reader.lost([shell.key.topic_partition])
-                refusal = lost.get(shell.key.topic_partition)
-                one = self._acquire(shell, refusal or result, order, remaining)
+            for runner, result in zip(chunk, results, strict=True):
+                lost = reader.lost([runner.key.topic_partition])
+                refusal = lost.get(runner.key.topic_partition)
+                one = self._acquire(runner, refusal or result, order, remaining)
                 if one is not None:
                     remaining -= one.count
                     taken.append(one)
@@ -114,39 +114,39 @@ class FetchAcquisition:
 
     @staticmethod
     def _expected_to_fill(
-        shells: Sequence[SharePartitionRunner], remaining: int
+        runners: Sequence[SharePartitionRunner], remaining: int
     ) -> Sequence[SharePartitionRunner]:
         """Return the first share partitions that probably hold ``remaining`` records together."""
-        offsets = accumulate(max(1, s.end_offset - s.next_fetch_offset) for s in shells)
+        offsets = accumulate(max(1, s.end_offset - s.next_fetch_offset) for s in runners)
         for count, total in enumerate(offsets, 1):
             if total >= remaining:
-                return shells[:count]
-        return shells
+                return runners[:count]
+        return runners
 
     async def _read(
-        self, shell: SharePartitionRunner, share_bytes: int, remaining: int
+        self, runner: SharePartitionRunner, share_bytes: int, remaining: int
     ) -> tuple[int, ReadResult] | tuple[ErrorCode, str]:
         """Return the fetch offset and what lies there, or the error of the partition."""
-        led = self._partitions.get(shell.key.topic_partition)
-        if led is None or led.log is not shell.log:
+        led = self._partitions.get(runner.key.topic_partition)
+        if led is None or led.log is not runner.log:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership has moved; refresh metadata"
-        offset = shell.next_fetch_offset
+        offset = runner.next_fetch_offset
         try:
-            return offset, await self._read_and_look(led, shell, share_bytes, remaining)
+            return offset, await self._read_and_look(led, runner, share_bytes, remaining)
         except Exception as error:
-            return self._read_failed(led, shell, offset, error)
+            return self._read_failed(led, runner, offset, error)
 
     async def _read_and_look(
-        self, led: LedPartition, shell: SharePartitionRunner, share_bytes: int, remaining: int
+        self, led: LedPartition, runner: SharePartitionRunner, share_bytes: int, remaining: int
     ) -> ReadResult:
-        """Read from the next fetch offset; meanwhile look that nobody else leads (LOG-8)."""
-        offset, end_offset = shell.next_fetch_offset, shell.end_offset
-        if shell.stands_at_damage:
+        """Read from the next fetch offset; meanwhile check for a higher fence (LOG-8)."""
+        offset, end_offset = runner.next_fetch_offset, runner.end_offset
+        if runner.stands_at_damage:
             end_offset = max(end_offset, offset + 1)  # the log answers with what is wrong there
-        wanted = shell.log.bytes_between(offset, min(end_offset, offset + remaining))
+        wanted = runner.log.bytes_between(offset, min(end_offset, offset + remaining))
         max_bytes = min(share_bytes, max(wanted, self._environment.settings.read_ahead_bytes))
         result, looked = await asyncio.gather(
-            shell.log.read(offset, max_bytes=max_bytes, end_offset=end_offset),
+            runner.log.read(offset, max_bytes=max_bytes, end_offset=end_offset),
             led.looks.look(),
             return_exceptions=True,
         )
@@ -157,11 +157,11 @@ class FetchAcquisition:
         return result
 
     def _read_failed(
-        self, led: LedPartition, shell: SharePartitionRunner, offset: int, error: Exception
+        self, led: LedPartition, runner: SharePartitionRunner, offset: int, error: Exception
     ) -> tuple[int, ReadResult] | tuple[ErrorCode, str]:
         match error:
             case RefusedError(error=ErrorCode.OFFSET_OUT_OF_RANGE):
-                shell.step(LogStartMoved(shell.log.log_start_offset))  # spec OFF-17
+                runner.step(LogStartMoved(runner.log.log_start_offset))  # spec OFF-17
                 return offset, ReadResult(b"", ())
             case RefusedError():
                 return error.error, error.message
@@ -169,49 +169,49 @@ class FetchAcquisition:
                 self._partitions.epoch_ended(led, error)
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership has moved; refresh metadata"
             case _:
-                _log.error("reading %s at %d failed", shell.key, offset, exc_info=error)
+                _log.error("reading %s at %d failed", runner.key, offset, exc_info=error)
                 return ErrorCode.UNKNOWN_SERVER_ERROR, f"the log cannot be read: {error}"
 
     def _acquire(
         self,
-        shell: SharePartitionRunner,
+        runner: SharePartitionRunner,
         result: tuple[int, ReadResult] | tuple[ErrorCode, str],
         order: FetchOrder,
         remaining: int,
     ) -> PartitionFetch | None:
-        partition = shell.key.topic_partition
+        partition = runner.key.topic_partition
         if isinstance(result[1], str):
             return PartitionFetch(
-                partition, shell.leader_epoch, error=ErrorCode(result[0]), message=result[1]
+                partition, runner.leader_epoch, error=ErrorCode(result[0]), message=result[1]
             )
         if remaining <= 0 or not result[1].headers or order.is_held_back:
             return None
         try:
             if self._environment.telemetry.spans.enabled:
-                shell.telemetry.produced_by(producer_contexts(result[1].records))
-            acquired = shell.acquire(_event(shell, result[0], result[1], order, remaining))
+                runner.telemetry.produced_by(producer_contexts(result[1].records))
+            acquired = runner.acquire(_event(runner, result[0], result[1], order, remaining))
         except (FencedError, LogFailedError) as ended:
-            shell.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leader epoch has ended ({ended})")
+            runner.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leader epoch has ended ({ended})")
             return PartitionFetch(
-                partition, shell.leader_epoch, error=shell.error, message=shell.message
+                partition, runner.leader_epoch, error=runner.error, message=runner.message
             )
         except Exception as error:
-            _log.exception("acquiring from %s failed", shell.key)
+            _log.exception("acquiring from %s failed", runner.key)
             return PartitionFetch(
                 partition,
-                shell.leader_epoch,
+                runner.leader_epoch,
                 error=ErrorCode.UNKNOWN_SERVER_ERROR,
                 message=f"records could not be acquired: {error}",
             )
         if not acquired.ranges:
             # All of it was aborted (spec ISO-3), or nothing came of it; the former is progress.
-            moved = shell.next_fetch_offset != result[0]
-            return PartitionFetch(partition, shell.leader_epoch) if moved else None
+            moved = runner.next_fetch_offset != result[0]
+            return PartitionFetch(partition, runner.leader_epoch) if moved else None
         records = overlapping(result[1], acquired)
         self._environment.counters.bytes_delivered += len(records)
         return PartitionFetch(
             partition,
-            shell.leader_epoch,
+            runner.leader_epoch,
             records,
             acquired.ranges,
             acquired.count,
@@ -220,19 +220,19 @@ class FetchAcquisition:
 
 
 def _event(
-    shell: SharePartitionRunner, offset: int, read: ReadResult, order: FetchOrder, remaining: int
+    runner: SharePartitionRunner, offset: int, read: ReadResult, order: FetchOrder, remaining: int
 ) -> Acquire:
-    committed = shell.config.isolation_level is IsolationLevel.READ_COMMITTED
+    committed = runner.config.isolation_level is IsolationLevel.READ_COMMITTED
     aborted: tuple[AbortedTransaction, ...] = ()
     if committed:
         aborted = tuple(
             AbortedTransaction(txn.producer_id, txn.first_offset)
-            for txn in shell.log.aborted_between(
+            for txn in runner.log.aborted_between(
                 read.headers[0].base_offset, read.headers[-1].last_offset + 1
             )
         )
     return Acquire(
-        request_id=shell.next_request_id(),
+        request_id=runner.next_request_id(),
         member_id=order.member_id,
         mode=order.mode,
         batch_size=order.batch_size,
@@ -249,7 +249,7 @@ def _event(
             )
             for h in read.headers
         ),
-        isolation_level=shell.config.isolation_level,
+        isolation_level=runner.config.isolation_level,
         aborted=aborted,
     )
 

@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.shard_log import FencedError, LogFailedError
+from sharemesh.share_leader.failures import Outcome
 from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
-from sharemesh.share_leader.timers import Timers
+from sharemesh.timers import Timers
 
 _log = logging.getLogger(__name__)
-
-Outcome = tuple[ErrorCode, str]
 
 
 class DelayedShareFetch:
@@ -20,22 +19,22 @@ class DelayedShareFetch:
 
     ``min_bytes`` counts log bytes from the next fetch offsets on (spec DF-4); each partition
     counts for at most its share of ``max_bytes``. A share partition that ended completes the
-    wait, so that its error is answered at once (spec INI-13, DF-5); one of ``known_errors``, of
-    which the member heard last time, does not while others may still get records: a partition
-    that fails again and again must not turn long polls into a busy loop. With ``enough_records``
-    no further locks are taken once the locked ones probably hold so many.
+    wait, so that its error is answered at once (spec INI-13, DF-5); one of ``known_errors``, which
+    the previous response reported, does not while others may still get records: a partition that
+    fails repeatedly must not turn long polls into a busy loop. With ``enough_records`` no further
+    fetch locks are taken once the locked share partitions probably hold that many.
     """
 
     def __init__(
         self,
-        shells: Sequence[SharePartitionRunner],
+        runners: Sequence[SharePartitionRunner],
         *,
         min_bytes: int,
         max_bytes: int,
         enough_records: int | None = None,
         known_errors: frozenset[TopicPartition] = frozenset(),
     ) -> None:
-        self._shells = shells
+        self._runners = runners
         self._known_errors = known_errors
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
@@ -54,39 +53,39 @@ class DelayedShareFetch:
         enough = bool(kept) and self._enough(kept)
         if ended or at_deadline or enough or self.failed:
             return kept
-        for shell in kept:
-            shell.unlock(self, wake=False)
+        for runner in kept:
+            runner.unlock(self, wake=False)
         return None
 
     def _lock_what_has_records(self) -> tuple[list[SharePartitionRunner], bool]:
-        """Return what is locked now, and whether there is an end to be told."""
+        """Return the fetch-locked partitions, and whether one has ended and must be reported."""
         ended: list[TopicPartition] = []
         kept: list[SharePartitionRunner] = []
         records = 0
-        for shell in self._shells:
-            if shell.phase is Phase.ENDED:
-                ended.append(shell.key.topic_partition)
-            elif shell.try_lock(self):
-                available = self._asked(shell, shell.available_offsets)
+        for runner in self._runners:
+            if runner.phase is Phase.ENDED:
+                ended.append(runner.key.topic_partition)
+            elif runner.try_lock(self):
+                available = self._asked(runner, runner.available_offsets)
                 if not available:
-                    shell.unlock(self, wake=False)
+                    runner.unlock(self, wake=False)
                     continue
-                kept.append(shell)
+                kept.append(runner)
                 records += available
                 if self._enough_records is not None and records >= self._enough_records:
                     break
-        is_news = len(ended) == len(self._shells) or not self._known_errors.issuperset(ended)
+        is_news = len(ended) == len(self._runners) or not self._known_errors.issuperset(ended)
         return kept, bool(ended) and is_news
 
-    def _asked(self, shell: SharePartitionRunner, question: Callable[[], int]) -> int:
+    def _asked(self, runner: SharePartitionRunner, question: Callable[[], int]) -> int:
         """Return the log's answer; one that fails concerns its partition only (spec DF-8)."""
         try:
             return question()
         except (FencedError, LogFailedError) as ended:
-            shell.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leader epoch has ended ({ended})")
+            runner.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leader epoch has ended ({ended})")
         except Exception as error:
-            _log.exception("estimating what %s holds failed", shell.key)
-            self.failed[shell.key.topic_partition] = (
+            _log.exception("estimating what %s holds failed", runner.key)
+            self.failed[runner.key.topic_partition] = (
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"the log cannot be asked: {error}",
             )
@@ -102,8 +101,8 @@ class DelayedShareFetch:
             return kept
         self._ready = asyncio.get_running_loop().create_future()
         alarm = None if deadline_ms is None else alarms.at(deadline_ms, self._expire)
-        for shell in self._shells:
-            shell.watch(self)
+        for runner in self._runners:
+            runner.watch(self)
         try:
             return await self._ready
         except asyncio.CancelledError:
@@ -112,8 +111,8 @@ class DelayedShareFetch:
         finally:
             if alarm is not None:
                 alarm.cancel()
-            for shell in self._shells:
-                shell.unwatch(self)
+            for runner in self._runners:
+                runner.unwatch(self)
 
     def poke(self) -> None:
         """Try again: something has changed (spec DF-5)."""
@@ -135,8 +134,8 @@ class DelayedShareFetch:
     def _give_back(self) -> None:
         """The fetch was cancelled; it may have got its locks in the same turn."""
         if self._ready is not None and self._ready.done() and not self._ready.cancelled():
-            for shell in self._ready.result():
-                shell.unlock(self)
+            for runner in self._ready.result():
+                runner.unlock(self)
 
     def _enough(self, kept: list[SharePartitionRunner]) -> bool:
         """Return whether the locked ones hold ``min_bytes``; those that cannot say are unlocked."""
@@ -144,10 +143,10 @@ class DelayedShareFetch:
             return True
         share = max(1, self._max_bytes // len(kept))
         total = 0
-        for shell in list(kept):
-            available = self._asked(shell, shell.available_bytes)
+        for runner in list(kept):
+            available = self._asked(runner, runner.available_bytes)
             if not available:
-                kept.remove(shell)
-                shell.unlock(self, wake=False)
+                kept.remove(runner)
+                runner.unlock(self, wake=False)
             total += min(share, available)
         return total >= self._min_bytes

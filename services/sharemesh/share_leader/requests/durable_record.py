@@ -21,7 +21,7 @@ _OPEN = frozenset({Reason.BELOW_START_OFFSET, Reason.ARCHIVED})
 async def durable_record(
     environment: LeaderEnvironment, key: SharePartitionKey, offset: int
 ) -> RecordHistoryResult:
-    """Ask the share coordinator; what it cannot answer in time is an error, not an exception."""
+    """Ask the share coordinator; a missing answer is returned as an error, not raised."""
     limit_ms = environment.settings.explain_state_ms
     try:
         async with asyncio.timeout(limit_ms / 1_000):

@@ -1,7 +1,7 @@
 """Explain: what became of one record for one group, and why it is not delivered now."""
 
 from sharemesh.domain.delivery_state import DeliveryState
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicPartition
 from sharemesh.domain.share_partition.view import RecordView
 from sharemesh.ports.authorizer import Operation
@@ -20,7 +20,6 @@ from sharemesh.share_leader.requests.durable_record import (
     refined,
 )
 from sharemesh.share_leader.requests.reasons import WORDS, Reason, is_in_open_transaction, why
-from sharemesh.share_leader.requests.redirects import not_led
 from sharemesh.v1 import share_leader_pb2 as pb
 
 _ENDINGS = frozenset(
@@ -65,13 +64,13 @@ class Explain:
         response = pb.ExplainResponse(
             high_watermark=led.log.high_watermark, leader_epoch=led.leader_epoch
         )
-        shell = led.shares.get(GroupId(request.group_id))
+        runner = led.shares.get(GroupId(request.group_id))
         record: RecordView | None = None
-        if shell is not None and shell.phase is Phase.ACTIVE:
-            record = shell.machine.state_at(request.offset)
-            self._describe(shell, record, response)
-            _trace(shell, request.offset, record, response)
-        reason = why(led, shell, record, request.offset)
+        if runner is not None and runner.phase is Phase.ACTIVE:
+            record = runner.machine.state_at(request.offset)
+            self._describe(runner, record, response)
+            _trace(runner, request.offset, record, response)
+        reason = why(led, runner, record, request.offset)
         if durable is not None:
             describe(durable, response)
             reason = self._refined(reason, led, durable, request)
@@ -86,13 +85,9 @@ class Explain:
     def _led(self, request: pb.ExplainRequest, principal: str) -> LedPartition:
         topic = self._check_rights(request, principal)
         partition = TopicPartition(topic.topic_id, request.partition)
-        led = self._partitions.get(partition)
-        if led is None:
-            raise RefusedError(*not_led(self._environment.view, partition))
+        led = self._partitions.required(partition)
         if request.offset < 0:
-            raise RefusedError(
-                ErrorCode.INVALID_REQUEST, f"offset {request.offset} is below 0; name a record"
-            )
+            raise invalid_request(f"offset {request.offset} is below 0; name a record")
         return led
 
     def _check_rights(self, request: pb.ExplainRequest, principal: str) -> TopicInfo:
@@ -124,9 +119,9 @@ class Explain:
         return better
 
     def _describe(
-        self, shell: SharePartitionRunner, record: RecordView | None, response: pb.ExplainResponse
+        self, runner: SharePartitionRunner, record: RecordView | None, response: pb.ExplainResponse
     ) -> None:
-        machine = shell.machine
+        machine = runner.machine
         response.start_offset = machine.start_offset
         response.end_offset = machine.end_offset
         response.next_fetch_offset = machine.next_fetch_offset()
@@ -142,17 +137,17 @@ class Explain:
 
 
 def _trace(
-    shell: SharePartitionRunner,
+    runner: SharePartitionRunner,
     offset: int,
     record: RecordView | None,
     response: pb.ExplainResponse,
 ) -> None:
     """Say what happened last, and in which trace."""
-    outcome = shell.telemetry.outcome_of(offset)
+    outcome = runner.telemetry.outcome_of(offset)
     if outcome is not None:
         response.last_cause = outcome.cause.name
     locked = record is not None and record.state is DeliveryState.ACQUIRED
-    last = shell.telemetry.acquisition_of(offset) if locked else outcome
+    last = runner.telemetry.acquisition_of(offset) if locked else outcome
     if last is not None and last.context is not None:
         response.trace_id = last.context.trace_id.to_bytes(16, "big")
         response.span_id = last.context.span_id.to_bytes(8, "big")

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterable
 
-from sharemesh.codec.decoded_records import DECODED_BYTES_MAX, decode_records
+from sharemesh.codec.decoded_records import DECODED_BYTES_MAX, Undecodable, decode_records
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.cluster import ClusterView
+from sharemesh.share_leader.failures import Outcome
+from sharemesh.share_leader.partition.led_partitions import Redirects
 from sharemesh.share_leader.requests.acquisition import PartitionFetch
-from sharemesh.share_leader.requests.redirects import Redirects
 from sharemesh.v1 import share_leader_pb2 as pb
 from sharemesh.v1.common_pb2 import Node
-
-Outcome = tuple[ErrorCode, str]
 
 
 class FetchResponse:
@@ -62,13 +61,25 @@ class FetchResponse:
             entry.records = taken.records
             return
         ranges = [(r.first_offset, r.last_offset, r.delivery_count) for r in taken.ranges]
+        bad: list[Undecodable] = []
         try:
-            decoded = decode_records(taken.records, ranges, bytes_max=self._decoded_bytes_left)
+            decoded = decode_records(
+                taken.records,
+                ranges,
+                bytes_max=self._decoded_bytes_left,
+                on_undecodable=bad.append,
+            )
             entry.decoded_records.extend(decoded)
             self._decoded_bytes_left -= sum(len(one.key) + len(one.value) for one in decoded)
         except RefusedError as refused:
             # The offsets stay acquired and are listed: the member can reject them.
             entry.error_code, entry.error_message = int(refused.error), refused.message
+            return
+        for each in bad:
+            entry.undecodable.add(first_offset=each.first_offset, last_offset=each.last_offset)
+        if bad:
+            refusal = bad[0].refusal
+            entry.error_code, entry.error_message = int(refusal.error), refusal.message
 
     def add_error(self, partition: TopicPartition, outcome: Outcome) -> None:
         """Add why nothing could be fetched from a partition."""
@@ -81,10 +92,10 @@ class FetchResponse:
         return [each for each, entry in self._entries.items() if entry.acquired_records]
 
     def withhold(self, partition: TopicPartition, outcome: Outcome) -> list[tuple[int, int]]:
-        """Take records out again, say why, and return their offsets; nobody saw them (AUT-4)."""
+        """Remove records from the response with a reason; return their offsets (AUT-4)."""
         entry = self.entry(partition)
         offsets = [(each.first_offset, each.last_offset) for each in entry.acquired_records]
-        for name in ("records", "decoded_records", "acquired_records"):
+        for name in ("records", "decoded_records", "acquired_records", "undecodable"):
             entry.ClearField(name)
         self.add_error(partition, outcome)
         return offsets

@@ -41,7 +41,7 @@ WORDS = {
     Reason.BELOW_START_OFFSET: "it is finished for this group, or lay before where the group began",
     Reason.OPEN_TRANSACTION: (
         "the group reads only committed records, and an open transaction begins at or before it; "
-        "end that transaction"
+        "see and end it with `sharemesh transactions list` and `abort`, or wait until it times out"
     ),
     Reason.GROUP_NOT_SEEN: (
         "nothing is stored of this group for this partition, and no member fetches it: the group "
@@ -58,8 +58,8 @@ WORDS = {
     ),
     Reason.REJECTED: "a member rejected it; it is never delivered again",
     Reason.ARCHIVED: (
-        "it is never delivered again: it was a gap, was aborted, was below a moved log start, or "
-        "ended in a way that is not remembered"
+        "it is never delivered again: the offset holds no record, its transaction was aborted, the "
+        "log start moved past it, or the stored state does not say why it ended"
     ),
     Reason.IN_FLIGHT_LIMIT: (
         "too many records are in flight (share.partition.max.record.locks counts from the start "
@@ -68,15 +68,15 @@ WORDS = {
     Reason.BEHIND_OTHERS: "earlier records are delivered first; members fetch them as they can",
     Reason.MEMBER_STALLED: (
         "it is available, but each member that could get it let the locks of its last records end "
-        "without a word, and gets nothing until it is heard of; see what its application is busy "
-        "with, end it, or start another member"
+        "without an acknowledgement, and gets nothing before its next request: see what its "
+        "application is busy with, stop it, or start another member"
     ),
     Reason.NO_MEMBER_ASKS: "it is available, but no member waits for records now",
 }
 
 
 def why(
-    led: LedPartition, shell: SharePartitionRunner | None, record: RecordView | None, offset: int
+    led: LedPartition, runner: SharePartitionRunner | None, record: RecordView | None, offset: int
 ) -> Reason:
     """Return the first reason that holds, from the log up to the members."""
     damage = led.log.damage
@@ -86,13 +86,13 @@ def why(
         return Reason.NOT_PRODUCED
     if offset < led.log.log_start_offset:
         return Reason.BELOW_LOG_START
-    if shell is None:
+    if runner is None:
         return Reason.GROUP_NOT_SEEN
-    if shell.phase is not Phase.ACTIVE:
+    if runner.phase is not Phase.ACTIVE:
         return Reason.INITIALIZING
     if record is not None:
-        return _why_in_flight(led, shell, record, offset)
-    return _why_not_in_flight(led, shell, offset)
+        return _why_in_flight(led, runner, record, offset)
+    return _why_not_in_flight(led, runner, offset)
 
 
 def ending_of(state: DeliveryState, cause: Cause) -> Reason:
@@ -108,7 +108,7 @@ def ending_of(state: DeliveryState, cause: Cause) -> Reason:
 
 
 def _why_in_flight(
-    led: LedPartition, shell: SharePartitionRunner, record: RecordView, offset: int
+    led: LedPartition, runner: SharePartitionRunner, record: RecordView, offset: int
 ) -> Reason:
     if record.in_transition:
         return Reason.BEING_WRITTEN
@@ -116,18 +116,18 @@ def _why_in_flight(
         case DeliveryState.ACQUIRED:
             return Reason.LOCKED
         case DeliveryState.ACKNOWLEDGED | DeliveryState.ARCHIVED | DeliveryState.ARCHIVING:
-            outcome = shell.telemetry.outcome_of(offset)
+            outcome = runner.telemetry.outcome_of(offset)
             return ending_of(record.state, Cause.UNSPECIFIED if outcome is None else outcome.cause)
         case DeliveryState.AVAILABLE:
-            return _why_available(led, shell, record.first_offset)
+            return _why_available(led, runner, record.first_offset)
 
 
-def _why_not_in_flight(led: LedPartition, shell: SharePartitionRunner, offset: int) -> Reason:
-    if offset < shell.machine.start_offset:
+def _why_not_in_flight(led: LedPartition, runner: SharePartitionRunner, offset: int) -> Reason:
+    if offset < runner.machine.start_offset:
         return Reason.BELOW_START_OFFSET
-    if is_in_open_transaction(led, shell.config, offset):
+    if is_in_open_transaction(led, runner.config, offset):
         return Reason.OPEN_TRANSACTION
-    return _why_available(led, shell, offset)
+    return _why_available(led, runner, offset)
 
 
 def is_in_open_transaction(led: LedPartition, config: GroupConfig, offset: int) -> bool:
@@ -136,13 +136,13 @@ def is_in_open_transaction(led: LedPartition, config: GroupConfig, offset: int) 
     return committed and offset >= led.log.last_stable_offset
 
 
-def _why_available(led: LedPartition, shell: SharePartitionRunner, offset: int) -> Reason:
+def _why_available(led: LedPartition, runner: SharePartitionRunner, offset: int) -> Reason:
     if led.draining:
         return Reason.DRAINING
-    if not shell.machine.can_acquire():
+    if not runner.machine.can_acquire():
         return Reason.IN_FLIGHT_LIMIT
-    if offset > shell.next_fetch_offset:
+    if offset > runner.next_fetch_offset:
         return Reason.BEHIND_OTHERS
-    if shell.has_waiters:
+    if runner.has_waiters:
         return Reason.DELIVERABLE
-    return Reason.MEMBER_STALLED if shell.has_stalled else Reason.NO_MEMBER_ASKS
+    return Reason.MEMBER_STALLED if runner.has_stalled else Reason.NO_MEMBER_ASKS

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.domain.ids import MAX_GROUP_ID_CHARS, GroupId, MemberId, TopicId, TopicPartition
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
+from sharemesh.domain.ids import GroupId, MemberId, TopicId, TopicPartition, check_member_id
 from sharemesh.domain.share_partition.events import AcquireMode
 from sharemesh.domain.share_session import SessionKey
 from sharemesh.ports.cluster import ClusterView
@@ -18,33 +18,26 @@ _TOPIC_ID_BYTES = 16
 class RequestChecks:
     """Raises the top-level error of a request."""
 
-    def __init__(self, view: ClusterView, access: LeaderAccess, max_member_id_chars: int) -> None:
+    def __init__(self, view: ClusterView, access: LeaderAccess) -> None:
         self._view = view
         self._access = access
-        self._max_member_id_chars = max_member_id_chars
 
     def member(self, principal: str, group_id: str, member_id: str) -> SessionKey:
         """Return whose session the request means (spec REQ-1, steps 1 to 4).
 
         Raises:
-            RefusedError: UNSUPPORTED_VERSION, INVALID_REQUEST or GROUP_AUTHORIZATION_FAILED.
+            RefusedError: UNSUPPORTED_VERSION, INVALID_REQUEST, INVALID_GROUP_ID or
+                GROUP_AUTHORIZATION_FAILED.
         """
         if self._view.share_version() < 1:
             raise RefusedError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 "share groups are switched off in this cluster; set feature share_version to 1",
             )
-        if not group_id or len(group_id) > MAX_GROUP_ID_CHARS:
-            raise RefusedError(
-                ErrorCode.INVALID_REQUEST,
-                f"group_id has {len(group_id)} characters; send 1..{MAX_GROUP_ID_CHARS}",
-            )
+        if not group_id:
+            raise invalid_request("group id is empty; name a group")
         self._access.group(principal, group_id)
-        if not 0 < len(member_id) <= self._max_member_id_chars:
-            raise RefusedError(
-                ErrorCode.INVALID_REQUEST,
-                f"member_id has {len(member_id)} characters; send 1..{self._max_member_id_chars}",
-            )
+        check_member_id(member_id)
         return SessionKey(GroupId(group_id), MemberId(member_id))
 
 
@@ -71,9 +64,8 @@ def acquire_mode(mode: int, version: int) -> AcquireMode:
     try:
         known = AcquireMode(mode)
     except ValueError:
-        raise RefusedError(
-            ErrorCode.INVALID_REQUEST,
-            f"share_acquire_mode {mode} is neither 0 (batch_optimized) nor 1 (record_limit)",
+        raise invalid_request(
+            f"share_acquire_mode {mode} is neither 0 (batch_optimized) nor 1 (record_limit)"
         ) from None
     if version < NEWEST_VERSION and known is not AcquireMode.BATCH_OPTIMIZED:
         raise RefusedError(
@@ -112,8 +104,7 @@ def named(topics: Iterable[TopicPartitions]) -> list[TopicPartition]:
 
 def _topic_id(raw: bytes) -> TopicId:
     if len(raw) != _TOPIC_ID_BYTES:
-        raise RefusedError(
-            ErrorCode.INVALID_REQUEST,
-            f"a topic id has {len(raw)} bytes; send the {_TOPIC_ID_BYTES} of its UUID",
+        raise invalid_request(
+            f"a topic id has {len(raw)} bytes; send the {_TOPIC_ID_BYTES} of its UUID"
         )
     return TopicId(raw)

@@ -1,14 +1,16 @@
-"""ShareFetch: acknowledge, wait for records, acquire, answer (spec REQ, SES, DF)."""
+"""ShareFetch and ShareAcknowledge: the unary requests of a session (spec REQ, SES, DF)."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import MemberId, TopicPartition
-from sharemesh.domain.share_session import INITIAL_EPOCH, FetchContext, SessionKey
+from sharemesh.domain.share_session import FINAL_EPOCH, INITIAL_EPOCH, FetchContext, SessionKey
 from sharemesh.ports.network import CallContext
 from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.partition.led_partitions import Redirects
 from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
-from sharemesh.share_leader.requests.access import LeaderAccess, Reader
+from sharemesh.share_leader.requests.access import LeaderAccess, PartitionLookup, Reader
 from sharemesh.share_leader.requests.acknowledgements import (
     AcknowledgeCaller,
     Acknowledgements,
@@ -17,8 +19,7 @@ from sharemesh.share_leader.requests.acknowledgements import (
 )
 from sharemesh.share_leader.requests.acquisition import FetchAcquisition, FetchOrder, PartitionFetch
 from sharemesh.share_leader.requests.delayed_share_fetch import DelayedShareFetch
-from sharemesh.share_leader.requests.fetch_response import FetchResponse
-from sharemesh.share_leader.requests.partition_lookup import PartitionLookup
+from sharemesh.share_leader.requests.fetch_response import FetchResponse, acknowledged_topics
 from sharemesh.share_leader.requests.request_checks import (
     RequestChecks,
     acquire_mode,
@@ -27,30 +28,36 @@ from sharemesh.share_leader.requests.request_checks import (
     version_of,
 )
 from sharemesh.share_leader.requests.share_session_cache import ShareSessionCache
+from sharemesh.share_leader.unsent import UnsentBudget
 from sharemesh.telemetry import names
 from sharemesh.v1 import share_leader_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class SessionServices:
+    """The parts of the leader that requests and streams of share sessions work with."""
+
+    environment: LeaderEnvironment
+    access: LeaderAccess
+    checks: RequestChecks
+    session_cache: ShareSessionCache
+    sources: PartitionLookup
+    acquisition: FetchAcquisition
+    acknowledgements: Acknowledgements
+    unsent: UnsentBudget
 
 
 class ShareFetch:
     """Answers ShareFetch."""
 
-    def __init__(
-        self,
-        environment: LeaderEnvironment,
-        access: LeaderAccess,
-        checks: RequestChecks,
-        book: ShareSessionCache,
-        sources: PartitionLookup,
-        acquisition: FetchAcquisition,
-        acknowledgements: Acknowledgements,
-    ) -> None:
-        self._environment = environment
-        self._access = access
-        self._checks = checks
-        self._book = book
-        self._sources = sources
-        self._acquisition = acquisition
-        self._acknowledgements = acknowledgements
+    def __init__(self, services: SessionServices) -> None:
+        self._environment = services.environment
+        self._access = services.access
+        self._checks = services.checks
+        self._session_cache = services.session_cache
+        self._sources = services.sources
+        self._acquisition = services.acquisition
+        self._acknowledgements = services.acknowledgements
         self._waiting = 0
 
     async def __call__(
@@ -73,20 +80,25 @@ class ShareFetch:
         version = version_of(request.version)
         _check_renew(request)
         order = self._order(request, version)
-        fetch = self._session(request, key)
-        self._book.request_begins(fetch.session)
+        fetch = self._session(request, key, context.principal)
+        self._session_cache.request_begins(fetch.session)
         try:
             return await self._in_session(request, context, fetch, order)
         finally:
-            self._book.request_ends(fetch.session)
+            self._session_cache.request_ends(fetch.session)
 
-    def _session(self, request: pb.ShareFetchRequest, key: SessionKey) -> FetchContext:
+    def _session(
+        self, request: pb.ShareFetchRequest, key: SessionKey, principal: str
+    ) -> FetchContext:
         check_size(request.topics, self._environment)
         wanted = listed(request.topics)
         opens = request.share_session_epoch == INITIAL_EPOCH
-        self._book.check_room(None if opens else self._book.session_of(key), wanted)
-        fetch = self._book.sessions.for_fetch(
+        self._session_cache.check_room(
+            None if opens else self._session_cache.session_of(key), wanted
+        )
+        fetch = self._session_cache.sessions.for_fetch(
             key,
+            principal,
             request.share_session_epoch,
             listed=wanted,
             forgotten=named(request.forgotten_topics_data),
@@ -95,7 +107,7 @@ class ShareFetch:
             ),
         )
         if fetch.is_initial:
-            self._book.began(fetch.session)
+            self._session_cache.began(fetch.session)
         return fetch
 
     async def _in_session(
@@ -125,8 +137,8 @@ class ShareFetch:
         await self._add_acknowledged(acknowledging, also, response)
         self._withhold(reader, fetch, response)
         if fetch.is_final:
-            # Spec REQ-10: the release goes on by itself, its result is not in the response.
-            self._book.close_soon(fetch.session)
+            # REQ-10: the release continues in the background; its result is not in the response.
+            self._session_cache.close_soon(fetch.session)
         return pb.ShareFetchResponse(
             acquisition_lock_timeout_ms=self._lock_duration_ms(key),
             responses=response.topics,
@@ -142,14 +154,14 @@ class ShareFetch:
         response: FetchResponse,
     ) -> None:
         partitions = fetch.to_fetch()
-        shells, refused = self._sources.find(reader, partitions)
+        runners, refused = self._sources.find(reader, partitions)
         for partition, outcome in refused.items():
             response.add_error(partition, outcome)
         taken: list[PartitionFetch] = []
         wait: DelayedShareFetch | None = None
-        if shells and order.max_records > 0 and order.max_bytes > 0:  # spec REQ-13
+        if runners and order.max_records > 0 and order.max_bytes > 0:  # spec REQ-13
             wait = DelayedShareFetch(
-                shells,
+                runners,
                 min_bytes=min(max(0, request.min_bytes), order.max_bytes),
                 max_bytes=order.max_bytes,
                 known_errors=fetch.session.failed,
@@ -164,9 +176,9 @@ class ShareFetch:
         for one in taken:
             response.add_taken(one)
         failed = {
-            shell.key.topic_partition: (shell.error, shell.message)
-            for shell in shells
-            if shell.phase is Phase.ENDED
+            runner.key.topic_partition: (runner.error, runner.message)
+            for runner in runners
+            if runner.phase is Phase.ENDED
         }
         if wait is not None:
             failed.update(wait.failed)
@@ -183,11 +195,11 @@ class ShareFetch:
         lost = reader.lost(response.with_records())
         if lost:
             withheld = {each: response.withhold(each, why) for each, why in lost.items()}
-            self._book.give_up(fetch.session, withheld, lost)
+            self._session_cache.give_up(fetch.session, withheld, lost)
         try:
             reader.check_group()
         except RefusedError:
-            self._book.close_soon(fetch.session)
+            self._session_cache.close_soon(fetch.session)
             raise
 
     async def _wait(self, wait: DelayedShareFetch, wait_ms: int) -> list[SharePartitionRunner]:
@@ -251,6 +263,56 @@ class ShareFetch:
         return self._environment.view.group_config(key.group_id).record_lock_duration_ms
 
 
+class ShareAcknowledge:
+    """Answers ShareAcknowledge, once all of it is durable."""
+
+    def __init__(self, services: SessionServices) -> None:
+        self._environment = services.environment
+        self._checks = services.checks
+        self._session_cache = services.session_cache
+        self._acknowledgements = services.acknowledgements
+
+    async def __call__(
+        self, request: pb.ShareAcknowledgeRequest, context: CallContext
+    ) -> pb.ShareAcknowledgeResponse:
+        """Answer one request; errors are in the body."""
+        try:
+            return await self._answer(request, context)
+        except RefusedError as refused:
+            return pb.ShareAcknowledgeResponse(
+                error_code=int(refused.error), error_message=refused.message
+            )
+
+    async def _answer(
+        self, request: pb.ShareAcknowledgeRequest, context: CallContext
+    ) -> pb.ShareAcknowledgeResponse:
+        key = self._checks.member(context.principal, request.group_id, request.member_id)
+        version = version_of(request.version)
+        epoch = request.share_session_epoch
+        check_size(request.topics, self._environment)
+        listed(request.topics)  # topic ids are well-formed
+        # it advances the session, so it comes last (spec SES-10)
+        session = self._session_cache.sessions.for_acknowledge(key, context.principal, epoch)
+        who = AcknowledgeCaller(
+            context.principal, key.group_id, key.member_id, version, request.is_renew_ack
+        )
+        self._session_cache.request_begins(session)
+        try:
+            under_way = self._acknowledgements.begin(who, request.topics)
+            outcomes = await self._acknowledgements.finish(under_way)
+        finally:
+            self._session_cache.request_ends(session)
+        if epoch == FINAL_EPOCH:
+            self._session_cache.close_soon(session)
+        redirects = Redirects(self._environment.view)
+        config = self._environment.view.group_config(key.group_id)
+        return pb.ShareAcknowledgeResponse(
+            acquisition_lock_timeout_ms=config.record_lock_duration_ms,
+            responses=acknowledged_topics(outcomes, redirects),
+            node_endpoints=redirects.endpoints(),
+        )
+
+
 def _check_renew(request: pb.ShareFetchRequest) -> None:
     """Spec REQ-1, step 5: a renewal fetches nothing and says so."""
     version = version_of(request.version)
@@ -259,8 +321,7 @@ def _check_renew(request: pb.ShareFetchRequest) -> None:
     if version < 2:
         raise RefusedError(ErrorCode.UNSUPPORTED_VERSION, "is_renew_ack needs version 2")
     if request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms:
-        raise RefusedError(
-            ErrorCode.INVALID_REQUEST,
+        raise invalid_request(
             "a fetch with is_renew_ack must have max_bytes, min_bytes, max_records and "
-            "max_wait_ms 0",
+            "max_wait_ms 0"
         )

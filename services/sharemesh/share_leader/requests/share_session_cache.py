@@ -5,17 +5,17 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from sharemesh.domain.delivery_state import AcknowledgeType
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import GroupId, TopicPartition
 from sharemesh.domain.share_partition.events import AcknowledgementBatch
 from sharemesh.domain.share_session import SessionKey, ShareSession, ShareSessions
 from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.failures import Outcome
 from sharemesh.share_leader.partition.led_partitions import LedPartitions
 from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
 
 _log = logging.getLogger(__name__)
 
-Outcome = tuple[ErrorCode, str]
 Offsets = tuple[int, int]  # first and last
 _RELEASE = (AcknowledgeType.RELEASE,)
 _FEW_PARTITIONS = 100
@@ -36,11 +36,16 @@ class ShareSessionCache:
     """All sessions of a leader, each bound to a stream or to the next request."""
 
     def __init__(self, environment: LeaderEnvironment, partitions: LedPartitions) -> None:
-        self.sessions = ShareSessions(environment.settings.max_share_sessions)
+        settings = environment.settings
+        self.sessions = ShareSessions(
+            settings.max_share_sessions,
+            max_of_principal=settings.max_principal_sessions,
+            max_in_group=settings.max_group_sessions,
+        )
         self._environment = environment
         self._partitions = partitions
         self._attendance: dict[SessionKey, tuple[ShareSession, _Attendance]] = {}
-        self._holds: dict[SessionKey, object] = {}
+        self._holds: dict[tuple[SessionKey, str], object] = {}  # of each principal (BND-26)
         self._on_replaced: dict[object, Callable[[], None]] = {}
 
     # ---- opening and keeping --------------------------------------------------------------------
@@ -58,7 +63,7 @@ class ShareSessionCache:
         """
         before = self._attendance.get(session.key)
         attendance = _Attendance(self._environment.clock.now_ms())
-        attendance.stream = stream or self._holds.get(session.key)
+        attendance.stream = stream or self._holds.get((session.key, session.principal))
         self._attendance[session.key] = (session, attendance)
         if stream is not None and on_replaced is not None:
             self._on_replaced[stream] = on_replaced
@@ -81,11 +86,16 @@ class ShareSessionCache:
             entry[1].busy -= 1
             entry[1].used_ms = self._environment.clock.now_ms()
 
-    def hold(self, key: SessionKey, stream: object) -> None:
-        """Bind the member's session, now or as soon as it opens one, to a HoldSession stream."""
-        self._holds[key] = stream
+    def hold(self, key: SessionKey, principal: str, stream: object) -> None:
+        """Bind the member's session, now or as soon as it opens one, to a HoldSession stream.
+
+        It binds none that another principal opens (BND-26).
+        """
+        self._holds[key, principal] = stream
         entry = self._attendance.get(key)
-        if entry is not None and entry[1].stream not in self._on_replaced:
+        if entry is None or entry[0].principal != principal:
+            return
+        if entry[1].stream not in self._on_replaced:
             entry[1].stream = stream
 
     def session_of(self, key: SessionKey) -> ShareSession | None:
@@ -102,10 +112,9 @@ class ShareSessionCache:
         have = session.partitions if session is not None else {}
         new = sum(partition not in have for partition in added)
         if len(have) + new > settings.max_partitions_per_request:
-            raise RefusedError(
-                ErrorCode.INVALID_REQUEST,
+            raise invalid_request(
                 f"{len(have) + new} partitions are named; at most "
-                f"{settings.max_partitions_per_request} are served at a time",
+                f"{settings.max_partitions_per_request} are served at a time"
             )
         if len(have) + new <= _FEW_PARTITIONS:
             return  # the bound on sessions bounds these
@@ -136,15 +145,15 @@ class ShareSessionCache:
         await self.release(session)
         self._group_may_be_empty(session.key.group_id)
 
-    def stream_lost_soon(self, key: SessionKey, stream: object) -> None:
+    def stream_lost_soon(self, key: SessionKey, principal: str, stream: object) -> None:
         """Like ``stream_lost``, for a handler that is being cancelled."""
-        self._environment.tasks.spawn(self.stream_lost(key, stream))
+        self._environment.tasks.spawn(self.stream_lost(key, principal, stream))
 
-    async def stream_lost(self, key: SessionKey, stream: object) -> None:
+    async def stream_lost(self, key: SessionKey, principal: str, stream: object) -> None:
         """The stream of a session is gone: its connection loss (spec SES-12)."""
         self._on_replaced.pop(stream, None)
-        if self._holds.get(key) is stream:
-            del self._holds[key]
+        if self._holds.get((key, principal)) is stream:
+            del self._holds[key, principal]
         entry = self._attendance.get(key)
         if entry is not None and entry[1].stream is stream and self._remove(entry[0]):
             self._environment.counters.sessions_evicted += 1
@@ -158,29 +167,31 @@ class ShareSessionCache:
         acknowledge.
         """
         never: Outcome = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nothing was ever fetched there")
-        shells = self._partitions.shares_of(session.key.group_id)
-        return dict.fromkeys(session.partitions, never) | await self._release_held(session, shells)
+        runners = self._partitions.shares_of(session.key.group_id)
+        return dict.fromkeys(session.partitions, never) | await self._release_held(session, runners)
 
     async def _release_held(
         self, session: ShareSession, candidates: Iterable[SharePartitionRunner]
     ) -> dict[TopicPartition, Outcome]:
         outcomes: dict[TopicPartition, Outcome] = {}
-        shells: list[SharePartitionRunner] = []
-        for shell in candidates:
-            partition = shell.key.topic_partition
+        runners: list[SharePartitionRunner] = []
+        for runner in candidates:
+            partition = runner.key.topic_partition
             led = self._partitions.get(partition)
             if led is None or led.draining:
                 outcomes[partition] = (ErrorCode.NONE, "")
             else:
-                shells.append(shell)
-        answers = await asyncio.gather(*(shell.release(session.key.member_id) for shell in shells))
-        for shell, answer in zip(shells, answers, strict=True):
-            outcomes[shell.key.topic_partition] = (answer.error, answer.message)
+                runners.append(runner)
+        answers = await asyncio.gather(
+            *(runner.release(session.key.member_id) for runner in runners)
+        )
+        for runner, answer in zip(runners, answers, strict=True):
+            outcomes[runner.key.topic_partition] = (answer.error, answer.message)
             if answer.error:
                 _log.warning(
                     "records of member %s in %s could not be released (%s); their locks expire",
                     session.key.member_id,
-                    shell.key,
+                    runner.key,
                     answer.message,
                 )
         return outcomes
@@ -195,17 +206,17 @@ class ShareSessionCache:
 
         In ``lost`` partitions the rest that the member holds is released too (AUT-6).
         """
-        shells = [
-            shell
-            for shell in self._partitions.shares_of(session.key.group_id)
-            if shell.key.topic_partition in withheld or shell.key.topic_partition in lost
+        runners = [
+            runner
+            for runner in self._partitions.shares_of(session.key.group_id)
+            if runner.key.topic_partition in withheld or runner.key.topic_partition in lost
         ]
-        for shell in shells:
+        for runner in runners:
             # One by one: a request is all or nothing, and the locks of some may have ended.
-            for first, last in withheld.get(shell.key.topic_partition, ()):
+            for first, last in withheld.get(runner.key.topic_partition, ()):
                 unseen = AcknowledgementBatch(first, last, _RELEASE, uncounted=True)
-                shell.acknowledge(session.key.member_id, (unseen,))
-        held = [shell for shell in shells if shell.key.topic_partition in lost]
+                runner.acknowledge(session.key.member_id, (unseen,))
+        held = [runner for runner in runners if runner.key.topic_partition in lost]
         self._environment.tasks.spawn(self._release_held(session, held))
 
     def clear(self) -> None:
@@ -213,8 +224,8 @@ class ShareSessionCache:
         for session in self.sessions.all():
             self._remove(session)
         for led in self._partitions:
-            for shell in list(led.shares.values()):
-                shell.fence(ErrorCode.UNSUPPORTED_VERSION, "share groups are switched off")
+            for runner in list(led.shares.values()):
+                runner.fence(ErrorCode.UNSUPPORTED_VERSION, "share groups are switched off")
 
     def _remove(self, session: ShareSession) -> bool:
         if not self.sessions.remove(session):
@@ -223,19 +234,19 @@ class ShareSessionCache:
         return True
 
     def _group_may_be_empty(self, group_id: GroupId) -> None:
-        """Drop a group's share partitions once nobody has a session (spec PER-11).
+        """Drop a group's share partitions once it has no session (spec PER-11).
 
         While a lock runs (a release that failed) the machine stays: a second grant in the
         same leader epoch would break the promise of one holder. So it does while the state of
         locks that ended is not written: the next machine would read the state from before, and
-        count the same deliveries again. It is looked at again later.
+        count the same deliveries again. It is checked again later.
         """
         if self.sessions.group_size(group_id):
             return
         again = False
-        for shell in self._partitions.shares_of(group_id):
-            if shell.is_settled:
-                shell.fence(
+        for runner in self._partitions.shares_of(group_id):
+            if runner.is_settled:
+                runner.fence(
                     ErrorCode.SHARE_SESSION_NOT_FOUND, "the group's last share session has ended"
                 )
             else:

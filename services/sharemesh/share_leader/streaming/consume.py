@@ -3,24 +3,22 @@
 import asyncio
 from contextlib import suppress
 
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import GroupId, TopicPartition
 from sharemesh.domain.share_session import SessionKey
 from sharemesh.ports.network import CallContext, Stream
-from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.partition.open_streams import OpenStreams, topics_message
-from sharemesh.share_leader.requests.access import LeaderAccess, Reader
+from sharemesh.share_leader.requests.access import Reader
 from sharemesh.share_leader.requests.acquisition import FetchOrder
 from sharemesh.share_leader.requests.request_checks import (
     NEWEST_VERSION,
-    RequestChecks,
     acquire_mode,
 )
+from sharemesh.share_leader.requests.share_fetch import SessionServices
 from sharemesh.share_leader.requests.share_session_cache import ShareSessionCache
 from sharemesh.share_leader.streaming.consume_stream import (
     ConsumeStream,
     ConsumeStreamPort,
-    StreamServices,
     StreamTerms,
 )
 from sharemesh.tasks import cancel_and_wait
@@ -32,18 +30,11 @@ _MAX_NOTICES = 1_000
 class Consume:
     """Answers Consume: a new stream is a new share session (spec SES-2)."""
 
-    def __init__(
-        self,
-        services: StreamServices,
-        access: LeaderAccess,
-        checks: RequestChecks,
-        book: ShareSessionCache,
-        streams: OpenStreams,
-    ) -> None:
+    def __init__(self, services: SessionServices, streams: OpenStreams) -> None:
         self._services = services
-        self._access = access
-        self._checks = checks
-        self._book = book
+        self._access = services.access
+        self._checks = services.checks
+        self._session_cache = services.session_cache
         self._streams = streams
 
     async def __call__(self, stream: ConsumeStreamPort, context: CallContext) -> None:
@@ -53,28 +44,26 @@ class Consume:
             return
         try:
             key, terms = self._terms(first, context)
-            session, _ = self._book.sessions.open(key)
+            session, _ = self._session_cache.sessions.open(key, context.principal)
         except RefusedError as refused:
             await stream.send(
                 pb.ConsumeResponse(error_code=int(refused.error), error_message=refused.message)
             )
             return
         served = ConsumeStream(stream, session, terms, self._services)
-        self._book.began(session, stream=served, on_replaced=served.replaced)
+        self._session_cache.began(session, stream=served, on_replaced=served.replaced)
         self._streams.add(served)
         try:
-            await served.run(first, lambda: self._book.close(session))
+            await served.run(first, lambda: self._session_cache.close(session))
         finally:
             self._streams.remove(served)
-            self._book.stream_lost_soon(key, served)
+            self._session_cache.stream_lost_soon(key, context.principal, served)
 
     def _terms(
         self, first: pb.ConsumeRequest, context: CallContext
     ) -> tuple[SessionKey, StreamTerms]:
         if not first.HasField("start"):
-            raise RefusedError(
-                ErrorCode.INVALID_REQUEST, "the first message of a Consume stream needs start"
-            )
+            raise invalid_request("the first message of a Consume stream needs start")
         start = first.start
         settings = self._services.environment.settings
         key = self._checks.member(context.principal, start.group_id, start.member_id)
@@ -101,18 +90,11 @@ class Consume:
 class HoldSession:
     """Answers HoldSession: binds the session of unary calls to this stream."""
 
-    def __init__(
-        self,
-        environment: LeaderEnvironment,
-        access: LeaderAccess,
-        checks: RequestChecks,
-        book: ShareSessionCache,
-        streams: OpenStreams,
-    ) -> None:
-        self._environment = environment
-        self._access = access
-        self._checks = checks
-        self._book = book
+    def __init__(self, services: SessionServices, streams: OpenStreams) -> None:
+        self._environment = services.environment
+        self._access = services.access
+        self._checks = services.checks
+        self._session_cache = services.session_cache
         self._streams = streams
 
     async def __call__(
@@ -127,14 +109,15 @@ class HoldSession:
             return
         try:
             key = self._checks.member(context.principal, first.group_id, first.member_id)
+            self._session_cache.sessions.check_owner(key, context.principal)
         except RefusedError as refused:
             await stream.send(
                 pb.HoldSessionResponse(error_code=int(refused.error), error_message=refused.message)
             )
             return
         reader = Reader(self._access, context.principal, key.group_id)
-        held = _HeldSession(key, self._book, reader)
-        self._book.hold(key, held)
+        held = _HeldSession(key, self._session_cache, reader)
+        self._session_cache.hold(key, context.principal, held)
         self._streams.add(held)
         notices = asyncio.create_task(held.send_notices(stream))
         client = asyncio.create_task(_ends(stream))
@@ -152,7 +135,7 @@ class HoldSession:
             # Nothing is awaited before the loss is told: a lost connection ends the stream and
             # cancels this handler, and the second may come while the first is being dealt with.
             self._streams.remove(held)
-            self._book.stream_lost_soon(key, held)
+            self._session_cache.stream_lost_soon(key, context.principal, held)
             await cancel_and_wait(*tasks)
 
     async def _refuse(
@@ -160,7 +143,7 @@ class HoldSession:
         stream: Stream[pb.HoldSessionResponse, pb.HoldSessionRequest],
         refusal: tuple[ErrorCode, str],
     ) -> None:
-        """Say the last word; one who does not read it has a limit."""
+        """Send the last message; a client that does not read it is cut off after a limit."""
         last = pb.HoldSessionResponse(error_code=int(refusal[0]), error_message=refusal[1])
         with suppress(TimeoutError):
             async with asyncio.timeout(self._environment.settings.stream_close_ms / 1_000):
@@ -170,16 +153,16 @@ class HoldSession:
 class _HeldSession:
     """One open HoldSession stream."""
 
-    def __init__(self, key: SessionKey, book: ShareSessionCache, reader: Reader) -> None:
+    def __init__(self, key: SessionKey, session_cache: ShareSessionCache, reader: Reader) -> None:
         self._key = key
-        self._book = book
+        self._session_cache = session_cache
         self._reader = reader
         self.ended = asyncio.Event()
         self.refusal: tuple[ErrorCode, str] = (ErrorCode.NONE, "")
         self._notices: asyncio.Queue[list[TopicPartition]] = asyncio.Queue(_MAX_NOTICES)
 
     def notify_draining(self, partitions: frozenset[TopicPartition]) -> None:
-        session = self._book.session_of(self._key)
+        session = self._session_cache.session_of(self._key)
         mine = partitions.intersection(session.partitions) if session else frozenset()
         if mine and not self._notices.full():
             self._notices.put_nowait(sorted(mine))

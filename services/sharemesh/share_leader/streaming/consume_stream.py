@@ -3,39 +3,36 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from sharemesh.cluster.node_message import node_message
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.cluster.membership import node_message
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import GroupId, TopicPartition
 from sharemesh.domain.share_session import ShareSession, rotated
 from sharemesh.ports.network import Stream
-from sharemesh.share_leader.environment import LeaderEnvironment
-from sharemesh.share_leader.failures import outcome_of
-from sharemesh.share_leader.owned_tasks import OwnedTasks
-from sharemesh.share_leader.partition.share_partition_runner import Phase
+from sharemesh.share_leader.failures import Outcome, outcome_of
+from sharemesh.share_leader.partition.led_partitions import Redirects
+from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
 from sharemesh.share_leader.requests.access import Reader
 from sharemesh.share_leader.requests.acknowledgements import (
     AcknowledgeCaller,
-    Acknowledgements,
     PendingAcknowledgements,
     check_size,
 )
-from sharemesh.share_leader.requests.acquisition import FetchAcquisition, FetchOrder, PartitionFetch
+from sharemesh.share_leader.requests.acquisition import FetchOrder, PartitionFetch
 from sharemesh.share_leader.requests.delayed_share_fetch import DelayedShareFetch
 from sharemesh.share_leader.requests.fetch_response import FetchResponse, acknowledged_topics
-from sharemesh.share_leader.requests.partition_lookup import Outcome, PartitionLookup
-from sharemesh.share_leader.requests.redirects import Redirects
 from sharemesh.share_leader.requests.request_checks import (
     NEWEST_VERSION,
     acquire_mode,
     listed,
     named,
 )
-from sharemesh.share_leader.requests.share_session_cache import ShareSessionCache
+from sharemesh.share_leader.requests.share_fetch import SessionServices
 from sharemesh.share_leader.streaming.outbox import Outbox
-from sharemesh.share_leader.timers import TimerHandle
-from sharemesh.tasks import cancel_and_wait
+from sharemesh.share_leader.unsent import UnsentOfStream
+from sharemesh.tasks import OwnedTasks, cancel_and_wait
+from sharemesh.timers import TimerHandle
 from sharemesh.v1 import share_leader_pb2 as pb
 
 _log = logging.getLogger(__name__)
@@ -50,17 +47,6 @@ _MOVED = frozenset(
     }
 )
 """Refusals after which a partition leaves the session; after others it is tried again here."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamServices:
-    """The parts of the leader that a stream works with."""
-
-    environment: LeaderEnvironment
-    book: ShareSessionCache
-    sources: PartitionLookup
-    acquisition: FetchAcquisition
-    acknowledgements: Acknowledgements
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +68,7 @@ class ConsumeStream:
         stream: ConsumeStreamPort,
         session: ShareSession,
         terms: StreamTerms,
-        services: StreamServices,
+        services: SessionServices,
     ) -> None:
         settings = services.environment.settings
         self._stream = stream
@@ -90,6 +76,8 @@ class ConsumeStream:
         self._terms = terms
         self._services = services
         self._outbox = Outbox(settings.max_stream_messages)
+        self._unsent = UnsentOfStream(services.unsent, terms.reader.principal, self._wake)
+        self._sending_bytes = self._acquiring_bytes = 0
         self._acknowledges = OwnedTasks("a consume stream")
         self._acknowledges_under_way = asyncio.Semaphore(settings.max_stream_acknowledges)
         self._credit_records = 0
@@ -129,6 +117,7 @@ class ConsumeStream:
             try:
                 await cancel_and_wait(*tasks)
             finally:
+                self._unsent.close()
                 await self._acknowledges.close()
         for task in tasks:
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -169,6 +158,7 @@ class ConsumeStream:
         """Hand out nothing more of what the principal may not read any more (AUT-6)."""
         reader = self._terms.reader
         waiting = self._outbox.withhold(lambda partition: bool(reader.lost([partition])))
+        self._count_unsent()
         withheld = {
             partition: [offsets for entry in entries for offsets in self._taken_back(entry)]
             for partition, entries in waiting.items()
@@ -176,17 +166,17 @@ class ConsumeStream:
         try:
             reader.check_group()
         except RefusedError as refused:
-            self._services.book.give_up(self._session, withheld)
+            self._services.session_cache.give_up(self._session, withheld)
             self._end(refused.error, refused.message)
             return
         lost = reader.lost(dict.fromkeys([*self._session.partitions, *withheld]))
         if lost:
             self._refuse(lost)
-            self._services.book.give_up(self._session, withheld, lost)
+            self._services.session_cache.give_up(self._session, withheld, lost)
             self._wake()
 
     def _taken_back(self, withheld: pb.ShareFetchPartition) -> list[tuple[int, int]]:
-        """Return the offsets; nobody will see them, so nobody can grant their credit again."""
+        """Return the offsets, and take their credit back: the client never sees these records."""
         offsets = [(each.first_offset, each.last_offset) for each in withheld.acquired_records]
         self._credit_records += sum(last - first + 1 for first, last in offsets)
         if self._credit_bytes is not None:
@@ -237,9 +227,7 @@ class ConsumeStream:
                 return
             async for request in self._stream:
                 if request.HasField("start"):
-                    raise RefusedError(
-                        ErrorCode.INVALID_REQUEST, "a stream starts once; open another stream"
-                    )
+                    raise invalid_request("a stream starts once; open another stream")
                 await self._handle(request)
                 if self._closing:
                     return
@@ -254,12 +242,12 @@ class ConsumeStream:
             self._session.forget(forgotten)
             self._arriving.difference_update(forgotten)
             added = named(request.add)
-            self._services.book.check_room(self._session, added)
+            self._services.session_cache.check_room(self._session, added)
             self._session.add(added)
             self._arriving.update(added)
             self._go_on(added)
         if request.credit_records < 0 or request.credit_bytes < 0:
-            raise RefusedError(ErrorCode.INVALID_REQUEST, "credit is only added, never taken")
+            raise invalid_request("credit is only added, never taken")
         if request.HasField("share_acquire_mode"):
             self._mode = acquire_mode(request.share_acquire_mode, NEWEST_VERSION)
         self._credit_records += request.credit_records
@@ -308,13 +296,15 @@ class ConsumeStream:
     async def _feed(self) -> None:
         while True:
             await self._outbox.room()
-            if not self._may_acquire():
+            if not (self._may_acquire() and self._unsent.allowed(self._order_now().max_bytes)):
                 self._changed.clear()
                 await self._changed.wait()
             elif self._session.is_stalled:
                 await self._stay_out()
             else:
                 await self._feed_once()
+                self._acquiring_bytes = 0
+                self._count_unsent()
 
     def _may_acquire(self) -> bool:
         if (
@@ -327,34 +317,34 @@ class ConsumeStream:
         return self._credit_bytes is None or self._credit_bytes > 0
 
     async def _stay_out(self) -> None:
-        """Wait for a word of a stalled member; share partitions know for whom nobody waits."""
-        shells, _ = self._services.sources.find(self._terms.reader, list(self._session.partitions))
+        """Wait for a message of a stalled member; its share partitions know that it is stalled."""
+        runners, _ = self._services.sources.find(self._terms.reader, list(self._session.partitions))
         self._changed.clear()
-        for shell in shells:
-            shell.leave_out(self)
+        for runner in runners:
+            runner.leave_out(self)
         try:
             await self._changed.wait()
         finally:
-            for shell in shells:
-                shell.take_in(self)
+            for runner in runners:
+                runner.take_in(self)
 
     async def _feed_once(self) -> None:
         environment = self._services.environment
         order = self._order_now()
         self._turn += 1
         partitions = [p for p in self._session.partitions if p not in self._paused]
-        shells, refused = self._services.sources.find(
+        runners, refused = self._services.sources.find(
             self._terms.reader, rotated(partitions, self._turn)
         )
-        for shell in shells:
-            self._arriving.discard(shell.key.topic_partition)
-            if shell.phase is Phase.ENDED:
-                refused[shell.key.topic_partition] = (shell.error, shell.message)
+        for runner in runners:
+            self._arriving.discard(runner.key.topic_partition)
+            if runner.phase is Phase.ENDED:
+                refused[runner.key.topic_partition] = (runner.error, runner.message)
         if refused:
             self._refuse(refused)
             return
         wait = self._wait = DelayedShareFetch(
-            shells,
+            runners,
             min_bytes=min(self._terms.min_bytes, order.max_bytes),
             max_bytes=order.max_bytes,
             enough_records=order.max_records,
@@ -363,8 +353,7 @@ class ConsumeStream:
         kept = await wait.until(self._deadline_ms(), environment.alarms)
         self._wait = None
         environment.counters.fetches_expired += wait.expired
-        taken = await self._services.acquisition.take(kept, wait, order, self._terms.reader)
-        taken = self._without_lost(taken)
+        taken = self._without_lost(await self._take(kept, wait, order))
         if self._ended.is_set():
             return
         response = FetchResponse(environment.view, self._terms.record_format)
@@ -378,13 +367,27 @@ class ConsumeStream:
                 self._credit_bytes -= len(one.records)
         failed = {one.partition: (one.error, one.message) for one in taken if one.error}
         failed |= {
-            shell.key.topic_partition: (shell.error, shell.message)
-            for shell in shells
-            if shell.phase is Phase.ENDED
+            runner.key.topic_partition: (runner.error, runner.message)
+            for runner in runners
+            if runner.phase is Phase.ENDED
         }
         self._refuse(failed | wait.failed, response)
         if kept and not taken:
             await environment.clock.sleep_ms(environment.settings.empty_take_pause_ms)
+
+    async def _take(
+        self, kept: list[SharePartitionRunner], wait: DelayedShareFetch, order: FetchOrder
+    ) -> list[PartitionFetch]:
+        """Acquire, unless there is no room now for what will wait to be sent (spec BND-3)."""
+        allowed = self._unsent.allowed(order.max_bytes)
+        order = replace(order, max_bytes=allowed, max_records=order.max_records if allowed else 0)
+        self._acquiring_bytes = allowed
+        self._count_unsent()
+        return await self._services.acquisition.take(kept, wait, order, self._terms.reader)
+
+    def _count_unsent(self) -> None:
+        """Report to the budget what waits here, is being sent, and is being acquired."""
+        self._unsent.hold(self._outbox.waiting_bytes + self._sending_bytes + self._acquiring_bytes)
 
     def _without_lost(self, taken: list[PartitionFetch]) -> list[PartitionFetch]:
         """Return what was taken; what may not be read since is given back (AUT-4)."""
@@ -396,7 +399,7 @@ class ConsumeStream:
             for one in taken
             if one.partition in lost
         }
-        self._services.book.give_up(self._session, withheld, lost)
+        self._services.session_cache.give_up(self._session, withheld, lost)
         return [
             PartitionFetch(one.partition, one.leader_epoch, error=why[0], message=why[1])
             if (why := lost.get(one.partition))
@@ -488,4 +491,7 @@ class ConsumeStream:
             if message.acknowledged and not message.acquisition_lock_timeout_ms:
                 config = self._services.environment.view.group_config(self._session.key.group_id)
                 message.acquisition_lock_timeout_ms = config.record_lock_duration_ms
+            self._sending_bytes = message.ByteSize()
             await self._stream.send(message)
+            self._sending_bytes = 0
+            self._count_unsent()

@@ -25,6 +25,11 @@ class Outbox:
         self._room.set()
         self._closed = False
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Size of the messages with records that wait."""
+        return sum(message.ByteSize() for message in self._messages)
+
     def put(self, message: pb.ConsumeResponse) -> None:
         """Add a message with records or errors."""
         self._messages.append(message)

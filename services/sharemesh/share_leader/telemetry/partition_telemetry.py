@@ -30,15 +30,15 @@ from sharemesh.domain.share_partition.events import (
 )
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.share_leader.telemetry.acquisition_index import AcquisitionIndex, IndexedAcquisition
-from sharemesh.share_leader.telemetry.partition_logger import PartitionLogger
-from sharemesh.share_leader.telemetry.partition_spans import (
+from sharemesh.share_leader.telemetry.partition_signals import (
+    PartitionLogger,
     PartitionSpans,
     Ranges,
+    ShareSeries,
     called_by,
     contexts_of,
     range_attributes,
 )
-from sharemesh.share_leader.telemetry.share_series import ShareSeries
 from sharemesh.telemetry import names
 from sharemesh.telemetry.telemetry import Telemetry
 from sharemesh.telemetry.trace_context import TraceContext
@@ -74,7 +74,7 @@ class PartitionTelemetry:
     """Sees every step of one share partition.
 
     Everything that may be counted or traced follows from an event and its effects, so no branch
-    of the machine or of its shell can forget it. It decides nothing; without an exporter it only
+    of the machine or of its runner can forget it. It decides nothing; without an exporter it only
     counts.
     """
 
@@ -108,7 +108,7 @@ class PartitionTelemetry:
             StateWritten: self._state_written,
         }
 
-    # ---- what the shell tells -------------------------------------------------------------------
+    # ---- what the runner reports ----------------------------------------------------------------
 
     def saw(self, event: Event, effects: tuple[Effect, ...]) -> None:
         """Count and trace one step of the machine, before its effects are carried out."""
@@ -154,7 +154,7 @@ class PartitionTelemetry:
         return next(self._outcomes.of([(offset, offset)]), None)
 
     def ended(self, error: ErrorCode) -> None:
-        """The share partition ended: who still waits hears this error."""
+        """The share partition ended: pending requests get this error."""
         now_ns = self._spans.now_ns()
         for request_id in list(self._answering):
             self._answered(Answered(request_id, error), now_ns)
@@ -372,7 +372,7 @@ class PartitionTelemetry:
 def counted(batches: Sequence[AcknowledgementBatch]) -> dict[int, int]:
     """Return offsets by acknowledge type; gaps are no acknowledgement of a record (MET-1).
 
-    Nor is the return of what nobody has seen.
+    Nor is an uncounted release.
     """
     counts: dict[int, int] = {}
     for batch in batches:

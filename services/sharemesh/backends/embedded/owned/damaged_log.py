@@ -1,4 +1,4 @@
-"""What of a damaged log is still the log: everything before the damage, and where it ends.
+"""Finds the readable part of a corrupt log: everything before the corruption, and its end.
 
 A segment whose header is invalid, or whose file is gone, does not say what came before it. But
 names do: of the segments with a lower base offset the one with the highest name is the

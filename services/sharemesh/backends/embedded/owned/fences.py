@@ -33,17 +33,17 @@ class Fences:
         self.look()
 
     def look(self) -> None:
-        """Return if one's own fence is there and the highest.
+        """Check that the own fence exists and is the highest.
 
         Raises:
-            FencedError: It is not, or the look itself failed (which must count as fenced).
+            FencedError: It is not, or the check itself failed (which must count as fenced).
         """
         try:
             names = self._disk.list(self._directory)
         except OSError as error:
             raise FencedError(
                 f"log {self._log_path}: cannot list its fences ({error}); epoch "
-                f"{self._epoch} gives up"
+                f"{self._epoch} writes nothing more"
             ) from error
         if not names or names[-1] != self._own:
             raise self._fenced_by(names)

@@ -1,4 +1,4 @@
-"""Group commit: what was appended while one job ran goes into the next (LOG-7, LOG-18)."""
+"""Group commit: batches appended while a commit runs go into the next one (LOG-7, LOG-18)."""
 
 import asyncio
 from collections import deque
@@ -51,7 +51,7 @@ class GroupCommit(Generic[Note]):
         settings: Bounds.
         reserve_bytes: Appends are refused while less than this would stay free.
         on_committed: Called on the loop with the entries of each job and where its bytes lie,
-            before anyone waiting is told.
+            before waiters are notified.
         encode: Called in the pool: the bytes of the entries of one job, if not simply theirs.
     """
 
@@ -145,7 +145,7 @@ class GroupCommit(Generic[Note]):
         self._start()
 
     async def committed(self, end_offset: int) -> None:
-        """Return once all below ``end_offset`` is committed and a look came after this call.
+        """Return once all below ``end_offset`` is committed and a later fence check has passed.
 
         Raises:
             FencedError, LogFailedError: It never will be.
@@ -170,7 +170,7 @@ class GroupCommit(Generic[Note]):
         await future
 
     async def close(self) -> None:
-        """Commit what is queued if that is still possible, and close the log."""
+        """Commit queued batches if that is still possible, and close the log."""
         while self._task is not None:
             await asyncio.wait((self._task,))
         if self._error is None:

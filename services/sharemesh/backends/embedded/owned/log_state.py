@@ -3,29 +3,26 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sharemesh.codec.committed_end import SLOT_BYTES, CommittedEnd, decode_committed_end
 from sharemesh.codec.log_chain import (
     Chain,
     ChainCorruptError,
+    SegmentHeaders,
     StartOverError,
     resolve_chain,
+    segment_headers,
 )
 from sharemesh.codec.segment import (
-    SEGMENT_HEADER_BYTES,
-    SegmentFormatError,
-    SegmentHeader,
+    SLOT_BYTES,
+    CommittedEnd,
     SegmentName,
-    decode_segment_header,
+    decode_committed_end,
     end_epochs,
     end_name,
-    segment_names,
 )
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.shard_log import CorruptLogError
 
 START_OVER_MAX = 20
-
-Header = SegmentHeader | SegmentFormatError
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +35,7 @@ class LogState:
 
     chain: Chain
     end: CommittedEnd | None
-    headers: Mapping[SegmentName, Header] = field(default_factory=dict)
+    headers: SegmentHeaders = field(default_factory=dict)
     problems: Mapping[SegmentName, str] = field(default_factory=dict)
 
 
@@ -64,7 +61,7 @@ def read_log_state(disk: Disk, path: str) -> LogState:
     raise CorruptLogError(f"log {path}: segments of the log are missing: {last}", file=path)
 
 
-def read_listing(disk: Disk, path: str) -> tuple[CommittedEnd | None, dict[SegmentName, Header]]:
+def read_listing(disk: Disk, path: str) -> tuple[CommittedEnd | None, SegmentHeaders]:
     """Return the published end, then the segments with their headers. Blocks.
 
     Raises:
@@ -74,13 +71,9 @@ def read_listing(disk: Disk, path: str) -> tuple[CommittedEnd | None, dict[Segme
     epochs = end_epochs(disk.list(path))
     if epochs:
         end = decode_committed_end(disk.read(f"{path}/{end_name(epochs[-1])}", 0, 2 * SLOT_BYTES))
-    headers: dict[SegmentName, Header] = {}
-    for name in segment_names(disk.list(path)):
-        data = disk.read(f"{path}/{name.file_name}", 0, SEGMENT_HEADER_BYTES)
-        try:
-            headers[name] = decode_segment_header(data, name)
-        except SegmentFormatError as error:
-            headers[name] = error
+    headers = segment_headers(
+        disk.list(path), lambda name, size: disk.read(f"{path}/{name}", 0, size)
+    )
     return end, headers
 
 

@@ -1,4 +1,7 @@
-"""A log as its owner writes it: commit, look, roll, prune (LOG-7, LOG-16). All calls block."""
+"""A log as its owner writes it: commit, check the fence, roll, prune (LOG-7, LOG-16).
+
+All calls block.
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -8,8 +11,12 @@ from sharemesh.backends.embedded.owned.fences import Fences
 from sharemesh.backends.embedded.owned.segments import Segment
 from sharemesh.backends.embedded.owned.take_over import create_segment, take_over
 from sharemesh.backends.embedded.settings import LogSettings
-from sharemesh.codec.committed_end import CommittedEnd, encode_committed_end
-from sharemesh.codec.segment import SEGMENT_HEADER_BYTES, SegmentHeader
+from sharemesh.codec.segment import (
+    SEGMENT_HEADER_BYTES,
+    CommittedEnd,
+    SegmentHeader,
+    encode_committed_end,
+)
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.shard_log import CorruptLogError, FencedError, LogFailedError
 
@@ -24,7 +31,7 @@ class LogPosition(NamedTuple):
 class OwnedLog:
     """One log under one epoch; jobs must come one after the other.
 
-    Any failed or short append or sync ends the epoch: nobody retries, nobody truncates.
+    Any failed or short append or sync ends the epoch; it is neither retried nor truncated.
     """
 
     def __init__(
@@ -49,7 +56,7 @@ class OwnedLog:
         self.corruption: CorruptLogError | None = taken.corruption
         self.free_bytes = disk.free_bytes()
         self.asks_for_room = True
-        """Whether looks also ask how much space is left; else what is appended is taken off."""
+        """Whether fence checks also read the free space; else appended bytes are subtracted."""
         self.before_change: Callable[[Segment], None] | None = None
         """Called in the job that ends a segment, or deletes some, with the newest segment."""
         self._file = taken.file
@@ -62,7 +69,7 @@ class OwnedLog:
         return f"{self.path}/{segment.name.file_name}"
 
     def look(self) -> None:
-        """Return if this epoch still owns the log, else end it."""
+        """Check that this epoch still owns the log, else end it."""
         self._go_on()
         try:
             self._fences.look()
@@ -79,7 +86,7 @@ class OwnedLog:
         end_offset: int,
         log_start_offset: int,
     ) -> LogPosition:
-        """Append, sync, look, publish (LOG-7), and return where ``data`` lies.
+        """Append, sync, check the fence, publish (LOG-7); return where ``data`` lies.
 
         Args:
             data: Whole record batches, in pieces, with their offsets and this epoch in place.
@@ -157,7 +164,7 @@ class OwnedLog:
         return newest.base_offset < newest.end_offset <= self.log_start_offset
 
     def _roll(self) -> None:
-        """Begin the next segment: all before it is synced, looked after and published."""
+        """Begin the next segment: all before it is synced, checked for a fence and published."""
         newest = self.segments[-1]
         self.look()
         self.note_change()

@@ -1,7 +1,8 @@
 """Taking a log over under a new epoch (LOG-5), as one blocking job.
 
-Order: fence; committed end, then chain; tail behind the committed end; look; own segment with
-that tail in it, synced before its name appears; look; publish; then what is outside may go.
+Order: create the fence; read the committed end, then the chain, then the tail behind the committed
+end; check for a higher fence; write an own segment with that tail, synced before its name appears;
+check again; publish; then delete what is outside the log.
 """
 
 from contextlib import suppress
@@ -16,12 +17,14 @@ from sharemesh.backends.embedded.owned.fences import Fences
 from sharemesh.backends.embedded.owned.log_state import LogState, read_log_state
 from sharemesh.backends.embedded.owned.segments import Segment
 from sharemesh.backends.embedded.owned.uncommitted_tail import Tail, read_tail, salvaged_tail
-from sharemesh.codec.committed_end import SLOT_BYTES, CommittedEnd, encode_committed_end
 from sharemesh.codec.log_chain import ChainLink
 from sharemesh.codec.segment import (
     NEW_SUFFIX,
+    SLOT_BYTES,
+    CommittedEnd,
     SegmentHeader,
     SegmentName,
+    encode_committed_end,
     encode_segment_header,
     end_epochs,
     end_name,
@@ -80,7 +83,7 @@ def take_over(
 
 
 def _settle_damaged(disk: Disk, path: str, epoch: int, fences: Fences) -> TakenLog:
-    """Go on behind the damage; nothing that lies there is deleted."""
+    """Resume behind the corruption; nothing there is deleted."""
     state = salvaged_state(disk, path)
     tail = salvaged_tail(disk, path, state)
     state = without_missing(state, tail.log_start_offset)

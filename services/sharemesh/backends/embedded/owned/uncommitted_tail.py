@@ -1,4 +1,4 @@
-"""What a new owner takes along: valid batches behind the committed end (LOG-6, LOG-14).
+"""The uncommitted tail: valid batches behind the committed end (LOG-6, LOG-14).
 
 They are not trusted where they lie: a failed sync leaves clean pages that reads show and that never
 reach the disk. The new owner appends them again, to its own segment.
@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from sharemesh.backends.embedded.owned.log_state import LogState
 from sharemesh.backends.embedded.owned.segments import corrupt, scan_headers
 from sharemesh.codec.batch_frame import Frame, find_valid_frame, place_frame, walk_frames
-from sharemesh.codec.committed_end import CommittedEnd
+from sharemesh.codec.control_batches import decode_log_start
 from sharemesh.codec.log_chain import Chain, ChainLink
-from sharemesh.codec.log_marker import decode_log_start
-from sharemesh.codec.segment import SEGMENT_HEADER_BYTES, SegmentName
+from sharemesh.codec.segment import SEGMENT_HEADER_BYTES, CommittedEnd, SegmentName
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.shard_log import CorruptLogError
 
@@ -83,7 +82,7 @@ def read_tail(disk: Disk, path: str, state: LogState, epoch: int, *, check_commi
 
 
 def salvaged_tail(disk: Disk, path: str, state: LogState) -> Tail:
-    """Return where a damaged log goes on: behind all that may ever have been confirmed. Blocks.
+    """Return where a corrupt log resumes: behind everything that may have been confirmed. Blocks.
 
     Nothing is appended again, because it would hide the damage: what lies behind the committed
     end stays where it is, as part of the segment that holds it.

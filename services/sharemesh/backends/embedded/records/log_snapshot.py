@@ -16,9 +16,13 @@ from dataclasses import dataclass
 
 from sharemesh.backends.embedded.owned.offset_index import OffsetIndex, SegmentIndex
 from sharemesh.backends.embedded.owned.segments import Segment
-from sharemesh.backends.embedded.records.producers import AppendedBatch, ProducerEntry, Producers
-from sharemesh.backends.embedded.records.transactions import Transactions
-from sharemesh.codec.checksum import crc32c
+from sharemesh.backends.embedded.records.producers import (
+    AppendedBatch,
+    ProducerEntry,
+    Producers,
+    Transactions,
+)
+from sharemesh.codec.hashes import crc32c
 from sharemesh.codec.segment import SegmentName
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.record_log import AbortedTxn
@@ -50,6 +54,7 @@ class RecordLogSnapshot:
         """Return all producers of the log as of the snapshot."""
         producers = Producers()
         producers.saw_id(self.highest_producer_id)
+        producers.restore_transactions(self.open_transactions)
         at = 0
         for _ in range(self.producer_count):
             producer_id, epoch, count = _PRODUCER.unpack_from(self.producer_bytes, at)

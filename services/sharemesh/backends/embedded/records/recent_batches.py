@@ -1,4 +1,4 @@
-"""Committed batches that are still in memory, so that who reads the end need not ask the disk."""
+"""Committed batches kept in memory, so that reads near the end of a log need no disk access."""
 
 from bisect import bisect_right
 from collections import deque

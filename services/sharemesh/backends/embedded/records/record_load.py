@@ -12,13 +12,12 @@ from sharemesh.backends.embedded.owned.segments import (
     read_whole_frames,
     scan_headers,
 )
-from sharemesh.backends.embedded.owned.verify import Unverified, newest_part, verify
 from sharemesh.backends.embedded.records.log_snapshot import RecordLogSnapshot, read_snapshot
-from sharemesh.backends.embedded.records.producers import Producers
-from sharemesh.backends.embedded.records.transactions import Transactions
+from sharemesh.backends.embedded.records.producers import Producers, Transactions
+from sharemesh.backends.embedded.records.scrub import Unverified, newest_part, verify
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.codec.batch_frame import CONTROL, Frame
-from sharemesh.codec.txn_marker import is_abort_marker
+from sharemesh.codec.control_batches import is_abort_marker
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.shard_log import CorruptLogError
 
@@ -28,7 +27,7 @@ class Loaded:
     """Index, producers and transactions up to ``end_offset``: the end, or a corruption.
 
     ``resume_offset`` is the log start behind that corruption. ``unverified`` are parts whose
-    checksums were not looked at, oldest first. ``scanned_bytes`` is what no snapshot covered.
+    checksums were not checked, oldest first. ``scanned_bytes`` is what no snapshot covered.
     """
 
     index: OffsetIndex
@@ -44,7 +43,7 @@ class Loaded:
 def load_records(disk: Disk, log: OwnedLog, settings: LogSettings) -> Loaded:
     """Load the log, and check the checksums of its newest part (LOG-14). Blocks.
 
-    What lies below the log start may be damaged: nobody reads it.
+    What lies below the log start may be corrupt: it is never read.
     """
     loaded = Loaded(
         OffsetIndex(settings.index_interval_bytes),
@@ -194,7 +193,7 @@ class _Loader:
         return None
 
     def _behind(self, segment: Segment, error: CorruptLogError) -> tuple[int, int] | None:
-        """Return where to go on, or None if nothing that counts follows; else raise the error."""
+        """Return where to resume, or None if nothing relevant follows; else raise the error."""
         log_start = self._log.log_start_offset
         if error.offset >= log_start:
             raise error

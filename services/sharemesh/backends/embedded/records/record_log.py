@@ -11,26 +11,39 @@ from sharemesh.backends.embedded.owned.group_commit import CommitEntry, GroupCom
 from sharemesh.backends.embedded.owned.owned_log import LogPosition, OwnedLog
 from sharemesh.backends.embedded.owned.segments import Segment
 from sharemesh.backends.embedded.records.log_snapshot import write_snapshot
-from sharemesh.backends.embedded.records.producers import AppendedBatch, Producers
+from sharemesh.backends.embedded.records.producers import (
+    PRODUCER_EPOCH_MAX,
+    AppendedBatch,
+    Producers,
+)
 from sharemesh.backends.embedded.records.recent_batches import RecentBatches
 from sharemesh.backends.embedded.records.record_load import Loaded, load_records
 from sharemesh.backends.embedded.records.record_reader import RecordReader
 from sharemesh.backends.embedded.records.scrub import Scrub
+from sharemesh.backends.embedded.records.undated_segments import UndatedSegments
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.codec.batch_frame import HEADER_BYTES, Frame, frame_of, place_frame, placed_header
-from sharemesh.codec.log_marker import encode_log_start
+from sharemesh.codec.control_batches import encode_log_start, encode_txn_marker
 from sharemesh.codec.produced_batches import check_batches
-from sharemesh.codec.txn_marker import encode_txn_marker
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.disk import Disk
-from sharemesh.ports.record_log import AbortedTxn, AppendResult, ReadResult, TopicLogConfig
+from sharemesh.ports.record_log import (
+    AbortedTxn,
+    AppendResult,
+    OpenTransaction,
+    ReadResult,
+    TopicLogConfig,
+)
 from sharemesh.ports.shard_log import (
     CorruptLogError,
     FencedError,
     LogFailedError,
     LogFullError,
 )
+
+MARKERS_AT_ONCE = 256
+"""Transactions that are aborted with one commit."""
 
 _log = logging.getLogger(__name__)
 
@@ -73,17 +86,19 @@ class EmbeddedPartitionLog:
         self._take(loaded)
         self.scrub = Scrub(disk, clock, log.path, self._found)
         self._config = TopicLogConfig(batch_bytes_max=settings.batch_bytes_max)
+        self._undated = UndatedSegments()
         self._callbacks: list[Callable[[], None]] = []
         self._commits: GroupCommit[_Note] = GroupCommit(
             disk, clock, log, settings, settings.record_reserve_bytes, self._on_committed
         )
 
     def _take(self, loaded: Loaded) -> None:
-        """Go on with what was loaded."""
+        """Adopt the loaded state."""
         self._index = loaded.index
         self._producers: Producers = loaded.producers
         self._durable_producers = loaded.producers.copy()  # without what waits for its commit
         self._transactions = loaded.transactions
+        self._transactions.known_since(self._clock.now_ms())
         self._high_watermark = loaded.end_offset
         self._to_scan_bytes = loaded.scanned_bytes  # what the next start would have to scan
         self._reader = RecordReader(self._disk, self._log.path, loaded.index)
@@ -147,7 +162,12 @@ class EmbeddedPartitionLog:
 
     async def append(self, batches: bytes) -> AppendResult:
         """Validate, assign offsets, append, and return once committed."""
-        frames = check_batches(batches, batch_bytes_max=self._config.batch_bytes_max)
+        config, now_ms = self._config, self._clock.wall_ms()
+        times_ms = (
+            max(0, now_ms - config.timestamp_before_max_ms),
+            now_ms + config.timestamp_after_max_ms,
+        )
+        frames = check_batches(batches, batch_bytes_max=config.batch_bytes_max, times_ms=times_ms)
         await self._commits.ask_for_room(len(batches))
         before = self._producers.check(frames)
         spans = self._place(batches, frames, before)
@@ -159,17 +179,31 @@ class EmbeddedPartitionLog:
     ) -> AppendResult:
         """Append a control batch that ends the open transaction of this producer."""
         self._producers.check_marker(producer_id, producer_epoch)
-        batch = encode_txn_marker(
-            producer_id, producer_epoch, commit=commit, timestamp_ms=self._clock.wall_ms()
-        )
-        offset = self._commits.end_offset
-        place_frame(batch, offset, self._log.epoch)
-        frame = frame_of(batch, offset)
-        note = _Note([frame], is_abort=not commit)
-        self._queue(CommitEntry((batch,), len(batch), offset + 1, -1, note))
-        self._producers.note(frame)
+        offset = self._place_marker(producer_id, producer_epoch, commit=commit)
         await self._commits.committed(offset + 1)
         return AppendResult(offset, offset, self.log_start_offset)
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Return the open transactions, the one that began first in front."""
+        return self._transactions.listed(self._producers, self._clock.now_ms())
+
+    async def abort_transactions(self, open_ms: int) -> int:
+        """Abort transactions that are open for so long, each under a higher producer epoch.
+
+        Returns how many it aborted, at most ``MARKERS_AT_ONCE``. A batch that comes later with the
+        epoch of its transaction is refused: it cannot open what was aborted again (BND-11).
+        """
+        now_ms, offset = self._clock.now_ms(), -1
+        count = 0
+        for producer_id, first in self._transactions.open_for(open_ms, now_ms, MARKERS_AT_ONCE):
+            if self._producers.transaction_of(producer_id) != first:
+                continue  # its end waits for its commit, and another one may have begun behind it
+            epoch = min(self._producers.epoch_of(producer_id) + 1, PRODUCER_EPOCH_MAX)
+            offset = self._place_marker(producer_id, epoch, commit=False)
+            count += 1
+        if count:
+            await self._commits.committed(offset + 1)
+        return count
 
     async def read(
         self, offset: int, *, max_bytes: int, end_offset: int | None = None
@@ -195,7 +229,7 @@ class EmbeddedPartitionLog:
             raise self._storage_error(error) from error
 
     async def look(self) -> None:
-        """Return if no higher fence exists now."""
+        """Check that no higher fence exists now."""
         await self._commits.committed(0)
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
@@ -240,12 +274,11 @@ class EmbeddedPartitionLog:
         """Move the log start past segments that are too old or too much."""
         config, target = self._config, self.log_start_offset
         excess = self.size_bytes - config.retention_bytes if config.retention_bytes >= 0 else 0
+        self._undated.look(self._index, now_wall_ms, now_wall_ms + config.timestamp_after_max_ms)
         for index in self._index.segments:
             size = index.end_position
-            old = (
-                config.retention_ms >= 0
-                and 0 <= index.max_timestamp_ms < now_wall_ms - config.retention_ms
-            )
+            newest_ms = self._undated.newest_ms(index)
+            old = config.retention_ms >= 0 and newest_ms < now_wall_ms - config.retention_ms
             if not old and excess < size:
                 break
             excess -= size
@@ -254,7 +287,7 @@ class EmbeddedPartitionLog:
         return self.log_start_offset
 
     async def close(self) -> None:
-        """Commit what is queued if that is still possible, and release files."""
+        """Commit queued batches if that is still possible, and release files."""
         await self.scrub.close()
         if self._to_scan_bytes > self._settings.snapshot_every_bytes:
             with suppress(FencedError, LogFailedError):
@@ -301,6 +334,19 @@ class EmbeddedPartitionLog:
                 next_offset += frame.record_count
         return spans
 
+    def _place_marker(self, producer_id: int, producer_epoch: int, *, commit: bool) -> int:
+        """Queue a control batch that ends a transaction, and return its offset."""
+        batch = encode_txn_marker(
+            producer_id, producer_epoch, commit=commit, timestamp_ms=self._clock.wall_ms()
+        )
+        offset = self._commits.end_offset
+        place_frame(batch, offset, self._log.epoch)
+        frame = frame_of(batch, offset)
+        note = _Note([frame], is_abort=not commit)
+        self._queue(CommitEntry((batch,), len(batch), offset + 1, -1, note))
+        self._producers.note(frame)
+        return offset
+
     def _queue(self, entry: CommitEntry[_Note]) -> None:
         moves_log_start = entry.log_start_offset >= 0  # allowed: the way past a damage
         try:
@@ -334,7 +380,7 @@ class EmbeddedPartitionLog:
         self._transactions.forget_before(self.log_start_offset)
 
     async def _reload(self) -> None:
-        """The log start has passed a damage: look again at what is left."""
+        """Check the log again after its start has passed a corrupt place."""
         found: list[Loaded] = []
 
         def load() -> None:
@@ -361,6 +407,7 @@ class EmbeddedPartitionLog:
         self._to_scan_bytes += sum(entry.size_bytes for entry in entries)
         index = self._index.open_segment(place.segment)
         position = place.position
+        now_ms = self._clock.now_ms()
         for entry in entries:
             for frame in entry.note.frames:
                 index.add(
@@ -370,7 +417,7 @@ class EmbeddedPartitionLog:
                     end=frame.end_offset,
                     max_ms=frame.max_timestamp_ms,
                 )
-                self._transactions.note(frame, is_abort=entry.note.is_abort)
+                self._transactions.note(frame, is_abort=entry.note.is_abort, now_ms=now_ms)
                 self._durable_producers.note(frame)
             self._recent.add(entry.note.frames, entry.data, is_abort=entry.note.is_abort)
             position += entry.size_bytes
@@ -404,7 +451,7 @@ class EmbeddedPartitionLog:
             self._note_corruption(error, resume_offset)
 
     def _note_corruption(self, error: CorruptLogError, resume_offset: int) -> None:
-        """Serve what lies before it from now on, write nothing, and tell the log once."""
+        """Serve only records before the corruption from now on, write nothing, and log it once."""
         if self._corruption is None:
             self._resume_offset = resume_offset
             _log.error(

@@ -74,7 +74,7 @@ class EmbeddedRecordLogs:
             raise
 
     def _delete(self, partition: TopicPartition) -> None:
-        """Fences first, so that whoever still writes is fenced; then the rest, then names."""
+        """Delete fences first, so that a running writer is fenced; then the rest, then names."""
         path = record_log_path(partition.topic_id, partition.partition)
         for directory in (f"{path}/{FENCES}", path):
             for name in self._disk.list(directory):
@@ -84,7 +84,8 @@ class EmbeddedRecordLogs:
         with suppress(OSError):  # other partitions of the topic are still there
             self._disk.delete(parent)
             parent = RECORDS
-        # Its claim goes next: what a power cut brought back then, nobody would ever free.
+        # The claim is deleted next. Without this sync, files that a power cut brings back would
+        # stay for ever.
         with suppress(FileNotFoundError):
             self._disk.sync_directory(parent)
 

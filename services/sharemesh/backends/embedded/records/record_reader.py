@@ -7,8 +7,8 @@ from typing import TypeVar
 from sharemesh.backends.embedded.owned.offset_index import OffsetIndex, SegmentIndex
 from sharemesh.backends.embedded.owned.segments import read_whole_frames
 from sharemesh.codec.batch_frame import CONTROL, Frame, header_of
+from sharemesh.codec.control_batches import is_abort_marker
 from sharemesh.codec.record_set import RecordSetError, decode_records
-from sharemesh.codec.txn_marker import is_abort_marker
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.record_log import ReadResult

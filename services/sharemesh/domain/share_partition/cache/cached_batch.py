@@ -1,4 +1,4 @@
-"""One entry of the in-flight cache: contiguous offsets as runs of equal status."""
+"""One entry of the in-flight cache: contiguous offsets as runs of equal status (IFB-1)."""
 
 from bisect import bisect_right
 

@@ -1,14 +1,19 @@
-"""The in-flight cache of a share partition and the numbers that must stay true with it."""
+"""The in-flight cache of a share partition, and the numbers that stay true with it (spec IFB)."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import MemberId
 from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch
 from sharemesh.domain.share_partition.cache.indexes import AvailableOffsets, Holders
-from sharemesh.domain.share_partition.cache.locks import Lock, LockIndex
-from sharemesh.domain.share_partition.cache.record_status import RecordStatus, SettledStatuses
+from sharemesh.domain.share_partition.cache.record_status import (
+    Lock,
+    LockIndex,
+    RecordStatus,
+    SettledStatuses,
+)
 
 
 class GapWindow:
@@ -30,6 +35,7 @@ class GapWindow:
 Move = tuple[int, int, RecordStatus, RecordStatus]  # first, last, from, to
 
 
+@dataclass(slots=True, eq=False)
 class InFlight:
     """Cached batches in order, start and end offset, locks and counts (spec IFB).
 
@@ -40,39 +46,22 @@ class InFlight:
     Attributes:
         end_offset: Last cached offset; equal to ``start_offset`` while the cache is empty (VOC-4).
         find_next: Something may be available below the end offset (spec OFF-4).
-        done_through: All cached offsets up to here are done; the start offset looks on from here.
+        done_through: All cached offsets up to here are done; the start offset is sought from here.
     """
 
-    __slots__ = (
-        "available",
-        "batches",
-        "config",
-        "delivery_complete_count",
-        "done_through",
-        "end_offset",
-        "find_next",
-        "holders",
-        "keys",
-        "locks",
-        "settled",
-        "start_offset",
-        "window",
-    )
-
-    def __init__(self, config: GroupConfig) -> None:
-        self.config = config
-        self.keys: list[int] = []  # first offsets of the batches
-        self.batches: list[CachedBatch] = []
-        self.start_offset = 0
-        self.end_offset = 0
-        self.delivery_complete_count = 0
-        self.find_next = False
-        self.done_through = -1
-        self.window: GapWindow | None = None
-        self.locks = LockIndex()
-        self.available = AvailableOffsets()
-        self.holders = Holders()
-        self.settled = SettledStatuses()
+    config: GroupConfig
+    keys: list[int] = field(default_factory=list)  # first offsets of the batches
+    batches: list[CachedBatch] = field(default_factory=list)
+    start_offset: int = 0
+    end_offset: int = 0
+    delivery_complete_count: int = 0
+    find_next: bool = False
+    done_through: int = -1
+    window: GapWindow | None = None
+    locks: LockIndex = field(default_factory=LockIndex)
+    available: AvailableOffsets = field(default_factory=AvailableOffsets)
+    holders: Holders = field(default_factory=Holders)
+    settled: SettledStatuses = field(default_factory=SettledStatuses)
 
     @property
     def in_flight_count(self) -> int:

@@ -3,11 +3,10 @@
 from bisect import bisect_right
 
 from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch, Run
 from sharemesh.domain.share_partition.cache.in_flight import InFlight, Move
-from sharemesh.domain.share_partition.cache.locks import Lock
-from sharemesh.domain.share_partition.cache.record_status import RecordStatus
+from sharemesh.domain.share_partition.cache.record_status import Lock, RecordStatus
 from sharemesh.domain.share_partition.events import Acknowledge, AcknowledgementBatch
 from sharemesh.domain.share_partition.rules.pending_transitions import PendingTransitions
 from sharemesh.domain.share_partition.rules.transitions import CAUSES, TARGETS
@@ -17,6 +16,7 @@ _ACQUIRED = DeliveryState.ACQUIRED
 _RELEASE = AcknowledgeType.RELEASE
 _RENEW = AcknowledgeType.RENEW
 _TYPES = {int(each): each for each in AcknowledgeType}
+_NO_BATCH = AcknowledgementBatch(0, 0, ())
 
 
 def acknowledge(
@@ -48,23 +48,22 @@ def _types(batch: AcknowledgementBatch) -> list[AcknowledgeType]:
     first, last, given = batch.first_offset, batch.last_offset, batch.types
     if not 0 <= first <= last:
         message = f"acknowledgement of offsets {first}-{last}: the first must be 0 to the last"
-        raise RefusedError(ErrorCode.INVALID_REQUEST, message)
+        raise invalid_request(message)
     if len(given) != 1 and len(given) != last - first + 1:
-        message = (
+        raise invalid_request(
             f"acknowledgement of offsets {first}-{last} has {len(given)} types: send one"
             " for the range or one for each offset"
         )
-        raise RefusedError(ErrorCode.INVALID_REQUEST, message)
     if batch.uncounted and given != (_RELEASE,):  # HBK-1
         message = f"uncounted release of offsets {first}-{last}: send the one type RELEASE with it"
-        raise RefusedError(ErrorCode.INVALID_REQUEST, message)
+        raise invalid_request(message)
     try:
         if len(given) == 1:
             return [_TYPES[given[0]]]
         return [_TYPES[each] for each in given]
     except KeyError as unknown:  # ACK-3
         message = f"acknowledge type {unknown.args[0]} of offsets {first}-{last}: send 0 to 4"
-        raise RefusedError(ErrorCode.INVALID_REQUEST, message) from None
+        raise invalid_request(message) from None
 
 
 def _entries(flight: InFlight, first: int, last: int) -> list[CachedBatch]:
@@ -82,14 +81,21 @@ def _entries(flight: InFlight, first: int, last: int) -> list[CachedBatch]:
     end = entries[-1].last_offset
     if end < last:
         message = f"offsets {first}-{last} reach past offset {end}, the last one acquired there"
-        raise RefusedError(ErrorCode.INVALID_REQUEST, message)
+        raise invalid_request(message)
     return entries
 
 
 class _Acknowledger:
     """One request at work."""
 
-    __slots__ = ("_changes", "_flight", "_member_id", "_now_ms", "_renewals", "_uncounted")
+    __slots__ = (
+        "_batch",
+        "_changes",
+        "_flight",
+        "_member_id",
+        "_now_ms",
+        "_renewals",
+    )
 
     def __init__(
         self, flight: InFlight, request: Acknowledge, changes: PendingTransitions, now_ms: int
@@ -99,7 +105,7 @@ class _Acknowledger:
         self._changes = changes
         self._now_ms = now_ms
         self._renewals: dict[RecordStatus, RecordStatus] | None = None  # of one entry
-        self._uncounted = False
+        self._batch = _NO_BATCH
 
     def process(
         self, entry: CachedBatch, batch: AcknowledgementBatch, types: list[AcknowledgeType]
@@ -108,12 +114,12 @@ class _Acknowledger:
         first, last = batch.first_offset, batch.last_offset
         first = max(first, entry.first_offset, self._flight.start_offset)
         last = min(last, entry.last_offset)
+        self._batch = batch
         if not entry.per_offset:
             self._check(entry.status, entry.first_offset, entry.last_offset)
             if first != entry.first_offset or last != entry.last_offset or len(types) > 1:
                 self._flight.track_per_offset(entry)
         self._renewals = None
-        self._uncounted = batch.uncounted
         only = entry.status_of(first, last) if len(types) == 1 else None
         if only is not None:  # what most acknowledgements are
             self._check(only, first, last)
@@ -167,19 +173,23 @@ class _Acknowledger:
         """Return the status that records go to, and why; no cause: nothing is written."""
         if kind is _RENEW:
             return self._renewed(entry, old), None
-        if self._uncounted and old.hand_backs_left:  # HBK-4, HBK-5
+        if self._batch.uncounted and old.hand_backs_left:  # HBK-4, HBK-5
             return self._changes.handed_back(old), None
         return self._changes.begun(old, TARGETS[kind], CAUSES[kind])
 
     def _check(self, status: RecordStatus, first: int, last: int) -> None:
         """Only the owner may acknowledge, only what it holds, only once.
 
-        ACK-10, ACK-11; a record in transition (RS-13) or with an ended lock (LK-8) is not held.
+        ACK-10, ACK-11, HBK-7. A record in transition (RS-13) or with an ended lock (LK-8) is not
+        held.
         """
         if status.state is not _ACQUIRED:
             reason = "is in transition" if status.write_id is not None else "is not acquired"
         elif status.member_id != self._member_id:
             reason = "is held by another member"
+        elif self._batch.delivery_count and self._batch.delivery_count != status.delivery_count:
+            # HBK-7
+            reason = "was delivered again since"
         else:
             return
         message = f"record {first} of {first}-{last} {reason}: {status.state.name.lower()}"

@@ -19,7 +19,8 @@ Written = tuple[int, int, DeliveryState, int, Cause]
 class PendingTransitions:
     """What one operation changes: what to write, and how to finish or undo it.
 
-    The delivery count limit is captured at the start, for RS-8 and RS-11.
+    The delivery count limit is captured at the start, for RS-8 and RS-11. What few operations need
+    is made when it is needed: there is one object for each acknowledgement.
 
     Attributes:
         write_id: Names the write (RS-9).
@@ -41,15 +42,15 @@ class PendingTransitions:
     )
 
     def __init__(self, flight: InFlight, write_id: int) -> None:
-        self.write_id = write_id
         self._flight = flight
-        self._available = False
-        self._limit = flight.config.delivery_count_limit
+        self.write_id = write_id
         self.written: list[Written] = []
         self.unlocked: list[Written] = []
+        self._available = False
+        self._limit = flight.config.delivery_count_limit
         self._touched: list[tuple[CachedBatch, int, int]] = []
         self._begun: dict[tuple[RecordStatus, Cause], tuple[RecordStatus, Cause]] = {}
-        self._handed_back: dict[RecordStatus, RecordStatus] = {}
+        self._handed_back: dict[RecordStatus, RecordStatus] | None = None
         self._uncertain: dict[RecordStatus, RecordStatus] | None = None  # once a write failed
 
     def start(
@@ -76,7 +77,9 @@ class PendingTransitions:
         return begun
 
     def handed_back(self, old: RecordStatus) -> RecordStatus:
-        """Return the status of records that nobody has seen, until ``commit`` (HBK-2, HBK-3)."""
+        """Return the status of records released uncounted, until ``commit`` (HBK-2, HBK-3)."""
+        if self._handed_back is None:
+            self._handed_back = {}
         status = self._handed_back.get(old)
         if status is None:
             status = self._handed_back[old] = RecordStatus(
@@ -93,7 +96,7 @@ class PendingTransitions:
     @property
     def hands_back(self) -> bool:
         """Whether records are released that were never handed out (HBK-2)."""
-        return bool(self._handed_back)
+        return self._handed_back is not None
 
     def settle(
         self, first: int, last: int, old: RecordStatus, target: DeliveryState, cause: Cause
@@ -268,10 +271,11 @@ class PendingTransitions:
 
 
 def note_again(flight: InFlight, unwritten: Iterable[Written], changes: PendingTransitions) -> None:
-    """Write it again, but for what somebody has moved since: whoever does writes himself.
+    """Retry the state write of ``unwritten`` records; records that have changed since are skipped.
 
-    Who has acquired a record may hand it back, and writes nothing then (HBK-6). What was archived
-    and passed by the start offset is told too: the group gave it up (ARC-3).
+    The operation that changed a record writes it, except that a member which acquired it may hand
+    it back without a write (HBK-6). Archived records that the start offset has passed are counted
+    too: they were archived for the group (ARC-3).
     """
     start = flight.start_offset
     for first, last, state, count, cause in sorted(unwritten):

@@ -1,4 +1,4 @@
-"""Initialization from durable state (spec INI)."""
+"""The in-flight cache is filled from durable state (spec INI-7..12)."""
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch

@@ -1,0 +1,67 @@
+"""What settings of all kinds have in common: reading values, bounds, the nearest known name."""
+
+import difflib
+from collections.abc import Iterable
+
+_NAME_CHARS_MAX = 100  # more of a wrong name is not compared
+
+
+class SettingValueError(ValueError):
+    """A value is not accepted; the text says why and goes behind setting and value."""
+
+
+def whole_number(value: object, minimum: int | None, maximum: int | None) -> int:
+    """Return a number, or one written as text, within inclusive bounds (None: no bound).
+
+    Raises:
+        SettingValueError: It is no whole number, or out of bounds.
+    """
+    try:
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise ValueError
+        number = int(value)
+    except ValueError:
+        raise SettingValueError("is not a whole number") from None
+    if (minimum is not None and number < minimum) or (maximum is not None and number > maximum):
+        raise SettingValueError(f"is not within {minimum}..{maximum}")
+    return number
+
+
+def true_or_false(value: object) -> bool:
+    """Return a truth value, or one written as text in any case.
+
+    Raises:
+        SettingValueError: It is neither.
+    """
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in {"true", "false"}:
+        return value.lower() == "true"
+    raise SettingValueError("is neither true nor false")
+
+
+def one_of(value: str, choices: tuple[str, ...]) -> str:
+    """Return the value.
+
+    Raises:
+        SettingValueError: It is none of the choices.
+    """
+    if value not in choices:
+        raise SettingValueError(f"is not one of {', '.join(choices)}")
+    return value
+
+
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.0) -> str:
+    """Return the known name that is most like ``name``, or an empty text if none is at all.
+
+    ``cutoff`` is how alike they must be, from 0 to 1.
+    """
+    near = difflib.get_close_matches(name[:_NAME_CHARS_MAX], list(known), n=1, cutoff=cutoff)
+    return near[0] if near else ""
+
+
+def unknown_setting(name: str, known: Iterable[str], place: str = "") -> str:
+    """Return the message for an unknown name, with the nearest known one."""
+    near = nearest(name, known)
+    offer = f"; did you mean {near}?" if near else ""
+    return f"unknown setting {name[:_NAME_CHARS_MAX]!r}{place}{offer}"

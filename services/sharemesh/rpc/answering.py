@@ -1,0 +1,219 @@
+"""What every call passes before and after its handler: who calls, is there room, does it speak."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from sharemesh.methods import Method, Request, Response
+from sharemesh.ports.network import CallContext, CallFailedError, Failure, Stream
+from sharemesh.rpc.limits import FIRST_MESSAGE_MS, REQUEST_MS, STREAM_TAKEN, refusal
+from sharemesh.rpc.message_parts import MessageParts
+from sharemesh.rpc.open_calls import OpenCalls
+from sharemesh.rpc.status import code_of
+from sharemesh.rpc.streams import GrpcServerStream
+from sharemesh.rpc.tls import SECRET_HEADER, Principals
+
+_log = logging.getLogger(__name__)
+
+
+class StatusError(Exception):
+    """A handler ends its call with a status that the network port has no failure for."""
+
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class _Refusal(NamedTuple):
+    """How a call ends that has no answer."""
+
+    code: grpc.StatusCode
+    message: str
+
+
+class Answering:
+    """Makes gRPC's handlers of ours; the calls of one server are counted together.
+
+    Unary calls are read here too, as streams of one message: gRPC would wait for the request of a
+    silent one as long as its caller likes.
+    """
+
+    def __init__(self, principals: Principals, open_calls: OpenCalls) -> None:
+        self._principals = principals
+        self._open = open_calls
+
+    def unary(
+        self,
+        method: Method[Request, Response],
+        handler: Callable[[Request, CallContext], Awaitable[Response]],
+    ) -> "grpc.RpcMethodHandler[Any, Any]":
+        """Return what answers a unary method."""
+        parts = MessageParts(method.request)
+
+        async def answer(_requests: object, context: Any) -> Response | None:  # noqa: ANN401
+            caller = self._began(method.name, context)
+            answered: Response | _Refusal = (
+                caller
+                if isinstance(caller, _Refusal)
+                else await _answered(method, parts, handler, context, caller)
+            )
+            if not isinstance(answered, _Refusal):
+                return answered
+            # Here neither the request nor the error is held any more: gRPC keeps the exception
+            # of an abort in a cycle with these frames, until the next search for cycles.
+            await context.abort(answered.code, answered.message)
+            return None
+
+        return grpc.stream_unary_rpc_method_handler(
+            answer, response_serializer=method.response.SerializeToString
+        )
+
+    def stream(
+        self,
+        method: Method[Request, Response],
+        handler: Callable[[Stream[Response, Request], CallContext], Awaitable[None]],
+    ) -> "grpc.RpcMethodHandler[Any, Any]":
+        """Return what answers a stream method; ``handler`` begins with the first message."""
+        parts = MessageParts(method.request)
+
+        async def answer(_requests: object, context: Any) -> None:  # noqa: ANN401
+            caller = self._began(method.name, context)
+            failed = (
+                caller
+                if isinstance(caller, _Refusal)
+                else await _served(method, parts, handler, context, caller)
+            )
+            if failed is not None:
+                await context.abort(failed.code, failed.message)
+
+        return grpc.stream_stream_rpc_method_handler(
+            answer, response_serializer=method.response.SerializeToString
+        )
+
+    def _began(self, method: str, context: Any) -> CallContext | _Refusal:  # noqa: ANN401
+        """Return who calls, counted until its answer has left; or why the call is refused."""
+        try:
+            caller = call_context(context, self._principals)
+        except CallFailedError as error:
+            return _Refusal(code_of(error.failure), f"{method}: {error.message}")
+        why = self._open.began(caller.principal)
+        if not why:
+            context.add_done_callback(lambda _: self._open.ended(caller.principal))
+            return caller
+        if self._open.first_refusal(caller.principal):
+            _log.warning("calls are refused: %s", why, extra={"peer": caller.peer})
+        return _Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{method}: {why}")
+
+
+async def _answered(
+    method: Method[Request, Response],
+    parts: MessageParts,
+    handler: Callable[[Request, CallContext], Awaitable[Response]],
+    context: Any,  # noqa: ANN401 - untyped
+    caller: CallContext,
+) -> Response | _Refusal:
+    """Answer one unary call, or return why it failed."""
+    try:
+        asked = await _request(method, parts, context)
+        return asked if isinstance(asked, _Refusal) else await handler(asked, caller)
+    except Exception as error:
+        return _refusal_of(method.name, error)
+
+
+async def _served(
+    method: Method[Request, Response],
+    parts: MessageParts,
+    handler: Callable[[Stream[Response, Request], CallContext], Awaitable[None]],
+    context: Any,  # noqa: ANN401 - untyped
+    caller: CallContext,
+) -> _Refusal | None:
+    """Serve one stream to its end; return why it failed, if it did."""
+    stream = GrpcServerStream[Response, Request](context, method, parts)
+    await context.send_initial_metadata(((STREAM_TAKEN, "1"),))
+    pump = asyncio.ensure_future(stream.read_ahead())
+    try:
+        if not await _spoken(stream, pump):
+            return _silent(method, "stream", FIRST_MESSAGE_MS)
+        await handler(stream, caller)
+    except Exception as error:
+        return _refusal_of(method.name, error)
+    finally:
+        await _ended(pump)
+    return None
+
+
+async def _spoken(stream: GrpcServerStream[Response, Request], pump: "asyncio.Task[None]") -> bool:
+    """Return whether the client says something, or ends its half, in time."""
+    try:
+        async with asyncio.timeout(FIRST_MESSAGE_MS / 1_000):
+            await stream.begun()
+    except TimeoutError:
+        # After a stall of the process the timer is due before what has come is read.
+        await asyncio.wait([pump], timeout=0)
+        return stream.has_begun
+    return True
+
+
+async def _ended(pump: "asyncio.Task[None]") -> None:
+    pump.cancel()
+    await asyncio.wait([pump])
+
+
+async def _request(
+    method: Method[Request, Any],
+    parts: MessageParts,
+    context: Any,  # noqa: ANN401 - untyped
+) -> Request | _Refusal:
+    """Read and parse the one message of a unary call."""
+    try:
+        async with asyncio.timeout(REQUEST_MS / 1_000):
+            data = await context.read()
+    except TimeoutError:
+        return _silent(method, "call", REQUEST_MS)
+    if data is grpc.aio.EOF:
+        return _Refusal(
+            grpc.StatusCode.INVALID_ARGUMENT,
+            f"{method.name}: the call has no request: send one {method.request.DESCRIPTOR.name}",
+        )
+    why = refusal(method, parts, data)
+    if why:
+        return _Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
+    try:
+        return method.request.FromString(data)
+    except DecodeError:
+        full_name = method.request.DESCRIPTOR.full_name
+        return _Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"the request is not a {full_name}")
+
+
+def _silent(method: Method[Any, Any], what: str, waited_ms: int) -> _Refusal:
+    return _Refusal(
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        f"{method.name}: nothing came for {waited_ms} ms after the {what} was opened: send its "
+        f"first {method.request.DESCRIPTOR.name} at once",
+    )
+
+
+def _refusal_of(method: str, error: Exception) -> _Refusal:
+    if isinstance(error, CallFailedError):
+        return _Refusal(code_of(error.failure), error.message)
+    if isinstance(error, StatusError):
+        return _Refusal(error.code, error.message)
+    _log.error("handler of %s failed", method, exc_info=error)
+    return _Refusal(code_of(Failure.INTERNAL), f"{type(error).__name__} in the server")
+
+
+def call_context(context: Any, principals: Principals) -> CallContext:  # noqa: ANN401 - untyped
+    """Return who calls, of a servicer context. ``peer`` is unique per connection."""
+    metadata = tuple(
+        (key, value)
+        for key, value in context.invocation_metadata() or ()
+        if isinstance(value, str) and not key.startswith(("grpc-", "user-agent"))
+    )
+    principal = principals.of(context.auth_context(), metadata)
+    kept = tuple(pair for pair in metadata if pair[0] != SECRET_HEADER)
+    return CallContext(context.peer(), principal, kept)

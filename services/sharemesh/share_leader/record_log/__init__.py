@@ -1,1 +1,0 @@
-"""Produce, ListOffsets, DeleteRecords and what else appends to a record log."""

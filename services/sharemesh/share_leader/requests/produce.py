@@ -1,0 +1,223 @@
+"""Produce: appends to the record logs of the partitions that are led here."""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from sharemesh.codec.decoded_records import encode_records
+from sharemesh.codec.produced_batches import holds_transaction
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
+from sharemesh.domain.ids import TopicId, TopicPartition
+from sharemesh.ports.authorizer import Operation
+from sharemesh.ports.network import CallContext, CallFailedError, Failure
+from sharemesh.ports.record_log import AppendResult
+from sharemesh.ports.shard_log import FencedError, LogFailedError
+from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.failures import outcome_of
+from sharemesh.share_leader.partition.led_partitions import (
+    LedPartition,
+    LedPartitions,
+    Redirects,
+)
+from sharemesh.share_leader.requests.access import LeaderAccess
+from sharemesh.v1 import record_log_pb2 as pb
+
+
+class Produce:
+    """Answers Produce once every batch is committed, or says why it is not."""
+
+    def __init__(
+        self, environment: LeaderEnvironment, partitions: LedPartitions, access: LeaderAccess
+    ) -> None:
+        self._environment = environment
+        self._partitions = partitions
+        self._access = access
+
+    async def __call__(
+        self, request: pb.ProduceRequest, context: CallContext
+    ) -> pb.ProduceResponse:
+        """Append to each partition; one that is refused does not hinder the others."""
+        check_parts(
+            request.partitions, self._environment.settings.max_partitions_per_request, "partitions"
+        )
+        try:
+            self._check_size(request.partitions)
+        except RefusedError as refused:
+            return pb.ProduceResponse(
+                partitions=[_result(p, refused.error, refused.message) for p in request.partitions]
+            )
+        wait_ms = request.timeout_ms if request.timeout_ms > 0 else 0
+        settings = self._environment.settings
+        bound_ms = min(wait_ms or settings.max_produce_wait_ms, settings.max_produce_wait_ms)
+        redirects = Redirects(self._environment.view)
+        results: list[pb.ProducePartitionResult | None] = []
+        appends: list[Awaitable[pb.ProducePartitionResult]] = []
+        for listed in request.partitions:
+            begun = self._begin(listed, request.transactional_id, context, bound_ms, redirects)
+            if isinstance(begun, pb.ProducePartitionResult):
+                results.append(begun)
+            else:
+                results.append(None)
+                appends.append(begun)
+        # The appends begin in the order of the request: the log keeps it within a partition.
+        done = iter([await appends[0]] if len(appends) == 1 else await asyncio.gather(*appends))
+        return pb.ProduceResponse(
+            partitions=[next(done) if result is None else result for result in results],
+            node_endpoints=redirects.endpoints(),
+        )
+
+    def _check_size(self, partitions: Sequence[pb.ProducePartition]) -> None:
+        settings = self._environment.settings
+        size = sum(len(p.records) for p in partitions)
+        if size > settings.max_produce_bytes:
+            raise RefusedError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"{size} bytes of records in one request; send at most "
+                f"{settings.max_produce_bytes}",
+            )
+        count = sum(len(p.decoded_records) for p in partitions)
+        if count > settings.max_produce_records:
+            raise RefusedError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{count} decoded records in one request; send at most "
+                f"{settings.max_produce_records}",
+            )
+
+    def _begin(
+        self,
+        listed: pb.ProducePartition,
+        transactional_id: str,
+        context: CallContext,
+        bound_ms: int,
+        redirects: Redirects,
+    ) -> pb.ProducePartitionResult | Awaitable[pb.ProducePartitionResult]:
+        """Return the refusal, or the append that is to be awaited: refusals cost no task."""
+        partition = TopicPartition(TopicId(listed.topic_id), listed.partition)
+        try:
+            partition = self._partition(listed, context.principal)
+            if holds_transaction(listed.records):
+                self._access.transactional_id(context.principal, transactional_id)
+            led = self._partitions.required(partition)
+            batches = self._batches(listed)
+        except RefusedError as refused:
+            return _refused(listed, partition, refused, redirects)
+        return self._append(listed, led, batches, bound_ms, redirects)
+
+    async def _append(
+        self,
+        listed: pb.ProducePartition,
+        led: LedPartition,
+        batches: bytes,
+        bound_ms: int,
+        redirects: Redirects,
+    ) -> pb.ProducePartitionResult:
+        try:
+            landed = await within(led, self._partitions, led.log.append(batches), bound_ms)
+        except RefusedError as refused:
+            return _refused(listed, led.partition, refused, redirects)
+        counters = self._environment.counters
+        counters.records_produced += landed.last_offset - landed.base_offset + 1
+        counters.bytes_produced += len(batches)
+        return pb.ProducePartitionResult(
+            topic_id=led.partition.topic_id,
+            partition=led.partition.partition,
+            base_offset=landed.base_offset,
+            last_offset=landed.last_offset,
+            log_start_offset=landed.log_start_offset,
+        )
+
+    def _partition(self, listed: pb.ProducePartition, principal: str) -> TopicPartition:
+        """Return what may be written to, by its id or its name."""
+        if listed.topic_id or not listed.topic_name:
+            partition = TopicPartition(TopicId(listed.topic_id), listed.partition)
+            self._access.topic(principal, partition, Operation.WRITE)
+            return partition
+        topic = self._access.topic_named(principal, listed.topic_name, Operation.WRITE)
+        return TopicPartition(topic.topic_id, listed.partition)
+
+    def _batches(self, listed: pb.ProducePartition) -> bytes:
+        if not listed.decoded_records:
+            if not listed.records:
+                raise RefusedError(ErrorCode.INVALID_RECORD, "there is no record to produce")
+            return listed.records
+        if listed.records:
+            raise invalid_request("send records or decoded_records, not both")
+        batches = encode_records(
+            listed.decoded_records, default_timestamp_ms=self._environment.clock.wall_ms()
+        )
+        if len(batches) > self._environment.settings.max_produce_bytes:
+            raise RefusedError(
+                ErrorCode.MESSAGE_TOO_LARGE, f"the records take {len(batches)} bytes as a batch"
+            )
+        return batches
+
+
+def check_parts(parts: Sequence[Any], bound: int, name: str) -> None:
+    """Refuse a request of more parts than ``bound`` as a whole: one error, not one for each.
+
+    Raises:
+        CallFailedError: RESOURCE_EXHAUSTED.
+    """
+    if len(parts) > bound:
+        raise CallFailedError(
+            Failure.RESOURCE_EXHAUSTED,
+            f"{len(parts)} {name} in one request; send at most {bound}",
+        )
+
+
+async def within(
+    led: LedPartition, partitions: LedPartitions, append: Awaitable[AppendResult], bound_ms: int
+) -> AppendResult:
+    """Await an append and turn the end of the epoch, and of patience, into refusals.
+
+    Raises:
+        RefusedError: The log's own, NOT_LEADER_OR_FOLLOWER, or REQUEST_TIMED_OUT (then the
+            records may still be committed).
+    """
+    try:
+        async with asyncio.timeout(bound_ms / 1_000):
+            return await append
+    except TimeoutError:
+        raise RefusedError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"not committed within {bound_ms} ms; it may still be: an idempotent producer can "
+            "safely send it again",
+        ) from None
+    except (FencedError, LogFailedError) as ended:
+        partitions.epoch_ended(led, ended)
+        raise RefusedError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"leader epoch {led.leader_epoch} has ended; refresh metadata and send it again",
+        ) from ended
+    except RefusedError:
+        raise
+    except Exception as error:  # it concerns this partition, not the others of the request
+        raise RefusedError(*outcome_of("appending", led.partition, error)) from error
+
+
+def _refused(
+    listed: pb.ProducePartition,
+    partition: TopicPartition,
+    refused: RefusedError,
+    redirects: Redirects,
+) -> pb.ProducePartitionResult:
+    result = _result(listed, refused.error, refused.message)
+    result.topic_id = partition.topic_id
+    leader = redirects.leader_of(partition, refused.error)
+    if leader is not None:
+        result.current_leader.CopyFrom(leader)
+    return result
+
+
+def _result(
+    listed: pb.ProducePartition, error: ErrorCode, message: str
+) -> pb.ProducePartitionResult:
+    return pb.ProducePartitionResult(
+        topic_id=listed.topic_id,
+        partition=listed.partition,
+        error_code=int(error),
+        error_message=message,
+        base_offset=-1,
+        last_offset=-1,
+        log_start_offset=-1,
+    )

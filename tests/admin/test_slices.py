@@ -1,0 +1,98 @@
+"""Questions about many names hold the loop for no longer than a slice (spec BND-20)."""
+
+import random
+
+import pytest
+
+from sharemesh import methods
+from sharemesh.admin.service import AdminService
+from sharemesh.authorization.slices import UNITS_OF_A_SLICE
+from sharemesh.cluster.acl_table import AclTable
+from sharemesh.cluster.store.acl_rules import AclRule, Pattern, Permission, RuleSet
+from sharemesh.domain.ids import TopicId
+from sharemesh.ports.authorizer import Operation, ResourceType
+from sharemesh.v1 import admin_pb2 as pb
+from tests.admin.world import World
+from tests.turns import SLICE_MAX_S, Turns, longest_turn
+
+EVE = "User:eve"
+NAMES = [f"{n:05d}-{'x' * 90}" for n in range(10_000)]
+
+
+def rules():
+    """10,000 of them, prefixes of every length for everybody among them."""
+    for number in range(5_000):
+        yield AclRule(f"User:u{number}", Permission.ALLOW, None, ResourceType.TOPIC, f"t{number}")
+    for number in range(2_500):
+        name = NAMES[number][: 1 + number % 96]
+        pattern = Pattern.PREFIXED
+        yield AclRule(
+            "User:*", Permission.ALLOW, Operation.WRITE, ResourceType.GROUP, name, pattern
+        )
+        yield AclRule("User:*", Permission.DENY, Operation.ALTER, ResourceType.TOPIC, name, pattern)
+
+
+@pytest.fixture
+async def world():
+    made = await World().start()
+    yield made
+    await made.stop()
+
+
+@pytest.mark.parametrize(
+    ("method", "make"),
+    [
+        (methods.METADATA, lambda: pb.MetadataRequest(topics=pb.TopicNames(names=NAMES))),
+        (methods.DESCRIBE_TOPICS, lambda: pb.DescribeTopicsRequest(names=NAMES)),
+        (methods.FIND_COORDINATOR, lambda: pb.FindCoordinatorRequest(keys=NAMES)),
+    ],
+    ids=lambda each: getattr(each, "name", ""),
+)
+async def test_ten_thousand_names_against_ten_thousand_rules_bnd_20(world, method, make):
+    table = AclTable(world.view, super_users=[])
+    table._rules = RuleSet(rules())
+    service = AdminService(world.coordination, world.view, table, random.Random(1), world.clock)
+    service.offer(world.network.listener("other:1"))
+    caller = world.network.caller(EVE)
+    request = make()
+    longest = await longest_turn(caller.call(method, request, to="other:1"))
+    assert longest <= SLICE_MAX_S, f"{method.name} held the loop for {longest:.3f} s"
+    await caller.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "request_"),
+    [
+        (methods.METADATA, pb.MetadataRequest()),
+        (methods.METADATA, pb.MetadataRequest(topics=pb.TopicNames(names=["large"]))),
+        (methods.DESCRIBE_TOPICS, pb.DescribeTopicsRequest(names=["large"])),
+    ],
+    ids=lambda each: getattr(each, "name", ""),
+)
+async def test_one_topic_of_ten_thousand_partitions_is_answered_in_slices_bnd_20(
+    world, monkeypatch, method, request_
+):
+    large = world.topic("large", TopicId(bytes(15) + b"L"), 10_000)
+    await world.write(large, until=lambda: world.view.topic_named("large"))
+    turns = Turns(world.clock, monkeypatch)
+    turns.count(world.view, "leader")
+    await world.call(method, request_)
+    assert turns.total == 10_000
+    assert turns.most <= UNITS_OF_A_SLICE
+
+
+def test_prefixes_of_a_name_are_found_whatever_lies_between_bnd_20():
+    chance = random.Random(20)
+    for _ in range(300):
+        names = {
+            "".join(chance.choices("ab-", k=chance.randrange(1, 7)))
+            for _ in range(chance.randrange(1, 40))
+        }
+        given = RuleSet(
+            AclRule(EVE, Permission.ALLOW, None, ResourceType.TOPIC, each, Pattern.PREFIXED)
+            for each in names
+        )
+        asked = "".join(chance.choices("ab-", k=chance.randrange(1, 9)))
+        found = [rule.name for rule in given.fitting(EVE, ResourceType.TOPIC, asked)]
+        wanted = sorted((each for each in names if asked.startswith(each)), key=len, reverse=True)
+        assert found == wanted, (names, asked)

@@ -1,0 +1,46 @@
+"""Who may write no topic is told so without holding up others (spec BND-20)."""
+
+import pytest
+
+from sharemesh.authorization.slices import Slices
+from sharemesh.cluster.store.acl_rules import AclRule, Pattern, Permission, RuleSet
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.ports.authorizer import Operation, ResourceType
+from sharemesh.ports.cluster import TopicInfo
+from sharemesh.share_leader.requests.access import LeaderAccess
+from tests.clocks import LoopClock
+from tests.turns import SLICE_MAX_S, longest_turn
+
+
+class _ManyTopics:
+    """A view of 20,000 topics."""
+
+    def __init__(self):
+        self._topics = tuple(
+            TopicInfo(f"{n:05d}-{'x' * 200}", n.to_bytes(16, "big"), 1, {}) for n in range(20_000)
+        )
+
+    def topics(self):
+        return self._topics
+
+
+async def test_a_producer_id_is_refused_in_slices_bnd_20():
+    rules = RuleSet(
+        AclRule(
+            "User:*",
+            Permission.DENY,
+            Operation.WRITE,
+            ResourceType.TOPIC,
+            f"{number:05d}"[: 1 + number % 5],
+            Pattern.PREFIXED,
+        )
+        for number in range(10_000)
+    )
+    access = LeaderAccess(rules, _ManyTopics())
+
+    async def asked():
+        with pytest.raises(RefusedError) as refused:
+            await access.some_topic("User:eve", Slices(LoopClock()))
+        assert refused.value.error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+    assert await longest_turn(asked()) <= SLICE_MAX_S

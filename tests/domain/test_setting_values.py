@@ -1,0 +1,54 @@
+"""Settings by any name read their values alike."""
+
+import pytest
+
+from sharemesh.domain.setting_values import (
+    SettingValueError,
+    nearest,
+    one_of,
+    true_or_false,
+    unknown_setting,
+    whole_number,
+)
+
+
+def test_bounds_of_whole_numbers_are_inclusive():
+    assert [whole_number(given, 1, 9) for given in (1, "9")] == [1, 9]
+    for given in (0, "10"):
+        with pytest.raises(SettingValueError, match=r"is not within 1\.\.9"):
+            whole_number(given, 1, 9)
+    assert whole_number(-5, None, None) == -5
+
+
+@pytest.mark.parametrize("given", [True, 1.5, "1.5", "", None, "ten"])
+def test_what_is_no_whole_number_is_refused(given):
+    with pytest.raises(SettingValueError, match="is not a whole number"):
+        whole_number(given, None, None)
+
+
+def test_truth_values_are_written_in_any_case():
+    assert [true_or_false(given) for given in (True, "TRUE", False, "false")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    for given in ("yes", 1, None):
+        with pytest.raises(SettingValueError, match="is neither true nor false"):
+            true_or_false(given)
+
+
+def test_a_choice_is_one_of_those_that_are_named():
+    assert one_of("os", ("fsync", "os")) == "os"
+    with pytest.raises(SettingValueError, match="is not one of fsync, os"):
+        one_of("none", ("fsync", "os"))
+
+
+def test_an_unknown_name_is_answered_with_the_nearest():
+    known = ("listen_host", "listen_port")
+    assert unknown_setting("listen_prot", known, " in x.toml") == (
+        "unknown setting 'listen_prot' in x.toml; did you mean listen_port?"
+    )
+    assert unknown_setting("anything", ()) == "unknown setting 'anything'"
+    assert nearest("zzz", known, cutoff=0.5) == ""
+    assert "a" * 101 not in unknown_setting("a" * 500, known)
