@@ -51,7 +51,7 @@ class OwnedTasks:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # in the order of their beginning
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -59,7 +59,7 @@ class OwnedTasks:
     def spawn(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
         """Run ``work``; an error that it raises is logged with its trace."""
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
         return task
 
@@ -74,10 +74,10 @@ class OwnedTasks:
         task ends, and even if it never began, it is called once. It must not raise.
         """
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+        self._tasks[task] = None
 
         def ended(task: asyncio.Task[Result]) -> None:
-            self._tasks.discard(task)
+            self._tasks.pop(task, None)
             if task.cancelled():
                 hear(asyncio.CancelledError())
             else:
@@ -90,13 +90,13 @@ class OwnedTasks:
     async def settle(self) -> None:
         """Return once every task that runs now has ended."""
         while self._tasks:
-            await asyncio.wait(set(self._tasks))
+            await asyncio.wait(list(self._tasks))
 
     async def close(self) -> None:
         """Cancel all tasks and wait for their end."""
         await cancel_and_wait(*self._tasks)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and task.exception() is not None:
             _log.error("a task of %s failed", self._name, exc_info=task.exception())

@@ -125,3 +125,16 @@ async def test_what_may_not_be_seen_is_not_waited_for_and_ends_no_wait_bnd_22(wo
     assert not task.done()
     await claim(world, one, 4)
     await asyncio.wait_for(task, 5)
+
+
+async def test_requests_are_woken_in_the_order_in_which_they_came(world):
+    """A set would wake them by their addresses in memory, in another order in each run."""
+    (zero,) = partitions(world, 0)
+    news = LeaderNews(world.view)
+    tasks = await waiting(news, 50, {zero: 3})
+    order = []
+    for number, task in enumerate(tasks):
+        task.add_done_callback(lambda _, number=number: order.append(number))
+    await claim(world, zero, 4)
+    await asyncio.wait_for(asyncio.gather(*tasks), 5)
+    assert order == list(range(50))

@@ -25,7 +25,7 @@ class LeaderNews:
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
-        self._waiters: dict[TopicPartition, set[asyncio.Event]] = {}
+        self._waiters: dict[TopicPartition, dict[asyncio.Event, None]] = {}
         self._woken: dict[asyncio.Event, None] = {}
         self._waiting = 0
         self._waited_for = 0
@@ -72,7 +72,7 @@ class LeaderNews:
         self._waiting += 1
         self._waited_for += len(partitions)
         for partition in partitions:
-            self._waiters.setdefault(partition, set()).add(woken)
+            self._waiters.setdefault(partition, {})[woken] = None
 
     def _remove(self, woken: asyncio.Event, partitions: Collection[TopicPartition]) -> None:
         self._waiting -= 1
@@ -80,7 +80,7 @@ class LeaderNews:
         self._woken.pop(woken, None)
         for partition in partitions:
             waiters = self._waiters[partition]
-            waiters.discard(woken)
+            waiters.pop(woken, None)
             if not waiters:
                 del self._waiters[partition]
 

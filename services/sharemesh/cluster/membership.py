@@ -196,7 +196,7 @@ class ClusterMember:
             *(callback() for callback in self._on_lost), return_exceptions=True
         )
         limit = asyncio.create_task(self._clock.sleep_ms(STEP_DOWN_LIMIT_MS))
-        waits: set[asyncio.Future[Any]] = {stopping, limit}
+        waits: list[asyncio.Future[Any]] = [stopping, limit]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:

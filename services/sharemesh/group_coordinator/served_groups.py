@@ -75,7 +75,7 @@ class ServedGroups:
         self.streams = MemberStreams()
         self._to_review: dict[GroupId, None] = {}
         self._review_wanted = asyncio.Event()
-        self._held: dict[GroupId, set[asyncio.Event]] = {}
+        self._held: dict[GroupId, dict[asyncio.Event, None]] = {}
 
     def start(self) -> None:
         """Begin to serve: all sessions at full length (spec GC-21), unfinished work resumes."""
@@ -144,7 +144,7 @@ class ServedGroups:
         """Hold a join until its assignment is there, or the wait is over."""
         group_id, member_id = request.group_id, request.member_id
         changed = asyncio.Event()
-        self._held.setdefault(group_id, set()).add(changed)
+        self._held.setdefault(group_id, {})[changed] = None
         try:
             async with asyncio.timeout(wait_ms / 1_000):
                 while self._still_waits(group_id, member_id):
@@ -154,7 +154,7 @@ class ServedGroups:
             pass
         finally:
             held = self._held[group_id]
-            held.discard(changed)
+            del held[changed]
             if not held:
                 del self._held[group_id]
         told = await self.decisions.decide(

@@ -67,7 +67,7 @@ class RequestBatcher:
         self._caller = caller
         self._settings = settings
         self._lanes: dict[_Name, _Lane] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._closed = False
 
     async def ask(
@@ -81,7 +81,7 @@ class RequestBatcher:
         if lane is None:
             lane = self._lanes[name] = _Lane(rpc)
             task = asyncio.get_running_loop().create_task(self._run(name, lane))
-            self._tasks.add(task)
+            self._tasks[task] = None
             task.add_done_callback(partial(self._ended, name, lane))
         elif len(lane.waiting) >= self._settings.queued_per_lane:
             return rpc.failed(
@@ -113,7 +113,7 @@ class RequestBatcher:
 
     def _ended(self, name: _Name, lane: _Lane, task: "asyncio.Task[None]") -> None:
         """Answer what waits in a lane that has ended, also if it was cancelled before it began."""
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if self._lanes.get(name) is lane:
             del self._lanes[name]
         failed = lane.rpc.failed

@@ -67,8 +67,8 @@ class GrpcCaller:
         self._credentials = RenewedCredentials(tls) if tls is not None else None
         self._next_look_ms = 0
         self._peers: OrderedDict[str, _Peer] = OrderedDict()
-        self._streams: set[GrpcClientStream[Any, Any]] = set()
-        self._closing: set[asyncio.Task[None]] = set()
+        self._streams: dict[GrpcClientStream[Any, Any], None] = {}
+        self._closing: dict[asyncio.Task[None], None] = {}
         self._closed = False
 
     async def call(
@@ -108,13 +108,13 @@ class GrpcCaller:
 
         def ended(stream: GrpcClientStream[Any, Any]) -> None:
             self._call_ended(peer)
-            self._streams.discard(stream)
+            self._streams.pop(stream, None)
 
         peer.open_calls += 1
         stream = GrpcClientStream[Request, Response](
             invoke(metadata=self._headers), method.name, to, ended, self._clock, peer.advice
         )
-        self._streams.add(stream)
+        self._streams[stream] = None
         try:
             await stream.connected()
         except asyncio.CancelledError as error:
@@ -184,8 +184,8 @@ class GrpcCaller:
 
     def _close_soon(self, peer: _Peer) -> None:
         closing = asyncio.ensure_future(peer.channel.close())
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
+        self._closing[closing] = None
+        closing.add_done_callback(lambda task: self._closing.pop(task, None))
 
 
 def _unless_own(error: asyncio.CancelledError, method: str, to: str) -> BaseException:

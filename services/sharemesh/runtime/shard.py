@@ -65,7 +65,7 @@ class CoordinatorShard(Generic[Machine, Record]):
         self._stopping = False
         self._ended: RefusedError | None = None
         self._on_ended: Callable[[], None] = lambda: None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._committer: asyncio.Task[None] | None = None
 
     # ---- what services call ---------------------------------------------------------------------
@@ -178,8 +178,8 @@ class CoordinatorShard(Generic[Machine, Record]):
             self._guarded(name, job, put_off="to its next period" if comes_again else ""),
             name=f"{self._name} {name}",
         )
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda task: self._tasks.pop(task, None))
         task.add_done_callback(lambda _: job.close())  # cancelled before its first step
 
     def every(self, interval_ms: int, name: str, job: Callable[[], Awaitable[None]]) -> None:

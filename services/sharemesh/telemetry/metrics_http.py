@@ -32,7 +32,7 @@ class HttpPages:
     def __init__(self, pages: Mapping[str, Callable[[], HttpPage]]) -> None:
         self._pages = pages
         self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], None] = {}
 
     async def start(self, host: str, port: int) -> int:
         """Listen and return the port (0 takes any free one).
@@ -59,8 +59,8 @@ class HttpPages:
             writer.close()
             return
         task = asyncio.get_running_loop().create_task(self._answer(reader, writer))
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+        self._connections[task] = None
+        task.add_done_callback(lambda task: self._connections.pop(task, None))
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -38,7 +38,7 @@ class _Host:
     unary: dict[str, Callable[[Any, CallContext], Awaitable[Any]]] = field(default_factory=dict)
     streams: dict[str, Callable[[Any, CallContext], Awaitable[None]]] = field(default_factory=dict)
     listening: bool = True
-    open: set[_Open] = field(default_factory=set)
+    open: dict[_Open, None] = field(default_factory=dict)
 
 
 class LocalNetwork:
@@ -65,7 +65,7 @@ class LocalNetwork:
         if host is not None:
             await self.drop(host.open, address)
 
-    async def drop(self, calls: set["_Open"], address: str) -> None:
+    async def drop(self, calls: Iterable["_Open"], address: str) -> None:
         """Lose these calls and wait until their handlers have ended."""
         lost = list(calls)
         for call in lost:
@@ -137,7 +137,7 @@ class LocalCaller:
         outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         task.add_done_callback(lambda done: _settle(outcome, done, method.name, to))
         opened = _Open(self, task, lambda error: _fail(outcome, error))
-        host.open.add(opened)
+        host.open[opened] = None
         deadline_ms = method.deadline_ms if timeout_ms is None else timeout_ms
         try:
             async with asyncio.timeout(deadline_ms / 1_000):
@@ -147,7 +147,7 @@ class LocalCaller:
                 Failure.DEADLINE_EXCEEDED, method.name, to, f"no answer for {deadline_ms} ms"
             ) from error
         finally:
-            host.open.discard(opened)
+            host.open.pop(opened, None)
             await cancel_and_wait(task)
         response: Response = self._network.answered(answer, method, to)
         return response
@@ -168,15 +168,15 @@ class LocalCaller:
         )
         task = asyncio.ensure_future(_serve(handler, pair, self._context))
         opened = _Open(self, task, pair.lose)
-        host.open.add(opened)
-        task.add_done_callback(lambda _: host.open.discard(opened))
+        host.open[opened] = None
+        task.add_done_callback(lambda _: host.open.pop(opened, None))
         return pair.client
 
     async def close(self) -> None:
         """Close all connections; open calls fail and their handlers are cancelled."""
         self._closed = True
         for host in self._network.hosts():
-            mine = {call for call in host.open if call.client is self}
+            mine = [call for call in host.open if call.client is self]
             await self._network.drop(mine, "closed here")
 
     def _reach(self, method: str, to: str) -> _Host:

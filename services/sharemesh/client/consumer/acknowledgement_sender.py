@@ -54,7 +54,7 @@ class AcknowledgementSender:
         self._clock = clock
         self._buffered = buffered
         self._on_outcomes = on_outcomes
-        self._retries: set[asyncio.Task[None]] = set()
+        self._retries: dict[asyncio.Task[None], None] = {}
         self.unanswered = 0
         self.sent = 0
         self.failed = 0
@@ -73,8 +73,8 @@ class AcknowledgementSender:
                 final.append(outcome)
             elif self._may_pass(outcome):
                 task = asyncio.ensure_future(self._send_again(outcome.acknowledgements))
-                self._retries.add(task)
-                task.add_done_callback(self._retries.discard)
+                self._retries[task] = None
+                task.add_done_callback(lambda task: self._retries.pop(task, None))
             else:
                 self.failed += len(outcome.acknowledgements.types)
                 if isinstance(outcome.error, InvalidRecordStateError):

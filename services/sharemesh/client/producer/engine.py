@@ -55,7 +55,7 @@ class ProducerEngine:
         self._identity: tuple[int, int] | None = None
         self._work = asyncio.Event()
         self._news = LeaderDiscovery(self.leaders, self._clock, self._work.set, self._ended)
-        self._requests: set[asyncio.Task[None]] = set()
+        self._requests: dict[asyncio.Task[None], None] = {}
         self._flushing = 0
         self._open = 0
         self._empty = asyncio.Event()
@@ -328,8 +328,8 @@ class ProducerEngine:
         self, address: str, group: Sequence[tuple[PartitionQueue, Sequence[Batch]]]
     ) -> None:
         task = asyncio.ensure_future(self._exchange(address, group))
-        self._requests.add(task)
-        task.add_done_callback(self._requests.discard)
+        self._requests[task] = None
+        task.add_done_callback(lambda task: self._requests.pop(task, None))
 
     async def _exchange(
         self, address: str, group: Sequence[tuple[PartitionQueue, Sequence[Batch]]]

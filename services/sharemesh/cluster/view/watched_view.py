@@ -63,7 +63,7 @@ class WatchedView:
         self._announced = False
         self._group_configs = Remembered[GroupId, GroupConfig](GROUP_CONFIG_CACHE_BYTES)
         self.last_error = ""
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: dict[asyncio.Future[None], None] = {}  # in the order of their coming
         self._task: asyncio.Task[None] | None = None
 
     # ---- life ------------------------------------------------------------------------------------
@@ -250,12 +250,12 @@ class WatchedView:
             if left_ms <= 0:
                 return False
             changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.add(changed)
+            self._waiters[changed] = None
             timer = asyncio.create_task(self._clock.sleep_ms(left_ms))
             try:
                 await asyncio.wait({changed, timer}, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                self._waiters.discard(changed)
+                del self._waiters[changed]
                 timer.cancel()
         return True
 

@@ -85,7 +85,7 @@ class Readiness:
 
     def __init__(self, health: Health) -> None:
         self._health = health
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     def follow(self, member: ClusterMember) -> None:
         """Follow a member that has not started yet."""
@@ -98,8 +98,8 @@ class Readiness:
 
     def _registered(self) -> None:
         task = asyncio.ensure_future(self._health.set_serving(READINESS, serving=True))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda task: self._tasks.pop(task, None))
 
     async def _lost(self) -> None:
         await self._health.set_serving(READINESS, serving=False)

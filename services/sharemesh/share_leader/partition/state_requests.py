@@ -43,7 +43,7 @@ class StateRequests:
         self._environment = environment
         self._hear = hear
         self._early = early
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: dict[asyncio.Task[Any], None] = {}
 
     def __len__(self) -> int:
         """How much is under way."""
@@ -52,7 +52,7 @@ class StateRequests:
     async def settle(self) -> None:
         """Return once nothing is under way."""
         while self._running:
-            await asyncio.wait(set(self._running))
+            await asyncio.wait(list(self._running))
 
     def read_state(self, leader_epoch: int) -> None:
         """Read the stored state, which fences leaders of lower epochs (spec SC-10)."""
@@ -75,13 +75,13 @@ class StateRequests:
         failed: Callable[[ErrorCode, str], Event],
     ) -> None:
         def ended(outcome: Event | BaseException) -> None:
-            self._running.discard(task)
+            self._running.pop(task, None)
             if isinstance(outcome, BaseException):
                 outcome = failed(*outcome_of(what, self._key, outcome))
             self._hear(outcome)
 
         task = self._environment.tasks.spawn_heard(work, ended)
-        self._running.add(task)
+        self._running[task] = None
 
     async def _read(self, leader_epoch: int) -> StateRead:
         early, self._early = self._early, None
