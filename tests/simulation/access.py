@@ -36,11 +36,12 @@ class AccessRules:
         ]
         self.rules_of_the_intruder = [replace(each, principal=INTRUDER) for each in self.rules]
         world.authorizer = self._authorizer
+        world.super_users = (ABOVE,)
         world.was_refused = self._was_refused
         world.network.principal_of = self._principal_of
 
     def _authorizer(self, view: WatchedView) -> Authorizer:
-        return AclTable(view, super_users=[ABOVE])
+        return AclTable(view, super_users=self._world.super_users)
 
     def _principal_of(self, process: Process) -> str:
         if process.name in self._world.nodes:

@@ -16,6 +16,7 @@ from sharemesh.client.environment import ClientEnvironment
 from sharemesh.cluster.acl_table import AllowAll
 from sharemesh.cluster.bootstrap import ensure_cluster
 from sharemesh.cluster.membership import ClusterMember
+from sharemesh.cluster.quota_table import QuotaTable
 from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.ids import NodeId, SharePartitionKey
 from sharemesh.ports.authorizer import Authorizer
@@ -177,6 +178,7 @@ class Node:
             disk=disk,
             caller=world.network.caller(process),
             authorizer=world.authorizer(view),
+            quotas=QuotaTable(view, super_users=world.super_users),
             telemetry=without_export(lambda: clock.wall_ms() * 1_000_000),
         )
         world.telemetries.append(around.telemetry)
@@ -274,6 +276,7 @@ class World:
                 self.nodes[node.name] = node
         self.lock_duration_ms = LOCK_DURATION_MS
         self.authorizer: Callable[[WatchedView], Authorizer] = lambda _: AllowAll()
+        self.super_users: tuple[str, ...] = ()
         self.was_refused: Callable[[str, str, float], bool] = lambda *_: False
         self.topic_names: dict[bytes, str] = {}
         self.telemetries: list[Telemetry] = []

@@ -16,6 +16,9 @@ TopicId = NewType("TopicId", bytes)  # 16 bytes, a UUID
 MAX_GROUP_ID_CHARS = 1_000
 """Longest group id, inclusive, wherever one is given."""
 
+MAX_PRINCIPAL_CHARS = 1_000
+"""Longest principal that rules and quotas may name, inclusive."""
+
 MAX_MEMBER_ID_CHARS = 36
 """Longest member id, inclusive (spec GC-3)."""
 
@@ -88,6 +91,17 @@ def check_member_id(member_id: str) -> None:
         raise invalid_request(
             f"member id of {len(member_id)} characters; send a UUID of 1 to {MAX_MEMBER_ID_CHARS}"
         )
+
+
+def check_user_principal(principal: str, *, or_else: str = "") -> None:
+    """Refuse what is not the principal of a client; ``or_else`` names what else could be written.
+
+    Raises:
+        RefusedError: INVALID_REQUEST.
+    """
+    kind, colon, user = principal.partition(":")
+    if kind != "User" or not colon or not user or len(principal) > MAX_PRINCIPAL_CHARS:
+        raise invalid_request(f"principal {principal[:100]!r}: write User:<name>{or_else}")
 
 
 def check_topic_name_length(name: str) -> None:

@@ -13,6 +13,7 @@ from sharemesh.ports.cluster import ShardHost, ShardKind
 from sharemesh.ports.coordination import Coordination
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.network import Caller, Listener
+from sharemesh.ports.quotas import Quotas
 from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.telemetry.telemetry import Telemetry
 
@@ -30,6 +31,7 @@ class ProcessContext:
     disk: Disk
     caller: Caller
     authorizer: Authorizer
+    quotas: Quotas
     telemetry: Telemetry
 
 

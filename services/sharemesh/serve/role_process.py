@@ -15,6 +15,7 @@ from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.backends.local.disk import SystemDisk
 from sharemesh.cluster.membership import ClusterMember
+from sharemesh.cluster.quota_table import QuotaTable
 from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.codec.log_layout import DataDirectoryError
 from sharemesh.domain.ids import NodeId
@@ -166,6 +167,7 @@ class RoleProcess:
             disk=disk,
             caller=caller,
             authorizer=self._identity.authorizer(view),
+            quotas=QuotaTable(view, super_users=settings.super_users),
             telemetry=exporting.telemetry,
         )
         return await self._serve(around)

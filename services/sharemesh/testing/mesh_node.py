@@ -12,6 +12,7 @@ from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.cluster.acl_table import NODE_PRINCIPAL, AclTable, AllowAll
 from sharemesh.cluster.membership import ClusterMember
+from sharemesh.cluster.quota_table import QuotaTable
 from sharemesh.domain.ids import NodeId
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.authorizer import Authorizer
@@ -134,6 +135,7 @@ class MeshNode:
             disk=shared.disk,
             caller=self._caller,
             authorizer=self.authorizer,
+            quotas=QuotaTable(self.view, super_users=shared.super_users or ()),
             telemetry=without_export(lambda: shared.clock.wall_ms() * 1_000_000),
         )
         self.roles = HostedRoles(tuple(Role), around, self._begin_drain)

@@ -13,6 +13,7 @@ from sharemesh.domain.ids import (
     MAX_GROUP_ID_CHARS,
     MAX_TOPIC_NAME_CHARS,
     MAX_TRANSACTIONAL_ID_CHARS,
+    check_user_principal,
 )
 from sharemesh.ports.authorizer import CLUSTER_NAME, Operation, ResourceType
 from sharemesh.ports.cluster import ClusterView
@@ -33,8 +34,6 @@ NAME_CHARS_MAX: Mapping[ResourceType, int] = {
     ResourceType.TRANSACTIONAL_ID: MAX_TRANSACTIONAL_ID_CHARS,
 }
 """The longest name that a resource of each type can have."""
-
-PRINCIPAL_CHARS_MAX = 1_000
 
 ALL = "all"
 
@@ -113,11 +112,7 @@ def check_rule(rule: AclRule) -> AclRule:
     Raises:
         RefusedError: INVALID_REQUEST, with what to write instead.
     """
-    kind, colon, user = rule.principal.partition(":")
-    if kind != "User" or not colon or not user or len(rule.principal) > PRINCIPAL_CHARS_MAX:
-        raise _invalid(
-            f"principal {rule.principal[:100]!r}: write User:<name>, or {ANY_USER} for everybody"
-        )
+    check_user_principal(rule.principal, or_else=f", or {ANY_USER} for everybody")
     if rule.resource is ResourceType.CLUSTER and (
         rule.name != CLUSTER_NAME or rule.pattern is not Pattern.LITERAL
     ):

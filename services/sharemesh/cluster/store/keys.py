@@ -17,6 +17,8 @@
     producer-ids                    the next free producer id
     acls/<rule id>                  one access rule each: the authorizer's table
     typed-acls/<type>/<rule id>     access rules of types of resources that 0.1.0 does not know
+    quotas/<type>/named/<name>      quotas of one principal or group
+    quotas/<type>/default           quotas of all others of a type
 """
 
 from sharemesh.domain.errors import RefusedError
@@ -28,10 +30,13 @@ from sharemesh.domain.ids import (
     format_topic_id,
     parse_topic_id,
 )
+from sharemesh.domain.quota.names import EntityType, QuotaEntity
 from sharemesh.ports.cluster import ShardKind
 
 ROOT = "/sharemesh"
 CONTROLLER = "controller"
+NAMED = "named/"
+_ENTITY_TYPES = {each.value: each for each in EntityType}
 
 
 class Keys:
@@ -59,6 +64,7 @@ class Keys:
         self.producer_ids = f"{self.prefix}producer-ids"
         self.acls = f"{self.prefix}acls/"
         self.typed_acls = f"{self.prefix}typed-acls/"
+        self.quotas = f"{self.prefix}quotas/"
 
     def member(self, node_id: NodeId) -> str:
         """Return the registration of a node."""
@@ -100,6 +106,11 @@ class Keys:
         """Return an access rule of a type of resource that 0.1.0 does not know."""
         return f"{self.typed_acls}{resource}/{rule_id}"
 
+    def quota(self, entity: QuotaEntity) -> str:
+        """Return the quotas of an entity; its name may hold any character."""
+        place = "default" if entity.name is None else f"{NAMED}{entity.name}"
+        return f"{self.quotas}{entity.entity_type.value}/{place}"
+
     def group_config(self, group_id: GroupId) -> str:
         """Return the settings of a group; its id may hold any character."""
         return f"{self.group_configs}{group_id}"
@@ -113,6 +124,17 @@ def election_name(kind: ShardKind, shard: int) -> str:
 def partition_path(partition: TopicPartition) -> str:
     """Return ``<topic id>/<partition>``."""
     return f"{format_topic_id(partition.topic_id)}/{partition.partition}"
+
+
+def parse_quota_path(path: str) -> QuotaEntity | None:
+    """Return the entity of a key below ``quotas/``, or None for types of newer builds."""
+    type_text, _, place = path.partition("/")
+    entity_type = _ENTITY_TYPES.get(type_text)
+    if entity_type is None:
+        return None
+    if place.startswith(NAMED):
+        return QuotaEntity(entity_type, place.removeprefix(NAMED))
+    return QuotaEntity(entity_type, None) if place == "default" else None
 
 
 def parse_partition_path(path: str) -> TopicPartition | None:

@@ -7,7 +7,8 @@ from typing import Generic, TypeVar
 
 from sharemesh.cluster.store import records
 from sharemesh.cluster.store.acl_rules import AclRule, decode_rule, known_type
-from sharemesh.cluster.store.keys import Keys, parse_partition_path
+from sharemesh.cluster.store.keys import Keys, parse_partition_path, parse_quota_path
+from sharemesh.cluster.store.quota_records import decode_quotas
 from sharemesh.cluster.store.records import (
     Claim,
     ClusterRecord,
@@ -18,6 +19,7 @@ from sharemesh.cluster.store.records import (
 )
 from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.ids import GroupId, NodeId, TopicId, TopicPartition, parse_topic_id
+from sharemesh.domain.quota.bounds import QuotaBounds
 from sharemesh.ports.cluster import NodeInfo, TopicInfo
 from sharemesh.ports.coordination import KeyValue
 
@@ -44,6 +46,7 @@ class StateChanges:
     topics: bool = False
     configs: bool = False
     acls: bool = False
+    quotas: bool = False
     elections: set[str] = field(default_factory=set)
     partitions: set[TopicPartition] = field(default_factory=set)
     deletions: bool = False
@@ -69,6 +72,7 @@ class ClusterState:
         self.group_configs: dict[GroupId, dict[str, str]] = {}
         self.share_version: int | None = None
         self.acls: dict[str, AclRule] = {}
+        self.quotas = QuotaBounds()
         self.unreadable: dict[str, str] = {}
         self._rooms: dict[str, Callable[[str, KeyValue | None, StateChanges], None]] = {
             "cluster": self._cluster,
@@ -84,6 +88,7 @@ class ClusterState:
             "features": self._feature,
             "acls": self._acl,
             "typed-acls": self._typed_acl,
+            "quotas": self._quota,
         }
 
     def apply(self, key: str, current: KeyValue | None, changes: StateChanges) -> None:
@@ -188,6 +193,15 @@ class ClusterState:
     def _typed_acl(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         if known_type(rest.partition("/")[0]):
             self._acl(rest, current, changes)  # what is of another type, nobody asks here
+
+    def _quota(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
+        entity = parse_quota_path(rest)
+        if entity is None:
+            return
+        changes.quotas = True
+        self.quotas.put(entity, {})
+        if current is not None:
+            self.quotas.put(entity, decode_quotas(entity, current.value).known)
 
 
 def _stored(value: Value, key_value: KeyValue) -> Stored[Value]:

@@ -1,32 +1,32 @@
-"""What bounds whom: an entity's own value, else the default of its type (spec QUO-2, QUO-3)."""
+"""What bounds whom: an entity's own value, else the default of its type (spec QUO-2)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from sharemesh.domain.quota.names import EntityType, QuotaEntity, QuotaName
 
 
 class QuotaBounds:
-    """Values by name and entity; a question costs two look-ups, however many there are."""
+    """Values by entity; a question and a change cost the same, however many there are."""
 
-    def __init__(
-        self,
-        stored: Iterable[tuple[QuotaEntity, Mapping[QuotaName, float]]] = (),
-        *,
-        unbounded: frozenset[str] = frozenset(),
-    ) -> None:
-        """``unbounded`` are principals that nothing binds, whatever is stored (QUO-3)."""
-        self._unbounded = unbounded
-        self._values = {
-            (name, entity.name): value
-            for entity, values in stored
-            for name, value in values.items()
+    def __init__(self) -> None:
+        self._values: dict[EntityType, dict[str | None, Mapping[QuotaName, float]]] = {
+            each: {} for each in EntityType
         }
+
+    def put(self, entity: QuotaEntity, values: Mapping[QuotaName, float]) -> None:
+        """Replace all values of an entity; without any it is forgotten."""
+        of_type = self._values[entity.entity_type]
+        of_type.pop(entity.name, None)
+        if values:
+            of_type[entity.name] = values
 
     def limit(self, name: QuotaName, entity: str) -> float | None:
         """Return the bound of a principal or group, as ``name`` says; None: it has none."""
-        if not self._values:
+        of_type = self._values[name.entity_type]
+        if not of_type:
             return None
-        if entity in self._unbounded and name.entity_type is EntityType.USER:
-            return None
-        own = self._values.get((name, entity))
-        return self._values.get((name, None)) if own is None else own
+        own = of_type.get(entity)
+        if own is not None and name in own:
+            return own[name]
+        default = of_type.get(None)
+        return None if default is None else default.get(name)
