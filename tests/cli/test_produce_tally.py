@@ -8,7 +8,7 @@ from rich.console import Console
 from sharemesh.cli.produce_tally import Tally, confirmed_so_far
 from sharemesh.cli.rows import RowError
 from sharemesh.cli.session import CommandSession
-from sharemesh.client.producer.batches import RecordMetadata
+from sharemesh.client.producer.delivery import RecordMetadata
 
 
 def confirmed(tally: Tally, line: int) -> None:

@@ -77,6 +77,7 @@ class MiniCluster:
         self.refuse_partition: list[int] = []
         self.heartbeat_errors: list[int] = []
         self.produce_errors: list[int] = []
+        self.produced_to: list[bytes] = []  # topic ids
         self.stall_acknowledge = False
         self.has_heartbeat_stream = True
         self.has_api_versions = has_api_versions
@@ -260,6 +261,7 @@ class MiniCluster:
     async def _produce(self, request, context):
         response = record_log_pb2.ProduceResponse()
         for each in request.partitions:
+            self.produced_to.append(each.topic_id)
             result = response.partitions.add(topic_id=each.topic_id, partition=each.partition)
             if self.produce_errors:
                 result.error_code = self.produce_errors.pop(0)

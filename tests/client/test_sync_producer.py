@@ -6,7 +6,6 @@ import pytest
 
 from sharemesh.client import Producer
 from sharemesh.client.errors import TopicAuthorizationFailedError
-from sharemesh.client.producer.producer import ProduceFuture
 from tests.client.mini_cluster import MiniCluster
 
 
@@ -52,8 +51,3 @@ def test_the_callback_gets_the_place_or_the_error(cluster):
             producer.send("t", b"y", callback=callback).result(10)
         assert called.wait(10)
     assert told == [(0, type(None)), (None, TopicAuthorizationFailedError)]
-
-
-def test_a_future_whose_making_was_interrupted_ends_in_silence():
-    made = ProduceFuture.__new__(ProduceFuture)  # Ctrl-C before its first line
-    made.__del__()

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from sharemesh.cli.formatting import counted
 from sharemesh.cli.rows import RowError
 from sharemesh.cli.session import CommandSession
-from sharemesh.client.producer.batches import RecordMetadata
+from sharemesh.client.producer.delivery import RecordMetadata
 
 BAR_EVERY_S = 0.2
 LINE_EVERY_S = 10.0

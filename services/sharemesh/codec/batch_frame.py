@@ -19,6 +19,9 @@ MAGIC = 2
 BATCH_BYTES_MAX = 128 * 1024 * 1024  # more is not a length but a broken header
 
 _PLACE = struct.Struct(">q4si")
+_CRC = struct.Struct(">I")
+_PRODUCER = struct.Struct(">qhi")
+_PRODUCER_AT = HEADER_BYTES - struct.calcsize(">qhii")  # identity, then the record count
 
 COMPRESSION_MASK = 0x07
 TRANSACTIONAL = 0x10
@@ -174,6 +177,14 @@ def place_frame(buffer: bytearray, base_offset: int, leader_epoch: int, *, at: i
 def placed_header(header: bytes, base_offset: int, leader_epoch: int) -> bytes:
     """Return a batch's header with offset and leader epoch of its place in the log."""
     return _PLACE.pack(base_offset, header[8:12], leader_epoch) + header[16:HEADER_BYTES]
+
+
+def with_producer(batch: bytes, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
+    """Return the batch under another producer's identity, with the CRC of that."""
+    changed = bytearray(batch)
+    _PRODUCER.pack_into(changed, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    _CRC.pack_into(changed, CRC_START - _CRC.size, crc32c(memoryview(changed)[CRC_START:]))
+    return bytes(changed)
 
 
 def find_valid_frame(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -13,22 +13,23 @@ from sharemesh.codec.batch_frame import (
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     MAGIC,
+    with_producer,
 )
 from sharemesh.codec.hashes import crc32c
 from sharemesh.codec.record_set import COMPRESSION, RecordSetError, raw_records
 
-_NO_PRODUCER = -1
-
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerState:
+class ProducerState(NamedTuple):
     """Identity of an idempotent producer and the sequence of the batch's first record."""
 
     producer_id: int
     producer_epoch: int
     base_sequence: int
+
+
+_NOBODY = ProducerState(-1, -1, -1)
 
 
 class BatchWriter:
@@ -42,11 +43,10 @@ class BatchWriter:
             MAGIC,
             COMPRESSION[compression],
             0,
-            _NO_PRODUCER,
-            _NO_PRODUCER,
-            _NO_PRODUCER,
+            *_NOBODY,
             limit_bytes,
         )
+        self._built = b""
         self.count = 0
 
     @property
@@ -65,12 +65,16 @@ class BatchWriter:
         return True
 
     def finish(self, producer: ProducerState | None) -> bytes:
-        """Return the batch; base offset 0. Nothing may be added afterwards."""
-        if producer is not None:
-            self._builder.set_producer_state(
-                producer.producer_id, producer.producer_epoch, producer.base_sequence
-            )
-        return bytes(self._builder.build())
+        """Return the batch; base offset 0. Nothing may be added afterwards.
+
+        It may be finished again, under another identity.
+        """
+        state = producer or _NOBODY
+        if not self._built:
+            self._builder.set_producer_state(*state)
+            self._built = bytes(self._builder.build())
+            return self._built
+        return with_producer(self._built, *state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,21 @@
 """AsyncProducer: batched, idempotent production for asyncio."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Self
 
 from sharemesh.client.config import check_timeout_ms, producer_config
 from sharemesh.client.environment import ClientEnvironment, real_environment
 from sharemesh.client.errors import BufferExhaustedError, IllegalStateError
-from sharemesh.client.producer.batches import HeadersLike, RecordMetadata, RecordSerializer
+from sharemesh.client.producer.accumulator import RecordAccumulator
+from sharemesh.client.producer.delivery import Forgotten, RecordMetadata
 from sharemesh.client.producer.engine import ProducerEngine
+from sharemesh.client.producer.serializer import (
+    HeadersLike,
+    OutgoingRecord,
+    RecordSerializer,
+)
 
 DEFAULT_CLOSE_TIMEOUT_MS = 30_000
 
@@ -16,18 +23,17 @@ DEFAULT_CLOSE_TIMEOUT_MS = 30_000
 class ProducerBase:
     """What the producers for asyncio and for threads share; the first use starts the engine."""
 
+    _accumulator: RecordAccumulator
+
     def __init__(
         self, config: Mapping[str, Any], *, environment: ClientEnvironment | None = None
     ) -> None:
         self._config = producer_config(config)
         self._environment = environment or real_environment(self._config)
         self._serializing = RecordSerializer(self._config, self._environment.clock)
-        self._limit = self._config.number("buffer.memory")
         self._block_ms = self._config.number("max.block.ms")
         self._engine: ProducerEngine | None = None
         self._closed = False
-        self._queued_bytes = 0  # changed by senders only
-        self._settled_bytes = 0  # changed on the event loop only
 
     def metrics(self) -> Mapping[str, int]:
         """Return counters."""
@@ -38,20 +44,35 @@ class ProducerBase:
             "record-send-total": engine.records_sent,
             "record-error-total": engine.records_failed,
             "request-total": engine.requests,
-            "buffer-used-bytes": self._buffered,
+            "buffer-used-bytes": self._accumulator.buffered_bytes,
         }
 
-    @property
-    def _buffered(self) -> int:
-        return self._queued_bytes - self._settled_bytes
+    def _new_accumulator(
+        self,
+        stir: Callable[[], None],
+        on_room: Callable[[], None],
+        forgotten: Forgotten | None = None,
+    ) -> RecordAccumulator:
+        return RecordAccumulator(
+            self._config,
+            self._environment.clock,
+            self._environment.chance,
+            stir=stir,
+            on_room=on_room,
+            awaited=self._awaited,
+            forgotten=forgotten,
+        )
 
-    def _fits(self, size: int) -> bool:
-        """Return whether ``size`` bytes fit into the buffer; one record alone always does."""
-        return not self._buffered or self._buffered + size <= self._limit
+    def _awaited(self, topic: str, partition: int | None) -> str:
+        """Return what a record waits for, from any thread."""
+        if self._engine is None:
+            return f"topic {topic}: nothing is sent yet"
+        return self._engine.awaited(topic, partition)
 
     def _full(self) -> BufferExhaustedError:
+        limit = self._config.number("buffer.memory")
         return BufferExhaustedError(
-            f"buffer.memory = {self._limit} bytes stayed full for max.block.ms = {self._block_ms}"
+            f"buffer.memory = {limit} bytes stayed full for max.block.ms = {self._block_ms}"
         )
 
     def _check_open(self) -> None:
@@ -60,7 +81,7 @@ class ProducerBase:
 
     def _started(self) -> ProducerEngine:
         if self._engine is None:
-            self._engine = ProducerEngine(self._config, self._environment)
+            self._engine = ProducerEngine(self._config, self._environment, self._accumulator)
             self._engine.start()
         return self._engine
 
@@ -81,6 +102,7 @@ class AsyncProducer(ProducerBase):
     ) -> None:
         super().__init__(config, environment=environment)
         self._room = asyncio.Event()
+        self._accumulator = self._new_accumulator(self._stir, self._room.set)
 
     async def send(
         self,
@@ -104,24 +126,10 @@ class AsyncProducer(ProducerBase):
         """
         self._check_open()
         future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        size = 0
-
-        def done(metadata: RecordMetadata | None, error: Exception | None) -> None:
-            self._settled_bytes += size
-            self._room.set()
-            if future.done():
-                return
-            if metadata is not None:
-                future.set_result(metadata)
-            elif error is not None:
-                future.set_exception(error)
-
-        record = self._serializing.record(topic, value, key, partition, headers, timestamp_ms, done)
-        size = record.size_bytes
-        if not self._fits(size):
-            await self._wait_for_room(size)
-        self._queued_bytes += size
-        self._started().add(record)
+        record = self._serializing.record(topic, value, key, partition, headers, timestamp_ms)
+        self._started()
+        if not self._accumulator.add(record, callback=partial(_settle, future)):
+            await self._add_later(record, future)
         return future
 
     async def send_and_wait(self, topic: str, value: Any, **rest: Any) -> RecordMetadata:  # noqa: ANN401
@@ -159,11 +167,30 @@ class AsyncProducer(ProducerBase):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _wait_for_room(self, size: int) -> None:
+    def _stir(self) -> None:
+        self._started().wake()
+
+    async def _add_later(
+        self, record: OutgoingRecord, future: "asyncio.Future[RecordMetadata]"
+    ) -> None:
+        """Add a record as soon as it has room."""
         try:
             async with asyncio.timeout(self._block_ms / 1_000):
-                while not self._fits(size):
+                while not self._accumulator.add(record, callback=partial(_settle, future)):
                     self._room.clear()
                     await self._room.wait()
         except TimeoutError:
             raise self._full() from None
+
+
+def _settle(
+    future: "asyncio.Future[RecordMetadata]",
+    metadata: RecordMetadata | None,
+    error: Exception | None,
+) -> None:
+    if future.done():
+        return
+    if metadata is not None:
+        future.set_result(metadata)
+    elif error is not None:
+        future.set_exception(error)

@@ -1,7 +1,7 @@
 """The network's side of a producer: metadata, requests by leader, retries, confirmation."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from sharemesh.client.config import ClientConfig
 from sharemesh.client.environment import ClientEnvironment
@@ -13,11 +13,11 @@ from sharemesh.client.errors import (
     UnknownTopicOrPartitionError,
     error_for,
 )
-from sharemesh.client.metadata.metadata_cache import CachedTopic, MetadataCache, nobody_answered
+from sharemesh.client.metadata.metadata_cache import MetadataCache, nobody_answered
 from sharemesh.client.metadata.missing_topics import ProducedMissing
-from sharemesh.client.producer.batches import Batch, OutgoingRecord, PartitionQueue, StickyPartition
+from sharemesh.client.producer.accumulator import RecordAccumulator, UnplacedRecord
+from sharemesh.client.producer.batches import Batch, PartitionQueue
 from sharemesh.client.producer.leader_discovery import LeaderDiscovery, awaited
-from sharemesh.codec.hashes import partition_of_key
 from sharemesh.domain.errors import Ends, ErrorCode, policy_of
 from sharemesh.methods import INIT_PRODUCER_ID, PRODUCE
 from sharemesh.ports.network import CallFailedError
@@ -34,20 +34,22 @@ _LASTING = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_ID})
 class ProducerEngine:
     """Everything of a producer that lives on the event loop; ``run`` is its owner task."""
 
-    def __init__(self, config: ClientConfig, environment: ClientEnvironment) -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        environment: ClientEnvironment,
+        accumulator: RecordAccumulator,
+    ) -> None:
         self._config = config
+        self._accumulator = accumulator
         self._clock = environment.clock
         self._caller = environment.open_caller()
         self.leaders = MetadataCache(environment, config, self._caller)
-        self._sticky = StickyPartition(environment.chance)
-        self._compression = config.text("compression.type")
-        self._batch_bytes = max(config.number("batch.size"), 1)
         self._request_bytes = config.number("max.request.size")
         self._linger_ms = config.number("linger.ms")
         self._delivery_ms = config.number("delivery.timeout.ms")
         self._first_wait_ms = config.number("retry.backoff.ms")
-        self._queues: dict[tuple[str, int], PartitionQueue] = {}
-        self._homeless: dict[str, list[tuple[OutgoingRecord, int]]] = {}
+        self._queues: Sequence[PartitionQueue] = ()
         self._stale: set[str] = set()
         self._missing = ProducedMissing(self._clock)
         self._refresh_at_ms = 0
@@ -57,7 +59,6 @@ class ProducerEngine:
         self._news = LeaderDiscovery(self.leaders, self._clock, self._work.set, self._ended)
         self._requests: dict[asyncio.Task[None], None] = {}
         self._flushing = 0
-        self._open = 0
         self._empty = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.records_sent = 0
@@ -76,27 +77,20 @@ class ProducerEngine:
         """Fail all records if the send loop died, so that no caller waits forever."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._fail_all(SharemeshError(f"the producer broke down: {error!r}"))
+            why = f"the producer broke down: {error!r}"
+            self._accumulator.close(why)
+            self._fail_all(SharemeshError(why))
 
-    def add(self, record: OutgoingRecord) -> None:
-        """Queue a record; its ``done`` is called once it is confirmed or has failed."""
-        self._open += 1
-        topic = self.leaders.topic(record.topic)
-        if topic is None:
-            waiting = self._homeless.setdefault(record.topic, [])
-            waiting.append((record, self._clock.now_ms()))
-            if len(waiting) == 1:
-                self._stale.add(record.topic)
-                self._work.set()
-        else:
-            self._place(record, topic)
+    def wake(self) -> None:
+        """Look at what was added; on the event loop."""
+        self._work.set()
 
     async def flush(self) -> None:
         """Return when everything queued so far, and since, is confirmed or has failed."""
         self._flushing += 1
         self._work.set()
         try:
-            while self._open:
+            while self._accumulator.unsettled:
                 self._empty.clear()
                 await self._empty.wait()
         finally:
@@ -112,6 +106,7 @@ class ProducerEngine:
         owned = [task for task in (self._task, self._refreshing) if task is not None]
         await cancel_and_wait(*self._requests, *owned)
         await self._news.close()
+        self._accumulator.close("this producer is closed")
         self._fail_all(RequestTimedOutError("the producer was closed before it was confirmed"))
         await self._caller.close()
 
@@ -123,6 +118,7 @@ class ProducerEngine:
             ConnectionFailedError: No process answered in time.
         """
         await self.leaders.refresh([topic], timeout_ms=timeout_ms)
+        self._look()
         found = self.leaders.topic(topic)
         if found is None:
             raise UnknownTopicOrPartitionError("does not exist", about=f"topic {topic}")
@@ -130,64 +126,32 @@ class ProducerEngine:
 
     def awaited(self, topic: str, partition: int | None) -> str:
         """Return in words what records of a topic wait for; from any thread."""
-        return awaited(self.leaders, list(self._queues.values()), topic, partition)
+        return awaited(self.leaders, self._accumulator.queues(), topic, partition)
 
-    # ---- queues ---------------------------------------------------------------------------------
+    # ---- records that are settled ----------------------------------------------------------------
 
-    def _place(self, record: OutgoingRecord, topic: CachedTopic) -> None:
-        partition = record.partition
-        if partition is None:
-            partition = (
-                self._sticky.of(topic.name, topic.partitions)
-                if record.key is None
-                else partition_of_key(record.key, topic.partitions)
-            )
-        elif partition >= topic.partitions:
-            message = f"partition {partition}: the topic has {topic.partitions}"
-            self._done(record, UnknownTopicOrPartitionError(message, about=f"topic {topic.name}"))
-            return
-        queue = self._queue(topic, partition)
-        began = queue.append(
-            record,
-            compression=self._compression,
-            batch_bytes=self._batch_bytes,
-            now_ms=self._clock.now_ms(),
-        )
-        if began:
-            if record.key is None and record.partition is None and len(queue.batches) > 1:
-                self._sticky.next_batch(topic.name, topic.partitions)
-            self._work.set()
+    def _drop(self, unplaced: Iterable[UnplacedRecord], error: Exception) -> None:
+        for each in unplaced:
+            each.outcome.fail(error)
+            self.records_failed += 1
+            self._settled(1, each.record.size_bytes)
 
-    def _queue(self, topic: CachedTopic, partition: int) -> PartitionQueue:
-        queue = self._queues.get((topic.name, partition))
-        if queue is None:
-            queue = PartitionQueue(topic.name, topic.topic_id, partition, self.leaders.backoff())
-            self._queues[topic.name, partition] = queue
-        return queue
-
-    def _done(self, record: OutgoingRecord, error: Exception) -> None:
-        record.done(None, error)
-        self._settled(1)
-        self.records_failed += 1
-
-    def _settled(self, count: int) -> None:
-        self._open -= count
-        if not self._open:
+    def _settled(self, count: int, size_bytes: int) -> None:
+        self._accumulator.settled(count, size_bytes)
+        if not self._accumulator.unsettled:
             self._empty.set()
 
     def _fail_all(self, error: Exception) -> None:
-        self._fail_homeless(error)
-        for queue in self._queues.values():
+        self._fail_unplaced(error)
+        for queue in self._accumulator.queues():
             while queue.batches:
                 self._fail(queue, error)
 
-    def _fail_homeless(self, error: Exception) -> None:
+    def _fail_unplaced(self, error: Exception) -> None:
         """Fail what waits for metadata: without a change it will not come."""
-        waiting = [record for each in self._homeless.values() for record, _ in each]
-        self._stale.difference_update(self._homeless)
-        self._homeless.clear()
-        for record in waiting:
-            self._done(record, error)
+        for name, unplaced in self._accumulator.overdue(self._clock.now_ms(), 0).items():
+            self._stale.discard(name)
+            self._drop(unplaced, error)
 
     # ---- sending --------------------------------------------------------------------------------
 
@@ -199,13 +163,14 @@ class ProducerEngine:
     async def _turn(self) -> int:
         """Send what is due; return ms until the next turn."""
         now_ms = self._clock.now_ms()
+        self._look()
         self._expire(now_ms)
         self._refresh_if_due(now_ms)
         wait_ms = _IDLE_WAIT_MS
         if self._stale:
             wait_ms = max(min(wait_ms, self._refresh_at_ms - now_ms), 1)
         due: dict[str, list[PartitionQueue]] = {}
-        for queue in self._queues.values():
+        for queue in self._queues:
             queue_wait_ms = queue.due_in_ms(
                 linger_ms=self._linger_ms, now_ms=now_ms, flushing=self._flushing > 0
             )
@@ -221,6 +186,17 @@ class ProducerEngine:
             for address, queues in due.items():
                 self._send(address, queues)
         return wait_ms
+
+    def _look(self) -> None:
+        """Take in what was added, and what metadata shows of its topics."""
+        accumulator = self._accumulator
+        accumulator.is_stirred = False
+        for name in accumulator.topics():
+            accumulator.learn(name, self.leaders.topic(name))
+        for unplaced, error in accumulator.refused():
+            self._drop([unplaced], error)
+        self._stale.update(accumulator.unknown_topics())
+        self._queues = accumulator.queues()
 
     def _address(self, queue: PartitionQueue) -> str | None:
         leader = queue.asked = self.leaders.leader(*queue.key)
@@ -246,20 +222,15 @@ class ProducerEngine:
             await self.leaders.refresh(names, timeout_ms=_REFRESH_TIMEOUT_MS)
         except SharemeshError as error:
             if not getattr(error, "retriable", True):
-                self._fail_homeless(error)
+                self._fail_unplaced(error)
             return
         finally:
             self._work.set()
         self._stale.difference_update(names)
-        for name in names:
-            topic = self.leaders.topic(name)
-            if topic is None:
-                if name in self._homeless:
-                    self._stale.add(name)
-                    self._missing.wanted(name, [since_ms for _, since_ms in self._homeless[name]])
-                continue
-            for record, _ in self._homeless.pop(name, ()):
-                self._place(record, topic)
+        self._look()
+        for name in self._accumulator.unknown_topics():
+            if name in names:
+                self._missing.wanted(name, self._accumulator.since_ms(name))
         self._work.set()
 
     async def _identified(self) -> bool:
@@ -279,14 +250,14 @@ class ProducerEngine:
                 self._fail_unauthorized(answer.error_message)
                 return False
         now_ms = self._clock.now_ms()
-        for queue in self._queues.values():
+        for queue in self._queues:
             queue.retry_at_ms = max(queue.retry_at_ms, now_ms + self._first_wait_ms)
             self._stale.add(queue.topic)
         return False
 
     def _fail_unauthorized(self, why: str) -> None:
         """Fail the topics: without WRITE on any topic there is no producer id."""
-        for queue in self._queues.values():
+        for queue in self._queues:
             error = error_for(
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED, why, about=f"topic {queue.topic}"
             )
@@ -295,7 +266,7 @@ class ProducerEngine:
 
     def _leader_addresses(self) -> Sequence[str]:
         found: dict[str, None] = {}
-        for queue in self._queues.values():
+        for queue in self._queues:
             leader = self.leaders.leader(*queue.key)
             address = None if leader is None else self.leaders.address(leader.node_id)
             if address is not None:
@@ -305,15 +276,15 @@ class ProducerEngine:
     def _send(self, address: str, queues: Sequence[PartitionQueue]) -> None:
         """Send one request to a leader, with as many partitions as fit."""
         room = self._request_bytes
-        group: list[tuple[PartitionQueue, Sequence[Batch]]] = []
+        group: list[tuple[PartitionQueue, Collection[Batch]]] = []
         for queue in queues:
-            batches = queue.take_request(self._request_bytes)
+            batches = self._accumulator.take(queue, self._request_bytes)
             for batch in batches:
-                if not batch.encoded:
+                if not batch.is_sealed:
                     batch.finish(
                         None
                         if self._identity is None
-                        else queue.next_sequence(self._identity, len(batch.records))
+                        else queue.next_sequence(self._identity, batch.count)
                     )
             size = sum(len(batch.encoded) for batch in batches)
             if group and size > room:
@@ -325,14 +296,14 @@ class ProducerEngine:
         self._dispatch(address, group)
 
     def _dispatch(
-        self, address: str, group: Sequence[tuple[PartitionQueue, Sequence[Batch]]]
+        self, address: str, group: Sequence[tuple[PartitionQueue, Collection[Batch]]]
     ) -> None:
         task = asyncio.ensure_future(self._exchange(address, group))
         self._requests[task] = None
         task.add_done_callback(lambda task: self._requests.pop(task, None))
 
     async def _exchange(
-        self, address: str, group: Sequence[tuple[PartitionQueue, Sequence[Batch]]]
+        self, address: str, group: Sequence[tuple[PartitionQueue, Collection[Batch]]]
     ) -> None:
         timeout_ms = self._config.number("request.timeout.ms")
         request = record_log_pb2.ProduceRequest(timeout_ms=timeout_ms)
@@ -361,7 +332,7 @@ class ProducerEngine:
     def _answered(
         self,
         queue: PartitionQueue,
-        batches: Sequence[Batch],
+        batches: Collection[Batch],
         answer: record_log_pb2.ProducePartitionResult | None,
     ) -> None:
         about = f"{queue.topic}/{queue.partition}"
@@ -375,11 +346,11 @@ class ProducerEngine:
             duplicate = answer.error_code != ErrorCode.NONE
             offset = -1 if duplicate else answer.base_offset
             for batch in batches:
-                queue.batches.popleft()
-                batch.confirm(queue.topic, queue.partition, offset)
-                self.records_sent += len(batch.records)
-                self._settled(len(batch.records))
-                offset = -1 if offset < 0 else offset + len(batch.records)
+                self._accumulator.pop(queue)
+                batch.outcome.confirm(offset)
+                self.records_sent += batch.count
+                self._settled(batch.count, batch.buffered_bytes)
+                offset = -1 if offset < 0 else offset + batch.count
             return
         if answer.current_leader.leader_id:
             self.leaders.learn_leader(*queue.key, answer.current_leader)
@@ -387,7 +358,7 @@ class ProducerEngine:
         self._refused(queue, batches, error)
 
     def _refused(
-        self, queue: PartitionQueue, batches: Sequence[Batch], error: SharemeshError
+        self, queue: PartitionQueue, batches: Collection[Batch], error: SharemeshError
     ) -> None:
         code = getattr(error, "code", ErrorCode.NETWORK_EXCEPTION)
         queue.last_refusal = str(error)
@@ -409,17 +380,10 @@ class ProducerEngine:
             self._fail(queue, error)
 
     def _encode_again(self, queue: PartitionQueue) -> None:
-        """Build the batches of a partition again, without the old identity."""
-        old = list(queue.batches)
-        queue.batches.clear()
-        for batch in old:
-            for record in batch.records:
-                queue.append(
-                    record,
-                    compression=self._compression,
-                    batch_bytes=self._batch_bytes,
-                    now_ms=batch.created_ms,
-                )
+        """Encode the batches of a partition again, without the old identity."""
+        for batch in list(queue.batches):
+            if batch.is_sealed:
+                batch.reopen_identity()
 
     def _back_off(self, queue: PartitionQueue) -> None:
         """Try again later, or as soon as another leader is known."""
@@ -428,23 +392,21 @@ class ProducerEngine:
 
     def _fail(self, queue: PartitionQueue, error: Exception) -> None:
         """Fail the oldest batch; a sequence that is lost needs a new identity."""
-        batch = queue.batches.popleft()
+        batch = self._accumulator.pop(queue)
         if batch.producer is not None:
             self._identity = None
-        batch.fail(error)
-        self.records_failed += len(batch.records)
-        self._settled(len(batch.records))
+        batch.outcome.fail(error)
+        self.records_failed += batch.count
+        self._settled(batch.count, batch.buffered_bytes)
 
     def _expire(self, now_ms: int) -> None:
         """Fail what was not confirmed in time."""
         block_ms = self._config.number("max.block.ms")
-        for name, waiting in list(self._homeless.items()):
-            if now_ms - waiting[0][1] >= min(block_ms, self._delivery_ms):
-                self._homeless.pop(name)
-                self._stale.discard(name)
-                for record, _ in waiting:
-                    self._done(record, self._no_topic(name))
-        for queue in self._queues.values():
+        overdue = self._accumulator.overdue(now_ms, min(block_ms, self._delivery_ms))
+        for name, unplaced in overdue.items():
+            self._stale.discard(name)
+            self._drop(unplaced, self._no_topic(name))
+        for queue in self._queues:
             while (
                 queue.batches
                 and not queue.in_flight
