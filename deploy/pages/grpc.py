@@ -53,7 +53,8 @@ method takes, or that has more messages inside each other, is refused with RESOU
 before it is parsed.
 """
 
-_INTEGERS = {
+_SCALARS = {
+    FieldDescriptorProto.TYPE_DOUBLE: "double",
     FieldDescriptorProto.TYPE_INT32: "int32",
     FieldDescriptorProto.TYPE_INT64: "int64",
     FieldDescriptorProto.TYPE_BOOL: "bool",
@@ -177,7 +178,7 @@ def _type_of(message: Message, field: FieldDescriptorProto) -> str:
 
 
 def _name_of_type(field: FieldDescriptorProto) -> str:
-    return _link_to(field.type_name) if field.type_name else _INTEGERS[field.type]
+    return _link_to(field.type_name) if field.type_name else _SCALARS[field.type]
 
 
 def _link_to(type_name: str) -> str:

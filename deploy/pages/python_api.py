@@ -10,7 +10,7 @@ from typing import Any
 from deploy.pages import REFERENCE, ROOT
 from deploy.pages.rule_links import linked
 from sharemesh import client
-from sharemesh.client import acls, admin_results, errors, tracing
+from sharemesh.client import acls, admin_results, errors, quotas, tracing
 from sharemesh.client.config_sources import from_environment, from_file
 from sharemesh.client.connect import Cluster
 from sharemesh.client.producer import producer
@@ -52,6 +52,10 @@ SECTIONS: tuple[tuple[str, tuple[Any, ...]], ...] = (
         tuple(_classes_of(admin_results)),
     ),
     ("Access rules (`sharemesh.client.acls`)", (acls.AclBinding, acls.AclBindingFilter)),
+    (
+        "Quotas (`sharemesh.client.quotas`)",
+        (quotas.QuotaEntity, quotas.EntityType, quotas.QuotaName),
+    ),
     ("Settings from outside (`sharemesh.client.config_sources`)", (from_environment, from_file)),
 )
 
@@ -113,7 +117,7 @@ def _signature(function: Any, *, drop_first: bool = False) -> str:
 
 
 def _arguments(kind: type[Any]) -> str:
-    if kind in (client.AcknowledgeType, client.ConsumerRecord):
+    if issubclass(kind, Enum) or kind is client.ConsumerRecord:
         return ""
     return _plain(str(inspect.signature(kind))).removesuffix(" -> None")
 

@@ -40,6 +40,8 @@ TASKS: dict[str, tuple[Method, ...]] = {
     "delete a topic, or records of it": (m.DELETE_TOPICS, m.DELETE_RECORDS),
     "see the settings of a topic, or of the cluster": (m.DESCRIBE_CONFIGS,),
     "change the settings of a topic, or of the cluster": (m.ALTER_CONFIGS,),
+    "see quotas": (m.DESCRIBE_CLIENT_QUOTAS,),
+    "change quotas": (m.ALTER_CLIENT_QUOTAS,),
     "`sharemesh cluster`, `acls list`": (m.DESCRIBE_CLUSTER, m.DESCRIBE_ACLS),
     "change access rules, drain a process": (m.CREATE_ACLS, m.DELETE_ACLS, m.DRAIN_NODE),
     "commit generations (Spark)": (m.COMMIT_GENERATION,),

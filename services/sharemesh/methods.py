@@ -238,6 +238,12 @@ DELETE_ACLS = _unary(
     _A.DeleteAclsRequest, _A.DeleteAclsResponse, idempotent=True, deadline_ms=15_000
 )
 DESCRIBE_ACLS = _unary(_A.DescribeAclsRequest, _A.DescribeAclsResponse, idempotent=True)
+ALTER_CLIENT_QUOTAS = _unary(
+    _A.AlterClientQuotasRequest, _A.AlterClientQuotasResponse, idempotent=True, deadline_ms=15_000
+)
+DESCRIBE_CLIENT_QUOTAS = _unary(
+    _A.DescribeClientQuotasRequest, _A.DescribeClientQuotasResponse, idempotent=True
+)
 DRAIN_NODE = _unary(_A.DrainNodeRequest, _A.DrainNodeResponse, idempotent=True)
 
 METHODS: tuple[Method[Message, Message], ...] = tuple(

@@ -224,6 +224,11 @@ def by_cluster(world):
         request.rules.add(principal=EVE, resource_name=SECRET)
         return request
 
+    def bounded(_):
+        request = admin.AlterClientQuotasRequest()
+        request.entries.add().entity.add(entity_type="user", entity_name=EVE)
+        return request
+
     def settings(_):
         request = admin.DescribeConfigsRequest()
         request.resources.add(type=CLUSTER)
@@ -265,6 +270,8 @@ def by_cluster(world):
         pair(methods.CREATE_ACLS, ruled),
         pair(methods.DELETE_ACLS, lambda _: admin.DeleteAclsRequest(filters=[admin.AclFilter()])),
         pair(methods.DESCRIBE_ACLS, lambda _: admin.DescribeAclsRequest()),
+        pair(methods.ALTER_CLIENT_QUOTAS, bounded),
+        pair(methods.DESCRIBE_CLIENT_QUOTAS, lambda _: admin.DescribeClientQuotasRequest()),
         pair(
             methods.DRAIN_NODE,
             lambda key: admin.DrainNodeRequest(node_id="node-1" if key == NO_ID else "any"),

@@ -18,12 +18,14 @@ from sharemesh.client.errors import (
     IllegalArgumentError,
     InvalidConfigError,
     InvalidPartitionsError,
+    InvalidRequestError,
     InvalidTopicError,
     NonEmptyGroupError,
     OffsetOutOfRangeError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
+from sharemesh.client.quotas import EntityType, QuotaEntity
 from tests.cli.local_up import local_up
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -166,6 +168,35 @@ def test_configs_of_groups_topics_and_the_cluster(admin, cluster):
     with pytest.raises(InvalidConfigError):
         admin.alter_configs({"group.share.max.size": "0"})
     admin.alter_configs({"group.share.max.size": None})
+
+
+def test_quotas_are_altered_and_described(admin):
+    """QUO-7, QUO-8: also more entities than one request may have."""
+    users = QuotaEntity(EntityType.USER, None)
+    groups = [QuotaEntity(EntityType.GROUP, f"g{number}") for number in range(150)]
+    wrong = QuotaEntity(EntityType.USER, "ann")
+    changes = {each: {"record_rate": 7.5} for each in groups}
+    changes |= {users: {"streams": 2, "producer_byte_rate": 1e6}, wrong: {"streams": 1}}
+    assert set(admin.alter_client_quotas(changes, validate_only=True)) == set(changes)
+    assert admin.describe_client_quotas() == {}
+    problems = admin.alter_client_quotas(changes)
+    assert list(problems) == list(changes)
+    with pytest.raises(InvalidRequestError, match="write User:<name>"):
+        raise problems.pop(wrong)
+    assert set(problems.values()) == {None}
+    assert admin.describe_client_quotas(users) == {
+        users: {"streams": 2.0, "producer_byte_rate": 1e6}
+    }
+    of_groups = admin.describe_client_quotas(entity_type=EntityType.GROUP)
+    assert of_groups == {each: {"record_rate": 7.5} for each in groups}
+    assert len(admin.describe_client_quotas()) == 151
+    removed = {each: {"record_rate": None} for each in groups}
+    assert set(admin.alter_client_quotas(removed).values()) == {None}
+    assert admin.alter_client_quotas({users: {"streams": None}}) == {users: None}
+    assert admin.describe_client_quotas() == {users: {"producer_byte_rate": 1e6}}
+    with pytest.raises(IllegalArgumentError, match="not both"):
+        admin.describe_client_quotas(users, entity_type=EntityType.USER)
+    admin.alter_client_quotas({users: {"producer_byte_rate": None}})
 
 
 def test_records_are_found_by_time_explained_and_deleted(admin, cluster):

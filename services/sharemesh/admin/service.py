@@ -8,6 +8,7 @@ from sharemesh import methods
 from sharemesh.admin.acls import AclAdmin
 from sharemesh.admin.configs import ConfigAdmin
 from sharemesh.admin.metadata import MetadataHandlers
+from sharemesh.admin.quotas import QuotaAdmin
 from sharemesh.admin.topics import TopicAdmin
 from sharemesh.authorization.access import Access
 from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
@@ -58,6 +59,7 @@ class AdminService:
         self._topics = TopicAdmin(coordination, view, access, rng)
         self._configs = ConfigAdmin(coordination, view, access)
         self._acls = AclAdmin(coordination, view, access, enabled=acls_enabled)
+        self._quotas = QuotaAdmin(coordination, view, access, clock)
         self._draining = None if drain is None else Draining(drain[0], access, drain[1])
 
     def offer(self, listener: Listener) -> None:
@@ -75,6 +77,8 @@ class AdminService:
         listener.offer(methods.CREATE_ACLS, self._acls.create)
         listener.offer(methods.DELETE_ACLS, self._acls.delete)
         listener.offer(methods.DESCRIBE_ACLS, self._acls.describe)
+        listener.offer(methods.ALTER_CLIENT_QUOTAS, self._quotas.alter)
+        listener.offer(methods.DESCRIBE_CLIENT_QUOTAS, self._quotas.describe)
         if self._draining is not None:
             listener.offer(methods.DRAIN_NODE, self._draining.drain)
 

@@ -56,6 +56,12 @@ class AclPermission(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ACL_PERMISSION_ANY: _ClassVar[AclPermission]
     ACL_PERMISSION_DENY: _ClassVar[AclPermission]
     ACL_PERMISSION_ALLOW: _ClassVar[AclPermission]
+
+class QuotaMatch(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    QUOTA_MATCH_EXACT: _ClassVar[QuotaMatch]
+    QUOTA_MATCH_DEFAULT: _ClassVar[QuotaMatch]
+    QUOTA_MATCH_ANY: _ClassVar[QuotaMatch]
 COORDINATOR_KEY_TYPE_GROUP: CoordinatorKeyType
 COORDINATOR_KEY_TYPE_SHARE: CoordinatorKeyType
 CONFIG_RESOURCE_TYPE_UNSPECIFIED: ConfigResourceType
@@ -87,6 +93,9 @@ ACL_PERMISSION_UNSPECIFIED: AclPermission
 ACL_PERMISSION_ANY: AclPermission
 ACL_PERMISSION_DENY: AclPermission
 ACL_PERMISSION_ALLOW: AclPermission
+QUOTA_MATCH_EXACT: QuotaMatch
+QUOTA_MATCH_DEFAULT: QuotaMatch
+QUOTA_MATCH_ANY: QuotaMatch
 
 class ApiVersionsRequest(_message.Message):
     __slots__ = ("client_name", "client_version")
@@ -561,6 +570,100 @@ class DescribeAclsResponse(_message.Message):
     error_message: str
     rules: _containers.RepeatedCompositeFieldContainer[AclRule]
     def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., rules: _Optional[_Iterable[_Union[AclRule, _Mapping]]] = ...) -> None: ...
+
+class QuotaEntity(_message.Message):
+    __slots__ = ("entity_type", "entity_name")
+    ENTITY_TYPE_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_NAME_FIELD_NUMBER: _ClassVar[int]
+    entity_type: str
+    entity_name: str
+    def __init__(self, entity_type: _Optional[str] = ..., entity_name: _Optional[str] = ...) -> None: ...
+
+class QuotaValue(_message.Message):
+    __slots__ = ("key", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: float
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+
+class QuotaOperation(_message.Message):
+    __slots__ = ("key", "value", "remove")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: float
+    remove: bool
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ..., remove: _Optional[bool] = ...) -> None: ...
+
+class QuotaAlteration(_message.Message):
+    __slots__ = ("entity", "ops")
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    OPS_FIELD_NUMBER: _ClassVar[int]
+    entity: _containers.RepeatedCompositeFieldContainer[QuotaEntity]
+    ops: _containers.RepeatedCompositeFieldContainer[QuotaOperation]
+    def __init__(self, entity: _Optional[_Iterable[_Union[QuotaEntity, _Mapping]]] = ..., ops: _Optional[_Iterable[_Union[QuotaOperation, _Mapping]]] = ...) -> None: ...
+
+class AlterClientQuotasRequest(_message.Message):
+    __slots__ = ("entries", "validate_only")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[QuotaAlteration]
+    validate_only: bool
+    def __init__(self, entries: _Optional[_Iterable[_Union[QuotaAlteration, _Mapping]]] = ..., validate_only: _Optional[bool] = ...) -> None: ...
+
+class AlteredQuotas(_message.Message):
+    __slots__ = ("error_code", "error_message", "entity")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    error_message: str
+    entity: _containers.RepeatedCompositeFieldContainer[QuotaEntity]
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., entity: _Optional[_Iterable[_Union[QuotaEntity, _Mapping]]] = ...) -> None: ...
+
+class AlterClientQuotasResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[AlteredQuotas]
+    def __init__(self, results: _Optional[_Iterable[_Union[AlteredQuotas, _Mapping]]] = ...) -> None: ...
+
+class QuotaFilterComponent(_message.Message):
+    __slots__ = ("entity_type", "match", "match_text")
+    ENTITY_TYPE_FIELD_NUMBER: _ClassVar[int]
+    MATCH_FIELD_NUMBER: _ClassVar[int]
+    MATCH_TEXT_FIELD_NUMBER: _ClassVar[int]
+    entity_type: str
+    match: QuotaMatch
+    match_text: str
+    def __init__(self, entity_type: _Optional[str] = ..., match: _Optional[_Union[QuotaMatch, str]] = ..., match_text: _Optional[str] = ...) -> None: ...
+
+class DescribeClientQuotasRequest(_message.Message):
+    __slots__ = ("components", "strict")
+    COMPONENTS_FIELD_NUMBER: _ClassVar[int]
+    STRICT_FIELD_NUMBER: _ClassVar[int]
+    components: _containers.RepeatedCompositeFieldContainer[QuotaFilterComponent]
+    strict: bool
+    def __init__(self, components: _Optional[_Iterable[_Union[QuotaFilterComponent, _Mapping]]] = ..., strict: _Optional[bool] = ...) -> None: ...
+
+class DescribedQuotas(_message.Message):
+    __slots__ = ("entity", "values")
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    entity: _containers.RepeatedCompositeFieldContainer[QuotaEntity]
+    values: _containers.RepeatedCompositeFieldContainer[QuotaValue]
+    def __init__(self, entity: _Optional[_Iterable[_Union[QuotaEntity, _Mapping]]] = ..., values: _Optional[_Iterable[_Union[QuotaValue, _Mapping]]] = ...) -> None: ...
+
+class DescribeClientQuotasResponse(_message.Message):
+    __slots__ = ("error_code", "error_message", "entries")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    error_message: str
+    entries: _containers.RepeatedCompositeFieldContainer[DescribedQuotas]
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., entries: _Optional[_Iterable[_Union[DescribedQuotas, _Mapping]]] = ...) -> None: ...
 
 class DrainNodeRequest(_message.Message):
     __slots__ = ("node_id",)

@@ -99,3 +99,5 @@ class AdminClient:
     create_acls = _blocking(AsyncAdminClient.create_acls)
     delete_acls = _blocking(AsyncAdminClient.delete_acls)
     describe_acls = _blocking(AsyncAdminClient.describe_acls)
+    alter_client_quotas = _blocking(AsyncAdminClient.alter_client_quotas)
+    describe_client_quotas = _blocking(AsyncAdminClient.describe_client_quotas)

@@ -1,4 +1,4 @@
-"""Topics, configs, processes and access rules of the cluster, as an administrator sees them."""
+"""Topics, configs, processes, access rules, quotas of a cluster, as an administrator sees them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -32,10 +32,20 @@ from sharemesh.client.admin_results import (
     TransactionListing,
 )
 from sharemesh.client.errors import IllegalArgumentError, SharemeshError, optional_error
+from sharemesh.client.quotas import (
+    EntityType,
+    QuotaChanges,
+    QuotaEntity,
+    alteration_of,
+    entity_of,
+    filters_of,
+    words_of,
+)
 from sharemesh.methods import Method, Request, Response
 from sharemesh.v1 import admin_pb2, record_log_pb2
 
 _PRODUCER_EPOCH_MAX = 32_767
+_QUOTA_ENTRIES_MAX = 100  # of one request
 
 
 class TopicAdministration(AdminConnection):
@@ -340,6 +350,48 @@ class ClusterAdministration(AdminConnection):
         )
         check(response.error_code, response.error_message, "access rules")
         return [binding_of(each) for each in response.rules]
+
+    async def alter_client_quotas(
+        self, changes: Mapping[QuotaEntity, QuotaChanges], *, validate_only: bool = False
+    ) -> dict[QuotaEntity, Problem]:
+        """Set quotas by name, or remove them (None); those of an entity all together or none.
+
+        With ``validate_only`` they are checked only.
+        """
+        entities = list(changes)
+        problems: dict[QuotaEntity, Problem] = {}
+        for first in range(0, len(entities), _QUOTA_ENTRIES_MAX):
+            some = entities[first : first + _QUOTA_ENTRIES_MAX]
+            response = await self._calls.any(
+                methods.ALTER_CLIENT_QUOTAS,
+                admin_pb2.AlterClientQuotasRequest(
+                    entries=[alteration_of(each, changes[each]) for each in some],
+                    validate_only=validate_only,
+                ),
+            )
+            for each, found in zip(some, response.results, strict=True):
+                problems[each] = optional_error(
+                    found.error_code, found.error_message, about=words_of(each)
+                )
+        return problems
+
+    async def describe_client_quotas(
+        self, entity: QuotaEntity | None = None, *, entity_type: EntityType | None = None
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """Return stored quotas by entity and name: of one entity, of a type, or all.
+
+        Raises:
+            ServiceError: It was refused.
+        """
+        response = await self._calls.any(
+            methods.DESCRIBE_CLIENT_QUOTAS,
+            admin_pb2.DescribeClientQuotasRequest(components=filters_of(entity, entity_type)),
+        )
+        check(response.error_code, response.error_message, "quotas")
+        return {
+            entity_of(each): {value.key: value.value for value in each.values}
+            for each in response.entries
+        }
 
 
 def _codes_of_topics(response: Any) -> Iterable[int]:  # noqa: ANN401
