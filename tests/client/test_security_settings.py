@@ -35,7 +35,7 @@ def settings(directory) -> dict[str, str]:
     }
 
 
-async def test_certificate_token_and_headers_go_with_each_call(directory):
+async def test_certificate_and_headers_go_with_each_call(directory):
     files = TlsFiles(directory / "server.crt", directory / "server.key", directory / "ca.crt")
     server = GrpcServer(tls=ServerCertificates(files, SystemClock()))
     seen = []
@@ -55,7 +55,8 @@ async def test_certificate_token_and_headers_go_with_each_call(directory):
     (context,) = seen
     assert context.principal == "User:client"
     sent = dict(context.metadata)
-    assert (sent["authorization"], sent["x-user"], sent["x-b"]) == ("Bearer secret", "ann", "c")
+    assert (sent["x-user"], sent["x-b"]) == ("ann", "c")
+    assert "authorization" not in sent, "no handler sees it (IDN-4)"
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,12 @@ async def test_certificate_token_and_headers_go_with_each_call(directory):
         ({"request_headers": "grpc-timeout=1"}, "grpc-timeout"),
         ({"request_headers": "x=a\nb"}, "request.headers"),
         ({"sasl_token": "a\nb"}, "sasl.token"),
+        ({"sasl_token_location": "/token"}, "over TLS only"),  # IDN-3
+        ({"sasl_token_location": "/gone", "security_protocol": "ssl"}, "token file /gone"),
+        (
+            {"sasl_token_location": "/t", "sasl_token": "t", "security_protocol": "ssl"},
+            "give one of them",
+        ),
         ({"security_protocol": "ssl", "ssl_ca_location": "/gone.crt"}, r"gone\.crt"),
         ({"security_protocol": "sasl"}, "plaintext, ssl"),
     ],

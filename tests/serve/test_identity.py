@@ -10,6 +10,7 @@ import pytest
 from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.process.identity import Identity, with_secret
 from sharemesh.serve.settings.settings import ServeSettings
+from tests.clocks import ManualClock
 
 CERTIFICATES = {
     "tls_certificate": Path("node.crt"),
@@ -43,9 +44,11 @@ def test_callers_have_names_if_they_must_show_certificates_or_a_proxy_names_them
 def test_a_local_cluster_without_client_certificates_has_a_secret(directory, given):
     settings = with_secret(ServeSettings(**given), directory, Random(1))
     assert settings.cluster_secret_file == directory / "run" / "cluster-secret"
-    [(_, secret)] = Identity(settings, Random(2)).headers
+    [(_, secret)] = Identity(settings, Random(2), ManualClock()).headers
     again = with_secret(ServeSettings(**given), directory, Random(3))
-    assert Identity(again, Random(4)).headers[0][1] == secret  # as those that run already know it
+    assert (
+        Identity(again, Random(4), ManualClock()).headers[0][1] == secret
+    )  # as those that run already know it
 
 
 def test_processes_that_must_show_certificates_have_no_secret(directory):
@@ -57,15 +60,16 @@ def test_processes_that_must_show_certificates_have_no_secret(directory):
 def test_access_rules_need_a_secret_where_nobody_shows_a_certificate():
     rules = {"authorizer": "acl", "etcd_endpoints": ("a:1",), "super_users": ("User:node",)}
     with pytest.raises(StartError, match="must know each other") as refused:
-        Identity(ServeSettings(**rules, **ONE_WAY), Random(1))
+        Identity(ServeSettings(**rules, **ONE_WAY), Random(1), ManualClock())
     assert refused.value.code is ExitCode.SETTINGS
-    Identity(ServeSettings(**rules, **CERTIFICATES), Random(1))
+    Identity(ServeSettings(**rules, **CERTIFICATES), Random(1), ManualClock())
 
 
 def test_an_empty_secret_file_counts_as_absent(directory):
     path = directory / "run" / "cluster-secret"
     path.touch()
-    assert Identity(with_secret(ServeSettings(), directory, Random(1)), Random(2)).headers
+    settings = with_secret(ServeSettings(), directory, Random(1))
+    assert Identity(settings, Random(2), ManualClock()).headers
 
 
 def test_a_secret_file_is_whole_and_private_or_not_there(directory, monkeypatch):

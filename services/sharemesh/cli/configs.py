@@ -117,6 +117,7 @@ def _hint(changes: Mapping[str, str | None], message: str) -> str:
 
 def _explain(args: argparse.Namespace) -> int:
     args.bootstrap, args.command_config, args.timeout = "unused:1", None, 1
+    args.token_file = None
     session = session_of(args)
     entries = catalogue()
     if args.name is None:

@@ -62,6 +62,12 @@ def connection_flags() -> argparse.ArgumentParser:
         f"SHAREMESH_NAME and the file of ${FILE_VARIABLE}",
     )
     group.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="file with a bearer token, for example one that Kubernetes projects; read again when "
+        "it changes (needs security.protocol=ssl)",
+    )
+    group.add_argument(
         "--timeout",
         type=int,
         default=DEFAULT_TIMEOUT_MS,
@@ -74,7 +80,7 @@ def connection_flags() -> argparse.ArgumentParser:
 
 def connection_before(parser: CommandParser) -> None:
     """Let these options stand before the name of the command, too."""
-    parser.carry("--bootstrap", "--command-config", "--timeout", flags=("--json",))
+    parser.carry("--bootstrap", "--command-config", "--token-file", "--timeout", flags=("--json",))
 
 
 def actions_of(parser: CommandParser) -> Commands:
@@ -123,6 +129,8 @@ def _given(args: argparse.Namespace) -> dict[str, Any]:
     settings.pop("default.api.timeout.ms", None)  # --timeout says it
     if args.command_config:
         settings.update(from_file(Path(args.command_config)))
+    if args.token_file:
+        settings["sasl.token.location"] = args.token_file
     return settings
 
 

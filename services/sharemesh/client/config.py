@@ -69,7 +69,13 @@ _COMMON = (
     Setting("ssl.ca.location", "", "file with the certificates that servers are checked against"),
     Setting("ssl.certificate.location", "", "file with this client's certificate"),
     Setting("ssl.key.location", "", "file with this client's private key"),
-    Setting("sasl.token", "", "bearer token sent with each call, for a proxy that checks it"),
+    Setting("sasl.token", "", "bearer token sent with each call"),
+    Setting(
+        "sasl.token.location",
+        "",
+        "file with the bearer token instead, read again when it changes, for example one that "
+        "Kubernetes projects; needs security.protocol=ssl",
+    ),
     Setting(
         "request.headers",
         "",

@@ -16,6 +16,7 @@ from sharemesh.client.errors import ConfigError
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import Caller
 from sharemesh.rpc.channels import GrpcCaller
+from sharemesh.rpc.shown_token import TokenFileError
 from sharemesh.rpc.tls import TlsError, TlsFiles
 
 _HEADER_NAME = re.compile(r"(?!grpc-)[a-z0-9_.-]+(?<!-bin)")
@@ -38,18 +39,20 @@ def real_environment(config: ClientConfig) -> ClientEnvironment:
     """Return gRPC connections, the machine's clock, and chance from the operating system.
 
     Raises:
-        ConfigError: A certificate or key file cannot be used.
+        ConfigError: A certificate, key or token file cannot be used.
     """
     clock = SystemClock()
     tls = _tls(config)
     headers = _headers(config)
+    token_file = _token_file(config)
     try:
-        GrpcCaller(clock, tls=tls)  # refuse unusable files now, not at the first call
-    except TlsError as error:
+        # Refuse unusable files now, not at the first call.
+        GrpcCaller(clock, tls=tls, token_file=token_file)
+    except (TlsError, TokenFileError) as error:
         raise ConfigError(str(error)) from error
 
     def open_caller() -> Caller:
-        return GrpcCaller(clock, tls=tls, headers=headers)
+        return GrpcCaller(clock, tls=tls, headers=headers, token_file=token_file)
 
     return ClientEnvironment(open_caller, clock, random.Random(), lambda: str(uuid.uuid4()))  # noqa: S311, TID251
 
@@ -67,6 +70,20 @@ def _tls(config: ClientConfig) -> TlsFiles | None:
         key=path("ssl.key.location"),
         authority=path("ssl.ca.location"),
     )
+
+
+def _token_file(config: ClientConfig) -> Path | None:
+    """Return the file of the token; it would be readable on the way without TLS (spec IDN-3)."""
+    text = config.text("sasl.token.location")
+    if not text:
+        return None
+    if config.text("sasl.token"):
+        raise ConfigError("sasl.token and sasl.token.location: give one of them")
+    if config.text("security.protocol") != "ssl":
+        raise ConfigError(
+            "sasl.token.location: a token is sent over TLS only; set security.protocol=ssl"
+        )
+    return Path(text)
 
 
 def _headers(config: ClientConfig) -> list[tuple[str, str]]:

@@ -16,6 +16,11 @@ def escaped(text: str) -> str:
     return _CONTROLS.sub(_escape, text)
 
 
+def has_controls(text: str) -> bool:
+    """Return whether the text holds a control character."""
+    return _CONTROLS.search(text) is not None
+
+
 def check_printable(what: str, text: str, error: ErrorCode = ErrorCode.INVALID_REQUEST) -> None:
     """Refuse a new id or label that holds a control character (BND-24).
 

@@ -11,7 +11,7 @@ class Clock(Protocol):
         ...
 
     def wall_ms(self) -> int:
-        """Return milliseconds since the epoch: for timestamps in records only."""
+        """Return milliseconds since the epoch: for timestamps in records and tokens only."""
         ...
 
     async def sleep_ms(self, duration_ms: int) -> None:

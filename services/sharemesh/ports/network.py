@@ -35,13 +35,17 @@ class CallFailedError(Exception):
     """The transport failed; the message names method, address and what to do.
 
     ``unreachable`` says in few words why there was not even a connection; else it is empty.
+    ``stale``: UNAUTHENTICATED, but the same caller may be let in later, or with a newer token.
     """
 
-    def __init__(self, failure: Failure, message: str, *, unreachable: str = "") -> None:
+    def __init__(
+        self, failure: Failure, message: str, *, unreachable: str = "", stale: bool = False
+    ) -> None:
         super().__init__(f"{failure.value}: {message}")
         self.failure = failure
         self.message = message
         self.unreachable = unreachable
+        self.stale = stale
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +53,14 @@ class CallContext:
     """Who calls: one per connection and call.
 
     ``connection`` is equal for calls on one connection where the transport knows it.
+    ``proven_for_ms`` is how long from now the token lasts that names the principal; None: it was
+    not named by a token.
     """
 
     peer: str
     principal: str = "User:ANONYMOUS"
     metadata: tuple[tuple[str, str], ...] = field(default=())
+    proven_for_ms: int | None = None
 
 
 class Stream(Protocol, Generic[Out_contra, In_co]):

@@ -1,6 +1,7 @@
 """What every call passes before and after its handler: who calls, is there room, does it speak."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -10,12 +11,22 @@ from google.protobuf.message import DecodeError
 
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import CallContext, CallFailedError, Failure, Stream
-from sharemesh.rpc.limits import FIRST_MESSAGE_MS, REQUEST_MS, STREAM_TAKEN, refusal
+from sharemesh.rpc.limits import (
+    FIRST_MESSAGE_MS,
+    REQUEST_MS,
+    STREAM_TAKEN,
+    TOKEN_STALE,
+    refusal,
+)
 from sharemesh.rpc.message_parts import MessageParts
 from sharemesh.rpc.open_calls import OpenCalls
 from sharemesh.rpc.status import code_of
 from sharemesh.rpc.streams import GrpcServerStream
-from sharemesh.rpc.tls import SECRET_HEADER, Principals
+from sharemesh.rpc.tls import AUTHORIZATION, SECRET_HEADER, Principals
+from sharemesh.rpc.token_streams import TokenStreams, token_ended
+
+_OF_THE_TRANSPORT = (SECRET_HEADER, AUTHORIZATION)
+"""Metadata that no handler sees."""
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +45,7 @@ class _Refusal(NamedTuple):
 
     code: grpc.StatusCode
     message: str
+    trailing: tuple[tuple[str, str], ...] = ()
 
 
 class Answering:
@@ -46,6 +58,7 @@ class Answering:
     def __init__(self, principals: Principals, open_calls: OpenCalls) -> None:
         self._principals = principals
         self._open = open_calls
+        self._token_streams = TokenStreams()
 
     def unary(
         self,
@@ -66,7 +79,7 @@ class Answering:
                 return answered
             # Here neither the request nor the error is held any more: gRPC keeps the exception
             # of an abort in a cycle with these frames, until the next search for cycles.
-            await context.abort(answered.code, answered.message)
+            await context.abort(*answered)
             return None
 
         return grpc.stream_unary_rpc_method_handler(
@@ -86,21 +99,42 @@ class Answering:
             failed = (
                 caller
                 if isinstance(caller, _Refusal)
-                else await _served(method, parts, handler, context, caller)
+                else await self._authenticated(method, parts, handler, context, caller)
             )
             if failed is not None:
-                await context.abort(failed.code, failed.message)
+                await context.abort(*failed)
 
         return grpc.stream_stream_rpc_method_handler(
             answer, response_serializer=method.response.SerializeToString
         )
+
+    async def _authenticated(
+        self,
+        method: Method[Request, Response],
+        parts: MessageParts,
+        handler: Callable[[Stream[Response, Request], CallContext], Awaitable[None]],
+        context: Any,  # noqa: ANN401 - untyped
+        caller: CallContext,
+    ) -> _Refusal | None:
+        """Serve one stream as long as its caller's token lasts (IDN-7), if one names it."""
+        with self._token_streams.bound(caller) as end:
+            if end is None:
+                return await _served(method, parts, handler, context, caller)
+            failed: _Refusal | None = None
+            with contextlib.suppress(TimeoutError):
+                async with end:
+                    failed = await _served(method, parts, handler, context, caller)
+            if end.expired():
+                return _refusal_of(method.name, token_ended(method.name))
+            return failed
 
     def _began(self, method: str, context: Any) -> CallContext | _Refusal:  # noqa: ANN401
         """Return who calls, counted until its answer has left; or why the call is refused."""
         try:
             caller = call_context(context, self._principals)
         except CallFailedError as error:
-            return _Refusal(code_of(error.failure), f"{method}: {error.message}")
+            return _Refusal(code_of(error.failure), f"{method}: {error.message}", _mark(error))
+        self._token_streams.show(caller)
         why = self._open.began(caller.principal)
         if not why:
             context.add_done_callback(lambda _: self._open.ended(caller.principal))
@@ -200,11 +234,16 @@ def _silent(method: Method[Any, Any], what: str, waited_ms: int) -> _Refusal:
 
 def _refusal_of(method: str, error: Exception) -> _Refusal:
     if isinstance(error, CallFailedError):
-        return _Refusal(code_of(error.failure), error.message)
+        return _Refusal(code_of(error.failure), error.message, _mark(error))
     if isinstance(error, StatusError):
         return _Refusal(error.code, error.message)
     _log.error("handler of %s failed", method, exc_info=error)
     return _Refusal(code_of(Failure.INTERNAL), f"{type(error).__name__} in the server")
+
+
+def _mark(error: CallFailedError) -> tuple[tuple[str, str], ...]:
+    """Return the trailing metadata of a refusal that the caller can heal (IDN-4)."""
+    return ((TOKEN_STALE, "1"),) if error.stale else ()
 
 
 def call_context(context: Any, principals: Principals) -> CallContext:  # noqa: ANN401 - untyped
@@ -214,6 +253,6 @@ def call_context(context: Any, principals: Principals) -> CallContext:  # noqa: 
         for key, value in context.invocation_metadata() or ()
         if isinstance(value, str) and not key.startswith(("grpc-", "user-agent"))
     )
-    principal = principals.of(context.auth_context(), metadata)
-    kept = tuple(pair for pair in metadata if pair[0] != SECRET_HEADER)
-    return CallContext(context.peer(), principal, kept)
+    proven = principals.of(context.auth_context(), metadata)
+    kept = tuple(pair for pair in metadata if pair[0] not in _OF_THE_TRANSPORT)
+    return CallContext(context.peer(), proven.principal, kept, proven.for_ms)

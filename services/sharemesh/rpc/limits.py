@@ -34,6 +34,9 @@ REQUEST_MS = 30_000
 STREAM_TAKEN = "sharemesh-stream-taken"
 """Header of the answer to a stream that a handler has taken; a refused one has no headers."""
 
+TOKEN_STALE = "sharemesh-token-stale"  # noqa: S105 - its name, not a token
+"""Trailing metadata of a refusal that a newer token, or the same one later, heals (IDN-4)."""
+
 INBOX_MESSAGES = 8
 """Messages of one stream that are read ahead of the application, at most."""
 

@@ -2,7 +2,12 @@
 
 import grpc
 
+from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import CallFailedError, Failure
+from sharemesh.rpc.limits import TOKEN_STALE
+
+HEALS_MS = 120_000
+"""How long a caller goes on that is refused for its token, as if the server were away (IDN-9)."""
 
 _NOT_CONNECTED = "failed to connect to all addresses"
 """How gRPC begins that message; the last of several reasons follows, of any address."""
@@ -47,7 +52,7 @@ _ADVICE = {
     Failure.UNAVAILABLE: "check that the process runs and that this is its address",
     Failure.DEADLINE_EXCEEDED: "the call may still take effect; check before repeating it",
     Failure.RESOURCE_EXHAUSTED: "send less at once, or later",
-    Failure.UNAUTHENTICATED: "check the client's certificate and the tls settings",
+    Failure.UNAUTHENTICATED: "check the client's token or certificate, and the tls settings",
     Failure.PERMISSION_DENIED: "an access rule must allow it: see sharemesh acls",
     Failure.INVALID_ARGUMENT: "correct the request",
     Failure.UNIMPLEMENTED: "no role at this address offers it, or the server is older",
@@ -109,10 +114,47 @@ class ConnectionAdvice:
         self._known = ""
 
 
+class StaleToken:
+    """Since when one server refuses the token that is shown to it, and nothing else came."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since_ms: int | None = None
+
+    def refused(self) -> bool:
+        """The token was refused, but a newer one may heal it; return whether to go on trying."""
+        now_ms = self._clock.now_ms()
+        if self._since_ms is None:
+            self._since_ms = now_ms
+        return now_ms - self._since_ms < HEALS_MS
+
+    def let_in(self) -> None:
+        """The server answered a call."""
+        self._since_ms = None
+
+
 def failure_of(
-    error: grpc.aio.AioRpcError, method: str, address: str, advice: ConnectionAdvice
+    error: grpc.aio.AioRpcError,
+    method: str,
+    address: str,
+    advice: ConnectionAdvice,
+    stale: StaleToken,
 ) -> CallFailedError:
     """Return what a status that gRPC raised means to the caller."""
     failure = _FAILURES.get(error.code(), Failure.INTERNAL)
     details = error.details() or ""
+    if failure is Failure.UNAUTHENTICATED and _is_stale(error.trailing_metadata()):
+        found = failed(
+            Failure.UNAVAILABLE if stale.refused() else failure,
+            method,
+            address,
+            details,
+            "replace the token in its file; its authors may be late",
+        )
+        found.stale = True
+        return found
     return failed(failure, method, address, details, advice.of(details))
+
+
+def _is_stale(trailing: object) -> bool:
+    return isinstance(trailing, grpc.aio.Metadata) and bool(trailing.get_all(TOKEN_STALE))

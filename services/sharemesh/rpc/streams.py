@@ -14,7 +14,7 @@ from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.rpc.limits import INBOX_MESSAGES, MAX_CONNECT_MS, STREAM_TAKEN, refusal
 from sharemesh.rpc.message_parts import MessageParts
-from sharemesh.rpc.status import ConnectionAdvice, failed, failure_of
+from sharemesh.rpc.status import ConnectionAdvice, StaleToken, failed, failure_of
 
 Item = TypeVar("Item")
 REFUSAL_MS = 100
@@ -115,8 +115,10 @@ class GrpcClientStream(Generic[Request, Response]):
         on_end: Callable[["GrpcClientStream[Any, Any]"], None],
         clock: Clock,
         advice: ConnectionAdvice,
+        stale: StaleToken,
     ) -> None:
         self._call = call
+        self._stale = stale
         self._method = method
         self._address = address
         self._on_end = on_end
@@ -162,7 +164,9 @@ class GrpcClientStream(Generic[Request, Response]):
         try:
             await self._call.write(message)
         except grpc.aio.AioRpcError as error:
-            raise failure_of(error, self._method, self._address, self._advice) from error
+            raise failure_of(
+                error, self._method, self._address, self._advice, self._stale
+            ) from error
         except (asyncio.InvalidStateError, grpc.aio.UsageError) as error:
             raise await self._status() from error
         except asyncio.CancelledError:
@@ -211,7 +215,7 @@ class GrpcClientStream(Generic[Request, Response]):
             if await self._call.code() != grpc.StatusCode.OK:
                 error = await self._status()
         except grpc.aio.AioRpcError as failure:
-            error = failure_of(failure, self._method, self._address, self._advice)
+            error = failure_of(failure, self._method, self._address, self._advice, self._stale)
         except (asyncio.InvalidStateError, grpc.aio.UsageError):
             error = await self._status()
         except asyncio.CancelledError:
@@ -236,9 +240,12 @@ class GrpcClientStream(Generic[Request, Response]):
                 Failure.CANCELLED, self._method, self._address, "the server ended the stream"
             )
         status = grpc.aio.AioRpcError(
-            code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=await self._call.details()
+            code,
+            grpc.aio.Metadata(),
+            await self._call.trailing_metadata() or grpc.aio.Metadata(),
+            details=await self._call.details(),
         )
-        return failure_of(status, self._method, self._address, self._advice)
+        return failure_of(status, self._method, self._address, self._advice, self._stale)
 
 
 class GrpcServerStream(Generic[Response, Request]):

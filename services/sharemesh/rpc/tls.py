@@ -1,13 +1,16 @@
-"""Certificates from files; who a caller is: by certificate, the cluster's secret, or a header."""
+"""Certificates from files; who a caller is: by secret, certificate, token or header."""
 
 import hmac
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import grpc
 
+from sharemesh.domain.bearer_tokens import TokenRefusal
+from sharemesh.ports.bearer_tokens import BearerTokens
 from sharemesh.ports.network import CallFailedError, Failure
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -16,7 +19,9 @@ RENEWAL_LOOK_MS = 1_000
 
 _log = logging.getLogger(__name__)
 SECRET_HEADER = "sharemesh-cluster-secret"  # noqa: S105 - its name, not a secret
+AUTHORIZATION = "authorization"
 PRINCIPAL_CHARS_MAX = 1_000
+_BEARER = "bearer "
 
 
 class TlsError(Exception):
@@ -118,9 +123,16 @@ def _has_certificate(identity: Mapping[str, object]) -> bool:
     return any(name.startswith("x509_") for name in identity)
 
 
+class Proven(NamedTuple):
+    """Whom a call is from; ``for_ms``: how long the token lasts that says so, None without one."""
+
+    principal: str
+    for_ms: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Principals:
-    """How callers are known, the first that applies.
+    """How callers are known, the first that applies (spec IDN-2).
 
     Attributes:
         secret: Calls with this text in ``SECRET_HEADER`` are from ``node``; empty: none are.
@@ -128,30 +140,42 @@ class Principals:
         header: Metadata key whose value names the user of callers without a certificate; empty:
             none. Only for servers that nobody but a trusted proxy can reach.
         users: Further principals of the cluster itself: its super users.
+        tokens: Who judges bearer tokens of callers without a certificate; None: they are nothing.
     """
 
     secret: str = ""
     node: str = ""
     header: str = ""
     users: tuple[str, ...] = ()
+    tokens: BearerTokens | None = None
 
     @property
     def own(self) -> frozenset[str]:
         """The principals whose calls are the cluster's own (spec BND-2)."""
         return frozenset(filter(None, (self.node, *self.users)))
 
-    def of(self, identity: Mapping[str, object], metadata: Iterable[tuple[str, str]]) -> str:
+    def of(self, identity: Mapping[str, object], metadata: Iterable[tuple[str, str]]) -> Proven:
         """Return the principal of a call: ``node``, ``User:<name>`` or ``User:ANONYMOUS``.
 
         Raises:
-            CallFailedError: UNAUTHENTICATED, the header names more than one user (spec BND-6).
+            CallFailedError: UNAUTHENTICATED, the header names more than one user (spec BND-6), or
+                the token does not hold (spec IDN-4).
         """
         sent = tuple(metadata)
         given = dict(sent).get(SECRET_HEADER, "")
         if self.secret and hmac.compare_digest(given.encode(), self.secret.encode()):
-            return self.node
-        if not self.header or _has_certificate(identity):
-            return principal_of(identity)
+            return Proven(self.node)
+        if (not self.header and self.tokens is None) or _has_certificate(identity):
+            return Proven(principal_of(identity))
+        if self.tokens is not None:
+            shown = [value for key, value in sent if key == AUTHORIZATION]
+            if shown:
+                return _by_token(self.tokens, shown, identity)
+        return self._by_header(sent)
+
+    def _by_header(self, sent: tuple[tuple[str, str], ...]) -> Proven:
+        if not self.header:
+            return Proven(ANONYMOUS)
         names = [value for key, value in sent if key == self.header]
         if len(names) > 1:
             raise CallFailedError(
@@ -160,4 +184,24 @@ class Principals:
                 "the proxy must replace what its clients send, not add to it",
             )
         name = names[0] if names else ""
-        return f"User:{name}" if 0 < len(name) <= PRINCIPAL_CHARS_MAX else ANONYMOUS
+        return Proven(f"User:{name}" if 0 < len(name) <= PRINCIPAL_CHARS_MAX else ANONYMOUS)
+
+
+def _by_token(tokens: BearerTokens, shown: list[str], identity: Mapping[str, object]) -> Proven:
+    """Return whom the token of a call names.
+
+    Raises:
+        CallFailedError: UNAUTHENTICATED; the words hold nothing of what was shown.
+    """
+    if len(shown) > 1:
+        refusal = TokenRefusal(f"the metadata has {len(shown)} values of {AUTHORIZATION}: send one")
+    elif shown[0][: len(_BEARER)].lower() != _BEARER:
+        refusal = TokenRefusal(f"{AUTHORIZATION} is not of the form 'Bearer <token>'")
+    elif identity.get("transport_security_type") != [b"ssl"]:
+        refusal = TokenRefusal("tokens are taken over TLS only: replace this one, it was readable")
+    else:
+        judged = tokens.known(shown[0][len(_BEARER) :].strip())
+        if not isinstance(judged, TokenRefusal):
+            return Proven(judged.principal, judged.ends_wall_ms - tokens.wall_ms())
+        refusal = judged
+    raise CallFailedError(Failure.UNAUTHENTICATED, refusal.why, stale=refusal.stale)

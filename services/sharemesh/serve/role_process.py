@@ -24,6 +24,7 @@ from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.limits import server_limits
 from sharemesh.rpc.server import GrpcServer, ListenError
+from sharemesh.rpc.shown_token import TokenFileError
 from sharemesh.rpc.tls import TlsError
 from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.hosted_roles import HostedRoles
@@ -63,7 +64,7 @@ class RoleProcess:
         self._reporter = reporter
         self._clock = SystemClock()
         self._rng: Random = SystemRandom()
-        self._identity = Identity(settings, self._rng)
+        self._identity = Identity(settings, self._rng, self._clock)
         self._connections_max = connections_max(raise_limit())
         self._server = GrpcServer(
             limits=server_limits(
@@ -99,7 +100,7 @@ class RoleProcess:
             return await self._start()
         except ListenError as error:
             raise StartError(ExitCode.PORT_IN_USE, str(error)) from error
-        except TlsError as error:
+        except (TlsError, TokenFileError) as error:
             raise StartError(ExitCode.SETTINGS, str(error)) from error
         except DataDirectoryError as error:
             raise StartError(
@@ -137,6 +138,7 @@ class RoleProcess:
 
     async def _start(self) -> NodeInfo:
         settings = self._settings
+        await self._identity.start()
         make_writable(settings.data_directory)
         self._check_volume()
         coordination = self._coordination = self._connect()
@@ -153,7 +155,10 @@ class RoleProcess:
         view = self._view = WatchedView(coordination, settings.cluster_id, self._clock)
         await view.start()
         caller = self._caller = GrpcCaller(
-            self._clock, tls=tls_files(settings), headers=self._identity.headers
+            self._clock,
+            tls=tls_files(settings),
+            headers=self._identity.headers,
+            token_file=settings.token_file,
         )
         node_id = NodeId(settings.node_id or f"{settings.role}-{socket.gethostname()}")
         exporting = self._exporting = TelemetryExport(settings, node_id, self._clock)
@@ -279,6 +284,7 @@ class RoleProcess:
         if self._roles is not None:
             await self._roles.close()
         await self._readiness.close()
+        await self._identity.close()
         for measuring in (self._connections, self._heap, self._probe, self._exporting):
             if measuring is not None:
                 await measuring.close()

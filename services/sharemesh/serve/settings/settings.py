@@ -132,6 +132,24 @@ class ServeSettings:
     principal_header: str = setting(
         "metadata key that names the user of callers without certificate; only behind a proxy", ""
     )
+    token_issuer: str = setting(
+        "issuer of the bearer tokens that are taken (iss); only with TLS and without demanded "
+        "client certificates; none: no tokens",
+        "",
+    )
+    token_audience: str = setting("whom these tokens must be for (aud)", "")
+    token_keys: str = setting("the issuer's key set (JWKS): a file, or an https URL", "")
+    token_keys_authority: Path | None = setting(
+        "PEM file: whom the certificate of that URL is from; default: the system's", None
+    )
+    token_keys_token: Path | None = setting(
+        "file with a bearer token that is shown to that URL, read at each fetch", None
+    )
+    token_file: Path | None = setting(
+        "file with the bearer token that this process shows to the others, read again when it "
+        "changes",
+        None,
+    )
     reflection: bool = setting("whether gRPC reflection answers", default=True)
     log_format: str = setting("form of log lines", "text", choices=("text", "json"))
     log_level: str = setting(
@@ -165,7 +183,12 @@ class ServeSettings:
     @property
     def callers_have_names(self) -> bool:
         """Whether a client can prove who it is; else all clients are one principal."""
-        return self.mutual_tls or bool(self.principal_header)
+        return self.mutual_tls or bool(self.principal_header) or bool(self.token_issuer)
+
+    @property
+    def shows_token(self) -> bool:
+        """Whether this process can be known to the others by a token."""
+        return bool(self.token_issuer) and self.token_file is not None
 
     @property
     def roles(self) -> tuple[Role, ...]:

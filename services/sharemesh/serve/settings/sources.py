@@ -241,6 +241,7 @@ def _check_together(settings: ServeSettings) -> None:
         raise StartError(
             ExitCode.SETTINGS, "setting tls_authority needs tls_certificate and tls_key as well"
         )
+    _check_tokens(settings)
     wrong = [name for name in settings.super_users if not name.startswith("User:")]
     if wrong:
         raise StartError(
@@ -250,6 +251,30 @@ def _check_together(settings: ServeSettings) -> None:
         raise StartError(
             ExitCode.SETTINGS,
             f"listen_host {settings.listen_host} is no address to reach: set advertised_host",
+        )
+
+
+def _check_tokens(settings: ServeSettings) -> None:
+    """Refuse settings of tokens with which none could hold (spec IDN-2, IDN-3)."""
+    needed = ("token_issuer", "token_audience", "token_keys")
+    given = [name for name in needed if getattr(settings, name)]
+    if given and len(given) < len(needed):
+        missing = ", ".join(name for name in needed if name not in given)
+        raise StartError(ExitCode.SETTINGS, f"setting {given[0]} needs {missing} as well")
+    if settings.token_file is not None and settings.tls_certificate is None:
+        raise StartError(ExitCode.SETTINGS, "setting token_file: tokens are sent over TLS only")
+    if not given:
+        return
+    if settings.tls_certificate is None:
+        raise StartError(
+            ExitCode.SETTINGS,
+            "setting token_issuer: tokens are taken over TLS only; set tls_certificate and tls_key",
+        )
+    if settings.mutual_tls:
+        raise StartError(
+            ExitCode.SETTINGS,
+            "setting token_issuer: with client certificates required every caller is who its "
+            "certificate says; set tls_client_certificates to none",
         )
 
 

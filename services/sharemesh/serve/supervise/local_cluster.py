@@ -326,7 +326,7 @@ class LocalCluster:
 
     async def _until_led(self) -> None:
         """Wait, bounded, until every shard has a coordinator and a controller is elected."""
-        headers = Identity(self._serve, SystemRandom()).headers
+        headers = Identity(self._serve, SystemRandom(), self._clock).headers
         caller = GrpcCaller(self._clock, tls=tls_files(self._serve), headers=headers)
         deadline_ms = self._clock.now_ms() + LED_TIMEOUT_MS
         try:

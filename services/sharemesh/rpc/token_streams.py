@@ -1,0 +1,90 @@
+"""Streams whose callers are known by tokens: they last as long as the last one shown (IDN-7)."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from sharemesh.ports.network import CallContext, CallFailedError, Failure
+
+_Key = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Shown:
+    """What one principal has shown on one connection, while it has streams there."""
+
+    ends_s: float
+    streams: dict[asyncio.Timeout, None] = field(default_factory=dict)
+    timer: asyncio.TimerHandle | None = None
+
+
+class TokenStreams:
+    """The open streams of principals by connection, and until when they are authenticated."""
+
+    def __init__(self) -> None:
+        self._shown: dict[_Key, _Shown] = {}
+
+    def __len__(self) -> int:
+        return len(self._shown)
+
+    def show(self, caller: CallContext) -> None:
+        """A call came with a token: streams of the same caller last as long as it, if longer."""
+        if caller.proven_for_ms is None or not self._shown:
+            return
+        shown = self._shown.get(_key(caller))
+        if shown is not None:
+            shown.ends_s = max(shown.ends_s, _ends_s(caller.proven_for_ms))
+
+    @contextmanager
+    def bound(self, caller: CallContext) -> Iterator[asyncio.Timeout | None]:
+        """Return what bounds a stream of this caller; enter it around the handler."""
+        if caller.proven_for_ms is None:
+            yield None
+            return
+        key = _key(caller)
+        shown = self._shown.get(key)
+        if shown is None:
+            shown = self._shown[key] = _Shown(_ends_s(caller.proven_for_ms))
+            self._arm(shown)
+        end = asyncio.timeout(None)
+        shown.streams[end] = None
+        try:
+            yield end
+        finally:
+            del shown.streams[end]
+            if not shown.streams:
+                del self._shown[key]
+                if shown.timer is not None:
+                    shown.timer.cancel()
+
+    def _arm(self, shown: _Shown) -> None:
+        loop = asyncio.get_running_loop()
+        shown.timer = loop.call_at(shown.ends_s, self._due, shown)
+
+    def _due(self, shown: _Shown) -> None:
+        """End the streams, unless a later token was shown meanwhile."""
+        now_s = asyncio.get_running_loop().time()
+        if shown.ends_s > now_s:
+            self._arm(shown)
+            return
+        for end in shown.streams:
+            end.reschedule(now_s)
+
+
+def token_ended(method: str) -> CallFailedError:
+    """Return how a stream ends whose last token has expired."""
+    return CallFailedError(
+        Failure.UNAUTHENTICATED,
+        f"{method}: the token of this stream has expired: open it anew with a newer one, or show "
+        "one in time with any call on the same connection",
+        stale=True,
+    )
+
+
+def _key(caller: CallContext) -> _Key:
+    return caller.peer, caller.principal
+
+
+def _ends_s(left_ms: int) -> float:
+    return asyncio.get_running_loop().time() + left_ms / 1_000
