@@ -11,6 +11,7 @@ PARTS = (
     "consume-stream",
     "consume-unary",
     "ack",
+    "fairness",
     "client",
     "coordinators",
     "spark",
