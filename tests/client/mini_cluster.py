@@ -77,6 +77,7 @@ class MiniCluster:
         self.refuse_partition: list[int] = []
         self.heartbeat_errors: list[int] = []
         self.produce_errors: list[int] = []
+        self.throttle_times: list[int] = []  # of the next answers to Produce
         self.produced_to: list[bytes] = []  # topic ids
         self.stall_acknowledge = False
         self.has_heartbeat_stream = True
@@ -269,6 +270,8 @@ class MiniCluster:
                     continue
                 result.error_code = 7  # written, but the answer says it may not be
             self._write(each, result)
+        if self.throttle_times:
+            response.throttle_time_ms = self.throttle_times.pop(0)
         return response
 
     def _write(self, each, result) -> None:

@@ -32,6 +32,8 @@ async def test_polls_records_acknowledgements_heartbeats_and_assignments_are_cou
         "records-handed-back-total": 0,
         "records-expired-unseen-total": 0,
         "rebalance-total": 1,
+        "fetch-throttle-time-avg": 0,
+        "fetch-throttle-time-max": 0,
     }
 
 

@@ -186,6 +186,8 @@ async def test_records_requests_and_failures_are_counted():
             "record-send-total": 1,
             "record-error-total": 1,
             "request-total": 2,
+            "produce-throttle-time-avg": 0,
+            "produce-throttle-time-max": 0,
             "buffer-used-bytes": 0,
         }
 
@@ -218,3 +220,38 @@ async def test_partitions_that_failed_together_are_not_retried_together():
         futures = [await producer.send("t", b"x", partition=n) for n in range(20)]
         await asyncio.gather(*futures)
         assert producer.metrics()["request-total"] > 4  # one, and one retry of all, without jitter
+
+
+async def test_quo_11_nothing_is_sent_to_a_leader_before_its_throttle_time_is_over():
+    cluster = MiniCluster()
+    cluster.throttle_times = [300]
+    loop = asyncio.get_running_loop()
+    async with producer_of(cluster) as producer:
+        await producer.send_and_wait("t", b"1")
+        began = loop.time()
+        await producer.send_and_wait("t", b"2")
+        assert loop.time() - began >= 0.29
+        counted = producer.metrics()
+    assert counted["produce-throttle-time-max"] == 300
+    assert counted["produce-throttle-time-avg"] == 150
+
+
+async def test_quo_11_a_refusal_by_a_quota_is_repeated_in_order_after_the_throttle_time():
+    cluster = MiniCluster()
+    cluster.produce_errors = [89]
+    cluster.throttle_times = [100]
+    async with producer_of(cluster, batch_size=100) as producer:
+        futures = [await producer.send("t", f"v{n}") for n in range(20)]
+        await producer.flush()
+        assert [each.result().offset for each in futures] == list(range(20))
+    assert stored(cluster) == [f"v{n}".encode() for n in range(20)]
+
+
+async def test_quo_11_a_record_that_a_quota_kept_for_too_long_says_so():
+    cluster = MiniCluster()
+    cluster.throttle_times = [30_000]
+    limits = {"delivery_timeout_ms": 300, "request_timeout_ms": 200}
+    async with producer_of(cluster, **limits) as producer:
+        await producer.send_and_wait("t", b"1")
+        with pytest.raises(RequestTimedOutError, match="quota"):
+            await producer.send_and_wait("t", b"2")

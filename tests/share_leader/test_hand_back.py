@@ -152,7 +152,9 @@ async def test_locks_that_end_while_a_fetch_reads_hold_its_records_back():
         order = FetchOrder("m1", AcquireMode.BATCH_OPTIMIZED, 500, 500, 1 << 20, session)
         runner, wait = w.runner(P0), object()
         assert runner.try_lock(wait)
-        acquisition = FetchAcquisition(w.service._environment, w.service.partitions)
+        acquisition = FetchAcquisition(
+            w.service._environment, w.service.partitions, w.service.pacing
+        )
         reader = Reader(w.service._access, "User:ANONYMOUS", "g")
         assert await acquisition.take([runner], wait, order, reader) == []
         assert state(w, P0, 0) == (AVAILABLE, 1)

@@ -124,7 +124,7 @@ class World(ClusterRecords):
             await self.service.close()
         await super().close()
 
-    def start(self, persister=None, **settings):
+    def start(self, persister=None, quotas=None, **settings):
         self.service = ShareLeaderService(
             node_id=NodeId("leader-1"),
             clock=self.clock,
@@ -134,6 +134,7 @@ class World(ClusterRecords):
             authorizer=self.rules,
             producer_ids=Counter(),
             settings=LeaderSettings(**settings),
+            quotas=quotas,
         )
         self.service.offer_on(self.network.listener(LEADER))
         return self.service

@@ -3,15 +3,18 @@
 from collections.abc import Callable
 
 from sharemesh import methods
+from sharemesh.cluster.quota_table import Unlimited
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import GroupId, NodeId, TopicPartition
 from sharemesh.ports.authorizer import Authorizer
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.network import Listener
+from sharemesh.ports.quotas import Quotas
 from sharemesh.ports.record_log import ProducerIds, RecordLogs
 from sharemesh.ports.share_state import PersisterPort
 from sharemesh.share_leader.environment import LeaderCounters, LeaderEnvironment
+from sharemesh.share_leader.pacing import LeaderPacing
 from sharemesh.share_leader.partition.leader_gauges import LeaderGauges
 from sharemesh.share_leader.partition.leadership import PartitionLeadership
 from sharemesh.share_leader.partition.led_partitions import LedPartitions
@@ -59,6 +62,7 @@ class ShareLeaderService:
         producer_ids: ProducerIds,
         settings: LeaderSettings,
         telemetry: Telemetry | None = None,
+        quotas: Quotas | None = None,
     ) -> None:
         """Without ``telemetry`` it counts for itself and makes no spans."""
         self.counters = LeaderCounters()
@@ -84,6 +88,9 @@ class ShareLeaderService:
         self.session_cache = ShareSessionCache(environment, self.partitions)
         self._streams = OpenStreams()
         self.unsent = UnsentBudget(settings.max_unsent_bytes, settings.max_principal_unsent_bytes)
+        self.pacing = LeaderPacing(
+            quotas or Unlimited(), clock, self._alarms, self.telemetry.registry, settings
+        )
         self._gauges = LeaderGauges(environment, self.partitions)
         self._self_check = InvariantMonitor(environment, self.partitions)
         self._transaction_timeouts = TransactionTimeouts(environment, self.partitions)
@@ -109,17 +116,21 @@ class ShareLeaderService:
             checks=RequestChecks(self._view, self._access),
             session_cache=self.session_cache,
             sources=PartitionLookup(partitions),
-            acquisition=FetchAcquisition(environment, partitions),
+            acquisition=FetchAcquisition(environment, partitions, self.pacing),
             acknowledgements=Acknowledgements(environment, partitions, self._access),
             unsent=self.unsent,
+            pacing=self.pacing,
         )
         offsets = Offsets(environment, partitions, self._access)
         listener.offer(methods.SHARE_FETCH, ShareFetch(services))
         listener.offer(methods.SHARE_ACKNOWLEDGE, ShareAcknowledge(services))
         listener.offer_stream(methods.CONSUME, Consume(services, self._streams))
         listener.offer_stream(methods.HOLD_SESSION, HoldSession(services, self._streams))
-        listener.offer(methods.EXPLAIN, Explain(environment, partitions, self._access))
-        listener.offer(methods.PRODUCE, Produce(environment, partitions, self._access))
+        sessions = self.session_cache.sessions
+        explain = Explain(environment, partitions, self._access, sessions, self.pacing)
+        listener.offer(methods.EXPLAIN, explain)
+        produce = Produce(environment, partitions, self._access, self.pacing)
+        listener.offer(methods.PRODUCE, produce)
         producer_ids = InitProducerId(self._producer_ids, self._access, environment.clock)
         listener.offer(methods.INIT_PRODUCER_ID, producer_ids)
         listener.offer(methods.LIST_OFFSETS, offsets.list_offsets)
@@ -159,6 +170,7 @@ class ShareLeaderService:
         """Stop leading everything without a drain, and end all background work."""
         self._unsubscribe()
         self._unsubscribe_rights()
+        self.pacing.close()
         for led in self.partitions:
             await self._leadership.stop(led.partition, 0)
         await self._tasks.close()

@@ -58,6 +58,12 @@ class LeaderSettings:
     max_produce_wait_ms: int = 30_000
     """Upper bound of ``timeout_ms`` of a produce request, and its default."""
 
+    max_throttle_hold_ms: int = 1_000
+    """How long a request that comes before its throttle time is over waits here (QUO-6, QUO-9)."""
+
+    max_held_produce_bytes: int = 64 * MIB
+    """Record bytes of all requests that wait so; of one principal, a quarter."""
+
     default_stream_records: int = 500
     """``ConsumeStart.max_records`` where it is 0."""
 

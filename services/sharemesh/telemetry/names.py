@@ -258,6 +258,12 @@ UNSENT_BYTES = _gauge(
     "By",
     "records that were acquired and wait to be sent on streams (BND-3)",
 )
+QUOTA_THROTTLE_TIME = _seconds(
+    "share.quota.throttle.time", "throttle times that clients were given, by quota", "quota"
+)
+QUOTA_REFUSALS = _counter(
+    "share.quota.refusals", "{refusal}", "what quotas refused, by quota", "quota"
+)
 RECORDS_PRODUCED = _counter("share.records.produced", "{record}", "records appended")
 BYTES_PRODUCED = _counter("share.bytes.produced", "By", "bytes of record batches appended")
 BYTES_DELIVERED = _counter("share.bytes.delivered", "By", "bytes of record batches given out")

@@ -258,7 +258,7 @@ class ConsumeAcknowledged(_message.Message):
     def __init__(self, acknowledge_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[ShareAcknowledgeTopic, _Mapping]]] = ...) -> None: ...
 
 class ConsumeResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "acquisition_lock_timeout_ms", "responses", "acknowledged", "draining", "node_endpoints", "next_leaders")
+    __slots__ = ("error_code", "error_message", "acquisition_lock_timeout_ms", "responses", "acknowledged", "draining", "node_endpoints", "next_leaders", "throttle_time_ms")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     ACQUISITION_LOCK_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -267,6 +267,7 @@ class ConsumeResponse(_message.Message):
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     NODE_ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     NEXT_LEADERS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     error_message: str
     acquisition_lock_timeout_ms: int
@@ -275,7 +276,8 @@ class ConsumeResponse(_message.Message):
     draining: _containers.RepeatedCompositeFieldContainer[_common_pb2.TopicPartitions]
     node_endpoints: _containers.RepeatedCompositeFieldContainer[_common_pb2.Node]
     next_leaders: _containers.RepeatedCompositeFieldContainer[NextLeader]
-    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., acquisition_lock_timeout_ms: _Optional[int] = ..., responses: _Optional[_Iterable[_Union[ShareFetchTopic, _Mapping]]] = ..., acknowledged: _Optional[_Iterable[_Union[ConsumeAcknowledged, _Mapping]]] = ..., draining: _Optional[_Iterable[_Union[_common_pb2.TopicPartitions, _Mapping]]] = ..., node_endpoints: _Optional[_Iterable[_Union[_common_pb2.Node, _Mapping]]] = ..., next_leaders: _Optional[_Iterable[_Union[NextLeader, _Mapping]]] = ...) -> None: ...
+    throttle_time_ms: int
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., acquisition_lock_timeout_ms: _Optional[int] = ..., responses: _Optional[_Iterable[_Union[ShareFetchTopic, _Mapping]]] = ..., acknowledged: _Optional[_Iterable[_Union[ConsumeAcknowledged, _Mapping]]] = ..., draining: _Optional[_Iterable[_Union[_common_pb2.TopicPartitions, _Mapping]]] = ..., node_endpoints: _Optional[_Iterable[_Union[_common_pb2.Node, _Mapping]]] = ..., next_leaders: _Optional[_Iterable[_Union[NextLeader, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
 
 class NextLeader(_message.Message):
     __slots__ = ("topic_id", "partition", "node_id")

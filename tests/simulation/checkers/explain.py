@@ -22,6 +22,7 @@ WAITS = {
     Reason.IN_FLIGHT_LIMIT,
     Reason.BEHIND_OTHERS,
     Reason.MEMBER_STALLED,
+    Reason.THROTTLED,
     Reason.NO_MEMBER_ASKS,
     Reason.DELIVERABLE,
 }
@@ -180,5 +181,7 @@ def _problem_of_waiting(
         return "" if is_so else f"{first} comes first"
     waiting, stalled = len(runner.waiters()), len(runner._stalled)
     expected = Reason.MEMBER_STALLED if stalled else Reason.NO_MEMBER_ASKS
+    if reason is Reason.THROTTLED and not stalled:
+        expected = reason
     is_so = reason is (Reason.DELIVERABLE if waiting else expected)
     return "" if is_so else f"{waiting} fetches wait, and {stalled} members are stalled"

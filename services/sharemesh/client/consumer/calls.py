@@ -285,6 +285,8 @@ class ConsumerCalls:
                 "fetch-total": engine.fetches.count,
                 "fetch-latency-avg": engine.fetches.average_ms,
                 "fetch-latency-max": engine.fetches.max_ms,
+                "fetch-throttle-time-avg": engine.throttled.average_ms,
+                "fetch-throttle-time-max": engine.throttled.max_ms,
                 "acknowledgements-send-total": engine.acknowledgements.sent,
                 "acknowledgements-error-total": engine.acknowledgements.failed,
                 "acknowledgements-lost-lock-total": engine.acknowledgements.lost_locks,

@@ -53,6 +53,8 @@ class SessionEvents:
         nodes_known: Addresses of nodes came with an answer.
         draining: Partitions will move, each to the node named (may be empty); until then they
             are acknowledged here.
+        throttled: A leader sends nothing for so many ms because of a quota; 0 with records: it
+            goes on at once.
         ended: The session is over: see its ``error_code`` and ``failure``.
     """
 
@@ -62,6 +64,7 @@ class SessionEvents:
     leader_known: Callable[[bytes, int, CurrentLeader], None]
     nodes_known: Callable[[Iterable[Node]], None]
     draining: Callable[["LeaderSession", Mapping[TopicIdPartition, str]], None]
+    throttled: Callable[[str, int], None]
     ended: Callable[["LeaderSession"], None]
 
 
@@ -247,6 +250,8 @@ class LeaderSession:
         for topic in response.responses:
             for partition in topic.partitions:
                 self._take_partition(topic.topic_id, partition)
+        if response.responses:
+            self._events.throttled(self._address, response.throttle_time_ms)
         if response.draining:
             named = {(each.topic_id, each.partition): each for each in response.next_leaders}
             moving = {

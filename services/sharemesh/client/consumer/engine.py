@@ -28,6 +28,7 @@ from sharemesh.client.errors import (
 from sharemesh.client.metadata.metadata_cache import ApiVersions, MetadataCache
 from sharemesh.client.metadata.missing_topics import MissingTopics
 from sharemesh.client.records import TopicIdPartition
+from sharemesh.client.throttle_times import ThrottleTimes
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.errors import Ends, ErrorCode, leader_moved, policy_of
 from sharemesh.domain.share_partition.events import AcquireMode
@@ -96,6 +97,7 @@ class ConsumerEngine:
         self.acknowledgements = AcknowledgementSender(
             environment.clock, lambda: self._buffer, self._finished
         )
+        self.throttled = ThrottleTimes(environment.clock)
         self._sessions = ShareSessionPool(
             self.leaders,
             self._caller,
@@ -109,6 +111,7 @@ class ConsumerEngine:
                 leader_known=self.leaders.learn_leader,
                 nodes_known=self.leaders.learn_nodes,
                 draining=self._draining,
+                throttled=self.throttled.told,
                 ended=self._ended,
             ),
         )

@@ -45,6 +45,8 @@ class ProducerBase:
             "record-error-total": engine.records_failed,
             "request-total": engine.requests,
             "buffer-used-bytes": self._accumulator.buffered_bytes,
+            "produce-throttle-time-avg": engine.throttled.average_ms,
+            "produce-throttle-time-max": engine.throttled.max_ms,
         }
 
     def _new_accumulator(

@@ -18,6 +18,7 @@ from sharemesh.client.metadata.missing_topics import ProducedMissing
 from sharemesh.client.producer.accumulator import RecordAccumulator, UnplacedRecord
 from sharemesh.client.producer.batches import Batch, PartitionQueue
 from sharemesh.client.producer.leader_discovery import LeaderDiscovery, awaited
+from sharemesh.client.throttle_times import ThrottleTimes
 from sharemesh.domain.errors import Ends, ErrorCode, policy_of
 from sharemesh.methods import INIT_PRODUCER_ID, PRODUCE
 from sharemesh.ports.network import CallFailedError
@@ -64,6 +65,7 @@ class ProducerEngine:
         self.records_sent = 0
         self.records_failed = 0
         self.requests = 0
+        self.throttled = ThrottleTimes(self._clock)
 
     # ---- what the application asks --------------------------------------------------------------
 
@@ -180,7 +182,10 @@ class ProducerEngine:
                 wait_ms = min(wait_ms, queue_wait_ms)
                 continue
             address = self._address(queue)
-            if address is not None:
+            if address is not None and (left_ms := self.throttled.left_ms(address)):
+                wait_ms = min(wait_ms, left_ms)
+                queue.last_refusal = queue.last_refusal or "wait: a produce quota is used up"
+            elif address is not None:
                 due.setdefault(address, []).append(queue)
         if due and await self._identified():
             for address, queues in due.items():
@@ -321,6 +326,7 @@ class ProducerEngine:
                 self._refused(queue, batches, NetworkError(str(error), about=address))
         else:
             self.leaders.learn_nodes(response.node_endpoints)
+            self.throttled.told(address, response.throttle_time_ms)
             answers = {(each.topic_id, each.partition): each for each in response.partitions}
             for queue, batches in group:
                 self._answered(queue, batches, answers.get((queue.topic_id, queue.partition)))
@@ -362,6 +368,10 @@ class ProducerEngine:
     ) -> None:
         code = getattr(error, "code", ErrorCode.NETWORK_EXCEPTION)
         queue.last_refusal = str(error)
+        if code == ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+            # Nothing was appended; the throttle time, which is longer as a rule, counts beside it.
+            queue.retry_at_ms = self._clock.now_ms() + self._first_wait_ms
+            return
         first = not any(batch.attempts for batch in batches)
         for batch in batches:
             batch.attempts += 1

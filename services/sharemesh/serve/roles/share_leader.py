@@ -46,6 +46,7 @@ class ShareLeaderRole(RoleService):
                 callers_have_names=around.settings.callers_have_names,
             ),
             telemetry=around.telemetry,
+            quotas=around.quotas,
         )
         self._claims: PartitionClaims | None = None
 

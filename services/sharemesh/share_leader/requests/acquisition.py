@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
@@ -21,6 +21,7 @@ from sharemesh.domain.share_session import ShareSession
 from sharemesh.ports.record_log import ReadResult
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.pacing import LeaderPacing
 from sharemesh.share_leader.partition.led_partitions import LedPartition, LedPartitions
 from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
 from sharemesh.share_leader.requests.access import Reader
@@ -68,9 +69,12 @@ class PartitionFetch:
 class FetchAcquisition:
     """Fetches from share partitions whose fetch locks the caller holds."""
 
-    def __init__(self, environment: LeaderEnvironment, partitions: LedPartitions) -> None:
+    def __init__(
+        self, environment: LeaderEnvironment, partitions: LedPartitions, pacing: LeaderPacing
+    ) -> None:
         self._environment = environment
         self._partitions = partitions
+        self._pacing = pacing
 
     async def take(
         self,
@@ -84,17 +88,30 @@ class FetchAcquisition:
         The record budget is shared in order (spec ROT-5), the byte budget divided (ROT-4);
         partitions that get nothing and have no error are left out. Returns only after a look
         that began after this call (LOG-8). ``reader`` is asked before each grant (AUT-4).
+        Nothing is acquired while a quota is used up (QUO-9).
         """
+        whose = (reader.principal, reader.group_id)
+        allowed = self._pacing.begin(*whose, order.max_bytes, order.max_records)
+        if allowed is not None:
+            order = replace(order, max_bytes=allowed.max_bytes, max_records=allowed.max_records)
+        taken: list[PartitionFetch] = []
         try:
-            return await self._take(runners, order, reader)
+            await self._take(runners, order, reader, taken)
         finally:
             for runner in runners:
                 runner.unlock(owner)
+            if allowed is not None:
+                size = sum(len(one.records) for one in taken)
+                self._pacing.settle(allowed, *whose, size, sum(one.count for one in taken))
+        return taken
 
     async def _take(
-        self, runners: Sequence[SharePartitionRunner], order: FetchOrder, reader: Reader
-    ) -> list[PartitionFetch]:
-        taken: list[PartitionFetch] = []
+        self,
+        runners: Sequence[SharePartitionRunner],
+        order: FetchOrder,
+        reader: Reader,
+        taken: list[PartitionFetch],
+    ) -> None:
         remaining = order.max_records
         share_bytes = max(1, order.max_bytes // max(1, len(runners)))
         position = 0
@@ -110,7 +127,6 @@ class FetchAcquisition:
                 if one is not None:
                     remaining -= one.count
                     taken.append(one)
-        return taken
 
     @staticmethod
     def _expected_to_fill(

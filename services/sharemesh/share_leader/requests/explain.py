@@ -4,12 +4,14 @@ from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicPartition
 from sharemesh.domain.share_partition.view import RecordView
+from sharemesh.domain.share_session import ShareSessions
 from sharemesh.ports.authorizer import Operation
 from sharemesh.ports.cluster import TopicInfo
 from sharemesh.ports.network import CallContext
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.ports.share_state import RecordHistoryResult
 from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.pacing import LeaderPacing
 from sharemesh.share_leader.partition.led_partitions import LedPartition, LedPartitions
 from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
 from sharemesh.share_leader.requests.access import LeaderAccess
@@ -39,11 +41,18 @@ class Explain:
     """Answers Explain: what is durable first, then what this leader knows (LOG-7)."""
 
     def __init__(
-        self, environment: LeaderEnvironment, partitions: LedPartitions, access: LeaderAccess
+        self,
+        environment: LeaderEnvironment,
+        partitions: LedPartitions,
+        access: LeaderAccess,
+        sessions: ShareSessions,
+        pacing: LeaderPacing,
     ) -> None:
         self._environment = environment
         self._partitions = partitions
         self._access = access
+        self._sessions = sessions
+        self._pacing = pacing
 
     async def __call__(
         self, request: pb.ExplainRequest, context: CallContext
@@ -74,13 +83,29 @@ class Explain:
         if durable is not None:
             describe(durable, response)
             reason = self._refined(reason, led, durable, request)
+        quota = ""
+        if reason is Reason.NO_MEMBER_ASKS:
+            quota = self._holding_back(led.partition, GroupId(request.group_id))
+            reason = Reason.THROTTLED if quota else reason
         response.reason = reason.value
         response.explanation = f"offset {request.offset}: {WORDS[reason]}"
+        if quota:
+            response.explanation += f": {quota}"
         if reason is Reason.DAMAGED and led.log.damage is not None:
             response.explanation += f": {led.log.damage[1]}"
         if durable is not None and durable.events and reason in _ENDINGS:
             response.explanation += f" ({in_words(durable.events[-1])})"
         return response
+
+    def _holding_back(self, partition: TopicPartition, group_id: GroupId) -> str:
+        """Return in words the quota for which members of the partition wait; empty: none."""
+        principals = {
+            session.principal: None
+            for session in self._sessions.all()
+            if session.key.group_id == group_id and partition in session.partitions
+        }
+        words = (self._pacing.holding_back(principal, group_id) for principal in principals)
+        return next((each for each in words if each), "")
 
     def _led(self, request: pb.ExplainRequest, principal: str) -> LedPartition:
         topic = self._check_rights(request, principal)

@@ -14,6 +14,7 @@ from sharemesh.ports.record_log import AppendResult
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.failures import outcome_of
+from sharemesh.share_leader.pacing import LeaderPacing
 from sharemesh.share_leader.partition.led_partitions import (
     LedPartition,
     LedPartitions,
@@ -27,11 +28,16 @@ class Produce:
     """Answers Produce once every batch is committed, or says why it is not."""
 
     def __init__(
-        self, environment: LeaderEnvironment, partitions: LedPartitions, access: LeaderAccess
+        self,
+        environment: LeaderEnvironment,
+        partitions: LedPartitions,
+        access: LeaderAccess,
+        pacing: LeaderPacing,
     ) -> None:
         self._environment = environment
         self._partitions = partitions
         self._access = access
+        self._pacing = pacing
 
     async def __call__(
         self, request: pb.ProduceRequest, context: CallContext
@@ -43,9 +49,22 @@ class Produce:
         try:
             self._check_size(request.partitions)
         except RefusedError as refused:
-            return pb.ProduceResponse(
-                partitions=[_result(p, refused.error, refused.message) for p in request.partitions]
-            )
+            return _all_refused(request, refused.error, refused.message)
+        if not self._pacing.binds_producer(context.principal):
+            return await self._append_all(request, context)
+        throttled = await self._pacing.admit(context.principal, _record_bytes(request))
+        if throttled is not None:
+            error = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            refusal = _all_refused(request, error, throttled.message)
+            refusal.throttle_time_ms = throttled.throttle_ms
+            return refusal
+        response = await self._append_all(request, context)
+        response.throttle_time_ms = self._pacing.produced(context.principal)
+        return response
+
+    async def _append_all(
+        self, request: pb.ProduceRequest, context: CallContext
+    ) -> pb.ProduceResponse:
         wait_ms = request.timeout_ms if request.timeout_ms > 0 else 0
         settings = self._environment.settings
         bound_ms = min(wait_ms or settings.max_produce_wait_ms, settings.max_produce_wait_ms)
@@ -207,6 +226,18 @@ def _refused(
     if leader is not None:
         result.current_leader.CopyFrom(leader)
     return result
+
+
+def _all_refused(request: pb.ProduceRequest, error: ErrorCode, message: str) -> pb.ProduceResponse:
+    return pb.ProduceResponse(partitions=[_result(p, error, message) for p in request.partitions])
+
+
+def _record_bytes(request: pb.ProduceRequest) -> int:
+    """Return what a request counts in bytes of records; decoded ones as they were sent."""
+    return sum(
+        len(listed.records) + sum(each.ByteSize() for each in listed.decoded_records)
+        for listed in request.partitions
+    )
 
 
 def _result(

@@ -30,6 +30,7 @@ class Reason(StrEnum):
     IN_FLIGHT_LIMIT = "IN_FLIGHT_LIMIT"
     BEHIND_OTHERS = "BEHIND_OTHERS"
     MEMBER_STALLED = "MEMBER_STALLED"
+    THROTTLED = "THROTTLED"
     NO_MEMBER_ASKS = "NO_MEMBER_ASKS"
 
 
@@ -71,6 +72,7 @@ WORDS = {
         "without an acknowledgement, and gets nothing before its next request: see what its "
         "application is busy with, stop it, or start another member"
     ),
+    Reason.THROTTLED: "it is available, but a quota lets the members get no records just now",
     Reason.NO_MEMBER_ASKS: "it is available, but no member waits for records now",
 }
 

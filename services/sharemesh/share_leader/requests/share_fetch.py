@@ -8,6 +8,7 @@ from sharemesh.domain.ids import MemberId, TopicPartition
 from sharemesh.domain.share_session import FINAL_EPOCH, INITIAL_EPOCH, FetchContext, SessionKey
 from sharemesh.ports.network import CallContext
 from sharemesh.share_leader.environment import LeaderEnvironment
+from sharemesh.share_leader.pacing import LeaderPacing
 from sharemesh.share_leader.partition.led_partitions import Redirects
 from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
 from sharemesh.share_leader.requests.access import LeaderAccess, PartitionLookup, Reader
@@ -45,6 +46,7 @@ class SessionServices:
     acquisition: FetchAcquisition
     acknowledgements: Acknowledgements
     unsent: UnsentBudget
+    pacing: LeaderPacing
 
 
 class ShareFetch:
@@ -58,6 +60,7 @@ class ShareFetch:
         self._sources = services.sources
         self._acquisition = services.acquisition
         self._acknowledgements = services.acknowledgements
+        self._pacing = services.pacing
         self._waiting = 0
 
     async def __call__(
@@ -130,7 +133,9 @@ class ShareFetch:
         response = FetchResponse(self._environment.view, request.record_format)
         must_appear = fetch.must_appear()
         if not fetch.is_final and not request.is_renew_ack:
-            await self._fetch(request, reader, fetch, order, response)
+            wait_ms = await self._turn(request, reader, patient=not acknowledging)
+            if wait_ms is not None:
+                await self._fetch(request, reader, fetch, order, response, wait_ms)
             for partition in must_appear:
                 response.entry(partition)
         also = [] if fetch.is_final else listed(request.topics)
@@ -140,10 +145,31 @@ class ShareFetch:
             # REQ-10: the release continues in the background; its result is not in the response.
             self._session_cache.close_soon(fetch.session)
         return pb.ShareFetchResponse(
+            throttle_time_ms=self._pacing.throttle_ms(context.principal, key.group_id),
             acquisition_lock_timeout_ms=self._lock_duration_ms(key),
             responses=response.topics,
             node_endpoints=response.endpoints(),
         )
+
+    async def _turn(
+        self, request: pb.ShareFetchRequest, reader: Reader, *, patient: bool
+    ) -> int | None:
+        """Return how long to wait for records; None: a quota lets nothing be got (QUO-9)."""
+        wait_ms = self._wait_ms(request)
+        whose = (reader.principal, reader.group_id)
+        if self._pacing.is_open(*whose):
+            return wait_ms
+        settings, clock = self._environment.settings, self._environment.clock
+        if not patient or self._waiting >= settings.max_waiting_fetches:
+            return None
+        began_ms = clock.now_ms()
+        self._waiting += 1
+        try:
+            hold_ms = max(wait_ms, settings.max_throttle_hold_ms)
+            opened = await self._pacing.until_open(*whose, began_ms + hold_ms)
+        finally:
+            self._waiting -= 1
+        return max(0, wait_ms - (clock.now_ms() - began_ms)) if opened else None
 
     async def _fetch(
         self,
@@ -152,6 +178,7 @@ class ShareFetch:
         fetch: FetchContext,
         order: FetchOrder,
         response: FetchResponse,
+        wait_ms: int,
     ) -> None:
         partitions = fetch.to_fetch()
         runners, refused = self._sources.find(reader, partitions)
@@ -166,7 +193,7 @@ class ShareFetch:
                 max_bytes=order.max_bytes,
                 known_errors=fetch.session.failed,
             )
-            kept = await self._wait(wait, self._wait_ms(request))
+            kept = await self._wait(wait, wait_ms)
             locked = self._environment.telemetry.registry.histogram(
                 names.FETCH_PARTITIONS_LOCKED, reader.group_id
             )

@@ -19,8 +19,8 @@ from sharemesh.share_leader.requests.share_session_cache import ShareSessionCach
 from sharemesh.share_leader.streaming.consume_stream import (
     ConsumeStream,
     ConsumeStreamPort,
-    StreamTerms,
 )
+from sharemesh.share_leader.streaming.stream_terms import StreamTerms
 from sharemesh.tasks import cancel_and_wait
 from sharemesh.v1 import share_leader_pb2 as pb
 

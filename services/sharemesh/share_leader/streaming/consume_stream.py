@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sharemesh.cluster.membership import node_message
 from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
@@ -13,7 +13,6 @@ from sharemesh.ports.network import Stream
 from sharemesh.share_leader.failures import Outcome, outcome_of
 from sharemesh.share_leader.partition.led_partitions import Redirects
 from sharemesh.share_leader.partition.share_partition_runner import Phase, SharePartitionRunner
-from sharemesh.share_leader.requests.access import Reader
 from sharemesh.share_leader.requests.acknowledgements import (
     AcknowledgeCaller,
     PendingAcknowledgements,
@@ -30,6 +29,7 @@ from sharemesh.share_leader.requests.request_checks import (
 )
 from sharemesh.share_leader.requests.share_fetch import SessionServices
 from sharemesh.share_leader.streaming.outbox import Outbox
+from sharemesh.share_leader.streaming.stream_terms import StreamTerms
 from sharemesh.share_leader.unsent import UnsentOfStream
 from sharemesh.tasks import OwnedTasks, cancel_and_wait
 from sharemesh.timers import TimerHandle
@@ -47,17 +47,6 @@ _MOVED = frozenset(
     }
 )
 """Refusals after which a partition leaves the session; after others it is tried again here."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamTerms:
-    """What the first message of the stream fixed."""
-
-    reader: Reader
-    order: FetchOrder  # max_records and max_bytes: of one message
-    min_bytes: int
-    max_wait_ms: int
-    record_format: int
 
 
 class ConsumeStream:
@@ -91,6 +80,7 @@ class ConsumeStream:
         self._ended = asyncio.Event()
         self._closing = False
         self._mode = terms.order.mode
+        self._whose = (terms.reader.principal, terms.reader.group_id)
 
     async def run(
         self, first: pb.ConsumeRequest, close_session: Callable[[], Awaitable[object]]
@@ -118,6 +108,7 @@ class ConsumeStream:
                 await cancel_and_wait(*tasks)
             finally:
                 self._unsent.close()
+                self._services.pacing.forget(*self._whose, self._wake)
                 await self._acknowledges.close()
         for task in tasks:
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -296,7 +287,11 @@ class ConsumeStream:
     async def _feed(self) -> None:
         while True:
             await self._outbox.room()
-            if not (self._may_acquire() and self._unsent.allowed(self._order_now().max_bytes)):
+            if not (
+                self._may_acquire()
+                and self._unsent.allowed(self._order_now().max_bytes)
+                and self._services.pacing.may_get(*self._whose, self._wake)
+            ):
                 self._changed.clear()
                 await self._changed.wait()
             elif self._session.is_stalled:
@@ -445,6 +440,7 @@ class ConsumeStream:
             config = environment.view.group_config(self._session.key.group_id)
             self._outbox.put(
                 pb.ConsumeResponse(
+                    throttle_time_ms=self._services.pacing.throttle_ms(*self._whose),
                     responses=response.topics,
                     acquisition_lock_timeout_ms=config.record_lock_duration_ms,
                     node_endpoints=response.endpoints(),
