@@ -18,12 +18,16 @@ PARTS = (
     "memory",
     "telemetry",
 )
+ON_REQUEST = ("peer",)
+"""Needs a JDK, Maven and ten minutes."""
 
 
 def main() -> int:
     """Run the parts that were asked for."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
-    parser.add_argument("part", nargs="?", choices=PARTS, help="default: all parts")
+    parser.add_argument(
+        "part", nargs="?", choices=(*PARTS, *ON_REQUEST), help=f"default: all but {ON_REQUEST}"
+    )
     args = parser.parse_args()
     (Path(__file__).parents[2] / "build").mkdir(exist_ok=True)  # a fresh clone has none
     missed = []
