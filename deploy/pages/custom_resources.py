@@ -9,7 +9,7 @@ from deploy.pages import REFERENCE, ROOT
 
 PAGE = REFERENCE / "crds.md"
 DEFINITIONS = ROOT / "charts" / "sharemesh-crds" / "templates"
-ORDER = ("ShareCluster", "ShareTopic", "ShareGroup", "ShareGroupOperation")
+ORDER = ("ShareCluster", "ShareTopic", "ShareGroup", "ShareUser", "ShareGroupOperation")
 Schema = dict[str, Any]
 
 HEAD = """# Custom resources

@@ -18,8 +18,8 @@ from sharemesh_operator.cluster.kube import Login, RetryLaterError
 from sharemesh_operator.resources.names import KubeObject
 
 Result = TypeVar("Result")
-CUSTOM = ("ShareCluster", "ShareTopic", "ShareGroup", "ShareGroupOperation")
-FINALIZED = ("ShareCluster", "ShareTopic", "ShareGroup")
+CUSTOM = ("ShareCluster", "ShareTopic", "ShareGroup", "ShareUser", "ShareGroupOperation")
+FINALIZED = ("ShareCluster", "ShareTopic", "ShareGroup", "ShareUser")
 OWNED = ("Pod", "Service", "ConfigMap", "StatefulSet", "PodDisruptionBudget")
 CLEAN_UP_RETRY_S = 2.0
 REQUEST_TIMEOUT_S = 30.0

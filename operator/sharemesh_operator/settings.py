@@ -37,6 +37,9 @@ class OperatorSettings:
         "folder with the Secrets that ShareClusters name, each mounted as a folder of its name",
         Path("/etc/sharemesh/secrets"),
     )
+    token_file: Path | None = setting(
+        "file with the bearer token that is shown to clusters with tokens", None
+    )
     kubeconfig: Path | None = setting(
         "kubeconfig file; default: the pod's own service account", None
     )

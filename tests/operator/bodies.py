@@ -44,6 +44,11 @@ def topic(spec=None, **meta):
     return _body("ShareTopic", "orders", base | (spec or {}), meta)
 
 
+def user(spec=None, **meta):
+    base = {"clusterRef": {"name": "main"}, "principal": "User:jane"}
+    return _body("ShareUser", "jane", base | (spec or {}), meta)
+
+
 def group(spec=None, **meta):
     base = {"clusterRef": {"name": "main"}, "topics": [{"name": "orders"}]}
     return _body("ShareGroup", "billing", base | (spec or {}), meta)

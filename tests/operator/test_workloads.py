@@ -6,6 +6,7 @@ import yaml
 
 from sharemesh.ports.cluster import Role
 from sharemesh.serve.settings.settings import ServeSettings, names_of
+from sharemesh.serve.settings.sources import ConfigFile, serve_settings
 from sharemesh_operator.resources.cluster_spec import image_of
 from sharemesh_operator.resources.pods import laid_over
 from sharemesh_operator.resources.workloads import needs_apply, objects_of, surplus
@@ -98,6 +99,30 @@ def test_bnd_2_pods_know_no_names_unless_clients_must_show_certificates():
 
     assert not names({})
     assert names({"clientAuth": "Required"})
+
+
+def test_idn_2_pods_of_a_cluster_with_tokens_show_one_and_take_those_of_its_issuer():
+    tokens = {"issuer": "https://issuer", "serviceAccountName": "mesh"}
+    given = {"tls": {"secretName": "certs"}, "tokens": tokens, "authorization": {"mode": "Acl"}}
+    given["authorization"]["superUsers"] = ["User:operator"]
+    found, spec = config(given), pod(given)
+    assert set(found) <= set(names_of(ServeSettings))
+    assert found["super_users"] == ["User:operator", "User:system:serviceaccount:queues:mesh"]
+    assert found["authorizer"] == "acl"
+    assert spec["serviceAccountName"] == "mesh"
+    assert spec["automountServiceAccountToken"] is False
+    volume = next(each for each in spec["volumes"] if each["name"] == "tokens")
+    mount = next(each for each in spec["containers"][0]["volumeMounts"] if each["name"] == "tokens")
+    shown, api, authority = volume["projected"]["sources"]
+    assert shown["serviceAccountToken"]["audience"] == found["token_audience"] == "sharemesh"
+    assert "audience" not in api["serviceAccountToken"], "the API server's own"
+    assert authority["configMap"]["name"] == "kube-root-ca.crt"
+    files = {found[name] for name in ("token_file", "token_keys_token", "token_keys_authority")}
+    assert files == {f"{mount['mountPath']}/{n}" for n in ("mesh-token", "api-token", "ca.crt")}
+    paths = ("tls_certificate", "tls_key", "tls_authority", "token_file")
+    read = {name: Path(value) if name in paths else value for name, value in found.items()}
+    flags = {"role": "share-leader", "advertised_host": "pod"}
+    assert serve_settings(read | flags, {}, ConfigFile()).callers_have_names
 
 
 def test_pods_restart_when_their_configuration_changes_and_only_then():

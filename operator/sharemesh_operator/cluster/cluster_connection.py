@@ -56,6 +56,8 @@ class ClusterConnectionSettings:
 
     identity: str
     secrets_directory: Path
+    token_file: Path | None
+    """The token that is shown to clusters whose callers are known by tokens."""
     clock: Clock
     rng: Random
     guarded_etcd: frozenset[str]
@@ -268,6 +270,8 @@ class ClusterConnection:
                 "ssl.certificate.location": str(files["tls.crt"]),
                 "ssl.key.location": str(files["tls.key"]),
             }
+        if self._spec.tokens is not None and self._settings.token_file is not None:
+            found["sasl.token.location"] = str(self._settings.token_file)
         return found
 
     def _files(self, secret: str) -> dict[str, Path]:
@@ -311,7 +315,7 @@ class ClusterConnections:
         Raises:
             ClusterConnectionError: It cannot be connected; nothing is left open.
         """
-        key = (spec.uid, spec.etcd, spec.tls_secret, spec.placement, _shards(spec))
+        key = (spec.uid, spec.etcd, spec.tls_secret, spec.tokens, spec.placement, _shards(spec))
         async with self._locks.setdefault(spec.name, asyncio.Lock()):
             known = self._open.get(spec.name)
             if known is not None and known[0] == key and not known[1].broken:

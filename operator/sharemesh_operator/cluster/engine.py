@@ -19,6 +19,7 @@ from sharemesh_operator.cluster.operation_reconciler import OperationReconciler
 from sharemesh_operator.cluster.reconciler import NamedTenantReconciler, Reconciler
 from sharemesh_operator.cluster.status_and_events import Events, StatusWriter
 from sharemesh_operator.cluster.topic_reconciler import TopicReconciler
+from sharemesh_operator.cluster.user_reconciler import UserReconciler
 from sharemesh_operator.cluster.work_queue import Key, WorkQueue, told
 from sharemesh_operator.resources.names import KubeObject
 from sharemesh_operator.resources.tenants import awaited_by
@@ -52,6 +53,7 @@ class Engine:
             ClusterConnectionSettings(
                 settings.identity,
                 settings.secrets_directory,
+                settings.token_file,
                 clock,
                 rng,
                 frozenset(settings.etcd_addresses),
@@ -64,7 +66,7 @@ class Engine:
         image = settings.image
         self._named: dict[str, NamedTenantReconciler] = {
             each.kind: each(*shared, default_image=image)
-            for each in (TopicReconciler, GroupReconciler)
+            for each in (TopicReconciler, GroupReconciler, UserReconciler)
         }
         self._reconcilers: dict[str, Reconciler] = {
             "ShareCluster": ClusterReconciler(*shared, default_image=image),

@@ -89,6 +89,16 @@ class TelemetrySpec:
 
 
 @dataclass(frozen=True, slots=True)
+class TokensSpec:
+    """Whose ServiceAccount tokens name callers, and as whom the pods show theirs."""
+
+    issuer: str = _key("issuer")
+    account: str = _key("serviceAccountName")
+    audience: str = _key("audience", "sharemesh")
+    keys_url: str = _key("keysURL", "https://kubernetes.default.svc/openid/v1/jwks")
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterSpec:
     """The desired state of one ShareCluster."""
 
@@ -108,12 +118,23 @@ class ClusterSpec:
     rack_key: str
     tls_secret: str = ""
     client_auth: bool = False
+    tokens: TokensSpec | None = None
+    uses_rules: bool = False
+    named_super_users: tuple[str, ...] = ()
     external: External | None = None
 
     @property
     def cluster_id(self) -> str:
         """The cluster's name in etcd and in the data directory."""
         return f"{self.namespace}.{self.name}"
+
+    @property
+    def super_users(self) -> tuple[str, ...]:
+        """Principals that access rules do not bind; with tokens the pods are among them."""
+        if self.tokens is None:
+            return self.named_super_users
+        pods = f"User:system:serviceaccount:{self.namespace}:{self.tokens.account}"
+        return tuple(dict.fromkeys((*self.named_super_users, pods)))
 
     @property
     def hands_off(self) -> bool:
@@ -143,6 +164,7 @@ def cluster_spec(body: KubeObject, *, default_image: str) -> ClusterSpec:
     """
     meta, spec = body["metadata"], body["spec"]
     etcd, tls, telemetry = spec["etcd"], spec.get("tls") or {}, spec.get("telemetry") or {}
+    authorization = spec.get("authorization") or {}
     roles = {role: spec.get(FIELDS[role]) or {} for role in ROLES}
     version = spec.get("version", "")
     return ClusterSpec(
@@ -165,6 +187,9 @@ def cluster_spec(body: KubeObject, *, default_image: str) -> ClusterSpec:
         rack_key=roles[Role.SHARE_LEADER].get("rackTopologyKey", "topology.kubernetes.io/zone"),
         tls_secret=tls.get("secretName", ""),
         client_auth=tls.get("clientAuth") == "Required",
+        tokens=_read(TokensSpec, spec["tokens"]) if spec.get("tokens") else None,
+        uses_rules=authorization.get("mode") == "Acl",
+        named_super_users=tuple(authorization.get("superUsers") or ()),
         external=_read(External, spec["external"]) if spec.get("external") else None,
     )
 

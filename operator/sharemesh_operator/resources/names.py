@@ -10,7 +10,8 @@ GROUP = "sharemesh.io"
 API_VERSION = f"{GROUP}/v1alpha1"
 KINDS = {
     **dict.fromkeys(
-        ("ShareCluster", "ShareTopic", "ShareGroup", "ShareGroupOperation"), API_VERSION
+        ("ShareCluster", "ShareTopic", "ShareGroup", "ShareUser", "ShareGroupOperation"),
+        API_VERSION,
     ),
     "StatefulSet": "apps/v1",
     "PodDisruptionBudget": "policy/v1",

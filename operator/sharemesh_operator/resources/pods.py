@@ -5,7 +5,7 @@ from typing import Any
 
 import sharemesh_operator.resources.names as w
 from sharemesh.ports.cluster import Role
-from sharemesh_operator.resources.cluster_spec import ClusterSpec
+from sharemesh_operator.resources.cluster_spec import ClusterSpec, TokensSpec
 from sharemesh_operator.resources.names import KubeObject
 
 CONTAINER = "sharemesh"
@@ -14,7 +14,9 @@ SCRATCH_PATH = "/tmp"  # noqa: S108 - the pod's own emptyDir
 CONFIG_PATH = "/etc/sharemesh/config"
 TLS_PATH = "/etc/sharemesh/tls"
 ETCD_TLS_PATH = "/etc/sharemesh/etcd-tls"
+TOKENS_PATH = "/etc/sharemesh/tokens"
 CONFIG_FILE = "sharemesh.yaml"
+_TOKEN_LIFE_S = 3_600  # the kubelet replaces it at 80% of that
 _TMP_SIZE = "64Mi"
 _START_ATTEMPTS = 180  # seconds: a big log loads before the process is ready
 _LEAVING_S = 20  # of the grace period, after the hand-over: close, revoke, flush
@@ -48,6 +50,8 @@ def pod_template(spec: ClusterSpec, role: Role, *, config_hash: str) -> KubeObje
             ],
         },
     }
+    if spec.tokens is not None:
+        template["spec"]["serviceAccountName"] = spec.tokens.account
     if spec.storage.node:
         template["spec"]["nodeSelector"] = {"kubernetes.io/hostname": spec.storage.node}
     return laid_over(template, mine.pod_template)
@@ -149,6 +153,8 @@ def _volumes(spec: ClusterSpec) -> list[KubeObject]:
         {"name": "tmp", "emptyDir": {"sizeLimit": _TMP_SIZE}},
         {"name": "config", "configMap": {"name": f"{spec.name}-config"}},
     ]
+    if spec.tokens is not None:
+        volumes.append(_tokens(spec.tokens))
     return volumes + [
         {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}}
         for name, secret, _ in _secrets(spec)
@@ -160,8 +166,28 @@ def _mounts(spec: ClusterSpec) -> list[KubeObject]:
         {"name": "data", "mountPath": DATA_PATH},
         {"name": "tmp", "mountPath": SCRATCH_PATH},
         {"name": "config", "mountPath": CONFIG_PATH, "readOnly": True},
+        *(
+            [{"name": "tokens", "mountPath": TOKENS_PATH, "readOnly": True}]
+            if spec.tokens is not None
+            else []
+        ),
         *({"name": name, "mountPath": path, "readOnly": True} for name, _, path in _secrets(spec)),
     ]
+
+
+def _tokens(tokens: TokensSpec) -> KubeObject:
+    """Return the volume with a token for the mesh, one for the keys, and the API server's CA."""
+
+    def token(path: str, **more: str) -> KubeObject:
+        return {"serviceAccountToken": {"path": path, "expirationSeconds": _TOKEN_LIFE_S, **more}}
+
+    authority = {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    sources = [
+        token("mesh-token", audience=tokens.audience),
+        token("api-token"),
+        {"configMap": authority},
+    ]
+    return {"name": "tokens", "projected": {"sources": sources, "defaultMode": 0o440}}
 
 
 def _secrets(spec: ClusterSpec) -> list[tuple[str, str, str]]:

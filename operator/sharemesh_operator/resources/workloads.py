@@ -15,6 +15,7 @@ from sharemesh_operator.resources.pods import (
     DATA_PATH,
     ETCD_TLS_PATH,
     TLS_PATH,
+    TOKENS_PATH,
     pod_template,
 )
 
@@ -123,6 +124,19 @@ def settings(spec: ClusterSpec) -> dict[str, object]:
     if spec.tls_secret:
         found |= _files("tls", TLS_PATH)
         found["tls_client_certificates"] = "required" if spec.client_auth else "none"
+    if spec.tokens is not None:
+        found |= {
+            "token_issuer": spec.tokens.issuer,
+            "token_audience": spec.tokens.audience,
+            "token_keys": spec.tokens.keys_url,
+            "token_keys_authority": f"{TOKENS_PATH}/ca.crt",
+            "token_keys_token": f"{TOKENS_PATH}/api-token",
+            "token_file": f"{TOKENS_PATH}/mesh-token",
+        }
+    if spec.uses_rules:
+        found["authorizer"] = "acl"
+    if spec.super_users:
+        found["super_users"] = list(spec.super_users)
     if spec.etcd.secret:
         found |= _files("etcd_tls", ETCD_TLS_PATH)
     if spec.telemetry.endpoint:

@@ -137,7 +137,12 @@ class Node:
         maps = self._resource("configmaps")
         config = self._store.get(maps, meta["namespace"], f"{cluster}-config")
         file = self._directory / f"{meta['name']}.yaml"
-        file.write_text(config["data"]["sharemesh.yaml"])
+        text = config["data"]["sharemesh.yaml"]
+        for volume in pod["spec"]["volumes"]:  # the kubelet's part: Secrets are files
+            if volume["name"] == "tls":
+                mounted = self._directory / "secrets" / volume["secret"]["secretName"]
+                text = text.replace("/etc/sharemesh/tls", str(mounted))
+        file.write_text(text)
         arguments = [
             text.replace("$(POD_NAME)", meta["name"])
             for text in pod["spec"]["containers"][0]["args"]

@@ -46,6 +46,7 @@ from sharemesh.v1 import admin_pb2, record_log_pb2
 
 _PRODUCER_EPOCH_MAX = 32_767
 _QUOTA_ENTRIES_MAX = 100  # of one request
+_RULES_MAX = 50  # of one request: each is a commit of its own
 
 
 class TopicAdministration(AdminConnection):
@@ -316,27 +317,38 @@ class ClusterAdministration(AdminConnection):
 
     async def create_acls(self, bindings: Sequence[AclBinding]) -> dict[AclBinding, Problem]:
         """Add access rules; those that are there already stay."""
-        response = await self._calls.any(
-            methods.CREATE_ACLS,
-            admin_pb2.CreateAclsRequest(rules=[rule_message(each) for each in bindings]),
-        )
-        return {
-            each: optional_error(found.error_code, found.error_message, about=each.principal)
-            for each, found in zip(bindings, response.results, strict=True)
-        }
+        problems: dict[AclBinding, Problem] = {}
+        for first in range(0, len(bindings), _RULES_MAX):
+            some = bindings[first : first + _RULES_MAX]
+            response = await self._calls.any(
+                methods.CREATE_ACLS,
+                admin_pb2.CreateAclsRequest(rules=[rule_message(each) for each in some]),
+            )
+            for each, found in zip(some, response.results, strict=True):
+                problems[each] = optional_error(
+                    found.error_code, found.error_message, about=each.principal
+                )
+        return problems
 
-    async def delete_acls(self, wanted: AclBindingFilter) -> list[AclBinding]:
-        """Remove the access rules that fit and return them.
+    async def delete_acls(
+        self, wanted: AclBindingFilter | Sequence[AclBindingFilter]
+    ) -> list[AclBinding]:
+        """Remove the access rules that fit, one of several filters, and return them.
 
         Raises:
-            ServiceError: It was refused.
+            ServiceError: It was refused; what went before is removed.
         """
-        response = await self._calls.any(
-            methods.DELETE_ACLS, admin_pb2.DeleteAclsRequest(filters=[filter_message(wanted)])
-        )
-        (found,) = response.results
-        check(found.error_code, found.error_message, "access rules")
-        return [binding_of(each) for each in found.rules]
+        filters = [wanted] if isinstance(wanted, AclBindingFilter) else wanted
+        removed = []
+        for first in range(0, len(filters), _RULES_MAX):
+            some = [filter_message(each) for each in filters[first : first + _RULES_MAX]]
+            response = await self._calls.any(
+                methods.DELETE_ACLS, admin_pb2.DeleteAclsRequest(filters=some)
+            )
+            for found in response.results:
+                check(found.error_code, found.error_message, "access rules")
+                removed += [binding_of(each) for each in found.rules]
+        return removed
 
     async def describe_acls(self, wanted: AclBindingFilter | None = None) -> list[AclBinding]:
         """Return the access rules that fit; None: all.
