@@ -12,6 +12,7 @@ from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.share_state import PersisterPort
 from sharemesh.share_leader.settings import LeaderSettings
+from sharemesh.share_leader.turns import LoopTurns
 from sharemesh.tasks import OwnedTasks
 from sharemesh.telemetry.telemetry import Telemetry
 from sharemesh.timers import Timers
@@ -74,3 +75,4 @@ class LeaderEnvironment:
     tasks: OwnedTasks
     telemetry: Telemetry
     lapses: Lapses = field(default_factory=Lapses)
+    turns: LoopTurns = field(default_factory=LoopTurns)

@@ -82,6 +82,7 @@ class ShareLeaderService:
         )
         self._view = view
         self._environment = environment
+        self.turns = environment.turns
         self._producer_ids = producer_ids
         self._access = LeaderAccess(authorizer, view)
         self.partitions = LedPartitions(environment)

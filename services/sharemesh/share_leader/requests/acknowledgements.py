@@ -14,11 +14,17 @@ from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.failures import Outcome
 from sharemesh.share_leader.partition.led_partitions import LedPartitions
 from sharemesh.share_leader.requests.access import LeaderAccess
+from sharemesh.share_leader.turns import SlicedWork
 from sharemesh.v1 import share_leader_pb2 as pb
 
 _DONE: Outcome = (ErrorCode.NONE, "")
 _TYPES = {int(kind): kind for kind in AcknowledgeType}
 _UNSEEN = (AcknowledgeType.RELEASE,)
+_PARTITION_UNITS = 100
+"""What it costs to begin the acknowledgements of one share partition, beside their batches."""
+
+_CHECKED_AT_ONCE = 250
+"""Batches that are checked in one slice (spec FAI-2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +84,18 @@ class Acknowledgements:
         self._partitions = partitions
         self._access = access
 
-    def begin(
+    async def begin(
         self, who: AcknowledgeCaller, topics: Iterable[pb.AcknowledgeTopic]
     ) -> PendingAcknowledgements:
         """Check and start the acknowledgements of a request; writes continue in the background.
 
-        Partitions without acknowledgement batches are left out (spec REQ-8 is the caller's).
+        Partitions without acknowledgement batches are left out (spec REQ-8 is the caller's). A
+        small request is begun without a turn of the loop in between, a large one in slices.
         """
         under_way = PendingAcknowledgements()
+        work = SlicedWork(self._environment.turns, who.group_id)
         for partition, entries in _by_partition(topics).items():
-            self._begin_one(who, partition, entries, under_way)
+            await self._begin_one(who, partition, entries, under_way, work)
         return under_way
 
     async def finish(self, under_way: PendingAcknowledgements) -> dict[TopicPartition, Outcome]:
@@ -101,18 +109,21 @@ class Acknowledgements:
         self._count_requests(outcomes)
         return outcomes
 
-    def _begin_one(
+    async def _begin_one(
         self,
         who: AcknowledgeCaller,
         partition: TopicPartition,
         entries: Sequence[pb.AcknowledgePartition],
         under_way: PendingAcknowledgements,
+        work: SlicedWork,
     ) -> None:
         try:
-            self._access.group(who.principal, who.group_id)
-            self._access.topic(who.principal, partition)
+            self._check_rights(who, partition)
             listed = _only(entries)
-            batches = _checked(listed.acknowledgement_batches, who)
+            batches = await _checked_in_slices(listed, who, partition, work)
+            await work.spend(partition, _PARTITION_UNITS + _units(batches))
+            if work.has_waited:
+                self._check_rights(who, partition)
             led = self._partitions.required(partition)
             _check_epoch(listed.leader_epoch, led.leader_epoch)
             runner = led.shares.get(who.group_id)
@@ -127,6 +138,10 @@ class Acknowledgements:
             return
         under_way.batches[partition] = batches
         under_way.awaited[partition] = runner.acknowledge(who.member_id, batches)
+
+    def _check_rights(self, who: AcknowledgeCaller, partition: TopicPartition) -> None:
+        self._access.group(who.principal, who.group_id)
+        self._access.topic(who.principal, partition)
 
     def _count_requests(self, outcomes: dict[TopicPartition, Outcome]) -> None:
         counters = self._environment.counters
@@ -181,16 +196,42 @@ def _check_epoch(sent: int, current: int) -> None:
     )
 
 
-def _checked(
-    batches: Sequence[pb.AcknowledgementBatch], who: AcknowledgeCaller
+def _units(batches: Iterable[AcknowledgementBatch]) -> int:
+    """Return about how many microseconds the machine, or a check, takes for them."""
+    return sum(2 + len(each.types) for each in batches)
+
+
+async def _checked_in_slices(
+    listed: pb.AcknowledgePartition,
+    who: AcknowledgeCaller,
+    partition: TopicPartition,
+    work: SlicedWork,
 ) -> tuple[AcknowledgementBatch, ...]:
     """Return the batches of one partition as the machine takes them (spec REQ-20).
 
     Raises:
         RefusedError: INVALID_REQUEST; nothing of the partition is applied.
     """
+    sent = listed.acknowledgement_batches
+    if len(sent) <= _CHECKED_AT_ONCE:
+        return _checked(sent, who)
     checked: list[AcknowledgementBatch] = []
-    previous_last = -1
+    for first in range(0, len(sent), _CHECKED_AT_ONCE):
+        part = sent[first : first + _CHECKED_AT_ONCE]
+        await work.spend(partition, sum(2 + len(each.acknowledge_types) for each in part))
+        checked += _checked(part, who, checked[-1].last_offset if checked else -1)
+    return tuple(checked)
+
+
+def _checked(
+    batches: Sequence[pb.AcknowledgementBatch], who: AcknowledgeCaller, previous_last: int = -1
+) -> tuple[AcknowledgementBatch, ...]:
+    """Return batches that follow ``previous_last`` as the machine takes them.
+
+    Raises:
+        RefusedError: INVALID_REQUEST.
+    """
+    checked: list[AcknowledgementBatch] = []
     for batch in batches:
         first, last, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
         if first > last:

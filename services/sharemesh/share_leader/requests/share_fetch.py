@@ -129,7 +129,7 @@ class ShareFetch:
             request.is_renew_ack,
         )
         reader = Reader(self._access, context.principal, key.group_id)
-        acknowledging = self._acknowledgements.begin(who, request.topics)
+        acknowledging = await self._acknowledgements.begin(who, request.topics)
         response = FetchResponse(self._environment.view, request.record_format)
         must_appear = fetch.must_appear()
         if not fetch.is_final and not request.is_renew_ack:
@@ -325,7 +325,7 @@ class ShareAcknowledge:
         )
         self._session_cache.request_begins(session)
         try:
-            under_way = self._acknowledgements.begin(who, request.topics)
+            under_way = await self._acknowledgements.begin(who, request.topics)
             outcomes = await self._acknowledgements.finish(under_way)
         finally:
             self._session_cache.request_ends(session)

@@ -261,7 +261,7 @@ class ConsumeStream:
             2,
             acknowledge.is_renew_ack,
         )
-        under_way = self._services.acknowledgements.begin(who, acknowledge.topics)
+        under_way = await self._services.acknowledgements.begin(who, acknowledge.topics)
         work = self._answer(acknowledge.acknowledge_id, under_way)
         self._acknowledges.spawn_heard(work, self._answered)
 

@@ -1,0 +1,1 @@
+"""Turns of those who compete for the processor of one process (docs/spec/fairness.md)."""
