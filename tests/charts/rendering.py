@@ -76,6 +76,11 @@ CLUSTER_VALUES: dict[str, Document] = {
         "spark": {"enabled": True, "executors": 2, "conf": {"spark.ui.enabled": "false"}},
         "topics": [{"name": "orders", "partitions": 8, "retentionSeconds": 3600}],
         "groups": [{"name": "billing", "topics": ["orders"], "autoOffsetReset": "Earliest"}],
+        "quotas": {
+            "userDefault": {"streams": 50, "producerByteRate": 20_000_000},
+            "users": [{"principal": "User:etl", "requestPercentage": 200}],
+            "groups": [{"groupId": "billing", "recordRate": 10**15}],
+        },
     },
     "one node with TLS and clients outside": {
         "nameOverride": "main",

@@ -11,13 +11,17 @@ import yaml
 from deploy.pages import custom_resources
 from sharemesh.domain.group_config.cluster_definitions import CLUSTER_CONFIGS
 from sharemesh.domain.group_config.evaluate import check_group_configs
-from sharemesh.domain.ids import MAX_TOPIC_NAME_CHARS
+from sharemesh.domain.ids import MAX_GROUP_ID_CHARS, MAX_PRINCIPAL_CHARS, MAX_TOPIC_NAME_CHARS
+from sharemesh.domain.quota.names import EntityType, QuotaEntity, QuotaName
+from sharemesh.domain.quota.values import QUOTA_VALUE_MAX, check_value
 from sharemesh.domain.topics import check_topic_name
 from sharemesh.serve.settings.settings import MAX_SHARDS
+from sharemesh_operator.resources.quotas import wanted_quotas
 from tests.charts import rendering
 from tests.charts.custom_resources import check
 
 KINDS = custom_resources.definitions()
+ENTITY_KEYS = {EntityType.USER: "principal", EntityType.GROUP: "groupId"}
 SAMPLES = sorted((rendering.ROOT / "examples" / "kubernetes").glob("*.yaml"))
 # Field of ShareGroup: Kafka's name, and how many of its units make one of ours.
 GROUP_FIELDS = {
@@ -70,6 +74,28 @@ def test_coordinators_accept_what_the_api_server_accepts(field: str, end: str) -
     name, unit = GROUP_FIELDS[field]
     value = str(spec("ShareGroup")[field][end] * unit)
     assert check_group_configs({name: value}, {}, {})[name] == value
+
+
+@pytest.mark.parametrize("entity_type", EntityType)
+def test_quotas_are_those_of_the_mesh_within_its_bounds(entity_type: EntityType) -> None:
+    quotas = spec("ShareCluster")["quotas"]["properties"]
+    named, key = quotas[f"{entity_type.value}s"], ENTITY_KEYS[entity_type]
+    assert named["x-kubernetes-list-map-keys"] == [key]
+    own = named["items"]["properties"]
+    values = {name: each for name, each in own.items() if name != key}
+    assert values == quotas[f"{entity_type.value}Default"]["properties"]
+    names = [each for each in QuotaName if each.entity_type is entity_type]
+    camel = [re.sub("_(.)", lambda found: found[1].upper(), each.value) for each in names]
+    assert list(values) == camel
+    for name, each in zip(names, values.values(), strict=True):
+        assert check_value(name, each["minimum"]) == 1
+        assert check_value(name, each["maximum"]) == QUOTA_VALUE_MAX
+    body = {"spec": {"quotas": {f"{entity_type.value}Default": dict.fromkeys(camel, 7)}}}
+    assert wanted_quotas(body) == {
+        QuotaEntity(entity_type, None): {each.value: 7.0 for each in names}
+    }
+    longest = {EntityType.USER: MAX_PRINCIPAL_CHARS, EntityType.GROUP: MAX_GROUP_ID_CHARS}
+    assert own[key]["maxLength"] == longest[entity_type]
 
 
 def test_topic_names_that_the_schema_takes_are_taken_by_the_mesh() -> None:

@@ -9,6 +9,7 @@ from sharemesh_operator.cluster.cluster_connection import (
     ClusterConnection,
     ClusterConnectionError,
 )
+from sharemesh_operator.cluster.quota_keeper import QuotaKeeper
 from sharemesh_operator.cluster.reconciler import Reconciler
 from sharemesh_operator.resources.cluster_spec import ClusterSpec, cluster_spec
 from sharemesh_operator.resources.cluster_status import (
@@ -52,13 +53,15 @@ class ClusterReconciler(Reconciler):
         found, mesh = await self._look(spec, live)
         if not spec.hands_off:
             await self._act(body, spec, found, live, mesh)
-        said = conditions(spec, found)
+        keeper = QuotaKeeper(self._kube, self._events)
+        quotas = await keeper.keep(body, mesh, hands_off=spec.hands_off)
+        said = [*conditions(spec, found), *quotas.conditions]
         await self._tell(body, said)
-        left_ms = await self._writer.write(body, status(spec, found), said)
+        left_ms = await self._writer.write(body, status(spec, found) | quotas.status, said)
         again_ms = SWEEP_MS
         if found.plan.progressing:
             again_ms = IN_PROGRESS_MS
-        elif found.mesh_problem or found.storage_problem:
+        elif found.mesh_problem or found.storage_problem or quotas.pending:
             again_ms = TROUBLED_MS
         return again_ms if left_ms is None else min(again_ms, left_ms)
 

@@ -20,6 +20,11 @@ class QuotaBounds:
         if values:
             of_type[entity.name] = values
 
+    def values_of(self, entity: QuotaEntity) -> Mapping[str, float]:
+        """Return the own values of an entity, by their names on the wire."""
+        own = self._values[entity.entity_type].get(entity.name, {})
+        return {name.value: value for name, value in own.items()}
+
     def limit(self, name: QuotaName, entity: str) -> float | None:
         """Return the bound of a principal or group, as ``name`` says; None: it has none."""
         of_type = self._values[name.entity_type]
