@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 
 import pytest
 
@@ -325,3 +326,114 @@ async def test_quo_6_without_a_quota_of_ones_own_nothing_waits(limits):
         for _ in range(5):
             answer = await produce(w)
             assert (error(answer), answer.throttle_time_ms) == (0, 0)
+
+
+async def test_quo_12_one_share_session_too_many_is_refused_in_words():
+    async with a_world({(QuotaName.SHARE_SESSIONS, JANE): 2}) as w:
+        await w.lead(P0)
+        for number in range(2):
+            await w.client(f"m{number}", "g", JANE).join(P0)
+        refused = await w.client("m2", "g", JANE).fetch(P0)
+        assert refused.error_code == 133
+        assert "quota share_sessions of User:jane is 2: use fewer" in refused.error_message
+        await w.client("m3", "g", JOE).join(P0)
+        again = w.client("m1", "g", JANE)  # one that is replaced is not one more
+        await again.join(P0)
+
+
+def offsets_of(response):
+    return [
+        offset for first, last, _ in acquired(response, P0) for offset in range(first, last + 1)
+    ]
+
+
+def in_flight(w, principal=JANE):
+    return w.service.pacing._in_flight._held.of(principal)
+
+
+@pytest.mark.parametrize("end", ["accept", "release", "expire", "close", "fence"])
+async def test_quo_12_records_in_flight_are_bounded_until_their_locks_end(end):
+    async with a_world({(QuotaName.RECORDS_IN_FLIGHT, JANE): 3}) as w:
+        await w.lead(P0)
+        await w.produce(P0, *[1] * 10)
+        m1 = w.client("m1", "g", JANE)
+        await m1.join(P0)
+        assert offsets_of(await m1.fetch(share_acquire_mode=1)) == [0, 1, 2]
+        assert in_flight(w) == 3
+        waits = asyncio.create_task(m1.fetch(max_wait_ms=100))
+        await w.clock.advance(SECOND_MS)
+        assert not acquired(await waits, P0)
+        if end in ("accept", "release"):
+            kind = 1 if end == "accept" else 2
+            await m1.acknowledge(ack(P0, 0, 1, kind))
+            assert in_flight(w) == 1
+            assert len(offsets_of(await m1.fetch(share_acquire_mode=1))) == 2
+            return
+        if end == "expire":
+            await w.clock.advance(31_000)
+        elif end == "close":
+            await m1.fetch(epoch=-1, max_records=0)
+            await w.clock.settle()
+        else:
+            await w.service.stop_partition(P0)
+        assert in_flight(w) == 0
+
+
+async def test_quo_12_a_stream_goes_on_as_soon_as_there_is_room():
+    async with a_world({(QuotaName.RECORDS_IN_FLIGHT, JANE): 2}) as w:
+        await w.lead(P0)
+        await w.produce(P0, *[1] * 6)
+        stream = await w.client("m1", "g", JANE).consume(P0, share_acquire_mode=1)
+        messages = aiter(stream)
+        seen = []
+        for number in range(3):
+            seen += offsets_of(await anext(messages))
+            await w.clock.advance(100)
+            assert in_flight(w) == 2
+            await stream.send(accepting((seen[-2], seen[-1]), number=number + 1))
+            assert acknowledged(await anext(messages))
+            await w.clock.advance(10)
+        assert seen == list(range(6))
+        assert in_flight(w) == 0
+
+
+def calls_of(work):
+    """Return how many functions are called, those of C among them: what loops is seen."""
+    count = 0
+
+    def called(_frame, event, _argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(called)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+async def test_quo_12_what_a_fetch_costs_does_not_grow_with_what_is_open():
+    limits = {
+        (QuotaName.RECORDS_IN_FLIGHT, JANE): 1e6,
+        (QuotaName.SHARE_SESSIONS, JANE): 1e6,
+        (QuotaName.CONSUMER_BYTE_RATE, JANE): 1e9,
+    }
+    async with a_world(limits) as w:
+        await w.lead(P0)
+        await w.produce(P0, *[1] * 200)
+        pacing, costs = w.service.pacing, []
+
+        def one_fetch():
+            allowed = pacing.begin(JANE, "g", 1, 1)
+            pacing.settle(allowed, JANE, "g", 0, 0)
+            w.service.session_cache.sessions._check_room("g", JANE)
+
+        for number in range(200):
+            member = w.client(f"m{number}", "g", JANE)
+            await member.join(P0)
+            await member.fetch(max_records=1, share_acquire_mode=1)
+            if number in (1, 199):
+                costs.append(calls_of(one_fetch))
+        assert in_flight(w) == 200
+        assert costs[0] == costs[1] < 100

@@ -1,6 +1,6 @@
 """Share sessions: who fetches which partitions at one leader, in which order (spec SES)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -141,8 +141,13 @@ class ShareSessions:
         *,
         max_of_principal: int | None = None,
         max_in_group: int | None = None,
+        quota: Callable[[str, int], str] = lambda *_: "",
     ) -> None:
-        """Without further bounds one principal may have all, also in one group."""
+        """Without further bounds one principal may have all, also in one group.
+
+        ``quota`` says why a principal that has so many may have no more (QUO-12); empty: it may.
+        """
+        self._quota = quota
         self._max_sessions = max_sessions
         self._max_of_principal = max_sessions if max_of_principal is None else max_of_principal
         self._max_in_group = max_sessions if max_in_group is None else max_in_group
@@ -187,6 +192,9 @@ class ShareSessions:
 
     def _check_room(self, group_id: GroupId, principal: str) -> None:
         """Refuse one session more than a bound; the words say whose bound it is."""
+        exceeded = self._quota(principal, self._of_principal.get(principal, 0))
+        if exceeded:
+            raise RefusedError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, exceeded)
         for whose, count, bound, remedy in (
             (
                 "this leader",

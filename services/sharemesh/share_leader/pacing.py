@@ -3,17 +3,20 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sharemesh.domain.quota.counts import OpenCounts
+from sharemesh.domain.quota.counts import HeldRecords, OpenCounts
 from sharemesh.domain.quota.names import QuotaName
 from sharemesh.domain.quota.rates import RateAccount
 from sharemesh.domain.quota.sentences import in_words
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.quotas import Quotas
 from sharemesh.share_leader.settings import LeaderSettings
-from sharemesh.telemetry.instruments import Registry
+from sharemesh.throttling.held_quota import HeldQuota
 from sharemesh.throttling.paced_rate import PacedRate
 from sharemesh.throttling.quota_signals import QuotaSignals
 from sharemesh.timers import Timers
+
+_ROOM_CHECK_MS = 50
+"""A fetch that waits for room among the records in flight looks again so often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class Allowance:
     max_records: int
     of_principal: RateAccount | None = None
     of_group: RateAccount | None = None
+    tally: HeldRecords | None = None
 
 
 class LeaderPacing:
@@ -42,15 +46,16 @@ class LeaderPacing:
         quotas: Quotas,
         clock: Clock,
         alarms: Timers,
-        registry: Registry,
+        signals: QuotaSignals,
         settings: LeaderSettings,
     ) -> None:
         self._clock = clock
         self._settings = settings
-        self._signals = QuotaSignals(registry, clock)
+        self._signals = signals
         self._producing = PacedRate(QuotaName.PRODUCER_BYTE_RATE, quotas, clock, alarms)
         self._consuming = PacedRate(QuotaName.CONSUMER_BYTE_RATE, quotas, clock, alarms)
         self._delivering = PacedRate(QuotaName.RECORD_RATE, quotas, clock, alarms)
+        self._in_flight = HeldQuota(quotas, clock, alarms)
         self._held = OpenCounts()
         self._held_bytes = 0
         self.close = quotas.on_change(self._changed)
@@ -58,6 +63,7 @@ class LeaderPacing:
     def _changed(self) -> None:
         for rate in (self._producing, self._consuming, self._delivering):
             rate.changed()
+        self._in_flight.changed()
 
     # ---- producing ------------------------------------------------------------------------------
 
@@ -107,20 +113,24 @@ class LeaderPacing:
         """Reserve what one fetch may get at most; None: nothing binds it. ``settle`` ends it."""
         of_principal = self._consuming.account(principal)
         of_group = self._delivering.account(group_id)
-        if of_principal is None and of_group is None:
+        room = self._in_flight.room(principal)
+        if of_principal is None and of_group is None and room is None:
             return None
         now_ms = self._clock.now_ms()
-        if (of_principal is not None and not of_principal.is_open(now_ms)) or (
-            of_group is not None and not of_group.is_open(now_ms)
-        ):
+        accounts = (each for each in (of_principal, of_group) if each is not None)
+        if room == 0 or not all(each.is_open(now_ms) for each in accounts):
             return Allowance(0, 0)
         allowance = Allowance(max_bytes, max_records, of_principal, of_group)
+        if room is not None:
+            allowance.max_records = min(max_records, room)
         if of_principal is not None:
-            allowance.max_bytes = max(1, min(max_bytes, int(of_principal.burst)))
+            allowance.max_bytes = min(max_bytes, of_principal.lot)
             of_principal.begin(allowance.max_bytes)
         if of_group is not None:
-            allowance.max_records = max(1, min(max_records, int(of_group.burst)))
+            allowance.max_records = min(allowance.max_records, of_group.lot)
             of_group.begin(allowance.max_records)
+        if room is not None:
+            allowance.tally = self._in_flight.begin(principal, allowance.max_records)
         return allowance
 
     def settle(
@@ -131,6 +141,8 @@ class LeaderPacing:
             self._consuming.taken(principal, allowance.of_principal, allowance.max_bytes, size)
         if allowance.of_group is not None:
             self._delivering.taken(group_id, allowance.of_group, allowance.max_records, count)
+        if allowance.tally is not None:
+            self._in_flight.end(principal, allowance.max_records)
 
     def throttle_ms(self, principal: str, group_id: str) -> int:
         """Return the throttle time to tell a member; 0: none."""
@@ -140,13 +152,22 @@ class LeaderPacing:
 
     async def until_open(self, principal: str, group_id: str, deadline_ms: int) -> bool:
         """Return whether a member may get records now, or False at the deadline."""
+        while not self._in_flight.has_room(principal):
+            left_ms = deadline_ms - self._clock.now_ms()
+            if left_ms <= 0:
+                return False
+            await self._clock.sleep_ms(min(left_ms, _ROOM_CHECK_MS))
         return await self._consuming.turn(principal, deadline_ms) and await self._delivering.turn(
             group_id, deadline_ms
         )
 
     def is_open(self, principal: str, group_id: str) -> bool:
         """Return whether a member may get records now."""
-        return self._consuming.is_open(principal) and self._delivering.is_open(group_id)
+        return (
+            self._consuming.is_open(principal)
+            and self._delivering.is_open(group_id)
+            and self._in_flight.has_room(principal)
+        )
 
     def may_get(self, principal: str, group_id: str, call: Callable[[], None]) -> bool:
         """Return whether a member may get records now; if not, it is called once, in turn.
@@ -157,6 +178,8 @@ class LeaderPacing:
             self._consuming.when_open(principal, call)
         elif not self._delivering.is_open(group_id):
             self._delivering.when_open(group_id, call)
+        elif not self._in_flight.has_room(principal):
+            self._in_flight.when_room(principal, call)
         else:
             return True
         return False
@@ -165,6 +188,7 @@ class LeaderPacing:
         """Call no more."""
         self._consuming.forget(principal, call)
         self._delivering.forget(group_id, call)
+        self._in_flight.forget(principal, call)
 
     def holding_back(self, principal: str, group_id: str) -> str:
         """Return in words which quota a member waits for; empty: none."""
@@ -172,7 +196,7 @@ class LeaderPacing:
             limit = rate.limit(entity)
             if limit is not None and rate.throttle_ms(entity):
                 return in_words(rate.name, entity, limit)
-        return ""
+        return self._in_flight.in_words(principal)
 
     def _throttle(self, rate: PacedRate, entity: str) -> int:
         throttle_ms = rate.throttle_ms(entity)

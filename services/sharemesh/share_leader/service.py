@@ -6,6 +6,7 @@ from sharemesh import methods
 from sharemesh.cluster.quota_table import Unlimited
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import GroupId, NodeId, TopicPartition
+from sharemesh.domain.quota.names import QuotaName
 from sharemesh.ports.authorizer import Authorizer
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
@@ -44,6 +45,8 @@ from sharemesh.share_leader.streaming.consume import Consume, HoldSession
 from sharemesh.share_leader.unsent import UnsentBudget
 from sharemesh.tasks import OwnedTasks
 from sharemesh.telemetry.telemetry import Telemetry, without_export
+from sharemesh.throttling.counted_quota import CountedQuota
+from sharemesh.throttling.quota_signals import QuotaSignals
 from sharemesh.timers import Timers
 
 
@@ -86,12 +89,13 @@ class ShareLeaderService:
         self._producer_ids = producer_ids
         self._access = LeaderAccess(authorizer, view)
         self.partitions = LedPartitions(environment)
-        self.session_cache = ShareSessionCache(environment, self.partitions)
+        quotas = quotas or Unlimited()
+        signals = QuotaSignals(self.telemetry.registry, clock)
+        sessions = CountedQuota(QuotaName.SHARE_SESSIONS, quotas, signals)
+        self.session_cache = ShareSessionCache(environment, self.partitions, sessions)
         self._streams = OpenStreams()
         self.unsent = UnsentBudget(settings.max_unsent_bytes, settings.max_principal_unsent_bytes)
-        self.pacing = LeaderPacing(
-            quotas or Unlimited(), clock, self._alarms, self.telemetry.registry, settings
-        )
+        self.pacing = LeaderPacing(quotas, clock, self._alarms, signals, settings)
         self._gauges = LeaderGauges(environment, self.partitions)
         self._self_check = InvariantMonitor(environment, self.partitions)
         self._transaction_timeouts = TransactionTimeouts(environment, self.partitions)

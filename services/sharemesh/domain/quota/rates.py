@@ -5,6 +5,9 @@ from math import ceil
 BURST_MS = 1_000
 """What one who was idle may take at once: as much as comes in so long."""
 
+LOT_MS = 250
+"""What one who takes as much as there is takes at a time: as much as comes in so long."""
+
 ACCOUNTS_MAX = 10_000
 """Principals, or groups, that are told apart for one quota at the same time."""
 
@@ -37,6 +40,11 @@ class RateAccount:
     def burst(self) -> float:
         """The most that can be taken at once without a debt."""
         return self._rate * BURST_MS / 1_000
+
+    @property
+    def lot(self) -> int:
+        """The most to take at a time, at least 1."""
+        return max(1, int(self._rate * LOT_MS / 1_000))
 
     def change(self, rate: float, now_ms: int) -> None:
         """Set another rate from now on; a debt stays, and is paid by the new rate."""

@@ -13,6 +13,7 @@ from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import GroupConfig, IsolationLevel
 from sharemesh.domain.ids import MemberId
+from sharemesh.domain.quota.counts import HeldRecords
 from sharemesh.domain.state_batch import StateBatch
 
 
@@ -89,6 +90,7 @@ class Acquire(NamedTuple):
     log_batches: tuple[LogBatch, ...]
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     aborted: tuple[AbortedTransaction, ...] = ()
+    tally: HeldRecords | None = None  # counts what is held, for a quota (QUO-12)
 
 
 class AcknowledgementBatch(NamedTuple):

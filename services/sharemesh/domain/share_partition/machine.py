@@ -405,6 +405,7 @@ class SharePartition:
         if self._state is Lifecycle.FENCED:
             return []
         self._state = Lifecycle.FENCED  # PER-10
+        self._flight.stop_tallies()
         return [WakeWaiters(), Dropped(ErrorCode.NOT_LEADER_OR_FOLLOWER)]
 
     # ---- small things

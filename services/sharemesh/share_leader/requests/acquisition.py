@@ -9,6 +9,7 @@ from itertools import accumulate
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.group_config import IsolationLevel
 from sharemesh.domain.ids import MemberId, TopicPartition
+from sharemesh.domain.quota.counts import HeldRecords
 from sharemesh.domain.share_partition.effects import AcquiredRun, RecordsAcquired
 from sharemesh.domain.share_partition.events import (
     AbortedTransaction,
@@ -40,6 +41,7 @@ class FetchOrder:
     max_records: int
     max_bytes: int
     session: ShareSession | None = None  # of a Consume stream
+    tally: HeldRecords | None = None  # of a principal whose records in flight are bounded
 
     @property
     def is_held_back(self) -> bool:
@@ -93,7 +95,12 @@ class FetchAcquisition:
         whose = (reader.principal, reader.group_id)
         allowed = self._pacing.begin(*whose, order.max_bytes, order.max_records)
         if allowed is not None:
-            order = replace(order, max_bytes=allowed.max_bytes, max_records=allowed.max_records)
+            order = replace(
+                order,
+                max_bytes=allowed.max_bytes,
+                max_records=allowed.max_records,
+                tally=allowed.tally,
+            )
         taken: list[PartitionFetch] = []
         try:
             await self._take(runners, order, reader, taken)
@@ -267,6 +274,7 @@ def _event(
         ),
         isolation_level=runner.config.isolation_level,
         aborted=aborted,
+        tally=order.tally,
     )
 
 

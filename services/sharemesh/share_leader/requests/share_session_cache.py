@@ -13,6 +13,7 @@ from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.failures import Outcome
 from sharemesh.share_leader.partition.led_partitions import LedPartitions
 from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
+from sharemesh.throttling.counted_quota import CountedQuota
 
 _log = logging.getLogger(__name__)
 
@@ -35,12 +36,15 @@ class _Attendance:
 class ShareSessionCache:
     """All sessions of a leader, each bound to a stream or to the next request."""
 
-    def __init__(self, environment: LeaderEnvironment, partitions: LedPartitions) -> None:
+    def __init__(
+        self, environment: LeaderEnvironment, partitions: LedPartitions, quota: CountedQuota
+    ) -> None:
         settings = environment.settings
         self.sessions = ShareSessions(
             settings.max_share_sessions,
             max_of_principal=settings.max_principal_sessions,
             max_in_group=settings.max_group_sessions,
+            quota=quota.exceeded,
         )
         self._environment = environment
         self._partitions = partitions

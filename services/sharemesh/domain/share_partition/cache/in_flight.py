@@ -203,7 +203,8 @@ class InFlight:
             return
         lock = old.lock
         if lock is not None and not lock.fired:
-            lock = Lock(lock.since_ms, lock.deadline_ms, batch.first_offset, batch.last_offset)
+            whole = (batch.first_offset, batch.last_offset)
+            lock = Lock(lock.since_ms, lock.deadline_ms, *whole, tally=lock.tally)
         new = RecordStatus(
             old.state,
             old.delivery_count,
@@ -212,6 +213,15 @@ class InFlight:
             hand_backs_left=old.hand_backs_left,
         )
         self.put(batch, batch.first_offset, batch.last_offset, old, new)
+
+    def stop_tallies(self) -> None:
+        """Count no records for quotas any more: all locks are over at once (QUO-12)."""
+        for batch in self.batches:
+            for _, _, status in batch.runs():
+                lock = status.lock
+                if lock is not None and lock.tally is not None:
+                    lock.tally.add(-lock.held)
+                    lock.tally = None
 
     def drop_front(self, count: int) -> None:
         """Remove the first ``count`` batches; all of their records must be done."""

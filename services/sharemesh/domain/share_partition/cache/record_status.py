@@ -5,6 +5,7 @@ from heapq import heapify, heappop, heappush
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import MemberId
+from sharemesh.domain.quota.counts import HeldRecords
 
 DEAD_LOCKS_KEPT = 64  # bound of the heap: at most this many dead locks beyond the live ones
 NO_MEMBER = MemberId("")  # spec RS-15
@@ -32,6 +33,7 @@ class Lock:
     fired: bool = False  # the deadline passed while some records were in transition (LK-9)
     waits: bool = False  # for its deadline, in the index
     order: int = -1
+    tally: HeldRecords | None = None  # of the principal, if a quota bounds its records (QUO-12)
 
 
 class LockIndex:
@@ -57,6 +59,8 @@ class LockIndex:
         A lock that lost all its records gets none again.
         """
         lock.held += record_count
+        if lock.tally is not None:
+            lock.tally.add(record_count)
         if lock.order < 0:
             self._orders += 1
             lock.order = self._orders
@@ -65,6 +69,8 @@ class LockIndex:
     def leave(self, lock: Lock, record_count: int) -> None:
         """Note that records no longer name this lock."""
         lock.held -= record_count
+        if lock.tally is not None:
+            lock.tally.add(-record_count)
         if lock.held == 0 and lock.waits:
             self._dead += 1
             self._drop_dead()

@@ -206,7 +206,9 @@ class _Acknowledger:
         renewed = self._renewals.get(old)
         if renewed is None:
             deadline_ms = self._now_ms + config.record_lock_duration_ms
-            lock = Lock(self._now_ms, deadline_ms, entry.first_offset, entry.last_offset)
+            tally = None if old.lock is None else old.lock.tally
+            offsets = (entry.first_offset, entry.last_offset)
+            lock = Lock(self._now_ms, deadline_ms, *offsets, tally=tally)
             renewed = self._renewals[old] = RecordStatus(
                 old.state,
                 old.delivery_count,

@@ -39,7 +39,8 @@ class Acquisition:
         lock = self.lock
         if lock is None:
             deadline_ms = self.now_ms + self.flight.config.record_lock_duration_ms
-            lock = self.lock = Lock(self.now_ms, deadline_ms, first, last)
+            tally = self.request.tally
+            lock = self.lock = Lock(self.now_ms, deadline_ms, first, last, tally=tally)
         else:
             lock.first_offset = min(lock.first_offset, first)
             lock.last_offset = max(lock.last_offset, last)
