@@ -24,6 +24,7 @@ from sharemesh.domain.ids import (
     home_shard,
 )
 from sharemesh.methods import Method
+from sharemesh.rpc.shown_token import ShownToken, TokenFileError
 from sharemesh.rpc.tls import TlsError, TlsFiles, client_credentials
 from sharemesh.v1 import admin_pb2, share_coordinator_pb2
 
@@ -48,11 +49,26 @@ class ClusterAccess:
         bootstrap: ``host:port`` of any process of the cluster.
         tls: None without TLS.
         headers: Metadata of every call, for example the cluster's secret.
+        token_file: File with a bearer token, read at each call; None: none is shown.
     """
 
     bootstrap: str
     tls: TlsFiles | None = None
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    token_file: Path | None = None
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """Return what goes with a call now.
+
+        Raises:
+            NotAnsweredError: The token file cannot be used.
+        """
+        if self.token_file is None:
+            return self.headers
+        try:
+            return (*self.headers, ShownToken(self.token_file).header)
+        except TokenFileError as error:
+            raise NotAnsweredError(str(error)) from error
 
 
 def access_of(
@@ -69,10 +85,10 @@ def access_of(
         files: PEM files by ``authority``, ``certificate`` and ``key``; absent ones are looked for
             in ``SHAREMESH_TLS_AUTHORITY``, ``…_CERTIFICATE`` and ``…_KEY``.
         headers: ``name=value`` each; without any, the lines of ``SHAREMESH_HEADERS``.
-        environment: Where variables are looked up.
+        environment: Where variables are looked up; ``SHAREMESH_TOKEN_FILE`` names a token.
 
     Raises:
-        NotAnsweredError: A header is not of that form.
+        NotAnsweredError: A header is not of that form, or a token would go without TLS.
     """
     found = {
         name: files.get(name) or _path(environment.get(f"SHAREMESH_TLS_{name.upper()}"))
@@ -83,7 +99,10 @@ def access_of(
         tls = TlsFiles(found["certificate"], found["key"], found["authority"])
     lines = headers or environment.get("SHAREMESH_HEADERS", "").split("\n")
     pairs = tuple(_pair(line.strip()) for line in lines if line.strip())
-    return ClusterAccess(bootstrap, tls, pairs)
+    token_file = _path(environment.get("SHAREMESH_TOKEN_FILE"))
+    if token_file is not None and tls is None:
+        raise NotAnsweredError("SHAREMESH_TOKEN_FILE: a token is sent over TLS only")
+    return ClusterAccess(bootstrap, tls, pairs, token_file)
 
 
 class ClusterCalls:
@@ -162,7 +181,7 @@ class ClusterCalls:
         )
         try:
             answer: Answered = invoke(
-                request, timeout=method.deadline_ms / 1_000, metadata=self._access.headers
+                request, timeout=method.deadline_ms / 1_000, metadata=self._access.metadata()
             )
         except grpc.RpcError as error:
             raise NotAnsweredError(

@@ -104,6 +104,20 @@ CLUSTER_VALUES: dict[str, Document] = {
         "groups": [{"name": "g", "topics": ["a", "b"]}],
     },
 }
+CLUSTER_VALUES["tokens and Spark with executors"] = {
+    "cluster": {
+        **_ETCD,
+        "storage": {"type": "Shared", "claimName": "data"},
+        "spec": {
+            "tls": {"secretName": "tls"},
+            "tokens": {"issuer": "https://issuer", "serviceAccountName": "pods"},
+        },
+    },
+    "spark": {"enabled": True, "executors": 2},
+}
+PRODUCTION = "production"
+for _chart, _cases in (("sharemesh", OPERATOR_VALUES), ("sharemesh-cluster", CLUSTER_VALUES)):
+    _cases[PRODUCTION] = yaml.safe_load((CHARTS / _chart / "values-production.yaml").read_text())
 MATRIX = [
     *(("sharemesh", name) for name in OPERATOR_VALUES),
     *(("sharemesh-cluster", name) for name in CLUSTER_VALUES),

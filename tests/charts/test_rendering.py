@@ -12,6 +12,7 @@ from tests.charts.custom_resources import check
 
 VERSIONS = ("1.30", "1.34", "1.37")
 CUSTOM = "sharemesh.io"
+CERT_MANAGER = "cert-manager.io"
 
 
 @pytest.mark.parametrize(("chart", "case"), rendering.MATRIX)
@@ -21,7 +22,7 @@ def test_each_document_fits_the_schemas_of_kubernetes(chart: str, case: str) -> 
     for document in found:
         if document["apiVersion"].startswith(CUSTOM):
             assert check(document) == []
-        else:
+        elif not document["apiVersion"].startswith(CERT_MANAGER):  # test_production holds these
             for version in VERSIONS:
                 kubernetes_validate.validate(document, version, strict=True)
 

@@ -202,3 +202,17 @@ async def test_topics_are_named_by_the_cluster_that_runs_in_the_directory(tmp_pa
         await asyncio.to_thread(topic_names, tmp_path, ClusterAccess(mesh.bootstrap))
     run_file.write_text("{}")
     assert topic_names(tmp_path, None) == {}
+
+
+def test_idn_3_a_token_is_read_at_each_call_and_goes_over_tls_only(tmp_path):
+    (tmp_path / "token").write_text("first")
+    environment = {"SHAREMESH_TOKEN_FILE": str(tmp_path / "token")}
+    with pytest.raises(NotAnsweredError, match="over TLS only"):
+        access_of("a:1", files={}, environment=environment)
+    access = access_of("a:1", files={"authority": tmp_path / "ca"}, environment=environment)
+    assert access.metadata() == (("authorization", "Bearer first"),)
+    (tmp_path / "token").write_text("second")
+    assert access.metadata() == (("authorization", "Bearer second"),)
+    (tmp_path / "token").unlink()
+    with pytest.raises(NotAnsweredError, match="cannot read the token file"):
+        access.metadata()

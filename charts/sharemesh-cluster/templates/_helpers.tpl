@@ -40,6 +40,20 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- with .Values.cluster.spec.tls -}}{{- .secretName -}}{{- end -}}
 {{- end -}}
 
+{{- /* Audience of the tokens that callers show, or nothing. */ -}}
+{{- define "sharemesh-cluster.audience" -}}
+{{- with .Values.cluster.spec.tokens -}}{{- default "sharemesh" .audience -}}{{- end -}}
+{{- end -}}
+
+{{- /* Volume with a token for the mesh, of the pod's own ServiceAccount. */ -}}
+{{- define "sharemesh-cluster.tokenVolume" -}}
+- name: mesh-token
+  projected:
+    defaultMode: 0440
+    sources:
+      - serviceAccountToken: {path: token, audience: {{ include "sharemesh-cluster.audience" . | quote }}, expirationSeconds: 3600}
+{{- end -}}
+
 {{- define "sharemesh-cluster.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 10001
