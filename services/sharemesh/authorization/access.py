@@ -2,6 +2,7 @@
 
 import shlex
 
+from sharemesh.authorization.refusals import Refusal, hear
 from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import MAX_TRANSACTIONAL_ID_CHARS, check_group_id
 from sharemesh.ports.authorizer import CLUSTER_NAME, Authorizer, Operation, ResourceType
@@ -13,6 +14,10 @@ _REFUSED = {
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
+
+
+RIGHTS = frozenset(_REFUSED.values())
+"""Errors of a missing right."""
 
 
 class Access:
@@ -57,8 +62,11 @@ class Access:
             RefusedError: INVALID_REQUEST, TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
         """
         if not name:
+            unnamed = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            kind = ResourceType.TRANSACTIONAL_ID.value
+            hear(Refusal(principal, unnamed, operation.value, kind, name))
             raise RefusedError(
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                unnamed,
                 "a transactional record batch needs a transactional id: send it in "
                 "transactional_id, with WRITE allowed on it, or send batches that are not "
                 "transactional",
@@ -100,17 +108,20 @@ def refusal_on(
     name: str | None = None,
     *,
     error: ErrorCode | None = None,
+    known_as: str = "",
 ) -> RefusedError:
-    """Return the refusal of an operation on ``what``, described in words.
+    """Return the refusal of an operation on ``what``, described in words; it is audited (AUD-2).
 
-    ``name`` is left out where the caller has not sent it (AUT-1); ``error`` replaces the code of
-    the type of resource.
+    ``name`` is left out where the caller has not sent it (AUT-1); the audit log alone is told
+    what it is ``known_as``. ``error`` replaces the code of the type of resource.
     """
+    code = error or _REFUSED[resource]
+    hear(Refusal(principal, code, operation.value, resource.value, name or known_as or what))
     asked_for = f"--{resource.value.replace('_', '-')}"
     if resource is not ResourceType.CLUSTER:
         asked_for += f" {_argument(name, 'NAME')}"
     return RefusedError(
-        error or _REFUSED[resource],
+        code,
         f"{principal[:_SHOWN]} is not authorized for {operation.name} on {what}; an administrator "
         f"can allow it with: sharemesh acls add --principal {_argument(principal, 'User:NAME')} "
         f"--operation {operation.value} {asked_for}",

@@ -21,7 +21,7 @@ from sharemesh.cli.formatting import nearest
 from sharemesh.cli.interrupts import INTERRUPTED
 from sharemesh.cli.session import CommandError
 from sharemesh.serve.exit_codes import ExitCode, StartError
-from sharemesh.serve.settings.settings import ServeSettings, UpSettings
+from sharemesh.serve.settings.settings import LOGS, ServeSettings, UpSettings
 from sharemesh.serve.settings.sources import (
     add_config_flags,
     add_flags,
@@ -32,7 +32,6 @@ from sharemesh.serve.settings.sources import (
 )
 from sharemesh.serve.supervise.child_process import ProcessState
 from sharemesh.serve.supervise.data_directory import (
-    LOGS,
     RUN_FILE,
     DirectoryLock,
     keep_files_private,

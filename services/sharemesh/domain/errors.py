@@ -120,6 +120,10 @@ class RefusedError(Exception):
         self.message = message
 
 
+class BoundReachedError(RefusedError):
+    """A caller would use up, or take over, what is there for others; it is audited (AUD-3)."""
+
+
 def invalid_request(message: str) -> RefusedError:
     """Return the refusal of a request that its caller must correct."""
     return RefusedError(ErrorCode.INVALID_REQUEST, message)

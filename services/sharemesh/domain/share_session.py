@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import BoundReachedError, ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, MemberId, TopicPartition
 
 INITIAL_EPOCH = 0
@@ -217,7 +217,7 @@ class ShareSessions:
             ),
         ):
             if count >= bound:
-                raise RefusedError(
+                raise BoundReachedError(
                     ErrorCode.SHARE_SESSION_LIMIT_REACHED,
                     f"{whose} holds {count} of at most {bound} share sessions; {remedy}",
                 )
@@ -287,7 +287,7 @@ class ShareSessions:
         """
         session = self._sessions.get(key)
         if session is not None and session.principal != principal:
-            raise RefusedError(
+            raise BoundReachedError(
                 ErrorCode.UNKNOWN_MEMBER_ID,
                 f"member {key.member_id!r} is not in group {key.group_id!r} for this principal; "
                 "join under a member id of your own",

@@ -4,8 +4,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from sharemesh.authorization.refusals import hear_bound
 from sharemesh.cluster.store.configs import load_group_configs, store_group_configs
-from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.errors import BoundReachedError, ErrorCode, RefusedError
 from sharemesh.domain.group_config.cluster_definitions import MAX_GROUPS
 from sharemesh.domain.group_config.evaluate import (
     check_group_configs,
@@ -90,6 +91,7 @@ class GroupConfigAdmin:
             }
             await self._alter(group_id, changes, validate_only=request.validate_only)
         except RefusedError as error:
+            hear_bound(error, context.principal)
             return pb.AlterGroupConfigsResponse(error_code=error.error, error_message=error.message)
         except CoordinationError as error:
             return pb.AlterGroupConfigsResponse(
@@ -137,7 +139,7 @@ class GroupConfigAdmin:
         configured = {*self._coordinator.view.configured_groups(), *self._beginning}
         absent = sum(map(self._is_absent, configured - {group_id}))
         if absent >= most:
-            raise RefusedError(
+            raise BoundReachedError(
                 ErrorCode.INVALID_REQUEST,
                 f"{absent} groups of this coordinator have settings and do not exist, the most is "
                 f"{most} ({MAX_GROUPS}); remove settings that are not needed, or raise it",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sharemesh.authorization.access import Access
-from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
+from sharemesh.domain.errors import BoundReachedError, ErrorCode, RefusedError
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.group_config.cluster_definitions import (
     INITIALIZE_RETRY_INTERVAL,
@@ -171,7 +171,7 @@ class CoordinatorContext:
         if not self._said_full:
             self._said_full = True
             _log.warning("new groups are refused: %s", words)
-        raise invalid_request(words)
+        raise BoundReachedError(ErrorCode.INVALID_REQUEST, words)
 
     def check_partitions(self, *lists: Sequence[_WithPartitions]) -> None:
         """Refuse a request on offsets that lists too many topics or partitions, as a whole.

@@ -195,6 +195,7 @@ class GroupAdmin:
                     principal,
                     Operation.DESCRIBE,
                     ResourceType.TOPIC,
+                    known_as=topic.name,
                 )
 
     def _member_message(self, member: GroupMember) -> pb.ShareGroupMember:

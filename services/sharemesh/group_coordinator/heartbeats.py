@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from sharemesh.authorization.refusals import hear_bound
 from sharemesh.domain.errors import RefusedError, invalid_request
 from sharemesh.domain.ids import GroupId
 from sharemesh.domain.share_group.heartbeat import (
@@ -49,6 +50,7 @@ class HeartbeatHandler:
         try:
             return await self._answer(request, context, None)
         except RefusedError as error:
+            hear_bound(error, context.principal)
             return refused_heartbeat(request.member_id, error)
 
     async def stream(self, stream: HeartbeatStream, context: CallContext) -> None:
@@ -90,6 +92,7 @@ class HeartbeatHandler:
                 )
             return await self._answer(request, context, member)
         except RefusedError as error:
+            hear_bound(error, context.principal)
             return refused_heartbeat(request.member_id, error)
 
     def _serving(self, group_id: GroupId) -> ServedGroups | None:

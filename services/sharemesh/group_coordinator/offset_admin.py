@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from sharemesh.authorization.refusals import hear_bound
 from sharemesh.authorization.slices import Slices
 from sharemesh.codec.state_record import decode_batches, encode_archived
 from sharemesh.domain.errors import ErrorCode, RefusedError
@@ -24,7 +25,7 @@ from sharemesh.group_coordinator.coordinator_context import CoordinatorContext
 from sharemesh.group_coordinator.log_ends import LogEnds
 from sharemesh.group_coordinator.served_groups import ServedGroups
 from sharemesh.group_coordinator.share_state_work import share_partition
-from sharemesh.ports.authorizer import Operation
+from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.ports.network import CallContext
 from sharemesh.ports.share_state import PersisterPort, StateSummaryResult, StateWriteResult
 from sharemesh.v1 import group_coordinator_pb2 as pb
@@ -122,7 +123,9 @@ class OffsetAdmin:
         for topic_id, numbers in initialized.items():
             await slices.spend()
             topic = self._coordinator.catalog.with_id(topic_id)
-            if topic is not None and self._describable(principal, topic.name) is None:
+            if topic is not None and self._coordinator.access.may(
+                principal, Operation.DESCRIBE, ResourceType.TOPIC, topic.name
+            ):
                 wanted.append(_Asked(topic.name, topic_id, tuple(sorted(numbers)), numbers))
         return sorted(wanted, key=lambda each: each.name)
 
@@ -218,6 +221,7 @@ class OffsetAdmin:
             for name, refused in misshapen.items():
                 errors.setdefault(name, {}).update(refused)
         except RefusedError as error:
+            hear_bound(error, context.principal)
             response.error_code, response.error_message = error.error, error.message
             return response
         for topic in request.topics:

@@ -48,6 +48,18 @@ class _Refusal(NamedTuple):
     trailing: tuple[tuple[str, str], ...] = ()
 
 
+RefusedCall = Callable[[str, str, str, str], None]
+"""Hears method, principal (empty: not known), peer and the status of a call; must not raise."""
+
+_TOLD = frozenset(
+    {
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+    }
+)
+
+
 class Answering:
     """Makes gRPC's handlers of ours; the calls of one server are counted together.
 
@@ -55,10 +67,14 @@ class Answering:
     silent one as long as its caller likes.
     """
 
-    def __init__(self, principals: Principals, open_calls: OpenCalls) -> None:
+    def __init__(
+        self, principals: Principals, open_calls: OpenCalls, on_refused: RefusedCall | None = None
+    ) -> None:
+        """``on_refused`` hears of calls that end without an answer for who calls or how much."""
         self._principals = principals
         self._open = open_calls
         self._token_streams = TokenStreams()
+        self._on_refused = on_refused
 
     def unary(
         self,
@@ -77,6 +93,8 @@ class Answering:
             )
             if not isinstance(answered, _Refusal):
                 return answered
+            if isinstance(caller, CallContext):
+                self._tell(method.name, caller.principal, context, answered)
             # Here neither the request nor the error is held any more: gRPC keeps the exception
             # of an abort in a cycle with these frames, until the next search for cycles.
             await context.abort(*answered)
@@ -102,6 +120,8 @@ class Answering:
                 else await self._authenticated(method, parts, handler, context, caller)
             )
             if failed is not None:
+                if isinstance(caller, CallContext):
+                    self._tell(method.name, caller.principal, context, failed)
                 await context.abort(*failed)
 
         return grpc.stream_stream_rpc_method_handler(
@@ -133,7 +153,9 @@ class Answering:
         try:
             caller = call_context(context, self._principals)
         except CallFailedError as error:
-            return _Refusal(code_of(error.failure), f"{method}: {error.message}", _mark(error))
+            unknown = _Refusal(code_of(error.failure), f"{method}: {error.message}", _mark(error))
+            self._tell(method, "", context, unknown)
+            return unknown
         self._token_streams.show(caller)
         why = self._open.began(caller.principal)
         if not why:
@@ -141,7 +163,20 @@ class Answering:
             return caller
         if self._open.first_refusal(caller.principal):
             _log.warning("calls are refused: %s", why, extra={"peer": caller.peer})
-        return _Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{method}: {why}")
+        refused = _Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{method}: {why}")
+        self._tell(method, caller.principal, context, refused)
+        return refused
+
+    def _tell(
+        self,
+        method: str,
+        principal: str,
+        context: Any,  # noqa: ANN401 - untyped
+        refused: _Refusal,
+    ) -> None:
+        """Tell of a refused call, unless that was decided where rights are looked at (AUD-3)."""
+        if self._on_refused is not None and refused.code in _TOLD:
+            self._on_refused(method, principal, context.peer(), refused.code.name)
 
 
 async def _answered(

@@ -10,7 +10,7 @@ import grpc
 
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import CallContext, Stream
-from sharemesh.rpc.answering import Answering
+from sharemesh.rpc.answering import Answering, RefusedCall
 from sharemesh.rpc.limits import (
     HEALTH_BYTES_MAX,
     HEALTH_CALLS_MAX,
@@ -44,12 +44,14 @@ class GrpcServer:
         tls: ServerCertificates | None = None,
         reflection: bool = True,
         principals: Principals | None = None,
+        on_refused: RefusedCall | None = None,
     ) -> None:
         self._limits = limits or ServerLimits()
         self._tls = tls
         self._reflection = reflection
         principals = principals or Principals()
-        self._answering = Answering(principals, OpenCalls(self._limits, principals.own))
+        open_calls = OpenCalls(self._limits, principals.own)
+        self._answering = Answering(principals, open_calls, on_refused)
         self._handlers: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
         self._servers: list[grpc.aio.Server] = []
         self._renewing: asyncio.Task[None] | None = None

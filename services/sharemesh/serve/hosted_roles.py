@@ -4,7 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sharemesh.admin.service import AdminService, BeginDrain
+from sharemesh.audit.listener import AuditedListener
 from sharemesh.cluster.membership import ClusterMember
+from sharemesh.domain.ids import TopicId
 from sharemesh.ports.cluster import Role
 from sharemesh.ports.network import Listener
 from sharemesh.serve.process.measured_listener import MeasuredListener
@@ -24,17 +26,25 @@ class HostedRoles:
         begin_drain: Callable[[], Awaitable[None]],
     ) -> None:
         """Build; only what a role needs is imported. ``begin_drain`` starts a hand-over."""
-        self._telemetry = around.telemetry
+        self._around = around
         self._services: list[RoleService] = [
             AdminRole(around, begin_drain),
             *(_build_role(role, around) for role in roles),
         ]
 
     def offer(self, listener: Listener) -> None:
-        """Offer all methods, measured; call it before the port is open."""
-        measured = MeasuredListener(listener, self._telemetry)
+        """Offer all methods, measured and audited; call it before the port is open."""
+        around = self._around
+        offered: Listener = MeasuredListener(listener, around.telemetry)
+        if around.audit is not None:
+            offered = AuditedListener(offered, around.audit, self._topic_name)
         for service in self._services:
-            service.offer(measured)
+            service.offer(offered)
+
+    def _topic_name(self, topic_id: bytes) -> str:
+        """Return a topic's name, or its id where there is no such topic."""
+        topic = self._around.view.topic(TopicId(topic_id))
+        return topic.name if topic is not None else topic_id.hex()
 
     async def start(self, member: ClusterMember) -> None:
         """Begin work under the membership, then register it; call it once the port is open."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
+from sharemesh.audit.trail import AuditTrail
 from sharemesh.cluster.elections.shard_elections import ShardElections
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.cluster.view.watched_view import WatchedView
@@ -33,6 +34,7 @@ class ProcessContext:
     authorizer: Authorizer
     quotas: Quotas
     telemetry: Telemetry
+    audit: AuditTrail | None = None
 
 
 class RoleService:

@@ -28,6 +28,7 @@ from sharemesh.rpc.shown_token import TokenFileError
 from sharemesh.rpc.tls import TlsError
 from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.hosted_roles import HostedRoles
+from sharemesh.serve.process.audit_log import AuditLog
 from sharemesh.serve.process.coordination import connect_etcd, create_cluster, reach
 from sharemesh.serve.process.file_descriptors import ConnectionWatch, connections_max, raise_limit
 from sharemesh.serve.process.identity import Identity
@@ -65,6 +66,8 @@ class RoleProcess:
         self._clock = SystemClock()
         self._rng: Random = SystemRandom()
         self._identity = Identity(settings, self._rng, self._clock)
+        self._node_id = NodeId(settings.node_id or f"{settings.role}-{socket.gethostname()}")
+        self._audit = AuditLog(settings, self._node_id, self._clock)
         self._connections_max = connections_max(raise_limit())
         self._server = GrpcServer(
             limits=server_limits(
@@ -73,6 +76,7 @@ class RoleProcess:
             tls=server_certificates(settings, self._clock),
             reflection=settings.reflection,
             principals=self._identity.principals,
+            on_refused=self._audit.on_refused,
         )
         self._readiness = Readiness(self._server.health)
         self._coordination: Coordination | None = None
@@ -160,11 +164,11 @@ class RoleProcess:
             headers=self._identity.headers,
             token_file=settings.token_file,
         )
-        node_id = NodeId(settings.node_id or f"{settings.role}-{socket.gethostname()}")
-        exporting = self._exporting = TelemetryExport(settings, node_id, self._clock)
+        exporting = self._exporting = TelemetryExport(settings, self._node_id, self._clock)
+        self._audit.start(exporting.telemetry)
         around = ProcessContext(
             settings=settings,
-            node_id=node_id,
+            node_id=self._node_id,
             clock=self._clock,
             rng=self._rng,
             coordination=coordination,
@@ -174,6 +178,7 @@ class RoleProcess:
             authorizer=self._identity.authorizer(view),
             quotas=QuotaTable(view, super_users=settings.super_users),
             telemetry=exporting.telemetry,
+            audit=self._audit.trail,
         )
         return await self._serve(around)
 
@@ -285,7 +290,7 @@ class RoleProcess:
             await self._roles.close()
         await self._readiness.close()
         await self._identity.close()
-        for measuring in (self._connections, self._heap, self._probe, self._exporting):
+        for measuring in (self._connections, self._heap, self._probe, self._audit, self._exporting):
             if measuring is not None:
                 await measuring.close()
         for part in (self._member, self._view, self._caller, self._coordination):

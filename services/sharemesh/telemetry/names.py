@@ -346,6 +346,17 @@ SPANS_DROPPED = _counter(
     "share.telemetry.spans.dropped", "{span}", "spans lost to a full queue or a failing collector"
 )
 SPANS_QUEUED = _gauge("share.telemetry.spans.queued", "{span}", "spans that wait for export")
+AUDIT_LINES = _counter("share.audit.lines", "{line}", "lines queued for the audit log (AUD-5)")
+AUDIT_FOLDED = _counter(
+    "share.audit.folded",
+    "{event}",
+    "refusals, failed changes and looks that were counted in another line (AUD-6)",
+)
+AUDIT_DROPPED = _counter(
+    "share.audit.dropped",
+    "{line}",
+    "lines of the audit log lost to a full queue or a failing destination (AUD-8)",
+)
 SERIES_OVERFLOWS = _counter(
     "share.telemetry.series.overflows", "{series}", "series counted under the value other"
 )

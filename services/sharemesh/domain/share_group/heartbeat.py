@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
+from sharemesh.domain.errors import BoundReachedError, ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import (
     GroupId,
     MemberId,
@@ -148,8 +148,10 @@ def leave(
     if group is None:
         raise _unknown_group(group_id)
     member = group.members.get(member_id)
-    if member is None or not member.belongs_to(principal):
+    if member is None:
         raise _unknown_member(group_id, member_id)
+    if not member.belongs_to(principal):
+        raise _not_theirs(group_id, member_id)
     return remove_members(group, [member_id], catalog)
 
 
@@ -249,7 +251,7 @@ def _known_member(
             raise _unknown_member(request.group_id, request.member_id)
         return None
     if not member.belongs_to(request.principal):
-        raise _unknown_member(request.group_id, request.member_id)
+        raise _not_theirs(request.group_id, request.member_id)
     if not joins and request.member_epoch not in {
         member.member_epoch,
         member.previous_member_epoch,
@@ -342,3 +344,9 @@ def _unknown_member(group_id: GroupId, member_id: MemberId) -> RefusedError:
         ErrorCode.UNKNOWN_MEMBER_ID,
         f"member {member_id!r} is not in group {group_id!r}; join with epoch 0",
     )
+
+
+def _not_theirs(group_id: GroupId, member_id: MemberId) -> RefusedError:
+    """Return what a member of another principal is refused with: the same words (BND-26)."""
+    unknown = _unknown_member(group_id, member_id)
+    return BoundReachedError(unknown.error, unknown.message)

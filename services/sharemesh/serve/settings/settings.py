@@ -13,6 +13,8 @@ MAX_PORT = 65_535
 MAX_SHARDS = 1_000
 MAX_PROCESSES = 64
 HOUR_MS = 3_600_000
+LOGS = "logs"
+"""In the data directory: what processes say, and their audit logs."""
 
 Value = TypeVar("Value")
 
@@ -154,6 +156,20 @@ class ServeSettings:
     log_format: str = setting("form of log lines", "text", choices=("text", "json"))
     log_level: str = setting(
         "least level that is logged", "info", choices=("debug", "info", "warning", "error")
+    )
+    audit_log: str = setting(
+        "where lines about refusals, changes and looks at records go",
+        "file",
+        choices=("file", "stdout", "none"),
+    )
+    audit_directory: Path | None = setting(
+        "where the audit files lie; default: logs in the data directory", None
+    )
+    audit_file_bytes: int = setting(
+        "bytes of one audit file", 10_485_760, minimum=65_536, maximum=1_073_741_824
+    )
+    audit_files: int = setting(
+        "audit files kept of each kind, the current one included", 5, minimum=1, maximum=100
     )
     metrics_port: int = setting(
         "port for Prometheus without TLS; -1 is none, 0 is any", -1, minimum=-1, maximum=MAX_PORT

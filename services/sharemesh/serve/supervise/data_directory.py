@@ -13,7 +13,6 @@ from types import TracebackType
 from sharemesh.serve.exit_codes import ExitCode, StartError
 
 RUN_FILE = "run/cluster.json"
-LOGS = "logs"
 
 MOUNTINFO = Path("/proc/self/mountinfo")
 

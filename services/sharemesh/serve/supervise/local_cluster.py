@@ -23,7 +23,7 @@ from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.process.coordination import connect_etcd, create_cluster, reach
 from sharemesh.serve.process.identity import Identity, with_secret
 from sharemesh.serve.settings.room_settings import tls_files
-from sharemesh.serve.settings.settings import ServeSettings, UpSettings
+from sharemesh.serve.settings.settings import LOGS, ServeSettings, UpSettings
 from sharemesh.serve.supervise.child_process import (
     ManagedProcess,
     ProcessPlan,
@@ -32,7 +32,6 @@ from sharemesh.serve.supervise.child_process import (
 )
 from sharemesh.serve.supervise.child_protocol import role_command
 from sharemesh.serve.supervise.data_directory import (
-    LOGS,
     RUN_FILE,
     DirectoryLock,
     InitRollback,

@@ -48,6 +48,7 @@ class LeaderAccess:
                 principal,
                 operation,
                 ResourceType.TOPIC,
+                known_as=topic.name,
             )
         if not 0 <= partition.partition < topic.partitions:
             raise RefusedError(*not_led(self._view, partition))

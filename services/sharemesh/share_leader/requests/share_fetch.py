@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from sharemesh.authorization.refusals import hear_bound
 from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import MemberId, TopicPartition
 from sharemesh.domain.share_session import FINAL_EPOCH, INITIAL_EPOCH, FetchContext, SessionKey
@@ -70,6 +71,7 @@ class ShareFetch:
         try:
             return await self._answer(request, context)
         except RefusedError as refused:
+            hear_bound(refused, context.principal)
             if refused.error is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
                 await self._environment.clock.sleep_ms(self._wait_ms(request))  # spec REQ-4
             return pb.ShareFetchResponse(

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from sharemesh.domain.delivery_state import AcknowledgeType
-from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
+from sharemesh.domain.errors import BoundReachedError, ErrorCode, invalid_request
 from sharemesh.domain.ids import GroupId, TopicPartition
 from sharemesh.domain.share_partition.events import AcknowledgementBatch
 from sharemesh.domain.share_session import SessionKey, ShareSession, ShareSessions
@@ -124,7 +124,7 @@ class ShareSessionCache:
             return  # the bound on sessions bounds these
         total = sum(len(each.partitions) for each in self.sessions.all())
         if total + new > settings.max_session_partitions:
-            raise RefusedError(
+            raise BoundReachedError(
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED,
                 f"the share sessions of this leader hold {total} partitions, at most "
                 f"{settings.max_session_partitions} in all; fetch from fewer",

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import suppress
 
+from sharemesh.authorization.refusals import hear_bound
 from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import GroupId, TopicPartition
 from sharemesh.domain.share_session import SessionKey
@@ -46,6 +47,7 @@ class Consume:
             key, terms = self._terms(first, context)
             session, _ = self._session_cache.sessions.open(key, context.principal)
         except RefusedError as refused:
+            hear_bound(refused, context.principal)
             await stream.send(
                 pb.ConsumeResponse(error_code=int(refused.error), error_message=refused.message)
             )
@@ -111,6 +113,7 @@ class HoldSession:
             key = self._checks.member(context.principal, first.group_id, first.member_id)
             self._session_cache.sessions.check_owner(key, context.principal)
         except RefusedError as refused:
+            hear_bound(refused, context.principal)
             await stream.send(
                 pb.HoldSessionResponse(error_code=int(refused.error), error_message=refused.message)
             )

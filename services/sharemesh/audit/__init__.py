@@ -1,0 +1,1 @@
+"""Who was refused what, who changed what, who looked at records: events, files (spec AUD)."""

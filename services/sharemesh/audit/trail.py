@@ -1,0 +1,77 @@
+"""The queue between the loop, which notes events, and the thread that writes them (AUD-8)."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sharemesh.audit.events import AuditEvent, Repeats, line
+from sharemesh.audit.folding import Folding
+
+QUEUE_BYTES_MAX = 8 * 1024 * 1024
+
+
+class Line(NamedTuple):
+    """One event as it is written; ``is_change`` chooses the file."""
+
+    at_ms: int
+    is_change: bool
+    text: bytes
+
+
+class AuditTrail:
+    """Notes events without waiting for anything; what finds no room is dropped and counted."""
+
+    def __init__(
+        self, node: str, now_ms: Callable[[], int], *, queue_bytes_max: int = QUEUE_BYTES_MAX
+    ) -> None:
+        """``now_ms`` is wall time; it may be asked on two threads."""
+        self.dropped = 0
+        self.noted = 0
+        self._node = node
+        self._now_ms = now_ms
+        self._bytes_max = queue_bytes_max
+        self._bytes = 0
+        self._queue: deque[Line] = deque()
+        self._refusals = Folding()
+        self._others = Folding()
+        self._lock = threading.Lock()
+
+    @property
+    def folded(self) -> int:
+        """Events that were counted in another one's line."""
+        return self._refusals.folded + self._others.folded
+
+    def note(self, event: AuditEvent) -> None:
+        """Queue the line of an event, unless it is folded into one that was written."""
+        with self._lock:
+            now_ms = self._now_ms()
+            if event.is_change or self._folding(event).is_new(event, now_ms):
+                self._put(event, now_ms)
+
+    def take(self, bytes_max: int, *, ending: bool = False) -> list[Line]:
+        """Take the oldest lines out of the queue; ``ending``: folded events have theirs now."""
+        taken: list[Line] = []
+        size = 0
+        with self._lock:
+            now_ms = self._now_ms()
+            for folding in (self._refusals, self._others):
+                for event, repeats in folding.ended(now_ms, at_once=ending):
+                    self._put(event, now_ms, repeats)
+            while self._queue and size < bytes_max:
+                taken.append(self._queue.popleft())
+                size += len(taken[-1].text)
+            self._bytes -= size
+        return taken
+
+    def _folding(self, event: AuditEvent) -> Folding:
+        return self._refusals if event.is_refusal else self._others
+
+    def _put(self, event: AuditEvent, now_ms: int, repeats: Repeats | None = None) -> None:
+        text = line(event, self._node, now_ms, repeats)
+        if self._bytes + len(text) > self._bytes_max:
+            self.dropped += 1
+            return
+        self.noted += 1
+        self._bytes += len(text)
+        self._queue.append(Line(now_ms, event.is_change, text))

@@ -1,0 +1,215 @@
+"""A change is recorded by its outcome, however it ends (AUD-4); bounds are refusals (AUD-3)."""
+
+import asyncio
+
+import pytest
+
+from sharemesh import methods
+from sharemesh.audit import classes
+from sharemesh.audit.listener import AuditedListener, refused_call
+from sharemesh.authorization.refusals import HEARER, Refusal, hear, hear_bound
+from sharemesh.domain.errors import BoundReachedError, ErrorCode, RefusedError
+from sharemesh.ports.network import CallFailedError, Failure
+from sharemesh.testing.network import LocalNetwork
+from sharemesh.v1 import admin_pb2 as admin
+from sharemesh.v1 import group_coordinator_pb2 as group
+from tests.audit.events import lines, trail
+
+ADDRESS = "here:1"
+DELETE = admin.DeleteTopicsRequest(names=["orders", "payments"])
+
+
+@pytest.fixture
+def log():
+    return trail()
+
+
+@pytest.fixture
+async def serving(log):
+    """Return what offers a method, and then asks it."""
+    network = LocalNetwork()
+    caller = network.caller("User:root")
+    listener = AuditedListener(network.listener(ADDRESS), log, bytes.hex)
+
+    def offer(method, handler):
+        listener.offer(method, handler)
+
+        def ask(request, **options):
+            return caller.call(method, request, to=ADDRESS, **options)
+
+        return ask
+
+    yield offer
+    await caller.close()
+
+
+def names(line):
+    return [each["name"] for each in line["resources"]]
+
+
+async def test_entries_with_the_same_outcome_are_one_line(serving, log):
+    async def handler(request, _context):
+        response = admin.DeleteTopicsResponse()
+        for code in (0, 3, 7, 29, 0, 3, 16):
+            response.topics.add(error_code=code)
+        return response
+
+    ask = serving(methods.DELETE_TOPICS, handler)
+    await ask(admin.DeleteTopicsRequest(names=list("abcdefg")))
+    found = {(each["decision"], each.get("error")): names(each) for each in lines(log)}
+    assert found == {
+        ("done", None): ["a", "e"],
+        ("failed", "UNKNOWN_TOPIC_OR_PARTITION"): ["b", "f"],
+        ("unknown", "REQUEST_TIMED_OUT"): ["c"],
+    }, "a missing right has its own line (AUD-2); another process's is none"
+
+
+async def test_a_cancelled_change_keeps_its_names(serving, log):
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def handler(_request, _context):
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    ask = serving(methods.DELETE_TOPICS, handler)
+    asking = asyncio.ensure_future(ask(DELETE))
+    await began.wait()
+    asking.cancel()
+    await asyncio.wait([asking])
+    await ended.wait()
+    [found] = lines(log)
+    assert (found["decision"], found["error"]) == ("unknown", "CANCELLED")
+    assert (names(found), found["principal"]) == (["orders", "payments"], "User:root")
+
+
+async def test_a_change_whose_deadline_passed_keeps_its_names(serving, log):
+    async def handler(_request, _context):
+        await asyncio.Event().wait()
+
+    ask = serving(methods.DELETE_TOPICS, handler)
+    with pytest.raises(CallFailedError) as raised:
+        await ask(DELETE, timeout_ms=20)
+    assert raised.value.failure is Failure.DEADLINE_EXCEEDED
+    [found] = lines(log)
+    assert (found["decision"], names(found)) == ("unknown", ["orders", "payments"])
+
+
+@pytest.mark.parametrize(
+    ("error", "decision", "name"),
+    [
+        (ValueError("secret"), "unknown", "INTERNAL"),
+        (CallFailedError(Failure.UNAVAILABLE, "lost"), "unknown", "UNAVAILABLE"),
+        (CallFailedError(Failure.INVALID_ARGUMENT, "too many"), "failed", "INVALID_ARGUMENT"),
+        (CallFailedError(Failure.PERMISSION_DENIED, "no"), None, None),
+        (CallFailedError(Failure.RESOURCE_EXHAUSTED, "no"), None, None),
+    ],
+)
+async def test_a_handler_that_fails_has_a_line_without_its_words(
+    serving, log, error, decision, name
+):
+    async def handler(_request, _context):
+        raise error
+
+    ask = serving(methods.DELETE_TOPICS, handler)
+    with pytest.raises(CallFailedError):
+        await ask(DELETE)
+    found = lines(log)
+    assert [(each["decision"], each["error"]) for each in found] == (
+        [(decision, name)] if decision else []
+    )
+    assert "secret" not in str(found)
+
+
+async def test_the_offsets_of_a_group_have_the_error_of_their_topic_or_of_the_group(serving, log):
+    answers = []
+
+    async def handler(_request, _context):
+        return answers.pop()
+
+    ask = serving(methods.ALTER_SHARE_GROUP_OFFSETS, handler)
+    request = group.AlterShareGroupOffsetsRequest(group_id="billing")
+    for topic in ("orders", "payments"):
+        request.topics.add(topic_name=topic).partitions.add(partition=2, start_offset=15)
+    answers.append(group.AlterShareGroupOffsetsResponse(error_code=68))
+    await ask(request)
+    [refused] = lines(log)
+    assert (refused["decision"], refused["error"]) == ("failed", "NON_EMPTY_GROUP")
+    assert [each["change"] for each in refused["resources"]] == [
+        "start offsets in orders: 2: 15",
+        "start offsets in payments: 2: 15",
+    ]
+    answer = group.AlterShareGroupOffsetsResponse()
+    answer.topics.add().partitions.add()
+    answer.topics.add().partitions.add(error_code=3)
+    answers.append(answer)
+    await ask(request)
+    assert [(each["decision"], names(each)) for each in lines(log)] == [
+        ("done", ["billing"]),
+        ("failed", ["billing"]),
+    ]
+
+
+async def test_a_table_that_fails_refuses_no_call(serving, log, monkeypatch, caplog):
+    def broken(*_):
+        raise KeyError("x")
+
+    async def handler(_request, _context):
+        return admin.DeleteTopicsResponse()
+
+    found = classes.AUDIT_CLASSES[methods.DELETE_TOPICS.name]
+    monkeypatch.setitem(
+        classes.AUDIT_CLASSES, methods.DELETE_TOPICS.name, classes.Recorded(broken, found.codes)
+    )
+    ask = serving(methods.DELETE_TOPICS, handler)
+    await ask(DELETE)
+    assert "cannot name" in caplog.text
+
+
+async def test_a_refusal_in_a_task_that_a_call_began_is_heard(serving, log):
+    """AUD-2: rights that are taken away later."""
+    later = []
+
+    async def refuse(principal):
+        hear(Refusal(principal, ErrorCode.GROUP_AUTHORIZATION_FAILED, "read", "group", "g"))
+
+    async def handler(_request, context):
+        later.append(asyncio.ensure_future(refuse(context.principal)))
+        later.append(asyncio.ensure_future(refuse("User:other")))
+        return admin.MetadataResponse()
+
+    ask = serving(methods.METADATA, handler)
+    await ask(admin.MetadataRequest())
+    await asyncio.gather(*later)
+    first, second = lines(log)
+    assert (first["rpc"], first["principal"]) == ("Admin/Metadata", "User:root")
+    assert (second["rpc"], second["peer"]) == ("", ""), "not this call's"
+    hear(Refusal("User:root", ErrorCode.GROUP_AUTHORIZATION_FAILED))  # outside of any call
+    assert HEARER.get() is None
+    assert not lines(log)
+
+
+async def test_a_bound_that_is_met_is_a_refusal_and_other_errors_are_none(serving, log):
+    """AUD-3."""
+
+    async def handler(_request, context):
+        hear_bound(RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, "no"), context.principal)
+        hear_bound(
+            BoundReachedError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, "no"), context.principal
+        )
+        return admin.MetadataResponse()
+
+    ask = serving(methods.METADATA, handler)
+    await ask(admin.MetadataRequest())
+    [found] = lines(log)
+    assert (found["error"], found["error_code"]) == ("SHARE_SESSION_LIMIT_REACHED", 133)
+    assert found["kind"] == "refusal"
+
+
+def test_what_a_transport_refuses_has_a_line(log):
+    refused_call(log)("Admin/Metadata", "", "ipv4:1.2.3.4:5", "UNAUTHENTICATED")
+    [found] = lines(log)
+    assert (found["error"], found["error_code"]) == ("UNAUTHENTICATED", 0)
+    assert (found["rpc"], found["principal"]) == ("Admin/Metadata", "")
