@@ -7,7 +7,9 @@ from sharemesh.domain.quota.names import EntityType, QuotaEntity
 from sharemesh_operator.resources.quotas import (
     made_quotas,
     made_status,
+    of_users,
     quota_change,
+    unclaimed,
     wanted_quotas,
     with_wanted,
     without,
@@ -77,6 +79,22 @@ def test_only_what_is_listed_or_was_made_changes_quo_16(wanted, made, stored, ch
     assert quota_change(wanted, made, lambda entity: stored.get(entity, {})) == change
 
 
+def test_what_a_share_user_names_is_not_the_clusters_quo_16():
+    def user(cluster, principal, **quotas):
+        return {"spec": {"clusterRef": {"name": cluster}, "principal": principal, "quotas": quotas}}
+
+    users = [
+        user("main", "User:etl", producerByteRate=1),
+        user("main", "User:idle"),
+        user("other", "User:web", streams=1),
+    ]
+    claimed = of_users("main", users)
+    assert claimed == {ETL: {"producer_byte_rate"}}
+    wanted = {ETL: {"producer_byte_rate": 5.0, "streams": 2.0}, USERS: {"streams": 3.0}}
+    assert unclaimed(wanted, claimed) == {ETL: {"streams": 2.0}, USERS: {"streams": 3.0}}
+    assert unclaimed({ETL: {"producer_byte_rate": 5.0}}, claimed) == {}
+
+
 class Quotas:
     """The stored quotas of the cluster of a land, as somebody sets and sees them by hand."""
 
@@ -111,6 +129,20 @@ async def test_the_operator_keeps_what_is_listed_and_nothing_else_quo_16(land):
     await land.condition("ShareCluster", "main", "True", "AllLeadersServing")
     await quotas.condition("True", "QuotasSet")
     made = {USERS: {"streams": 10.0}, ETL: {"producer_byte_rate": 5_000_000.0}}
+    await quotas.become(made)
+
+    # A ShareUser's value goes before; without the object the listed one is back.
+    spec = {"clusterRef": {"name": "main"}, "principal": "User:etl"}
+    await land.apply("ShareUser", "etl", {**spec, "quotas": {"producerByteRate": 9, "groups": 4}})
+    await land.condition("ShareUser", "etl", "True", "InSync")
+
+    async def is_handed_over():
+        status = (await land.kube.get("ShareCluster", "main"))["status"]
+        return [each.get("entityName") for each in status["quotas"]] == [None]
+
+    await land.until(is_handed_over)
+    await quotas.become({USERS: made[USERS], ETL: {"producer_byte_rate": 9.0, "groups": 4.0}})
+    await land.kube.delete("ShareUser", "etl")
     await quotas.become(made)
 
     # By hand: another quota of a listed principal, one of somebody else, a listed one changed.

@@ -104,6 +104,8 @@ class Engine:
             cluster = ((body.get("spec") or {}).get("clusterRef") or {}).get("name", "")
             self._tenants[key] = cluster
         self._generations[key] = int(meta.get("generation", 0))
+        if kind == "ShareUser":  # its quotas go before those of the cluster (QUO-16)
+            self.queue.add(Key("ShareCluster", self._tenants[key]), GATHER_MS)
         if gone:
             self._generations.pop(key)
             self._tenants.pop(key, None)

@@ -19,7 +19,9 @@ from sharemesh_operator.resources.quotas import (
     QuotaChange,
     made_quotas,
     made_status,
+    of_users,
     quota_change,
+    unclaimed,
     wanted_quotas,
     with_wanted,
     without,
@@ -60,6 +62,8 @@ class QuotaKeeper:
         wanted, made = wanted_quotas(body), made_quotas(body)
         if not wanted and not made:
             return QuotaOutcome([], {FIELD: None})
+        claimed = of_users(body["metadata"]["name"], await self._kube.list("ShareUser"))
+        wanted, made = unclaimed(wanted, claimed), without(made, claimed)
         if mesh is None:
             waits = Condition.unknown(KIND, "QuotasPending", "etcd cannot be asked")
             return QuotaOutcome([waits], {FIELD: made_status(made)})

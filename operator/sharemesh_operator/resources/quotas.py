@@ -6,6 +6,8 @@ from typing import Any
 
 from sharemesh.domain.quota.names import EntityType, QuotaEntity
 from sharemesh_operator.resources.names import KubeObject
+from sharemesh_operator.resources.tenants import cluster_of
+from sharemesh_operator.resources.users import user_principal, user_quotas
 
 QuotaChange = dict[QuotaEntity, dict[str, float | None]]
 MadeQuotas = dict[QuotaEntity, frozenset[str]]
@@ -41,6 +43,31 @@ def made_quotas(body: KubeObject) -> MadeQuotas:
         )
         for each in noted
     }
+
+
+def of_users(cluster: str, users: Iterable[KubeObject]) -> MadeQuotas:
+    """Return the quotas that ShareUsers of a cluster name: theirs go before the cluster's."""
+    mine = [each for each in users if cluster_of(each) == cluster]
+    return {
+        QuotaEntity(EntityType.USER, user_principal(each)): frozenset(user_quotas(each))
+        for each in mine
+        if user_quotas(each)
+    }
+
+
+def unclaimed(
+    wanted: Mapping[QuotaEntity, Mapping[str, float]], claimed: MadeQuotas
+) -> dict[QuotaEntity, dict[str, float]]:
+    """Return what is wanted and nobody else's."""
+    left = {
+        entity: {
+            name: value
+            for name, value in values.items()
+            if name not in claimed.get(entity, frozenset())
+        }
+        for entity, values in wanted.items()
+    }
+    return {entity: values for entity, values in left.items() if values}
 
 
 def with_wanted(made: MadeQuotas, wanted: Mapping[QuotaEntity, Iterable[str]]) -> MadeQuotas:
