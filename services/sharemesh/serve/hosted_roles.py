@@ -10,6 +10,7 @@ from sharemesh.domain.ids import TopicId
 from sharemesh.ports.cluster import Role
 from sharemesh.ports.network import Listener
 from sharemesh.serve.process.measured_listener import MeasuredListener
+from sharemesh.serve.process.quota_listener import QuotaListener
 from sharemesh.serve.process_context import ProcessContext, RoleService
 
 if TYPE_CHECKING:
@@ -27,15 +28,17 @@ class HostedRoles:
     ) -> None:
         """Build; only what a role needs is imported. ``begin_drain`` starts a hand-over."""
         self._around = around
+        self._quotas: QuotaListener | None = None
         self._services: list[RoleService] = [
             AdminRole(around, begin_drain),
             *(_build_role(role, around) for role in roles),
         ]
 
     def offer(self, listener: Listener) -> None:
-        """Offer all methods, measured and audited; call it before the port is open."""
+        """Offer all methods, as quotas allow, measured and audited; before the port is open."""
         around = self._around
-        offered: Listener = MeasuredListener(listener, around.telemetry)
+        self._quotas = QuotaListener(listener, around.quotas, around.clock, around.telemetry)
+        offered: Listener = MeasuredListener(self._quotas, around.telemetry)
         if around.audit is not None:
             offered = AuditedListener(offered, around.audit, self._topic_name)
         for service in self._services:
@@ -61,6 +64,8 @@ class HostedRoles:
         """Close all roles at once."""
         for service in reversed(self._services):
             await service.close()
+        if self._quotas is not None:
+            await self._quotas.close()
 
 
 def _build_role(role: Role, around: ProcessContext) -> RoleService:

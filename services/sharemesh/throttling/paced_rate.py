@@ -53,7 +53,7 @@ class PacedRate:
             return 0
         return min(account.debt_ms(self._clock.now_ms()), THROTTLE_MAX_MS)
 
-    def taken(self, entity: str, account: RateAccount, reserved: int, amount: int) -> None:
+    def taken(self, entity: str, account: RateAccount, reserved: int, amount: float) -> None:
         """Take what came of a reservation; the next who waits may go on."""
         account.end(reserved, amount, self._clock.now_ms())
         if entity in self._waiting:

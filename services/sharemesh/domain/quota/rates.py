@@ -66,7 +66,7 @@ class RateAccount:
         """Reserve what may be taken."""
         self._reserved += amount
 
-    def end(self, reserved: int, taken: int, now_ms: int) -> None:
+    def end(self, reserved: int, taken: float, now_ms: int) -> None:
         """Take what came of a reservation; it may be more, as batches are never cut."""
         self._pay(now_ms)
         self._reserved -= reserved

@@ -1,0 +1,181 @@
+"""Quotas of calls: connections, streams, and the processor time of handlers (QUO-13, QUO-14)."""
+
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+from sharemesh import methods
+from sharemesh.domain.quota.counts import OpenCounts
+from sharemesh.domain.quota.names import QuotaName
+from sharemesh.methods import Method, Request, Response
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.network import CallContext, CallFailedError, Failure, Listener, Stream
+from sharemesh.ports.quotas import Quotas
+from sharemesh.telemetry.telemetry import Telemetry
+from sharemesh.throttling.counted_quota import CountedQuota
+from sharemesh.throttling.paced_rate import PacedRate
+from sharemesh.throttling.quota_signals import QuotaSignals
+from sharemesh.timers import Timers
+
+HOLD_MS = 1_000
+"""How long a call waits whose principal has used up its processor time: Kafka's window."""
+
+HELD_MAX = 100
+"""Calls of one principal that wait so; more are refused at once."""
+
+NEVER_HELD = frozenset({methods.SHARE_GROUP_HEARTBEAT.name, methods.SHARE_ACKNOWLEDGE.name})
+"""Who may get nothing more can finish what it has (QUO-10)."""
+
+_PERCENT_SECONDS = 1e-7
+"""Of a core in a nanosecond."""
+
+Result = TypeVar("Result")
+
+
+class QuotaListener:
+    """Fills ``ports.network.Listener`` before another one; who has no quota passes at once."""
+
+    def __init__(
+        self, listener: Listener, quotas: Quotas, clock: Clock, telemetry: Telemetry
+    ) -> None:
+        self._listener = listener
+        self._clock = clock
+        self._now_ns = telemetry.spans.now_ns
+        self._signals = QuotaSignals(telemetry.registry, clock)
+        self._alarms = Timers(clock)
+        self._time = PacedRate(QuotaName.REQUEST_PERCENTAGE, quotas, clock, self._alarms)
+        self._connections = CountedQuota(QuotaName.CONNECTIONS, quotas, self._signals)
+        self._streams = CountedQuota(QuotaName.STREAMS, quotas, self._signals)
+        self._open_streams = OpenCounts()
+        self._held = OpenCounts()
+        self._peers: dict[str, dict[str, int]] = {}  # with open calls, of bounded principals
+        self._unsubscribe = quotas.on_change(self._time.changed)
+
+    async def close(self) -> None:
+        """End the timers."""
+        self._unsubscribe()
+        await self._alarms.close()
+
+    def offer(
+        self,
+        method: Method[Request, Response],
+        handler: Callable[[Request, CallContext], Awaitable[Response]],
+    ) -> None:
+        """Answer a unary method (see the port), as quotas allow."""
+        may_wait = method.name not in NEVER_HELD
+
+        async def timed(request: Request, context: CallContext) -> Response:
+            if self._time.limit(context.principal) is None:
+                return await handler(request, context)
+            if may_wait:
+                await self._turn(method.name, context.principal)
+            steps = MeasuredSteps(handler(request, context), self._now_ns)
+            try:
+                return await steps
+            finally:
+                self._spent(context.principal, steps.spent_ns)
+
+        async def answer(request: Request, context: CallContext) -> Response:
+            if self._connections.limit(context.principal) is None:
+                return await timed(request, context)
+            with self._on_connection(method.name, context):
+                return await timed(request, context)
+
+        self._listener.offer(method, answer)
+
+    def offer_stream(
+        self,
+        method: Method[Request, Response],
+        handler: Callable[[Stream[Response, Request], CallContext], Awaitable[None]],
+    ) -> None:
+        """Answer a stream method (see the port), unless there is one too many."""
+
+        async def counted(stream: Stream[Response, Request], context: CallContext) -> None:
+            principal, streams = context.principal, self._open_streams
+            _check(method.name, self._streams.exceeded(principal, streams.of(principal)))
+            streams.add(principal)
+            try:
+                await handler(stream, context)
+            finally:
+                streams.add(principal, -1)
+
+        async def answer(stream: Stream[Response, Request], context: CallContext) -> None:
+            if self._connections.limit(context.principal) is None:
+                await counted(stream, context)
+                return
+            with self._on_connection(method.name, context):
+                await counted(stream, context)
+
+        self._listener.offer_stream(method, answer)
+
+    @contextmanager
+    def _on_connection(self, method: str, context: CallContext) -> Iterator[None]:
+        """Count the connection of a call while the call is open; refuse one too many."""
+        peers = self._peers.get(context.principal, {})
+        if context.peer not in peers:
+            _check(method, self._connections.exceeded(context.principal, len(peers)))
+        peers = self._peers.setdefault(context.principal, peers)
+        peers[context.peer] = peers.get(context.peer, 0) + 1
+        try:
+            yield
+        finally:
+            peers[context.peer] -= 1
+            if not peers[context.peer]:
+                del peers[context.peer]
+                if not peers:
+                    self._peers.pop(context.principal, None)
+
+    async def _turn(self, method: str, principal: str) -> None:
+        """Wait until the principal has processor time again, at most ``HOLD_MS``."""
+        time = self._time
+        if time.is_free(principal):
+            return
+        limit = time.limit(principal)
+        if limit is None:
+            return
+        self._signals.throttled(time.name, principal, limit, time.throttle_ms(principal))
+        if self._held.of(principal) < HELD_MAX:
+            self._held.add(principal)
+            try:
+                if await time.turn(principal, self._clock.now_ms() + HOLD_MS):
+                    return
+            finally:
+                self._held.add(principal, -1)
+        _check(method, self._signals.refused(time.name, principal, limit))
+
+    def _spent(self, principal: str, spent_ns: int) -> None:
+        account = self._time.account(principal)
+        if account is not None:
+            self._time.taken(principal, account, 0, spent_ns * _PERCENT_SECONDS)
+
+
+def _check(method: str, exceeded: str) -> None:
+    if exceeded:
+        raise CallFailedError(Failure.RESOURCE_EXHAUSTED, f"{method}: {exceeded}")
+
+
+class MeasuredSteps(Generic[Result]):
+    """Awaits what it is given, and adds up the time of its steps without that between them."""
+
+    def __init__(self, work: Awaitable[Result], now_ns: Callable[[], int]) -> None:
+        self._work = work
+        self._now_ns = now_ns
+        self.spent_ns = 0
+
+    def __await__(self) -> Generator[Any, Any, Result]:
+        steps = self._work.__await__()
+        thrown: BaseException | None = None
+        while True:
+            began_ns = self._now_ns()
+            try:
+                waited_for = next(steps) if thrown is None else steps.throw(thrown)
+            except StopIteration as ended:
+                result: Result = ended.value
+                return result
+            finally:
+                self.spent_ns += max(0, self._now_ns() - began_ns)
+            thrown = None
+            try:
+                yield waited_for
+            except BaseException as error:  # the caller went away, for example
+                thrown = error

@@ -1,0 +1,188 @@
+"""Quotas of connections, streams and processor time, for every method (QUO-13, QUO-14)."""
+
+import asyncio
+
+import pytest
+
+from sharemesh import methods
+from sharemesh.domain.quota.names import QuotaName
+from sharemesh.ports.network import CallFailedError
+from sharemesh.serve.process.quota_listener import HELD_MAX, MeasuredSteps, QuotaListener
+from sharemesh.telemetry.telemetry import without_export
+from sharemesh.testing.network import LocalNetwork
+from sharemesh.v1 import group_coordinator_pb2, share_leader_pb2
+from tests.clocks import ManualClock
+from tests.listed_quotas import ListedQuotas
+
+JANE, JOE, HERE = "User:jane", "User:joe", "here:1"
+HEARTBEAT, EXPLAIN = methods.SHARE_GROUP_HEARTBEAT, methods.EXPLAIN
+ASKED = share_leader_pb2.ExplainRequest(group_id="g")
+
+
+class Served:
+    """A process whose calls take as much processor time as tests say."""
+
+    def __init__(self, limits):
+        self.clock = ManualClock()
+        self.quotas = ListedQuotas(limits)
+        self.network = LocalNetwork()
+        self.now_ns = 0
+        self.takes_ns = 0
+        self.open = asyncio.Event()
+        self.open.set()
+        telemetry = without_export(lambda: self.now_ns)
+        listener = self.network.listener(HERE)
+        self.listener = QuotaListener(listener, self.quotas, self.clock, telemetry)
+        self.listener.offer(EXPLAIN, self.explain)
+        self.listener.offer(HEARTBEAT, self.heartbeat)
+        self.listener.offer_stream(methods.HOLD_SESSION, self.hold)
+        self.registry = telemetry.registry
+
+    async def explain(self, request, context):
+        self.now_ns += self.takes_ns
+        await self.open.wait()
+        return share_leader_pb2.ExplainResponse(reason="x")
+
+    async def heartbeat(self, request, context):
+        return group_coordinator_pb2.ShareGroupHeartbeatResponse()
+
+    async def hold(self, stream, context):
+        async for _ in stream:
+            await stream.send(share_leader_pb2.HoldSessionResponse())
+
+    def ask(self, caller):
+        return asyncio.create_task(caller.call(EXPLAIN, ASKED, to=HERE))
+
+    async def stream(self, caller):
+        stream = await caller.stream(methods.HOLD_SESSION, to=HERE)
+        await stream.send(share_leader_pb2.HoldSessionRequest())
+        await anext(aiter(stream))
+        return stream
+
+
+@pytest.fixture
+async def served():
+    made = []
+
+    def make(limits):
+        made.append(Served(limits))
+        return made[-1]
+
+    yield make
+    for each in made:
+        await each.listener.close()
+
+
+async def test_quo_13_one_stream_too_many_is_refused_and_room_comes_back(served):
+    here = served({(QuotaName.STREAMS, JANE): 2})
+    jane = here.network.caller(JANE)
+    streams = [await here.stream(jane) for _ in range(2)]
+    with pytest.raises(CallFailedError, match="quota streams of User:jane is 2: use fewer"):
+        await here.stream(jane)
+    await here.stream(here.network.caller(JOE))
+    await streams[0].close()
+    await here.clock.settle()
+    await here.stream(jane)
+
+
+async def test_quo_13_connections_with_open_calls_are_counted_and_forgotten(served):
+    here = served({(QuotaName.CONNECTIONS, JANE): 1})
+    here.open.clear()
+    first, second = here.network.caller(JANE), here.network.caller(JANE)
+    waits = [here.ask(first), here.ask(first)]
+    await here.clock.settle()
+    with pytest.raises(CallFailedError, match="quota connections of User:jane is 1"):
+        await second.call(EXPLAIN, ASKED, to=HERE)
+    here.open.set()
+    await asyncio.gather(*waits)
+    assert (await second.call(EXPLAIN, ASKED, to=HERE)).reason == "x"
+    assert not here.listener._peers
+
+
+async def test_quo_14_a_share_of_processor_time_is_kept_over_a_minute(served):
+    here = served({(QuotaName.REQUEST_PERCENTAGE, JANE): 10})
+    here.takes_ns = 3_000_000
+    caller, answered = here.network.caller(JANE), 0
+
+    async def ask_on():
+        nonlocal answered
+        while True:
+            await caller.call(EXPLAIN, ASKED, to=HERE)
+            answered += 1
+
+    asking = [asyncio.create_task(ask_on()) for _ in range(2)]
+    for _ in range(60):
+        await here.clock.advance(1_000)
+    taken_s = answered * 0.003
+    assert 0.95 * 6 <= taken_s <= 1.05 * 6
+    for each in asking:
+        each.cancel()
+
+
+async def test_quo_14_who_waits_in_vain_or_with_too_many_is_refused_in_words(served):
+    here = served({(QuotaName.REQUEST_PERCENTAGE, JANE): 1})
+    here.takes_ns = 10_000_000_000
+    caller = here.network.caller(JANE)
+    await caller.call(EXPLAIN, ASKED, to=HERE)
+    asked = [here.ask(caller) for _ in range(HELD_MAX + 1)]
+    await here.clock.settle()
+    assert [each.done() for each in asked] == [False] * HELD_MAX + [True]
+    await here.clock.advance(1_000)
+    for each in asked:
+        with pytest.raises(CallFailedError, match="quota request_percentage of User:jane is 1%"):
+            await each
+
+
+async def test_quo_10_heartbeats_do_not_wait_for_processor_time(served):
+    here = served({(QuotaName.REQUEST_PERCENTAGE, JANE): 1})
+    here.takes_ns = 10_000_000_000
+    caller = here.network.caller(JANE)
+    await caller.call(EXPLAIN, ASKED, to=HERE)
+    asked = group_coordinator_pb2.ShareGroupHeartbeatRequest()
+    await caller.call(HEARTBEAT, asked, to=HERE)
+
+
+async def test_quo_14_only_the_steps_of_a_handler_count_and_errors_pass():
+    now_ns = 0
+
+    async def work(fails):
+        nonlocal now_ns
+        now_ns += 5
+        await asyncio.sleep(0)
+        now_ns += 7
+        if fails:
+            raise ValueError
+        return "done"
+
+    async def between():
+        nonlocal now_ns
+        now_ns += 1_000
+
+    steps = MeasuredSteps(work(False), lambda: now_ns)
+    assert (await asyncio.gather(steps_of(steps), between()))[0] == "done"
+    assert steps.spent_ns == 12
+    failing = MeasuredSteps(work(True), lambda: now_ns)
+    with pytest.raises(ValueError):
+        await failing
+    assert failing.spent_ns == 12
+
+
+async def steps_of(steps):
+    return await steps
+
+
+async def test_quo_14_a_caller_that_goes_away_ends_the_handler():
+    ended = []
+
+    async def work():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    waits = asyncio.create_task(steps_of(MeasuredSteps(work(), lambda: 0)))
+    await asyncio.sleep(0)
+    waits.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waits
+    assert ended == [True]
