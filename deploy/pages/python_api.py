@@ -44,7 +44,15 @@ SECTIONS: tuple[tuple[str, tuple[Any, ...]], ...] = (
             client.AcknowledgeType,
         ),
     ),
-    ("Records", (client.ConsumerRecord, client.TopicIdPartition, tracing.producer_links)),
+    (
+        "Records",
+        (
+            client.ConsumerRecord,
+            client.RecordColumns,
+            client.TopicIdPartition,
+            tracing.producer_links,
+        ),
+    ),
     ("Producing", (client.Producer, client.AsyncProducer, producer.RecordMetadata)),
     ("Administering", (client.AdminClient, client.AsyncAdminClient)),
     (

@@ -105,8 +105,12 @@ def consumed(side: Side, number: int) -> None:
             before = processor_s(pids)
             found = python("sharemesh_clients", side.up.bootstrap, "consume", topic, count, RECORDS)
             side.note(f"consume.sharemesh.{size}.c{count}", found)
+            after = processor_s(pids)
+            if count == 1:
+                words = (side.up.bootstrap, "consume-in-bulk", topic, count, RECORDS)
+                side.note(f"consume.bulk.{size}", python("sharemesh_clients", *words))
             used: dict[str, float] = defaultdict(float)
-            for name, seconds in processor_s(pids).items():
+            for name, seconds in after.items():
                 used[name.rsplit("-", 1)[0]] += seconds - before[name]
             for role, seconds in sorted(used.items()):
                 us = {"rate": seconds / RECORDS * 1e6}
@@ -168,6 +172,8 @@ def main() -> int:
             ratio(side, f"produce.{size}.confluent", mine, f"produce.confluent.{size}", 0.3, 0.6),
             ratio(side, f"produce.{size}.aiokafka", mine, f"produce.aiokafka.{size}", 2.0),
         ]
+        names = (f"consume.bulk.{size}", f"consume.sharemesh.{size}.c1")
+        figures.append(ratio(side, f"poll_batches.{size}", *names, 2.0))
         for count, floor, goal in ((1, 1.0, 1.2), (4, 0.8, 1.0)):
             names = (f"consume.{who}.{size}.c{count}" for who in ("sharemesh", "java"))
             figures.append(ratio(side, f"consume.{size}.c{count}", *names, floor, goal))

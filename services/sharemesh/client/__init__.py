@@ -7,6 +7,7 @@ from sharemesh.client.consumer.handler_failures import RunOptions
 from sharemesh.client.consumer.share_consumer import ShareConsumer
 from sharemesh.client.producer.async_producer import AsyncProducer
 from sharemesh.client.producer.producer import Producer
+from sharemesh.client.record_columns import RecordColumns
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
 from sharemesh.domain.delivery_state import AcknowledgeType
 
@@ -18,6 +19,7 @@ __all__ = [
     "AsyncShareConsumer",
     "ConsumerRecord",
     "Producer",
+    "RecordColumns",
     "RunOptions",
     "ShareConsumer",
     "TopicIdPartition",

@@ -78,6 +78,22 @@ class BatchWriter:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundBatch:
+    """One batch as its header shows it; ``corrupt`` says why it cannot be read, or is "".
+
+    Offsets are included on both sides. ``is_dense``: each of them has a record. ``data`` is the
+    whole batch, its checksum checked if that was asked for; empty if it is corrupt.
+    """
+
+    base_offset: int
+    last_offset: int
+    is_control: bool
+    is_dense: bool
+    corrupt: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class ReadBatch:
     """One batch: offsets included on both sides; ``corrupt`` says why it cannot be read, or is "".
 
@@ -91,7 +107,7 @@ class ReadBatch:
     records: Sequence[Any]
 
 
-def read_batches(data: bytes, *, check_crc: bool) -> Iterator[ReadBatch]:
+def find_batches(data: bytes, *, check_crc: bool) -> Iterator[FoundBatch]:
     """Yield the batches of ``data`` in order; a corrupt one does not hide those after it.
 
     A cut last batch is yielded as corrupt if its header is whole, else left out.
@@ -100,7 +116,8 @@ def read_batches(data: bytes, *, check_crc: bool) -> Iterator[ReadBatch]:
     at = 0
     end = len(data)
     while at + HEADER_BYTES <= end:
-        base_offset, length, _, magic, crc, attributes, delta = HEADER.unpack_from(data, at)[:7]
+        header = HEADER.unpack_from(data, at)
+        base_offset, length, _, magic, crc, attributes, delta = header[:7]
         size = length + LENGTH_PREFIX_BYTES
         last_offset = base_offset + max(delta, 0)
         if magic != MAGIC:
@@ -110,22 +127,31 @@ def read_batches(data: bytes, *, check_crc: bool) -> Iterator[ReadBatch]:
             return
         elif check_crc and crc32c(view[at + CRC_START : at + size]) != crc:
             yield _corrupt(base_offset, last_offset, "checksum does not match")
-        elif attributes & CONTROL:
-            yield ReadBatch(base_offset, last_offset, is_control=True, corrupt="", records=())
         else:
-            yield _read(
-                data if size == end else bytes(view[at : at + size]), base_offset, last_offset
+            yield FoundBatch(
+                base_offset,
+                last_offset,
+                is_control=bool(attributes & CONTROL),
+                is_dense=header[-1] == delta + 1,
+                corrupt="",
+                data=data if size == end else bytes(view[at : at + size]),
             )
         at += max(size, HEADER_BYTES)
 
 
-def _corrupt(base_offset: int, last_offset: int, why: str) -> ReadBatch:
-    return ReadBatch(base_offset, last_offset, is_control=False, corrupt=why, records=())
+def read_batches(data: bytes, *, check_crc: bool) -> Iterator[ReadBatch]:
+    """Yield what ``find_batches`` finds, with the records."""
+    for found in find_batches(data, check_crc=check_crc):
+        corrupt, records = found.corrupt, []
+        if not corrupt and not found.is_control:
+            try:
+                records = raw_records(found.data)
+            except RecordSetError as error:
+                corrupt = str(error)
+        yield ReadBatch(found.base_offset, found.last_offset, found.is_control, corrupt, records)
 
 
-def _read(data: bytes, base_offset: int, last_offset: int) -> ReadBatch:
-    try:
-        records = raw_records(data)
-    except RecordSetError as error:
-        return _corrupt(base_offset, last_offset, str(error))
-    return ReadBatch(base_offset, last_offset, is_control=False, corrupt="", records=records)
+def _corrupt(base_offset: int, last_offset: int, why: str) -> FoundBatch:
+    return FoundBatch(
+        base_offset, last_offset, is_control=False, is_dense=False, corrupt=why, data=b""
+    )

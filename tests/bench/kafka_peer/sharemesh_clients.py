@@ -34,17 +34,33 @@ def produce(bootstrap: str, topic: str, size: int, records: int) -> dict[str, ob
 
 
 def _member(
-    bootstrap: str, topic: str, group: str, found: "multiprocessing.Queue[Any]", stop: Event
+    bootstrap: str,
+    topic: str,
+    group: str,
+    found: "multiprocessing.Queue[Any]",
+    stop: Event,
+    *,
+    bulk: bool,
 ) -> None:
     with connect(bootstrap).share_consumer(group) as consumer:
         consumer.subscribe([topic])
         while not stop.is_set():
-            records = consumer.poll(200)
-            if records:
-                found.put((len(records), time.time(), time.process_time()))
+            if bulk:
+                count = sum(len(columns.values) for columns in consumer.poll_batches(200))
+            else:
+                count = len(consumer.poll(200))
+            if count:
+                found.put((count, time.time()))
 
 
-def consume(bootstrap: str, topic: str, members: int, records: int) -> dict[str, object]:
+def consume_in_bulk(bootstrap: str, topic: str, members: int, records: int) -> dict[str, object]:
+    """``poll_batches`` in a loop, values looked at; else as ``consume``."""
+    return consume(bootstrap, topic, members, records, bulk=True)
+
+
+def consume(
+    bootstrap: str, topic: str, members: int, records: int, *, bulk: bool = False
+) -> dict[str, object]:
     """``poll`` in a loop with implicit acknowledgement; each member is a process."""
     group = f"g{time.time_ns()}"
     with connect(bootstrap).admin() as admin:
@@ -53,7 +69,9 @@ def consume(bootstrap: str, topic: str, members: int, records: int) -> dict[str,
     found: multiprocessing.Queue[Any] = context.Queue()
     stop = context.Event()
     processes = [
-        context.Process(target=_member, args=(bootstrap, topic, group, found, stop))
+        context.Process(
+            target=_member, args=(bootstrap, topic, group, found, stop), kwargs={"bulk": bulk}
+        )
         for _ in range(members)
     ]
     for process in processes:
@@ -61,7 +79,7 @@ def consume(bootstrap: str, topic: str, members: int, records: int) -> dict[str,
     count, first, last = 0, 0.0, 0.0
     try:
         while count < records:
-            some, last, _ = found.get(timeout=PATIENCE_S)
+            some, last = found.get(timeout=PATIENCE_S)
             first = first or last
             count += some
     finally:
@@ -150,7 +168,12 @@ def _percentiles(seconds: list[float]) -> list[float]:
 def main() -> None:
     """Measure and print one JSON object."""
     bootstrap, command, topic, *numbers = sys.argv[1:]
-    measure = {"produce": produce, "consume": consume, "latency": latency}[command]
+    measure = {
+        "produce": produce,
+        "consume": consume,
+        "consume-in-bulk": consume_in_bulk,
+        "latency": latency,
+    }[command]
     print(json.dumps(measure(bootstrap, topic, *map(int, numbers))))
 
 

@@ -6,9 +6,10 @@ Used by one thread at a time; only ``take_outcomes`` may be called by the networ
 import logging
 import re
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from sharemesh.client.consumer.column_reader import ColumnReader
 from sharemesh.client.consumer.deliveries import (
     AcknowledgementResult,
     Delivery,
@@ -17,6 +18,7 @@ from sharemesh.client.consumer.deliveries import (
 )
 from sharemesh.client.consumer.delivery_reader import DeliveryReader
 from sharemesh.client.errors import (
+    CorruptRecordError,
     IllegalArgumentError,
     IllegalStateError,
     InvalidTopicError,
@@ -24,6 +26,7 @@ from sharemesh.client.errors import (
     RequestTimedOutError,
     SharemeshError,
 )
+from sharemesh.client.record_columns import RecordColumns
 from sharemesh.client.records import ConsumerRecord, Deserializer, TopicIdPartition
 from sharemesh.domain.delivery_state import AcknowledgeType
 
@@ -48,6 +51,7 @@ class _Held:
     types: dict[int, AcknowledgeType | None]
     records: dict[int, ConsumerRecord] = field(default_factory=dict)
     failed: set[int] = field(default_factory=set)
+    columns: RecordColumns | None = None
 
 
 @dataclass(slots=True)
@@ -167,6 +171,26 @@ class ConsumerState:
                 held.types[record.offset] = kind
                 return
         raise IllegalStateError(NOT_HELD)
+
+    def acknowledge_batch(
+        self, columns: RecordColumns, kind: AcknowledgeType, offsets: Iterable[int] | None
+    ) -> None:
+        """Decide on records of columns in flight; None: on all of them (spec CL-31).
+
+        Raises:
+            IllegalStateError: Implicit mode, or one of them is not in flight; nothing is decided.
+            IllegalArgumentError: RENEW (spec CL-33).
+        """
+        self._check_explicit()
+        if kind is AcknowledgeType.RENEW:
+            raise IllegalArgumentError("columns cannot be renewed: take records with poll for that")
+        held = next((each for each in self._held if each.columns is columns), None)
+        if held is None:
+            raise IllegalStateError(NOT_HELD)
+        chosen = held.types.keys() if offsets is None else dict.fromkeys(offsets).keys()
+        if not chosen <= held.types.keys():
+            raise IllegalStateError(NOT_HELD)
+        held.types.update(dict.fromkeys(chosen, kind))
 
     def acknowledge_offset(
         self, topic: str, partition: int, offset: int, kind: AcknowledgeType
@@ -354,13 +378,13 @@ class ConsumerState:
             reader = DeliveryReader(delivery, self._key, self._value, check_crcs=self._check_crcs)
             for offset in delivery.offsets() if self._renewed else ():
                 self._renewed.pop((delivery.source, offset), None)  # delivered again
-            if reader.gaps:
-                self._gaps.append(
-                    PartitionAcknowledgements(
-                        *delivery.acquired_in, dict.fromkeys(reader.gaps, AcknowledgeType.GAP)
-                    )
-                )
+            self._add_gaps(delivery, reader.gaps)
             self._readers.append(reader)
+
+    def _add_gaps(self, delivery: Delivery, gaps: Sequence[int]) -> None:
+        if gaps:
+            types = dict.fromkeys(gaps, AcknowledgeType.GAP)
+            self._gaps.append(PartitionAcknowledgements(*delivery.acquired_in, types))
 
     def hand_out(self) -> list[ConsumerRecord]:
         """Return renewed records, or else the fetched ones, now in flight; see ``leftover``.
@@ -385,6 +409,38 @@ class ConsumerState:
                 break  # the next thing in it is a failure: for the next poll
             self._readers.popleft()
         return records
+
+    def accept_columns(
+        self, deliveries: Sequence[Delivery]
+    ) -> tuple[list[RecordColumns], list[Delivery], SharemeshError | None]:
+        """Return fetched deliveries as columns, now in flight (spec CL-31).
+
+        Also what was not returned, as it lies behind a failure, and the failure if it came first.
+        """
+        found: list[RecordColumns] = []
+        readers = deque(ColumnReader(each, check_crcs=self._check_crcs) for each in deliveries)
+        for reader in readers:
+            self._add_gaps(reader.delivery, reader.gaps)
+        failure: CorruptRecordError | None = None
+        while readers:
+            reader = readers[0]
+            columns, failure = reader.take(failures=not found)
+            if columns is not None:
+                self._hold_columns(reader.delivery, columns)
+                found.append(columns)
+            elif failure is not None:
+                offsets = range(failure.offset, failure.last_offset + 1)
+                self._hold_failed(reader.delivery, offsets, failure)
+            if failure is not None or not reader.is_read:
+                break  # the next thing in it is a failure: for the next poll
+            readers.popleft()
+        rest = [left for reader in readers if (left := reader.rest()) is not None]
+        return found, rest, failure
+
+    def _hold_columns(self, delivery: Delivery, columns: RecordColumns) -> None:
+        types: dict[int, AcknowledgeType | None] = dict.fromkeys(columns.offsets)
+        self._held.append(_Held(*delivery.acquired_in, types, columns=columns))
+        self.lock_timeout_ms = delivery.lock_timeout_ms
 
     def leftover(self) -> list[Delivery]:
         """Remove fetched records that were not returned: they lie behind a failure."""

@@ -1,7 +1,15 @@
 """AsyncShareConsumer: a share consumer for asyncio (spec CL); one task uses it at a time."""
 
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -11,6 +19,7 @@ from sharemesh.client.consumer.handler_failures import RunOptions
 from sharemesh.client.consumer.handler_runner import HandlerRunner
 from sharemesh.client.environment import ClientEnvironment
 from sharemesh.client.errors import ConcurrentModificationError
+from sharemesh.client.record_columns import RecordColumns
 from sharemesh.client.records import ConsumerRecord
 from sharemesh.domain.delivery_state import AcknowledgeType
 
@@ -45,6 +54,22 @@ class ConsumerBase:
         """
         with self._alone():
             self._calls.acknowledge(record, kind)
+
+    def acknowledge_batch(
+        self,
+        columns: RecordColumns,
+        kind: AcknowledgeType = AcknowledgeType.ACCEPT,
+        *,
+        offsets: Iterable[int] | None = None,
+    ) -> None:
+        """Say what became of records of the last ``poll_batches``: all, or these offsets (CL-31).
+
+        Raises:
+            IllegalStateError: Implicit mode, or one is not in flight; nothing is decided then.
+            IllegalArgumentError: RENEW, which columns do not have (spec CL-33).
+        """
+        with self._alone():
+            self._calls.acknowledge_batch(columns, kind, offsets)
 
     def acknowledge_offset(
         self, topic: str, partition: int, offset: int, kind: AcknowledgeType
@@ -128,6 +153,18 @@ class AsyncShareConsumer(ConsumerBase):
         """
         with self._alone():
             return await drive(self._calls.poll(timeout_ms))
+
+    async def poll_batches(self, timeout_ms: int = 1_000) -> list[RecordColumns]:
+        """Return records in bulk, as columns of one partition each (spec CL-31..33).
+
+        As ``poll``, in the errors too, but what is not looked at is not decoded, and
+        deserializers are not applied.
+
+        Raises:
+            IllegalStateError: As ``poll``, or records of ``poll`` were renewed.
+        """
+        with self._alone():
+            return await drive(self._calls.poll_batches(timeout_ms))
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Yield records without end, polling as needed."""

@@ -4,7 +4,7 @@ A call is a generator: it yields work for the event loop and gets the result bac
 deserializers and callbacks run where the application called, and the network runs on its loop.
 """
 
-from collections.abc import Coroutine, Generator, Mapping, Sequence
+from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sharemesh.client.background_loop import BackgroundLoop
@@ -14,6 +14,7 @@ from sharemesh.client.consumer.deliveries import Delivery, PartitionAcknowledgem
 from sharemesh.client.consumer.engine import ConsumerEngine
 from sharemesh.client.environment import ClientEnvironment, real_environment
 from sharemesh.client.errors import IllegalStateError, UnsupportedVersionError
+from sharemesh.client.record_columns import RecordColumns
 from sharemesh.client.records import ConsumerRecord
 from sharemesh.domain.delivery_state import AcknowledgeType
 
@@ -138,10 +139,7 @@ class ConsumerCalls:
 
     def poll(self, timeout_ms: int) -> Steps[list[ConsumerRecord]]:
         """Return records as soon as there are some (spec CL-6..10, CL-24)."""
-        self._check_open()
-        check_timeout_ms(timeout_ms)
-        self._polls += 1
-        deadline_ms = self._clock.now_ms() + timeout_ms
+        deadline_ms = self._deadline_ms(timeout_ms)
         ahead = self._records_ahead()
         engine: ConsumerEngine = self.engine or (yield self._start())
         engine.raise_errors()
@@ -174,6 +172,42 @@ class ConsumerCalls:
         self.state.settle_outcomes()
         self._handed_out, self._handed_out_ms = len(records), self._clock.now_ms()
         return records
+
+    def poll_batches(self, timeout_ms: int) -> Steps[list[RecordColumns]]:
+        """Return records as columns, as soon as there are some (spec CL-31)."""
+        deadline_ms = self._deadline_ms(timeout_ms)
+        ahead = self._records_ahead()
+        engine: ConsumerEngine = self.engine or (yield self._start())
+        engine.raise_errors()
+        self.state.settle_outcomes()
+        if self.state.is_renewing or self.state.has_renewed:
+            raise IllegalStateError("records of poll were renewed: call poll until they are done")
+        outgoing = self.state.begin_poll()
+        found: list[RecordColumns] = []
+        while not found:
+            left_ms = max(deadline_ms - self._clock.now_ms(), 0)
+            deliveries: list[Delivery] = yield engine.fetch(
+                outgoing, wanted=self._wanted, ahead=ahead, timeout_ms=left_ms
+            )
+            if not deliveries:
+                break
+            found, rest, failure = self.state.accept_columns(deliveries)
+            outgoing = self.state.collect_gaps()
+            if outgoing or rest:
+                yield self._send(engine, outgoing, rest)
+            if failure is not None:
+                raise failure
+            outgoing = []
+        self.state.settle_outcomes()
+        self._handed_out, self._handed_out_ms = sum(map(len, found)), self._clock.now_ms()
+        return found
+
+    def _deadline_ms(self, timeout_ms: int) -> int:
+        """Begin a poll; return when it is over."""
+        self._check_open()
+        check_timeout_ms(timeout_ms)
+        self._polls += 1
+        return self._clock.now_ms() + timeout_ms
 
     def _records_ahead(self) -> int:
         """Return how many records a leader may send ahead: more to a fast application."""
@@ -220,6 +254,13 @@ class ConsumerCalls:
     def _need_renew(engine: ConsumerEngine) -> None:
         if not engine.versions.knows_renew:
             raise UnsupportedVersionError("the cluster does not know RENEW: upgrade its processes")
+
+    def acknowledge_batch(
+        self, columns: RecordColumns, kind: AcknowledgeType, offsets: Iterable[int] | None
+    ) -> None:
+        """Decide on records of the last ``poll_batches`` (spec CL-31)."""
+        self._check_open()
+        self.state.acknowledge_batch(columns, kind, offsets)
 
     def acknowledge_offset(
         self, topic: str, partition: int, offset: int, kind: AcknowledgeType

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from sharemesh.client.errors import SharemeshError
 from sharemesh.client.records import AcquiredRange, TopicIdPartition
-from sharemesh.codec.client_batches import ReadBatch, read_batches
+from sharemesh.codec.client_batches import FoundBatch, ReadBatch, find_batches, read_batches
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.v1.share_leader_pb2 import AcknowledgementBatch
 
@@ -23,12 +23,19 @@ class Payload:
     The network's side only counts offsets, so a large batch costs its event loop nothing.
     """
 
-    __slots__ = ("_batches", "_in_order", "data")
+    __slots__ = ("_batches", "_found", "_in_order", "data")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self._batches: list[ReadBatch] | None = None
+        self._found: list[FoundBatch] | None = None
         self._in_order = True
+
+    def found(self, *, check_crc: bool) -> Sequence[FoundBatch]:
+        """Return the batches without decoding their records."""
+        if self._found is None:
+            self._found = list(find_batches(self.data, check_crc=check_crc))
+        return self._found
 
     def batches(self, first: int, last: int, *, check_crc: bool) -> Iterator[ReadBatch]:
         """Yield the batches that touch ``first..last``, both included."""

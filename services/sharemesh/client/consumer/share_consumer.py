@@ -12,6 +12,7 @@ from sharemesh.client.consumer.calls import DEFAULT_CLOSE_TIMEOUT_MS, ConsumerCa
 from sharemesh.client.consumer.handler_failures import RunOptions
 from sharemesh.client.consumer.handler_runner import HandlerRunner
 from sharemesh.client.environment import ClientEnvironment
+from sharemesh.client.record_columns import RecordColumns
 from sharemesh.client.records import ConsumerRecord
 from sharemesh.domain.delivery_state import AcknowledgeType
 
@@ -64,6 +65,11 @@ class ShareConsumer(ConsumerBase):
         """Return records as soon as there are some; empty after ``timeout_ms`` (spec CL-6..10)."""
         with self._alone():
             return drive_on(self._background(), self._calls.poll(timeout_ms))
+
+    def poll_batches(self, timeout_ms: int = 1_000) -> list[RecordColumns]:
+        """Return records in bulk, as columns of one partition each (spec CL-31..33)."""
+        with self._alone():
+            return drive_on(self._background(), self._calls.poll_batches(timeout_ms))
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Yield records without end, polling as needed."""

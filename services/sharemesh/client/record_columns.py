@@ -1,0 +1,152 @@
+"""Records in bulk: those of one partition as columns, decoded when they are looked at (CL-31)."""
+
+from collections.abc import Sequence
+from itertools import chain, repeat
+from typing import Any, NamedTuple
+
+from sharemesh.client.errors import CorruptRecordError, IllegalStateError
+from sharemesh.client.records import Headers, TopicIdPartition
+from sharemesh.codec.arrow_tables import arrow_table
+from sharemesh.codec.record_set import RecordSetError, raw_records
+
+
+class ColumnPart(NamedTuple):
+    """A part of a batch: offsets ``first..last``, both included, delivered with one count.
+
+    ``records`` are decoded already, or None.
+    """
+
+    data: bytes
+    base_offset: int
+    last_offset: int
+    first: int
+    last: int
+    delivery_count: int
+    records: Sequence[Any] | None
+
+
+class RecordColumns:
+    """Acquired records of one partition, in order of offset; the columns are of equal length.
+
+    Keys and values are bytes as they were produced: deserializers are not applied.
+
+    Attributes:
+        topic_id_partition: Where they come from.
+        leader_epoch: Epoch of the leader that acquired them.
+    """
+
+    __slots__ = ("_parts", "_records", "leader_epoch", "topic_id_partition")
+
+    def __init__(
+        self, source: TopicIdPartition, leader_epoch: int, parts: Sequence[ColumnPart]
+    ) -> None:
+        self.topic_id_partition = source
+        self.leader_epoch = leader_epoch
+        self._parts = parts
+        self._records: list[Any] | None = None
+
+    def __len__(self) -> int:
+        return sum(_length(part) for part in self._parts)
+
+    def __repr__(self) -> str:
+        first, last = self._parts[0].first, self._parts[-1].last
+        return f"RecordColumns({self.topic_id_partition}@{first}..{last}, {len(self)} records)"
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+        return self.topic_id_partition.topic
+
+    @property
+    def partition(self) -> int:
+        """Partition."""
+        return self.topic_id_partition.partition
+
+    @property
+    def offsets(self) -> list[int]:
+        """Offsets; nothing is decoded for them."""
+        return list(
+            chain.from_iterable(
+                range(part.first, part.last + 1)
+                if part.records is None
+                else [each.offset for each in part.records]
+                for part in self._parts
+            )
+        )
+
+    @property
+    def delivery_counts(self) -> list[int]:
+        """How often each was delivered, this time included (spec CL-30)."""
+        return list(
+            chain.from_iterable(repeat(part.delivery_count, _length(part)) for part in self._parts)
+        )
+
+    @property
+    def timestamps_ms(self) -> list[int]:
+        """Milliseconds since the epoch.
+
+        Raises:
+            CorruptRecordError: A batch cannot be decoded (spec CL-32); as all columns below.
+        """
+        return [each.timestamp for each in self._decoded()]
+
+    @property
+    def keys(self) -> list[bytes | None]:
+        """Keys."""
+        return [each.key for each in self._decoded()]
+
+    @property
+    def values(self) -> list[bytes | None]:
+        """Values."""
+        return [each.value for each in self._decoded()]
+
+    @property
+    def headers(self) -> list[Headers]:
+        """Pairs of name and bytes of each record, in the producer's order."""
+        return [tuple(each.headers) for each in self._decoded()]
+
+    def to_arrow(self) -> Any:  # noqa: ANN401 - a pyarrow.Table; few applications have it
+        """Return a ``pyarrow.Table`` with offset, timestamp, key, value and delivery_count.
+
+        Raises:
+            CorruptRecordError: A batch cannot be decoded (spec CL-32).
+            IllegalStateError: pyarrow is not installed.
+        """
+        columns = (self.offsets, self.timestamps_ms, self.keys, self.values, self.delivery_counts)
+        try:
+            return arrow_table(*columns)
+        except ImportError:
+            raise IllegalStateError("to_arrow needs pyarrow: pip install pyarrow") from None
+
+    def _decoded(self) -> list[Any]:
+        if self._records is None:
+            found: list[Any] = []
+            batch: Sequence[Any] = ()
+            decoded = b""
+            for part in self._parts:
+                if part.records is not None:
+                    found.extend(part.records)
+                    continue
+                if part.data is not decoded:  # parts of one batch follow each other
+                    batch, decoded = self._of_batch(part), part.data
+                found.extend(
+                    batch[part.first - part.base_offset : part.last + 1 - part.base_offset]
+                )
+            self._records = found
+        return self._records
+
+    def _of_batch(self, part: ColumnPart) -> Sequence[Any]:
+        try:
+            records = raw_records(part.data)
+        except RecordSetError as error:
+            raise self._failure(part, str(error)) from error
+        if len(records) != part.last_offset - part.base_offset + 1:
+            raise self._failure(part, "it has another number of records than its header says")
+        return records
+
+    def _failure(self, part: ColumnPart, why: str) -> CorruptRecordError:
+        return CorruptRecordError(self.topic, self.partition, part.first, part.last, why)
+
+
+def _length(part: ColumnPart) -> int:
+    return part.last - part.first + 1 if part.records is None else len(part.records)
