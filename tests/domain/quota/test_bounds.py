@@ -48,3 +48,10 @@ def test_what_is_put_replaces_what_was_there_and_nothing_removes_it():
     bounds.put(user("User:ann"), {})
     bounds.put(user(), {})
     assert bounds.limit(PRODUCED, "User:ann") is None
+
+
+def test_own_values_are_told_by_their_names():
+    bounds = bounds_of([(user(), {PRODUCED: 7.0}), (user("User:ann"), {PRODUCED: 5.0})])
+    assert bounds.values_of(user()) == {"producer_byte_rate": 7.0}
+    assert bounds.values_of(user("User:ann")) == {"producer_byte_rate": 5.0}
+    assert bounds.values_of(group()) == {}
