@@ -78,7 +78,13 @@ gate: setup ## what a pull request must pass, in at most 15 minutes
 	@$(PY) -m tests.suite --only integration
 	@$(PY) -m pytest -q tests/docs/test_site.py
 
-nightly: setup ## what takes hours: the whole gate, 1,000 seeds, all fault trials, benchmarks
+audit: setup ## known vulnerabilities in what the lock files pin: by pip-audit where it reaches its data, and a list
+	@test -x build/audit/bin/pip-audit || { $(BASE_PYTHON) -m venv build/audit && \
+	  build/audit/bin/python -m pip install --quiet --require-hashes -r requirements/audit.lock; } >&2 || true
+	@$(PY) -m deploy.audit $$(test -x build/audit/bin/pip-audit && echo --pip-audit build/audit/bin/pip-audit)
+
+nightly: setup ## what takes hours: the whole gate, known vulnerabilities, 1,000 seeds, all fault trials, benchmarks
+	@$(MAKE) --no-print-directory audit
 	@bash .ci/run
 	@$(PY) -m tests.simulation --seeds 1000 --start 1001
 	@$(PY) -m tests.faults
@@ -115,4 +121,4 @@ e2e-kind: ## the same suite on kind, with images built by Docker (ONLY=name; nee
 clean: ## remove what was built here (not the virtual environment)
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-.PHONY: help setup demo test test-fast lint format lock protos conformance conformance-driver bench faults simulate mutants gate nightly images charts wheel release-check publish docs docs-serve e2e e2e-kind clean
+.PHONY: help setup demo test test-fast lint format lock protos conformance conformance-driver bench faults simulate mutants gate audit nightly images charts wheel release-check publish docs docs-serve e2e e2e-kind clean

@@ -38,6 +38,7 @@ LOCKS = (
     ALL,
     Lock("build", groups=("build",), base=False),
     Lock("jre", extras=("jre",)),
+    Lock("audit", groups=("audit",), base=False),
     Lock("sharemesh", extras=("server", "operator")),
     Lock("sharemesh-spark", extras=("server", "spark")),
 )
