@@ -11,7 +11,7 @@ from packaging.specifiers import SpecifierSet
 from deploy import audit
 from deploy.audit import Finding, NoDataError, asked, left, listed, pins
 
-BAD = [{"package": "a", "versions": ">=1,<2", "id": "CVE-1", "why": "words"}]
+BAD = [{"package": "a", "versions": ">=1,<2", "id": "CVE-2026-1", "why": "words"}]
 TODAY = datetime.date(2026, 11, 23)
 
 
@@ -28,12 +28,12 @@ def test_no_pinned_version_is_on_the_list_and_the_list_is_about_packages_that_ar
 
 def test_a_version_in_the_range_is_found_and_another_is_not() -> None:
     found = listed({"a": {"1.5", "2.0"}, "b": {"1.5"}}, BAD)
-    assert found == {Finding("a", "1.5", "CVE-1", "words")}
+    assert found == {Finding("a", "1.5", "CVE-2026-1", "words")}
 
 
 def test_what_was_accepted_comes_back_on_its_day() -> None:
-    found = {Finding("a", "1.5", "CVE-1")}
-    accepted = [{"package": "a", "id": "CVE-1", "until": TODAY}]
+    found = {Finding("a", "1.5", "CVE-2026-1")}
+    accepted = [{"package": "a", "id": "CVE-2026-1", "until": TODAY}]
     assert left(found, accepted, TODAY - datetime.timedelta(days=1)) == []
     assert left(found, accepted, TODAY) == sorted(found)
 
@@ -55,11 +55,11 @@ def program(tmp_path):
 
 
 def test_what_pip_audit_says_is_told_with_its_cve(program, tmp_path) -> None:
-    vulnerability = {"id": "PYSEC-1", "aliases": ["GHSA-x", "CVE-2"], "description": "words"}
+    vulnerability = {"id": "PYSEC-1", "aliases": ["GHSA-x", "CVE-2026-2"], "description": "words"}
     tree = {"dependencies": [{"name": "A", "version": "1", "vulns": [vulnerability]}, {"name": "b",
             "version": "2", "vulns": []}]}  # fmt: skip
     found = asked(program(json.dumps(tree)), {"a": {"1", "3"}, "b": {"2"}}, tmp_path / "scratch")
-    assert found == {Finding("a", "1", "CVE-2", "words")}
+    assert found == {Finding("a", "1", "CVE-2026-2", "words")}
     assert (tmp_path / "scratch/audited-0.txt").read_text() == "a==1\nb==2\n"
     assert (tmp_path / "scratch/audited-1.txt").read_text() == "a==3\n", "one version at a time"
 
