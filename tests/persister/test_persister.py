@@ -105,6 +105,28 @@ async def test_what_waits_while_a_call_is_in_flight_goes_into_the_next():
         assert sizes == [8, 8, 16, 16]
 
 
+async def test_a_group_that_writes_much_takes_turns_with_others():
+    """FAI-7: no request holds a share coordinator for long, and a small one is soon between."""
+    async with meshed() as (w, network, persister), offered(w, network, "n1") as service:
+        requests = []
+
+        async def noted(request, context):
+            batches = sum(len(p.state_batches) for t in request.topics for p in t.partitions)
+            requests.append((request.group_id, batches))
+            return await service.write(request, context)
+
+        network.listener("n1:1").offer(methods.WRITE_SHARE_GROUP_STATE, noted)
+        heavy = [SharePartitionKey(GroupId("heavy"), T1, partition) for partition in range(4)]
+        for key in (*heavy, KEY):
+            await persister.initialize_state(key, 0, 0)
+        many = [StateBatch(2 * n, 2 * n, DONE.delivery_state, 1, Cause.ACCEPT) for n in range(1500)]
+        writes = [persister.write_state(key, write(batches=many)) for key in heavy]
+        results = await asyncio.gather(*writes, persister.write_state(KEY, write()))
+        assert {result.error for result in results} == {ErrorCode.NONE}
+        assert sorted(requests) == [("g1", 1), *[("heavy", 1500)] * 4]
+        assert requests.index(("g1", 1)) <= 1
+
+
 async def test_each_of_several_writes_of_one_share_partition_gets_its_own_answer():
     async with meshed() as (w, network, persister), offered(w, network, "n1"):
         await persister.initialize_state(KEY, 3, 0)
