@@ -12,6 +12,7 @@ class QuotaBounds:
         self._values: dict[EntityType, dict[str | None, Mapping[QuotaName, float]]] = {
             each: {} for each in EntityType
         }
+        self._empty = True
 
     def put(self, entity: QuotaEntity, values: Mapping[QuotaName, float]) -> None:
         """Replace all values of an entity; without any it is forgotten."""
@@ -19,6 +20,7 @@ class QuotaBounds:
         of_type.pop(entity.name, None)
         if values:
             of_type[entity.name] = values
+        self._empty = not any(self._values.values())
 
     def values_of(self, entity: QuotaEntity) -> Mapping[str, float]:
         """Return the own values of an entity, by their names on the wire."""
@@ -27,9 +29,9 @@ class QuotaBounds:
 
     def limit(self, name: QuotaName, entity: str) -> float | None:
         """Return the bound of a principal or group, as ``name`` says; None: it has none."""
-        of_type = self._values[name.entity_type]
-        if not of_type:
+        if self._empty:
             return None
+        of_type = self._values[name.entity_type]
         own = of_type.get(entity)
         if own is not None and name in own:
             return own[name]
