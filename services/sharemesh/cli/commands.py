@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import sharemesh
 from sharemesh.cli import (
     acls,
+    audit,
     cluster,
     configs,
     consume,
@@ -34,6 +35,7 @@ _MODULES = (
     quotas,
     cluster,
     explain,
+    audit,
     state_log,
 )
 _EXAMPLES = """examples:
