@@ -5,6 +5,7 @@ from concurrent import futures
 from contextlib import contextmanager
 
 import grpc
+from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 
@@ -16,12 +17,14 @@ class Collector:
 
     def __init__(self, reject=0, certificate=None, needed=None):
         """``certificate`` is a pair of key and chain; ``needed`` a metadata key that calls need."""
+        self.logs = []
         self.spans, self.metrics, self.resources, self.batches = [], [], [], []
         self.metadata = []
         self.arrived = threading.Event()
         self._reject = reject
         self._needed = needed
         services = {
+            "logs.v1.LogsService": (self._log, logs_service_pb2.ExportLogsServiceRequest),
             "trace.v1.TraceService": (self._trace, trace_service_pb2.ExportTraceServiceRequest),
             "metrics.v1.MetricsService": (
                 self._metric,
@@ -71,6 +74,20 @@ class Collector:
         self.arrived.set()
         answer = trace_service_pb2.ExportTraceServiceResponse()
         answer.partial_success.rejected_spans = self._reject
+        return answer
+
+    def _log(self, request, context):
+        self._admit(context)
+        for whole in request.resource_logs:
+            self.resources.append(
+                {each.key: each.value.string_value for each in whole.resource.attributes}
+            )
+            for scope in whole.scope_logs:
+                assert (whole.schema_url, scope.schema_url) == (SCHEMA_URL, SCHEMA_URL)
+                self.logs += scope.log_records
+        self.arrived.set()
+        answer = logs_service_pb2.ExportLogsServiceResponse()
+        answer.partial_success.rejected_log_records = self._reject
         return answer
 
     def _metric(self, request, context):

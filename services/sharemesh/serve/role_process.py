@@ -165,7 +165,7 @@ class RoleProcess:
             token_file=settings.token_file,
         )
         exporting = self._exporting = TelemetryExport(settings, self._node_id, self._clock)
-        self._audit.start(exporting.telemetry)
+        self._audit.start(exporting.telemetry, exporting.log_exporter())
         around = ProcessContext(
             settings=settings,
             node_id=self._node_id,

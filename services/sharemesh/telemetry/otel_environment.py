@@ -65,6 +65,7 @@ class OtelEnvironment:
     sampler: Sampler
     traces: OtlpTarget | None
     metrics: OtlpTarget | None
+    logs: OtlpTarget | None
     queue_max: int
     batch_max: int
     spans_interval_ms: int
@@ -83,6 +84,7 @@ def read_otel_environment(environment: Mapping[str, str], *, endpoint: str = "")
         sampler=read.sampler(),
         traces=read.target("TRACES", endpoint, "OTEL_BSP_EXPORT_TIMEOUT"),
         metrics=read.target("METRICS", endpoint, "OTEL_METRIC_EXPORT_TIMEOUT"),
+        logs=read.asked_for("LOGS", endpoint, "OTEL_BLRP_EXPORT_TIMEOUT"),
         queue_max=queue_max,
         batch_max=batch_max,
         spans_interval_ms=read.number("OTEL_BSP_SCHEDULE_DELAY", SPANS_INTERVAL_MS),
@@ -203,6 +205,11 @@ class _Reader:
             key=key,
             certificate=certificate,
         )
+
+    def asked_for(self, signal: str, endpoint: str, timeout: str) -> OtlpTarget | None:
+        """Return where a signal is sent that an endpoint alone does not switch on (AUD-10)."""
+        _, exporter = self.text(f"OTEL_{signal}_EXPORTER")
+        return self.target(signal, endpoint, timeout) if exporter else None
 
     def _check_protocol(self, signal: str) -> None:
         name, value = self.text(*_names(signal, "PROTOCOL"))

@@ -10,6 +10,7 @@ from struct import Struct
 from typing import Generic, TypeVar
 
 import grpc
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
@@ -50,14 +51,19 @@ _VARINTS = tuple(
 EXPORT_SPANS = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 EXPORT_METRICS = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 CUMULATIVE = otlp.AGGREGATION_TEMPORALITY_CUMULATIVE
-Answer = TypeVar("Answer", ExportTraceServiceResponse, ExportMetricsServiceResponse)
+Answer = TypeVar(
+    "Answer",
+    ExportTraceServiceResponse,
+    ExportMetricsServiceResponse,
+    ExportLogsServiceResponse,
+)
 
 
 class OtlpSpans:
     """Fills ``SpanExporter``."""
 
     def __init__(self, target: OtlpTarget, resource: Mapping[str, str]) -> None:
-        self._collector = _Collector(target, EXPORT_SPANS, ExportTraceServiceResponse)
+        self._collector = OtlpService(target, EXPORT_SPANS, ExportTraceServiceResponse)
         about = Resource(attributes=_attributes(resource.items()))
         scope = InstrumentationScope(name=SCOPE)
         self._writer = SpanWriter(about.SerializeToString(), scope.SerializeToString())
@@ -80,7 +86,7 @@ class OtlpMetrics:
     """Sends what a registry holds, with cumulative sums since ``start_ns`` (wall time)."""
 
     def __init__(self, target: OtlpTarget, resource: Mapping[str, str], start_ns: int) -> None:
-        self._collector = _Collector(target, EXPORT_METRICS, ExportMetricsServiceResponse)
+        self._collector = OtlpService(target, EXPORT_METRICS, ExportMetricsServiceResponse)
         self._resource = Resource(attributes=_attributes(resource.items()))
         self._start_ns = start_ns
 
@@ -153,7 +159,7 @@ class OtlpMetrics:
         return point
 
 
-class _Collector(Generic[Answer]):
+class OtlpService(Generic[Answer]):
     """One service of a collector, behind one connection."""
 
     def __init__(self, target: OtlpTarget, method: str, answer: type[Answer]) -> None:

@@ -1,9 +1,11 @@
 """The audit log of a process as its settings want it: made, written, flushed at the end."""
 
 import asyncio
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from sharemesh.audit.collected import AuditRecords
 from sharemesh.audit.files import AuditFiles, AuditSink, AuditStream
 from sharemesh.audit.listener import refused_call
 from sharemesh.audit.pump import AuditPump
@@ -12,13 +14,24 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.settings.settings import LOGS, ServeSettings
 from sharemesh.telemetry import names
+from sharemesh.telemetry.otel_environment import read_otel_environment
+from sharemesh.telemetry.otlp_logs import OtlpLogs
 from sharemesh.telemetry.telemetry import Telemetry
 
 
 class AuditLog:
     """Owns the trail, which the process notes events in, and the thread that writes them."""
 
-    def __init__(self, settings: ServeSettings, node_id: str, clock: SystemClock) -> None:
+    def __init__(
+        self,
+        settings: ServeSettings,
+        node_id: str,
+        clock: SystemClock,
+        *,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        otel = read_otel_environment(environment, endpoint=settings.telemetry_endpoint)
+        self._is_collected = otel.logs is not None and not otel.disabled
         self._settings = settings
         self._node_id = node_id
         self._trail = AuditTrail(node_id, clock.wall_ms)
@@ -27,7 +40,7 @@ class AuditLog:
     @property
     def is_wanted(self) -> bool:
         """Whether lines go anywhere."""
-        return self._settings.audit_log != "none"
+        return self._settings.audit_log != "none" or self._is_collected
 
     @property
     def trail(self) -> AuditTrail | None:
@@ -39,13 +52,15 @@ class AuditLog:
         """What hears of calls that the transport refuses."""
         return refused_call(self._trail) if self.is_wanted else None
 
-    def start(self, telemetry: Telemetry) -> None:
-        """Open the files and begin to write.
+    def start(self, telemetry: Telemetry, collector: OtlpLogs | None = None) -> None:
+        """Open the files and begin to write, and to send lines to a collector (AUD-10).
 
         Raises:
             StartError: DIRECTORY_UNUSABLE; a file cannot be written.
         """
-        sinks = self._sinks()
+        sinks = [*self._sinks()]
+        if collector is not None:
+            sinks.append(AuditRecords(collector))
         if not sinks:
             return
         pump = self._pump = AuditPump(self._trail, sinks)

@@ -17,6 +17,7 @@ from sharemesh.telemetry.instruments import Registry
 from sharemesh.telemetry.metrics_http import MetricsEndpoint
 from sharemesh.telemetry.otel_environment import read_otel_environment
 from sharemesh.telemetry.otlp import OtlpMetrics, OtlpSpans
+from sharemesh.telemetry.otlp_logs import OtlpLogs
 from sharemesh.telemetry.span_export import ExportError, SpanExporter, SpanFile, SpanPump
 from sharemesh.telemetry.spans import Spans
 from sharemesh.telemetry.telemetry import Telemetry, stride_of
@@ -94,6 +95,12 @@ class TelemetryExport:
             ) from error
         _log.info("metrics", extra={"address": f"{settings.listen_host}:{port}"})
         return port
+
+    def log_exporter(self) -> OtlpLogs | None:
+        """Return what sends log records, if that is asked for; the caller closes it."""
+        if self._otel.disabled or self._otel.logs is None:
+            return None
+        return OtlpLogs(self._otel.logs, self._resource())
 
     async def close(self) -> None:
         """Send what is left, within the bound of ``SpanPump.close``, and end."""
