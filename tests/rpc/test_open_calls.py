@@ -12,8 +12,8 @@ from sharemesh.methods import API_VERSIONS, HOLD_SESSION
 from sharemesh.ports.network import CallContext
 from sharemesh.rpc.answering import _served
 from sharemesh.rpc.limits import ServerLimits, server_limits
-from sharemesh.rpc.message_parts import MessageParts
 from sharemesh.rpc.open_calls import OpenCalls
+from sharemesh.rpc.request_parser import ParserThread, RequestParser
 from sharemesh.rpc.server import GrpcServer
 from sharemesh.rpc.tls import SECRET_HEADER, Principals
 from sharemesh.v1 import admin_pb2
@@ -136,9 +136,9 @@ async def test_bnd_1_a_message_that_is_there_counts_after_a_stall_of_the_process
     async def listen(stream, _context):
         heard.extend([message.group_id async for message in stream])
 
-    parts = MessageParts(HOLD_SESSION.request)
+    parser = RequestParser(HOLD_SESSION, ParserThread())
     caller = CallContext("ipv4:1", "User:bob", ())
-    assert await _served(HOLD_SESSION, parts, listen, Stalled(turns), caller) is None
+    assert await _served(HOLD_SESSION, parser, listen, Stalled(turns), caller) is None
     assert heard == ["g"]
 
 

@@ -1,5 +1,7 @@
 """Requests that are too large for their method are refused before anything is parsed."""
 
+import asyncio
+
 import grpc
 import pytest
 
@@ -7,8 +9,15 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.methods import API_VERSIONS, CONSUME, METHODS, PRODUCE, SHARE_FETCH
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.rpc.channels import GrpcCaller
+from sharemesh.rpc.request_parser import (
+    PARTS_IN_LOOP,
+    WAITING_BYTES_MAX,
+    ParserThread,
+    RequestParser,
+)
 from sharemesh.rpc.server import GrpcServer
 from sharemesh.v1 import admin_pb2, record_log_pb2, share_leader_pb2
+from tests.turns import SLICE_MAX_S, longest_turn
 
 MIB = 1 << 20
 
@@ -113,3 +122,34 @@ async def test_a_message_of_a_stream_with_too_many_parts_ends_it(address, caller
         await anext(stream)
     assert refused.value.failure is Failure.RESOURCE_EXHAUSTED
     await stream.close()
+
+
+async def test_bnd_7_a_request_of_many_parts_is_parsed_beside_the_loop() -> None:
+    parser = RequestParser(PRODUCE, thread := ParserThread())
+    data = b"\x0a\x00" * PRODUCE.request_parts_max
+    turn = await longest_turn(parser.parsed(data))
+    assert turn < SLICE_MAX_S
+    assert len((await parser.parsed(data)).partitions) == PRODUCE.request_parts_max
+    thread.close()
+
+
+async def test_bnd_7_a_request_of_few_parts_needs_no_thread() -> None:
+    parser = RequestParser(PRODUCE, thread := ParserThread())
+    thread.close()
+    data = b"\x0a\x00" * PARTS_IN_LOOP
+    assert len((await parser.parsed(data)).partitions) == PARTS_IN_LOOP
+    records = record_log_pb2.ProducePartition(records=bytes(16 * MIB))
+    whole = record_log_pb2.ProduceRequest(partitions=[records]).SerializeToString()
+    assert (await parser.parsed(whole)).partitions[0] == records
+
+
+async def test_bnd_7_what_waits_to_be_parsed_is_bounded() -> None:
+    parser = RequestParser(PRODUCE, thread := ParserThread())
+    data = b"\x0a\x00" * PARTS_IN_LOOP * 4 + b"\xfa\x07\xff\xff\xff\x07" + bytes(16 * MIB - 1)
+    several = [parser.parsed(data) for _ in range(WAITING_BYTES_MAX // len(data) + 1)]
+    *parsed, refused = await asyncio.gather(*several, return_exceptions=True)
+    assert {len(each.partitions) for each in parsed} == {PARTS_IN_LOOP * 4}
+    assert refused.failure is Failure.RESOURCE_EXHAUSTED
+    assert "try again later" in refused.message
+    assert await parser.parsed(data), "there is room again"
+    thread.close()

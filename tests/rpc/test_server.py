@@ -14,7 +14,7 @@ from sharemesh.methods import API_VERSIONS, CONSUME, HOLD_SESSION
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.limits import ServerLimits
-from sharemesh.rpc.message_parts import MessageParts
+from sharemesh.rpc.request_parser import ParserThread, RequestParser
 from sharemesh.rpc.server import GrpcServer, ListenError
 from sharemesh.rpc.standard_services import LIVENESS, READINESS
 from sharemesh.rpc.streams import GrpcServerStream
@@ -313,7 +313,8 @@ async def test_a_stream_that_cannot_be_read_ends_for_its_handler_with_why():
         async def read(self):
             raise ZeroDivisionError
 
-    stream = GrpcServerStream(Broken(), HOLD_SESSION, MessageParts(HOLD_SESSION.request))
+    parser = RequestParser(HOLD_SESSION, ParserThread())
+    stream = GrpcServerStream(Broken(), HOLD_SESSION, parser)
     await stream.read_ahead()
     with pytest.raises(CallFailedError) as failed:
         await anext(stream)

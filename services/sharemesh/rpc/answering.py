@@ -7,19 +7,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import grpc
-from google.protobuf.message import DecodeError
 
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import CallContext, CallFailedError, Failure, Stream
-from sharemesh.rpc.limits import (
-    FIRST_MESSAGE_MS,
-    REQUEST_MS,
-    STREAM_TAKEN,
-    TOKEN_STALE,
-    refusal,
-)
-from sharemesh.rpc.message_parts import MessageParts
+from sharemesh.rpc.limits import FIRST_MESSAGE_MS, REQUEST_MS, STREAM_TAKEN, TOKEN_STALE
 from sharemesh.rpc.open_calls import OpenCalls
+from sharemesh.rpc.request_parser import ParserThread, RequestParser
 from sharemesh.rpc.status import code_of
 from sharemesh.rpc.streams import GrpcServerStream
 from sharemesh.rpc.tls import AUTHORIZATION, SECRET_HEADER, Principals
@@ -75,6 +68,11 @@ class Answering:
         self._open = open_calls
         self._token_streams = TokenStreams()
         self._on_refused = on_refused
+        self._thread = ParserThread()
+
+    def close(self) -> None:
+        """End what parses requests; no call is open any more."""
+        self._thread.close()
 
     def unary(
         self,
@@ -82,14 +80,14 @@ class Answering:
         handler: Callable[[Request, CallContext], Awaitable[Response]],
     ) -> "grpc.RpcMethodHandler[Any, Any]":
         """Return what answers a unary method."""
-        parts = MessageParts(method.request)
+        parser = RequestParser(method, self._thread)
 
         async def answer(_requests: object, context: Any) -> Response | None:  # noqa: ANN401
             caller = self._began(method.name, context)
             answered: Response | _Refusal = (
                 caller
                 if isinstance(caller, _Refusal)
-                else await _answered(method, parts, handler, context, caller)
+                else await _answered(method, parser, handler, context, caller)
             )
             if not isinstance(answered, _Refusal):
                 return answered
@@ -110,14 +108,14 @@ class Answering:
         handler: Callable[[Stream[Response, Request], CallContext], Awaitable[None]],
     ) -> "grpc.RpcMethodHandler[Any, Any]":
         """Return what answers a stream method; ``handler`` begins with the first message."""
-        parts = MessageParts(method.request)
+        parser = RequestParser(method, self._thread)
 
         async def answer(_requests: object, context: Any) -> None:  # noqa: ANN401
             caller = self._began(method.name, context)
             failed = (
                 caller
                 if isinstance(caller, _Refusal)
-                else await self._authenticated(method, parts, handler, context, caller)
+                else await self._authenticated(method, parser, handler, context, caller)
             )
             if failed is not None:
                 if isinstance(caller, CallContext):
@@ -131,7 +129,7 @@ class Answering:
     async def _authenticated(
         self,
         method: Method[Request, Response],
-        parts: MessageParts,
+        parser: RequestParser[Request],
         handler: Callable[[Stream[Response, Request], CallContext], Awaitable[None]],
         context: Any,  # noqa: ANN401 - untyped
         caller: CallContext,
@@ -139,11 +137,11 @@ class Answering:
         """Serve one stream as long as its caller's token lasts (IDN-7), if one names it."""
         with self._token_streams.bound(caller) as end:
             if end is None:
-                return await _served(method, parts, handler, context, caller)
+                return await _served(method, parser, handler, context, caller)
             failed: _Refusal | None = None
             with contextlib.suppress(TimeoutError):
                 async with end:
-                    failed = await _served(method, parts, handler, context, caller)
+                    failed = await _served(method, parser, handler, context, caller)
             if end.expired():
                 return _refusal_of(method.name, token_ended(method.name))
             return failed
@@ -181,14 +179,14 @@ class Answering:
 
 async def _answered(
     method: Method[Request, Response],
-    parts: MessageParts,
+    parser: RequestParser[Request],
     handler: Callable[[Request, CallContext], Awaitable[Response]],
     context: Any,  # noqa: ANN401 - untyped
     caller: CallContext,
 ) -> Response | _Refusal:
     """Answer one unary call, or return why it failed."""
     try:
-        asked = await _request(method, parts, context)
+        asked = await _request(method, parser, context)
         return asked if isinstance(asked, _Refusal) else await handler(asked, caller)
     except Exception as error:
         return _refusal_of(method.name, error)
@@ -196,13 +194,13 @@ async def _answered(
 
 async def _served(
     method: Method[Request, Response],
-    parts: MessageParts,
+    parser: RequestParser[Request],
     handler: Callable[[Stream[Response, Request], CallContext], Awaitable[None]],
     context: Any,  # noqa: ANN401 - untyped
     caller: CallContext,
 ) -> _Refusal | None:
     """Serve one stream to its end; return why it failed, if it did."""
-    stream = GrpcServerStream[Response, Request](context, method, parts)
+    stream = GrpcServerStream[Response, Request](context, method, parser)
     await context.send_initial_metadata(((STREAM_TAKEN, "1"),))
     pump = asyncio.ensure_future(stream.read_ahead())
     try:
@@ -235,7 +233,7 @@ async def _ended(pump: "asyncio.Task[None]") -> None:
 
 async def _request(
     method: Method[Request, Any],
-    parts: MessageParts,
+    parser: RequestParser[Request],
     context: Any,  # noqa: ANN401 - untyped
 ) -> Request | _Refusal:
     """Read and parse the one message of a unary call."""
@@ -249,14 +247,7 @@ async def _request(
             grpc.StatusCode.INVALID_ARGUMENT,
             f"{method.name}: the call has no request: send one {method.request.DESCRIPTOR.name}",
         )
-    why = refusal(method, parts, data)
-    if why:
-        return _Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
-    try:
-        return method.request.FromString(data)
-    except DecodeError:
-        full_name = method.request.DESCRIPTOR.full_name
-        return _Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"the request is not a {full_name}")
+    return await parser.parsed(data)
 
 
 def _silent(method: Method[Any, Any], what: str, waited_ms: int) -> _Refusal:

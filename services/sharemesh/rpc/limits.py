@@ -2,10 +2,6 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
-
-from sharemesh.methods import Method
-from sharemesh.rpc.message_parts import MessageParts
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """Largest request or response, inclusive."""
@@ -108,21 +104,6 @@ def channel_arguments(max_message_bytes: int) -> GrpcArguments:
         ("grpc.enable_http_proxy", 0),
         ("grpc.use_local_subchannel_pool", 1),
     ]
-
-
-def refusal(method: Method[Any, Any], parts: MessageParts, data: bytes) -> str:
-    """Return why a request is not parsed; empty if it is."""
-    if len(data) > method.request_bytes_max:
-        return (
-            f"{method.name}: a request of {len(data)} bytes is larger than "
-            f"{method.request_bytes_max}: send less at once"
-        )
-    if parts.exceed(data, method.request_parts_max):
-        return (
-            f"{method.name}: a request of more than {method.request_parts_max} messages inside "
-            "each other: send less at once"
-        )
-    return ""
 
 
 def server_arguments(limits: ServerLimits, request_bytes_max: int) -> GrpcArguments:

@@ -8,8 +8,8 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-UNCOUNTED_BYTES = 256 * 1024
-"""Up to here a message cannot swell to more than some 15 MiB, and is parsed without a check."""
+UNCOUNTED_BYTES = 64 * 1024
+"""Up to here a message cannot swell to more than some 4 MiB, and is parsed without a check."""
 
 FIELDS_PER_PART = 5
 """Fields of any kind that may stand for each message allowed; the count ends there too."""

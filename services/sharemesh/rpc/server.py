@@ -130,6 +130,7 @@ class GrpcServer:
         await self.health.enter_graceful_shutdown()
         await asyncio.gather(*(server.stop(grace_ms / 1_000) for server in self._servers))
         self._servers.clear()
+        self._answering.close()
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.wait([self._renewing])

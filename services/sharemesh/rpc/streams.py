@@ -7,13 +7,12 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Generic, TypeVar
 
 import grpc
-from google.protobuf.message import DecodeError
 
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import CallFailedError, Failure
-from sharemesh.rpc.limits import INBOX_MESSAGES, MAX_CONNECT_MS, STREAM_TAKEN, refusal
-from sharemesh.rpc.message_parts import MessageParts
+from sharemesh.rpc.limits import INBOX_MESSAGES, MAX_CONNECT_MS, STREAM_TAKEN
+from sharemesh.rpc.request_parser import RequestParser
 from sharemesh.rpc.status import ConnectionAdvice, StaleToken, failed, failure_of
 
 Item = TypeVar("Item")
@@ -255,13 +254,11 @@ class GrpcServerStream(Generic[Response, Request]):
         self,
         context: Any,  # noqa: ANN401 - grpc has no type for it
         method: Method[Any, Any],
-        parts: MessageParts,
+        parser: RequestParser[Request],
     ) -> None:
         self._context = context
-        self._parts = parts
-        self._request: type[Request] = method.request
+        self._parser = parser
         self._method = method.name
-        self._of = method
         self._inbox: Inbox[Request] = Inbox(INBOX_MESSAGES)
         self._closed = False
 
@@ -305,16 +302,9 @@ class GrpcServerStream(Generic[Response, Request]):
         """Move what the client says into the inbox until it has no more to say."""
         try:
             while (data := await self._context.read()) is not grpc.aio.EOF:
-                why = refusal(self._of, self._parts, data)
-                if why:
-                    self._inbox.end(CallFailedError(Failure.RESOURCE_EXHAUSTED, why))
-                    return
-                await self._inbox.put(self._request.FromString(data))
-        except DecodeError:
-            name = self._request.DESCRIPTOR.full_name
-            self._inbox.end(
-                CallFailedError(Failure.INVALID_ARGUMENT, f"{self._method}: not a {name}")
-            )
+                await self._inbox.put(await self._parser.parsed(data))
+        except CallFailedError as error:
+            self._inbox.end(error)
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, grpc.aio.InternalError):
             self._inbox.end(self._lost())
         except asyncio.CancelledError:
