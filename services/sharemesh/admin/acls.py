@@ -1,6 +1,6 @@
 """Access rules, created, described and deleted (spec ACL; Kafka's rules for them)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sharemesh.authorization.access import Access
 from sharemesh.cluster.store import acl_rules
@@ -20,6 +20,8 @@ _OPERATIONS: dict[int, Operation | None] = {
     **{pb.AclOperation.Value(f"ACL_OPERATION_{it.name}"): it for it in Operation},
 }
 _ANY = (0, 1)
+_STORED_AT_ONCE = OPERATIONS_MAX // 2  # a rule that is stored may take another key away
+_Wanted = tuple[pb.AclResult, AclRule]
 
 
 class AclAdmin:
@@ -37,18 +39,38 @@ class AclAdmin:
     async def create(
         self, request: pb.CreateAclsRequest, context: CallContext
     ) -> pb.CreateAclsResponse:
-        """Store rules, one by one: a refused one leaves the others."""
+        """Store rules: a refused one leaves the others."""
         _bounded(len(request.rules), "rules")
         response = pb.CreateAclsResponse()
+        wanted: list[_Wanted] = []
         for message in request.rules:
+            result = response.results.add()
             try:
                 self._check(context.principal, Operation.ALTER)
-                await acl_rules.add_rules(self._coordination, self._view, [rule_of(message)])
-            except (RefusedError, CoordinationError) as error:
-                response.results.add(error_code=_code(error), error_message=_words(error))
-            else:
-                response.results.add()
+                wanted.append((result, acl_rules.check_rule(rule_of(message))))
+            except RefusedError as error:
+                _refuse(result, error)
+        for begin in range(0, len(wanted), _STORED_AT_ONCE):
+            await self._store(wanted[begin : begin + _STORED_AT_ONCE])
         return response
+
+    async def _store(self, wanted: Sequence[_Wanted]) -> None:
+        """Store rules together: all that there are are read before, and they may be thousands.
+
+        If there is no room for all of them, each is tried alone.
+        """
+        try:
+            rules = [rule for _, rule in wanted]
+            await acl_rules.add_rules(self._coordination, self._view, rules)
+        except RefusedError as error:
+            if len(wanted) == 1:
+                _refuse(wanted[0][0], error)
+                return
+            for each in wanted:
+                await self._store([each])
+        except CoordinationError as error:
+            for result, _ in wanted:
+                _refuse(result, error)
 
     async def delete(
         self, request: pb.DeleteAclsRequest, context: CallContext
@@ -147,6 +169,10 @@ def _bounded(count: int, what: str) -> None:
         raise CallFailedError(
             Failure.INVALID_ARGUMENT, f"{count} {what}; send at most {OPERATIONS_MAX} at once"
         )
+
+
+def _refuse(result: pb.AclResult, error: RefusedError | CoordinationError) -> None:
+    result.error_code, result.error_message = _code(error), _words(error)
 
 
 def _code(error: RefusedError | CoordinationError) -> int:
