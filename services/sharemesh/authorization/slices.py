@@ -2,8 +2,11 @@
 
 from sharemesh.ports.clock import Clock
 
-UNITS_OF_A_SLICE = 250
-"""Names checked, or partitions answered, in a turn of the loop: 5 to 20 ms of processor time."""
+UNITS_OF_A_SLICE = 50
+"""Names checked, or partitions answered, in a turn of the loop: 1 to 4 ms of processor time.
+
+Requests of several callers each have a slice in the same turn, so this is less than a turn may be.
+"""
 
 
 class Slices:
