@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 # Before gRPC is imported: trials start processes, and its handlers at a fork only complain.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
-from tests.faults.trials import run_part
+from tests.faults.trials import named, run_part
 
 PARTS = ("mesh", "storage", "failover", "etcd", "client", "hostile")
 """Run when no part is named."""
@@ -33,7 +33,7 @@ def main() -> int:
     violations = 0
     for part in [args.part] if args.part else PARTS:
         faults = importlib.import_module(f"tests.faults.{part}").FAULTS
-        faults = [fault for fault in faults if (args.fault or "") in fault.name]
+        faults = named(faults, args.fault or "")
         run = run_part(part, faults, trials=args.trials, seed=args.seed)
         try:
             violations += asyncio.run(_ended_by_sigterm(run))

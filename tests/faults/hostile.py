@@ -14,12 +14,13 @@ from google.protobuf.message import DecodeError, Message
 
 from sharemesh.methods import METHODS, Method, StreamingKind
 from sharemesh.ports.cluster import Role
+from tests.faults.abuse.run import NAMES, abused
 from tests.faults.crowds import crowds_in_plain_text, crowds_with_tls, more_than_files
 from tests.faults.hostile_bytes import Enemy
 from tests.faults.hostile_calls import silent_streams
 from tests.faults.node import Node, Place
 from tests.faults.records import RawProducer, consume
-from tests.faults.trials import Fault, Outcome
+from tests.faults.trials import Fault, Kinds, Outcome
 
 RPCS = 20_000
 CALLERS = 24
@@ -276,4 +277,5 @@ FAULTS = (
     Fault("crowds_with_tls", 1, crowds_with_tls),
     Fault("more_than_files", 1, more_than_files),
     Fault("silent_streams", 1, silent_streams),
+    Kinds(NAMES, abused),
 )

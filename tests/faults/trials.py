@@ -12,7 +12,7 @@ import os
 import statistics
 import subprocess
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,6 +51,14 @@ class Series:
     goal_ms: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Rows that share a cluster: ``run`` takes the names of those to try and a seed."""
+
+    names: tuple[str, ...]
+    run: Callable[[Sequence[str], int], AsyncIterator[tuple[str, Outcome]]]
+
+
 @dataclass(slots=True)
 class Row:
     """The counts of one fault so far."""
@@ -69,7 +77,7 @@ class Row:
             "trials": self.trials,
             "violations": self.violations,
             "p50_ms": round(statistics.median(self.times_ms), 1) if self.times_ms else None,
-            "p99_ms": round(_quantile(self.times_ms, 0.99), 1) if self.times_ms else None,
+            "p99_ms": round(quantile(self.times_ms, 0.99), 1) if self.times_ms else None,
             "seeds_of_violations": self.seeds_of_violations,
             "times_ms": [round(t, 1) for t in self.times_ms],
             "load_average": [round(load, 1) for load in self.loads],
@@ -78,7 +86,7 @@ class Row:
         }
 
 
-def _quantile(values: list[float], share: float) -> float:
+def quantile(values: list[float], share: float) -> float:
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
 
@@ -113,11 +121,11 @@ def load(path: Path, commit: str) -> dict[str, Row]:
     return rows
 
 
-def _against_goal(fault: Fault | Series, written: dict[str, object]) -> str:
+def _against_goal(goal_ms: float | None, written: dict[str, object]) -> str:
     found = written["p99_ms"]
-    if fault.goal_ms is None or not isinstance(found, float):
+    if goal_ms is None or not isinstance(found, float):
         return ""
-    return f"  (goal {fault.goal_ms:.0f} ms{'' if found <= fault.goal_ms else ': MISSED'})"
+    return f"  (goal {goal_ms:.0f} ms{'' if found <= goal_ms else ': MISSED'})"
 
 
 async def _tried(fault: Fault | Series, number: int, seed: int) -> Outcome:
@@ -126,26 +134,66 @@ async def _tried(fault: Fault | Series, number: int, seed: int) -> Outcome:
         return await fault.run(number, seed)
     except Exception as error:
         traceback.print_exc()
-        count = number if isinstance(fault, Series) else 1
-        return Outcome((f"not carried through: {type(error).__name__}: {error}",), trials=count)
+        return _not_carried_through(error, number if isinstance(fault, Series) else 1)
+
+
+def _not_carried_through(error: Exception, trials: int) -> Outcome:
+    return Outcome((f"not carried through: {type(error).__name__}: {error}",), trials=trials)
+
+
+async def _outcomes(
+    fault: Fault | Series | Kinds, rows: dict[str, Row], *, trials: int | None, seed: int
+) -> AsyncIterator[tuple[str, int, Outcome]]:
+    """Run the missing trials of one entry: name of the row, seed, and what it saw."""
+    if isinstance(fault, Kinds):
+        for number in range(trials or 1):
+            missing = [name for name in fault.names if rows[name].trials <= number]
+            try:
+                async for name, outcome in fault.run(tuple(missing), seed + number):
+                    missing.remove(name)
+                    yield name, seed + number, outcome
+            except Exception as error:
+                traceback.print_exc()
+                yield missing[0], seed + number, _not_carried_through(error, 1)
+        return
+    row = rows[fault.name]
+    wanted = fault.trials if trials is None else trials
+    while row.trials < wanted:
+        number, trial_seed = row.trials, seed + row.trials
+        if isinstance(fault, Series):
+            number = min(fault.at_once, wanted - number)
+        yield fault.name, trial_seed, await _tried(fault, number, trial_seed)
+
+
+def named(faults: Sequence[Fault | Series | Kinds], wanted: str) -> list[Fault | Series | Kinds]:
+    """Return the rows whose names contain what is wanted."""
+    found: list[Fault | Series | Kinds] = []
+    for fault in faults:
+        if isinstance(fault, Kinds):
+            names = tuple(name for name in fault.names if wanted in name)
+            if names:
+                found.append(Kinds(names, fault.run))
+        elif wanted in fault.name:
+            found.append(fault)
+    return found
 
 
 async def run_part(
-    part: str, faults: list[Fault | Series], *, trials: int | None, seed: int
+    part: str, faults: Sequence[Fault | Series | Kinds], *, trials: int | None, seed: int
 ) -> int:
     """Run every fault's missing trials; return the number of violations."""
     path = ROOT / "build" / "faults" / f"{part}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     commit = commit_id()
     rows = load(path, commit)
+    goals: dict[str, float | None] = {}
     for fault in faults:
-        row = rows.setdefault(fault.name, Row(fault.name))
-        wanted = fault.trials if trials is None else trials
-        while row.trials < wanted:
-            number, trial_seed = row.trials, seed + row.trials
-            if isinstance(fault, Series):
-                number = min(fault.at_once, wanted - number)
-            outcome = await _tried(fault, number, trial_seed)
+        names = fault.names if isinstance(fault, Kinds) else (fault.name,)
+        for name in names:
+            rows.setdefault(name, Row(name))
+            goals[name] = None if isinstance(fault, Kinds) else fault.goal_ms
+        async for name, trial_seed, outcome in _outcomes(fault, rows, trials=trials, seed=seed):
+            row = rows[name]
             row.trials += outcome.trials
             row.times_ms.extend(outcome.recovery_ms)
             row.loads.append(os.getloadavg()[0])
@@ -154,7 +202,7 @@ async def run_part(
                 row.seeds_of_violations.append(trial_seed)
             shown = " ".join(f"{t:.0f} ms" for t in outcome.recovery_ms)
             print(
-                f"{fault.name} trial {row.trials}/{wanted} seed {trial_seed}: "
+                f"{name} trial {row.trials} seed {trial_seed}: "
                 f"{len(outcome.violations)} violations {shown} {outcome.notes}",
                 flush=True,
             )
@@ -162,12 +210,11 @@ async def run_part(
                 print(f"  {violation}", flush=True)
             written = [r.as_json(commit) for r in rows.values() if r.trials]
             path.write_text(json.dumps(written, indent=1))
-    total = sum(rows[fault.name].violations for fault in faults)
-    for fault in faults:
-        summary = rows[fault.name].as_json(commit)
+    for name, goal_ms in goals.items():
+        summary = rows[name].as_json(commit)
         print(
-            f"{fault.name:<28} {summary['trials']:>4} trials {summary['violations']:>4} violations"
+            f"{name:<28} {summary['trials']:>4} trials {summary['violations']:>4} violations"
             f"  p50 {summary['p50_ms']} ms  p99 {summary['p99_ms']} ms"
-            f"{_against_goal(fault, summary)}"
+            f"{_against_goal(goal_ms, summary)}"
         )
-    return total
+    return sum(rows[name].violations for name in goals)
