@@ -44,6 +44,8 @@ Admin/DescribeCluster
 Admin/CreateAcls
 Admin/DeleteAcls
 Admin/DescribeAcls
+Admin/AlterClientQuotas
+Admin/DescribeClientQuotas
 Admin/DrainNode
 """
 
