@@ -49,6 +49,17 @@ def error(response):
     return response.partitions[0].error_code
 
 
+async def test_quo_5_a_raised_quota_pays_a_debt_from_its_moment_though_nobody_waits():
+    quotas = ListedQuotas({(QuotaName.PRODUCER_BYTE_RATE, JANE): SIZE})
+    async with world(quotas=quotas) as w:
+        await w.lead(P0)
+        await produce(w)
+        assert (await produce(w)).throttle_time_ms == SECOND_MS
+        quotas.set(QuotaName.PRODUCER_BYTE_RATE, JANE, 2 * SIZE)
+        await w.clock.advance(SECOND_MS // 2)  # the debt is paid
+        assert (await produce(w)).throttle_time_ms == SECOND_MS // 2
+
+
 async def test_quo_6_an_answer_says_how_long_to_wait_and_waiting_is_enough():
     async with a_world({(QuotaName.PRODUCER_BYTE_RATE, JANE): SIZE}) as w:
         await w.lead(P0)

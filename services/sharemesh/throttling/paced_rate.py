@@ -75,7 +75,8 @@ class PacedRate:
             self._end(entity)
 
     def changed(self) -> None:
-        """Quotas have changed: plan anew for all who wait."""
+        """Quotas have changed: debts are paid by the new ones, and those who wait plan anew."""
+        self._accounts.change(self.limit, self._clock.now_ms())
         for entity in tuple(self._waiting):
             self._plan(entity)
 

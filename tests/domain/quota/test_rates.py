@@ -88,6 +88,16 @@ def test_quo_5_a_new_rate_holds_from_its_moment_and_pays_the_old_debt():
     assert account.debt_ms(20_000) == 1_000  # the burst shrank with the rate
 
 
+def test_quo_5_a_debt_is_paid_by_the_old_rate_before_the_change_and_by_the_new_one_after_it():
+    accounts = RateAccounts()
+    for name in ("User:raised", "User:lowered", "User:lifted"):
+        accounts.of(name, 100.0, 0).end(0, 1_100, 0)  # a debt of 10 s
+    accounts.change({"User:raised": 1_000.0, "User:lowered": 10.0}.get, 5_000)
+    assert accounts.of("User:raised", 1_000.0, 5_200).debt_ms(5_200) == 300
+    assert accounts.of("User:lowered", 10.0, 6_000).debt_ms(6_000) == 49_000
+    assert accounts.of("User:lifted", 100.0, 6_000).debt_ms(6_000) == 4_000
+
+
 def test_quo_5_accounts_are_bounded_and_forgetting_gives_nothing_back():
     accounts = RateAccounts(accounts_max=100)
     for number in range(100):

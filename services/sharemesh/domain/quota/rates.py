@@ -1,5 +1,6 @@
 """Rates over time: who has taken how much, and when the next may take (spec QUO-5)."""
 
+from collections.abc import Callable
 from math import ceil
 
 BURST_MS = 1_000
@@ -112,6 +113,13 @@ class RateAccounts:
         elif account.rate != rate:
             account.change(rate, now_ms)
         return account
+
+    def change(self, rate_of: Callable[[str], float | None], now_ms: int) -> None:
+        """Let each account go on by the rate that binds it from now on; None: nothing does."""
+        for name, account in self._accounts.items():
+            rate = rate_of(name)
+            if rate is not None and rate != account.rate:
+                account.change(rate, now_ms)
 
     def _shared(self, rate: float, now_ms: int) -> RateAccount:
         if self._of_others is None:
