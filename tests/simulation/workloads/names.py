@@ -15,6 +15,7 @@ from tests.simulation.workloads.special import (
     UnreadableWorkload,
     UsurpedWorkload,
 )
+from tests.simulation.workloads.tenants import TenantsWorkload
 
 WORKLOADS: dict[str, type[MixedWorkload]] = {
     "mixed": MixedWorkload,
@@ -31,4 +32,5 @@ WORKLOADS: dict[str, type[MixedWorkload]] = {
     "latest": LatestWorkload,
     "unreadable": UnreadableWorkload,
     "revoked": RevokedWorkload,
+    "tenants": TenantsWorkload,
 }

@@ -21,7 +21,7 @@ LOOK_S = 0.5
 class RevokedWorkload(SpecialWorkload):
     """Three readers in one group; a consumer that was refused ends, and another one comes."""
 
-    fault_kinds = (
+    fault_kinds: tuple[str, ...] = (
         "rights_revoked",
         "rights_revoked",
         "rights_revoked",
