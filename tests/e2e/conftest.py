@@ -115,7 +115,7 @@ def small(mesh: Environment) -> Iterator[Callable[..., str]]:
         return name
 
     yield make
-    for kind in ("sharegroups", "sharetopics", "shareclusters"):
+    for kind in ("shareusers", "sharegroups", "sharetopics", "shareclusters"):
         for found in mesh.kube.objects(kind):
             owner = found["spec"].get("clusterRef", {}).get("name", found["metadata"]["name"])
             if owner in names:

@@ -287,7 +287,13 @@ def install(env: Environment) -> None:
 def remove(env: Environment) -> None:
     """Take everything of an environment away, in an order that lets finalizers end."""
     kube = env.kube
-    for kind in ("sharegroupoperations", "sharegroups", "sharetopics", "shareclusters"):
+    for kind in (
+        "sharegroupoperations",
+        "shareusers",
+        "sharegroups",
+        "sharetopics",
+        "shareclusters",
+    ):
         names = kube.names(kind)
         if names:
             kube.delete(kind, *names, wait=True, timeout_s=90)

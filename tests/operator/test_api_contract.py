@@ -48,7 +48,7 @@ async def eventually(ask):
 
 
 async def test_custom_resources_are_discovered(world):
-    assert await world.kube.served(("ShareCluster", "ShareTopic", "ShareGroup"))
+    assert await world.kube.served(("ShareCluster", "ShareTopic", "ShareGroup", "ShareUser"))
 
 
 async def test_a_new_object_has_uid_generation_and_defaults(world):
@@ -86,6 +86,49 @@ async def test_what_the_schema_forbids_is_refused_with_the_fields_name(world, sp
     assert refused.value.status == 422
     assert refused.value.reason == "Invalid"
     assert field in refused.value.message
+
+
+def user(**spec):
+    return {
+        "apiVersion": "sharemesh.io/v1alpha1",
+        "kind": "ShareUser",
+        "metadata": {"name": "jane"},
+        "spec": {"clusterRef": {"name": "main"}, "principal": "User:jane", **spec},
+    }
+
+
+def rule(**changed):
+    return {"acls": [{"resourceType": "Topic", "name": "a", "operations": ["Read"], **changed}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"principal": "jane"}, "principal"),
+        ({"principal": "User:a b"}, "principal"),
+        (rule(operations=[]), "operations"),
+        (rule(operations=["Read", "Read"]), "operations"),
+        (rule(operations=["read"]), "operations"),
+        (rule(resourceType="Queue"), "resourceType"),
+        (rule(patternType="Match"), "patternType"),
+        (rule(name=""), "name"),
+        (rule(permission="Maybe"), "permission"),
+        ({"quotas": {"streams": 0}}, "streams"),
+        ({"quotas": {"streams": "7"}}, "streams"),
+    ],
+)
+async def test_idn_10_a_user_that_the_schema_forbids_is_refused(world, spec, field):
+    with pytest.raises(KubeError) as refused:
+        await world.kube.create(user(**spec))
+    assert refused.value.status == 422
+    assert field in refused.value.message
+
+
+async def test_idn_10_a_user_has_its_defaults(world):
+    made = await world.kube.create(user(**rule()))
+    assert made["spec"]["deletionPolicy"] == "Delete"
+    (given,) = made["spec"]["acls"]
+    assert (given["patternType"], given["permission"]) == ("Literal", "Allow")
 
 
 async def test_a_name_is_taken_once(world):

@@ -154,7 +154,8 @@ class Answering:
             unknown = _Refusal(code_of(error.failure), f"{method}: {error.message}", _mark(error))
             self._tell(method, "", context, unknown)
             return unknown
-        self._token_streams.show(caller)
+        if caller.proven_for_ms is not None:
+            self._token_streams.show(caller, caller.proven_for_ms)
         why = self._open.began(caller.principal)
         if not why:
             context.add_done_callback(lambda _: self._open.ended(caller.principal))

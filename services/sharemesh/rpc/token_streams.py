@@ -28,13 +28,11 @@ class TokenStreams:
     def __len__(self) -> int:
         return len(self._shown)
 
-    def show(self, caller: CallContext) -> None:
+    def show(self, caller: CallContext, for_ms: int) -> None:
         """A call came with a token: streams of the same caller last as long as it, if longer."""
-        if caller.proven_for_ms is None or not self._shown:
-            return
         shown = self._shown.get(_key(caller))
         if shown is not None:
-            shown.ends_s = max(shown.ends_s, _ends_s(caller.proven_for_ms))
+            shown.ends_s = max(shown.ends_s, _ends_s(for_ms))
 
     @contextmanager
     def bound(self, caller: CallContext) -> Iterator[asyncio.Timeout | None]:

@@ -15,6 +15,7 @@ from sharemesh.serve.settings.sources import add_serve_flags, read_file, serve_s
 from sharemesh.serve.supervise.child_protocol import Reporter
 
 REVISION = "controller-revision-hash"
+KEYS_URL = "https://kubernetes.default.svc/openid/v1/jwks"
 
 
 class Node:
@@ -142,6 +143,9 @@ class Node:
             if volume["name"] == "tls":
                 mounted = self._directory / "secrets" / volume["secret"]["secretName"]
                 text = text.replace("/etc/sharemesh/tls", str(mounted))
+            if volume["name"] == "tokens":  # and what it projects; the issuer's keys are a file
+                text = text.replace("/etc/sharemesh/tokens", str(self._directory / "tokens"))
+                text = text.replace(KEYS_URL, str(self._directory / "tokens" / "keys.json"))
         file.write_text(text)
         arguments = [
             text.replace("$(POD_NAME)", meta["name"])
