@@ -104,6 +104,7 @@ class World(ClusterRecords):
         self.log_ends = {}
         self.epoch = 0
         self.service = None
+        self.quotas = None
         leader = self.network.listener(LEADER)
         leader.offer(methods.LIST_OFFSETS, self._list_offsets)
 
@@ -118,6 +119,7 @@ class World(ClusterRecords):
             persister=self.states,
             coordination=self.coordination,
             caller=self.caller,
+            quotas=self.quotas,
         )
         self.service = GroupCoordinatorService(NodeId("gc-1"), ports, limits=self.limits)
         self.service.offer(self.network.listener(ADDRESS))

@@ -93,6 +93,7 @@ def record_value(record: GroupLogRecord, moment: Moment) -> bytes | None:
     elif isinstance(record, GroupMetadata):
         message.group_metadata.epoch = record.epoch
         message.group_metadata.metadata_hash = record.metadata_hash
+        message.group_metadata.made_by = record.made_by
     elif isinstance(record, TargetAssignmentMetadata):
         message.target_assignment_metadata.assignment_epoch = record.assignment_epoch
         if record.assigned_at_ms != NEVER_MS:
@@ -140,7 +141,7 @@ def _read_value(
         return _read_member(group_id, message.member_metadata)
     if which == "group_metadata":
         group = message.group_metadata
-        return GroupMetadata(group_id, group.epoch, group.metadata_hash)
+        return GroupMetadata(group_id, group.epoch, group.metadata_hash, group.made_by)
     if which == "target_assignment_metadata":
         return _read_target(group_id, message.target_assignment_metadata, moment)
     if which == "target_assignment_member":

@@ -194,7 +194,7 @@ class ShareSessions:
         """Refuse one session more than a bound; the words say whose bound it is."""
         exceeded = self._quota(principal, self._of_principal.get(principal, 0))
         if exceeded:
-            raise RefusedError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, exceeded)
+            raise BoundReachedError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, exceeded)
         for whose, count, bound, remedy in (
             (
                 "this leader",

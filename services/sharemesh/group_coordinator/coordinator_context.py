@@ -76,8 +76,13 @@ class CoordinatorContext:
         authorizer: Authorizer,
         limits: ServiceLimits,
         count_groups: Callable[[], int],
+        exceeded: Callable[[str], str],
     ) -> None:
-        """``count_groups`` returns how many groups this coordinator serves now."""
+        """``count_groups`` returns how many groups this coordinator serves now.
+
+        ``exceeded`` returns why a principal may make no more of them; empty: it may.
+        """
+        self._exceeded = exceeded
         self.node_id = node_id
         self.clock = clock
         self.view = view
@@ -154,12 +159,15 @@ class CoordinatorContext:
         """
         _check_listed(count, "groups or names", self.limits.requested_groups)
 
-    def check_room_for_group(self) -> None:
+    def check_room_for_group(self, principal: str) -> None:
         """Refuse a group that would be one too many; those that exist are served on (BND-23).
 
         Raises:
-            RefusedError: INVALID_REQUEST.
+            RefusedError: INVALID_REQUEST; of all, or of this principal by its quota (QUO-12).
         """
+        exceeded = self._exceeded(principal)
+        if exceeded:
+            raise BoundReachedError(ErrorCode.INVALID_REQUEST, exceeded)
         count, most = self._count_groups(), self.settings.max_groups
         if count < most:
             self._said_full = False

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from sharemesh.codec.group_record import Moment, read_record, record_key, record_value
@@ -9,7 +10,7 @@ from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.ids import GroupId
 from sharemesh.domain.share_group.context import GroupContext, GroupDecision
 from sharemesh.domain.share_group.group import ShareGroup
-from sharemesh.domain.share_group.records import GroupLogRecord
+from sharemesh.domain.share_group.records import GroupLogRecord, GroupMetadata
 from sharemesh.domain.share_group.shard import GroupShard
 from sharemesh.group_coordinator.coordinator_context import CoordinatorContext
 from sharemesh.ports.clock import Clock
@@ -72,12 +73,15 @@ class GroupDecisions:
         group_id: GroupId,
         make: Decide[Answer],
         on_accepted: Callable[[Answer], None] | None = None,
+        *,
+        principal: str = "",
     ) -> Answer:
         """Decide on a group, keep the records, and return the answer once they are durable.
 
         A refusal is an answer too: it waits until what it saw is durable, so that a coordinator
         that was replaced does not tell a member that it is unknown. ``on_accepted`` is called in
-        the turn of a decision that is not refused; what it starts belongs to the outcome.
+        the turn of a decision that is not refused; what it starts belongs to the outcome. A group
+        that the decision makes is the ``principal``'s (QUO-12).
 
         Raises:
             RefusedError: What ``make``, a bound or the runtime refused.
@@ -92,7 +96,8 @@ class GroupDecisions:
                 outcome = make(group, group_context)
                 if outcome.records:
                     if group is None:
-                        self._coordinator.check_room_for_group()
+                        self._coordinator.check_room_for_group(principal)
+                        outcome = _made_by(principal, outcome)
                     machine.check_room(group_id, outcome.records)
             except RefusedError as error:
                 return Decision((), error)
@@ -116,3 +121,12 @@ class GroupDecisions:
             return Decision(outcome.records, outcome.answer)
 
         return await self.shard.write(decision)
+
+
+def _made_by(principal: str, outcome: GroupDecision[Answer]) -> GroupDecision[Answer]:
+    """Return a decision that makes a group, with its maker."""
+    records = tuple(
+        replace(each, made_by=principal) if isinstance(each, GroupMetadata) else each
+        for each in outcome.records
+    )
+    return GroupDecision(records, outcome.answer)

@@ -217,7 +217,7 @@ class OffsetAdmin:
                     misshapen.setdefault(topic.topic_name, {}),
                     slices,
                 )
-            errors = await self._alter(group_id, offsets)
+            errors = await self._alter(group_id, offsets, context.principal)
             for name, refused in misshapen.items():
                 errors.setdefault(name, {}).update(refused)
         except RefusedError as error:
@@ -239,13 +239,18 @@ class OffsetAdmin:
         return response
 
     async def _alter(
-        self, group_id: GroupId, offsets: Mapping[str, Mapping[int, AlteredOffset]]
+        self,
+        group_id: GroupId,
+        offsets: Mapping[str, Mapping[int, AlteredOffset]],
+        principal: str,
     ) -> dict[str, dict[int, RefusedError]]:
         """Alter and return the partitions that were refused, by topic name."""
         groups = self._groups_of(group_id)
         for attempt in range(ALTER_ATTEMPTS):
             done = await groups.decisions.decide(
-                group_id, lambda group, now: alter_offsets(group, group_id, offsets, now)
+                group_id,
+                lambda group, now: alter_offsets(group, group_id, offsets, now),
+                principal=principal,
             )
             if done.initialize is None:
                 break

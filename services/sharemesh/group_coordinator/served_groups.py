@@ -126,7 +126,9 @@ class ServedGroups:
             self.restart_session(request.group_id, request.member_id)
             self._start_initialization(answer.initialize)
 
-        return await self.decisions.decide(request.group_id, make, accepted)
+        return await self.decisions.decide(
+            request.group_id, make, accepted, principal=request.principal
+        )
 
     async def leave(self, group_id: GroupId, member_id: MemberId, principal: str) -> None:
         """Decide a leave (spec GC-23)."""

@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sharemesh import methods
+from sharemesh.cluster.quota_table import Unlimited
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, NodeId
+from sharemesh.domain.quota.names import QuotaName
 from sharemesh.domain.share_group.context import TopicsImage
 from sharemesh.domain.share_group.group import GroupState, ShareGroup
 from sharemesh.group_coordinator.config_admin import GroupConfigAdmin
@@ -22,6 +24,7 @@ from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ClusterView
 from sharemesh.ports.coordination import Coordination
 from sharemesh.ports.network import Caller, Listener
+from sharemesh.ports.quotas import Quotas
 from sharemesh.ports.shard_log import ShardLogs
 from sharemesh.ports.share_state import PersisterPort
 from sharemesh.remembered import Remembered
@@ -30,7 +33,9 @@ from sharemesh.runtime.shard_set import ShardSet
 from sharemesh.tasks import OwnedTasks
 from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Observation, Registry
-from sharemesh.telemetry.telemetry import Telemetry
+from sharemesh.telemetry.telemetry import Telemetry, without_export
+from sharemesh.throttling.counted_quota import CountedQuota
+from sharemesh.throttling.quota_signals import QuotaSignals
 from sharemesh.timers import Timers
 
 
@@ -46,6 +51,7 @@ class GroupCoordinatorPorts:
     coordination: Coordination
     caller: Caller
     telemetry: Telemetry | None = None
+    quotas: Quotas | None = None
 
 
 class GroupCoordinatorService:
@@ -60,6 +66,9 @@ class GroupCoordinatorService:
         runtime_limits: RuntimeLimits | None = None,
     ) -> None:
         self._ports = ports
+        telemetry = ports.telemetry or without_export(lambda: ports.clock.wall_ms() * 1_000_000)
+        signals = QuotaSignals(telemetry.registry, ports.clock)
+        self._quota = CountedQuota(QuotaName.GROUPS, ports.quotas or Unlimited(), signals)
         self._coordinator = CoordinatorContext(
             node_id,
             ports.clock,
@@ -67,6 +76,7 @@ class GroupCoordinatorService:
             ports.authorizer,
             limits or ServiceLimits(),
             self._count_groups,
+            self._exceeded,
         )
         self._served: dict[int, ServedGroups] = {}
         self._shards_of = Remembered[GroupId, int](_KNOWN_GROUPS_BYTES)
@@ -196,6 +206,16 @@ class GroupCoordinatorService:
             served.shard.peek(lambda machine: len(machine.groups))
             for served in self._served.values()
         )
+
+    def _exceeded(self, principal: str) -> str:
+        """Return why a principal may make no more groups (QUO-12); empty: it may."""
+        if self._quota.limit(principal) is None:
+            return ""
+        made = (
+            served.shard.peek(lambda machine: machine.made.of(principal))
+            for served in self._served.values()
+        )
+        return self._quota.exceeded(principal, sum(made))
 
     def _rights_changed(self) -> None:
         for served in self.served:

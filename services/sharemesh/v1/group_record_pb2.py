@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from sharemesh.v1 import common_pb2 as sharemesh_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fsharemesh/v1/group_record.proto\x12\x0csharemesh.v1\x1a\x19sharemesh/v1/common.proto\"\xd3\x04\n\x0bGroupRecord\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x16\n\x0e\x66ormat_version\x18\x02 \x01(\x05\x12\x14\n\x0ctimestamp_ms\x18\x03 \x01(\x03\x12\x37\n\x0fmember_metadata\x18\n \x01(\x0b\x32\x1c.sharemesh.v1.MemberMetadataH\x00\x12\x35\n\x0egroup_metadata\x18\x0b \x01(\x0b\x32\x1b.sharemesh.v1.GroupMetadataH\x00\x12L\n\x1atarget_assignment_metadata\x18\x0c \x01(\x0b\x32&.sharemesh.v1.TargetAssignmentMetadataH\x00\x12H\n\x18target_assignment_member\x18\r \x01(\x0b\x32$.sharemesh.v1.TargetAssignmentMemberH\x00\x12J\n\x19\x63urrent_member_assignment\x18\x0e \x01(\x0b\x32%.sharemesh.v1.CurrentMemberAssignmentH\x00\x12H\n\x18state_partition_metadata\x18\x0f \x01(\x0b\x32$.sharemesh.v1.StatePartitionMetadataH\x00\x12,\n\ttombstone\x18\x10 \x01(\x0b\x32\x17.sharemesh.v1.TombstoneH\x00\x12/\n\x0b\x65poch_floor\x18\x11 \x01(\x0b\x32\x18.sharemesh.v1.EpochFloorH\x00\x42\x07\n\x05value\"\x1b\n\nEpochFloor\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\",\n\tTombstone\x12\x0c\n\x04type\x18\x01 \x01(\x05\x12\x11\n\tmember_id\x18\x02 \x01(\t\"\x8f\x01\n\x0eMemberMetadata\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x0f\n\x07rack_id\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x04 \x01(\t\x12\x1e\n\x16subscribed_topic_names\x18\x05 \x03(\t\x12\x11\n\tprincipal\x18\x06 \x01(\t\"5\n\rGroupMetadata\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x15\n\rmetadata_hash\x18\x02 \x01(\x03\"U\n\x18TargetAssignmentMetadata\x12\x18\n\x10\x61ssignment_epoch\x18\x01 \x01(\x05\x12\x1f\n\x17\x61ssignment_timestamp_ms\x18\x02 \x01(\x03\"d\n\x16TargetAssignmentMember\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x37\n\x10topic_partitions\x18\x02 \x03(\x0b\x32\x1d.sharemesh.v1.TopicPartitions\"\xac\x01\n\x17\x43urrentMemberAssignment\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x14\n\x0cmember_epoch\x18\x02 \x01(\x05\x12\x1d\n\x15previous_member_epoch\x18\x03 \x01(\x05\x12\r\n\x05state\x18\x04 \x01(\x05\x12:\n\x13\x61ssigned_partitions\x18\x05 \x03(\x0b\x32\x1d.sharemesh.v1.TopicPartitions\"\x86\x01\n\x15InitializingPartition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\x12\x13\n\x0bstate_epoch\x18\x03 \x01(\x05\x12/\n\rstate_batches\x18\x04 \x03(\x0b\x32\x18.sharemesh.v1.StateBatch\"\x84\x01\n\x11InitializingTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x12\n\ntopic_name\x18\x02 \x01(\t\x12\x37\n\npartitions\x18\x03 \x03(\x0b\x32#.sharemesh.v1.InitializingPartition\x12\x10\n\x08since_ms\x18\x04 \x01(\x03\">\n\x14InitializedPartition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x13\n\x0bstate_epoch\x18\x02 \x01(\x05\"p\n\x10InitializedTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x12\n\ntopic_name\x18\x02 \x01(\t\x12\x36\n\npartitions\x18\x03 \x03(\x0b\x32\".sharemesh.v1.InitializedPartition\"5\n\rDeletingTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x12\n\ntopic_name\x18\x02 \x01(\t\"\xb3\x01\n\x16StatePartitionMetadata\x12\x35\n\x0cinitializing\x18\x01 \x03(\x0b\x32\x1f.sharemesh.v1.InitializingTopic\x12\x33\n\x0binitialized\x18\x02 \x03(\x0b\x32\x1e.sharemesh.v1.InitializedTopic\x12-\n\x08\x64\x65leting\x18\x03 \x03(\x0b\x32\x1b.sharemesh.v1.DeletingTopicb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fsharemesh/v1/group_record.proto\x12\x0csharemesh.v1\x1a\x19sharemesh/v1/common.proto\"\xd3\x04\n\x0bGroupRecord\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x16\n\x0e\x66ormat_version\x18\x02 \x01(\x05\x12\x14\n\x0ctimestamp_ms\x18\x03 \x01(\x03\x12\x37\n\x0fmember_metadata\x18\n \x01(\x0b\x32\x1c.sharemesh.v1.MemberMetadataH\x00\x12\x35\n\x0egroup_metadata\x18\x0b \x01(\x0b\x32\x1b.sharemesh.v1.GroupMetadataH\x00\x12L\n\x1atarget_assignment_metadata\x18\x0c \x01(\x0b\x32&.sharemesh.v1.TargetAssignmentMetadataH\x00\x12H\n\x18target_assignment_member\x18\r \x01(\x0b\x32$.sharemesh.v1.TargetAssignmentMemberH\x00\x12J\n\x19\x63urrent_member_assignment\x18\x0e \x01(\x0b\x32%.sharemesh.v1.CurrentMemberAssignmentH\x00\x12H\n\x18state_partition_metadata\x18\x0f \x01(\x0b\x32$.sharemesh.v1.StatePartitionMetadataH\x00\x12,\n\ttombstone\x18\x10 \x01(\x0b\x32\x17.sharemesh.v1.TombstoneH\x00\x12/\n\x0b\x65poch_floor\x18\x11 \x01(\x0b\x32\x18.sharemesh.v1.EpochFloorH\x00\x42\x07\n\x05value\"\x1b\n\nEpochFloor\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\",\n\tTombstone\x12\x0c\n\x04type\x18\x01 \x01(\x05\x12\x11\n\tmember_id\x18\x02 \x01(\t\"\x8f\x01\n\x0eMemberMetadata\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x0f\n\x07rack_id\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x04 \x01(\t\x12\x1e\n\x16subscribed_topic_names\x18\x05 \x03(\t\x12\x11\n\tprincipal\x18\x06 \x01(\t\"F\n\rGroupMetadata\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x15\n\rmetadata_hash\x18\x02 \x01(\x03\x12\x0f\n\x07made_by\x18\x03 \x01(\t\"U\n\x18TargetAssignmentMetadata\x12\x18\n\x10\x61ssignment_epoch\x18\x01 \x01(\x05\x12\x1f\n\x17\x61ssignment_timestamp_ms\x18\x02 \x01(\x03\"d\n\x16TargetAssignmentMember\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x37\n\x10topic_partitions\x18\x02 \x03(\x0b\x32\x1d.sharemesh.v1.TopicPartitions\"\xac\x01\n\x17\x43urrentMemberAssignment\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x14\n\x0cmember_epoch\x18\x02 \x01(\x05\x12\x1d\n\x15previous_member_epoch\x18\x03 \x01(\x05\x12\r\n\x05state\x18\x04 \x01(\x05\x12:\n\x13\x61ssigned_partitions\x18\x05 \x03(\x0b\x32\x1d.sharemesh.v1.TopicPartitions\"\x86\x01\n\x15InitializingPartition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\x12\x13\n\x0bstate_epoch\x18\x03 \x01(\x05\x12/\n\rstate_batches\x18\x04 \x03(\x0b\x32\x18.sharemesh.v1.StateBatch\"\x84\x01\n\x11InitializingTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x12\n\ntopic_name\x18\x02 \x01(\t\x12\x37\n\npartitions\x18\x03 \x03(\x0b\x32#.sharemesh.v1.InitializingPartition\x12\x10\n\x08since_ms\x18\x04 \x01(\x03\">\n\x14InitializedPartition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x13\n\x0bstate_epoch\x18\x02 \x01(\x05\"p\n\x10InitializedTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x12\n\ntopic_name\x18\x02 \x01(\t\x12\x36\n\npartitions\x18\x03 \x03(\x0b\x32\".sharemesh.v1.InitializedPartition\"5\n\rDeletingTopic\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x12\n\ntopic_name\x18\x02 \x01(\t\"\xb3\x01\n\x16StatePartitionMetadata\x12\x35\n\x0cinitializing\x18\x01 \x03(\x0b\x32\x1f.sharemesh.v1.InitializingTopic\x12\x33\n\x0binitialized\x18\x02 \x03(\x0b\x32\x1e.sharemesh.v1.InitializedTopic\x12-\n\x08\x64\x65leting\x18\x03 \x03(\x0b\x32\x1b.sharemesh.v1.DeletingTopicb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,23 +41,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MEMBERMETADATA']._serialized_start=750
   _globals['_MEMBERMETADATA']._serialized_end=893
   _globals['_GROUPMETADATA']._serialized_start=895
-  _globals['_GROUPMETADATA']._serialized_end=948
-  _globals['_TARGETASSIGNMENTMETADATA']._serialized_start=950
-  _globals['_TARGETASSIGNMENTMETADATA']._serialized_end=1035
-  _globals['_TARGETASSIGNMENTMEMBER']._serialized_start=1037
-  _globals['_TARGETASSIGNMENTMEMBER']._serialized_end=1137
-  _globals['_CURRENTMEMBERASSIGNMENT']._serialized_start=1140
-  _globals['_CURRENTMEMBERASSIGNMENT']._serialized_end=1312
-  _globals['_INITIALIZINGPARTITION']._serialized_start=1315
-  _globals['_INITIALIZINGPARTITION']._serialized_end=1449
-  _globals['_INITIALIZINGTOPIC']._serialized_start=1452
-  _globals['_INITIALIZINGTOPIC']._serialized_end=1584
-  _globals['_INITIALIZEDPARTITION']._serialized_start=1586
-  _globals['_INITIALIZEDPARTITION']._serialized_end=1648
-  _globals['_INITIALIZEDTOPIC']._serialized_start=1650
-  _globals['_INITIALIZEDTOPIC']._serialized_end=1762
-  _globals['_DELETINGTOPIC']._serialized_start=1764
-  _globals['_DELETINGTOPIC']._serialized_end=1817
-  _globals['_STATEPARTITIONMETADATA']._serialized_start=1820
-  _globals['_STATEPARTITIONMETADATA']._serialized_end=1999
+  _globals['_GROUPMETADATA']._serialized_end=965
+  _globals['_TARGETASSIGNMENTMETADATA']._serialized_start=967
+  _globals['_TARGETASSIGNMENTMETADATA']._serialized_end=1052
+  _globals['_TARGETASSIGNMENTMEMBER']._serialized_start=1054
+  _globals['_TARGETASSIGNMENTMEMBER']._serialized_end=1154
+  _globals['_CURRENTMEMBERASSIGNMENT']._serialized_start=1157
+  _globals['_CURRENTMEMBERASSIGNMENT']._serialized_end=1329
+  _globals['_INITIALIZINGPARTITION']._serialized_start=1332
+  _globals['_INITIALIZINGPARTITION']._serialized_end=1466
+  _globals['_INITIALIZINGTOPIC']._serialized_start=1469
+  _globals['_INITIALIZINGTOPIC']._serialized_end=1601
+  _globals['_INITIALIZEDPARTITION']._serialized_start=1603
+  _globals['_INITIALIZEDPARTITION']._serialized_end=1665
+  _globals['_INITIALIZEDTOPIC']._serialized_start=1667
+  _globals['_INITIALIZEDTOPIC']._serialized_end=1779
+  _globals['_DELETINGTOPIC']._serialized_start=1781
+  _globals['_DELETINGTOPIC']._serialized_end=1834
+  _globals['_STATEPARTITIONMETADATA']._serialized_start=1837
+  _globals['_STATEPARTITIONMETADATA']._serialized_end=2016
 # @@protoc_insertion_point(module_scope)

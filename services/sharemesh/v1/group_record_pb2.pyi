@@ -64,12 +64,14 @@ class MemberMetadata(_message.Message):
     def __init__(self, member_id: _Optional[str] = ..., rack_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., subscribed_topic_names: _Optional[_Iterable[str]] = ..., principal: _Optional[str] = ...) -> None: ...
 
 class GroupMetadata(_message.Message):
-    __slots__ = ("epoch", "metadata_hash")
+    __slots__ = ("epoch", "metadata_hash", "made_by")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     METADATA_HASH_FIELD_NUMBER: _ClassVar[int]
+    MADE_BY_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     metadata_hash: int
-    def __init__(self, epoch: _Optional[int] = ..., metadata_hash: _Optional[int] = ...) -> None: ...
+    made_by: str
+    def __init__(self, epoch: _Optional[int] = ..., metadata_hash: _Optional[int] = ..., made_by: _Optional[str] = ...) -> None: ...
 
 class TargetAssignmentMetadata(_message.Message):
     __slots__ = ("assignment_epoch", "assignment_timestamp_ms")

@@ -1,5 +1,6 @@
 """What is said to one whom a quota slows down or refuses, and how often (spec QUO-15)."""
 
+import shlex
 from collections.abc import Hashable
 
 from sharemesh.domain.printable import escaped
@@ -22,13 +23,14 @@ _UNITS = {
 
 def in_words(name: QuotaName, entity: str, limit: float) -> str:
     """Return which quota of whom binds, how high it is, and what to do."""
-    whose = escaped(entity[:_SHOWN])
+    whose = shown = escaped(entity[:_SHOWN])
     if name.entity_type is EntityType.GROUP:
-        whose = f"group {whose!r}"
+        whose = f"group {shown!r}"
     remedy = "slow down" if name in _UNITS else "use fewer"
     return (
         f"quota {name.value} of {whose} is {limit:.16g}{_UNITS.get(name, '')}: {remedy}, or raise "
-        "it with `sharemesh quotas alter`"
+        f"it with `sharemesh quotas alter --{name.entity_type.value} {shlex.quote(shown)} --set "
+        f"{name.value}=…`"
     )
 
 

@@ -65,6 +65,7 @@ class ShareGroup:
     group_id: GroupId
     epoch: int = FIRST_EPOCH
     metadata_hash: int = 0
+    made_by: str = ""
     assignment_epoch: int = 0
     assigned_at_ms: int = NEVER_MS
     members: dict[MemberId, GroupMember] = field(default_factory=dict)
@@ -172,6 +173,7 @@ class ShareGroup:
     def _group_metadata(self, record: GroupMetadata) -> None:
         self.epoch = record.epoch
         self.metadata_hash = record.metadata_hash
+        self.made_by = self.made_by or record.made_by
         self.stale = True
 
     def _target_metadata(self, record: TargetAssignmentMetadata) -> None:

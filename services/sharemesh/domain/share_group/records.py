@@ -52,11 +52,15 @@ class MemberMetadata:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """Type 11: the group epoch, and the hash of the subscribed topics it was raised for."""
+    """Type 11: the group epoch, and the hash of the subscribed topics it was raised for.
+
+    ``made_by`` is the principal that made the group (QUO-12); empty: an earlier record said it.
+    """
 
     group_id: GroupId
     epoch: int
     metadata_hash: int = 0
+    made_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

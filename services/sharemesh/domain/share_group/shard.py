@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, MemberId
+from sharemesh.domain.quota.counts import OpenCounts
 from sharemesh.domain.share_group.context import MAX_GROUPS, MAX_MEMBERS_BYTES
 from sharemesh.domain.share_group.group import FIRST_EPOCH, ShareGroup
 from sharemesh.domain.share_group.records import (
@@ -29,6 +30,8 @@ class GroupShard:
         self.epoch_floor = FIRST_EPOCH
         self.members_bytes = 0
         """About the memory that the metadata of all members takes."""
+        self.made = OpenCounts()
+        """How many of the groups each principal has made (QUO-12)."""
 
     def apply(self, record: GroupLogRecord, offset: int) -> None:  # noqa: ARG002
         """Change the state as a record says; where it lies in the log does not matter."""
@@ -36,7 +39,9 @@ class GroupShard:
             self.epoch_floor = max(self.epoch_floor, record.epoch)
             return
         if isinstance(record, GroupTombstone) and record.kind is RecordKind.GROUP_METADATA:
-            self.groups.pop(record.group_id, None)
+            gone = self.groups.pop(record.group_id, None)
+            if gone is not None and gone.made_by:
+                self.made.add(gone.made_by, -1)
             return
         group = self.groups.get(record.group_id)
         if group is None:
@@ -47,7 +52,10 @@ class GroupShard:
             self.members_bytes += record.size_bytes - _metadata_bytes(group, record.member_id)
         elif isinstance(record, GroupTombstone) and record.kind is RecordKind.MEMBER_METADATA:
             self.members_bytes -= _metadata_bytes(group, record.member_id)
+        was_known = group.made_by
         group.apply(record)
+        if group.made_by and not was_known:
+            self.made.add(group.made_by)
 
     def check_room(self, group_id: GroupId, records: Sequence[GroupLogRecord]) -> None:
         """Check that a request does not make this shard too large.
@@ -95,6 +103,9 @@ class GroupShard:
             for member in group.members.values()
         )
         assert self.members_bytes == counted, "bytes of members miscounted"
+        for made_by in {group.made_by: None for group in self.groups.values() if group.made_by}:
+            count = sum(group.made_by == made_by for group in self.groups.values())
+            assert self.made.of(made_by) == count, f"groups of {made_by} miscounted"
 
 
 def _growth(group: ShareGroup | None, record: MemberMetadata) -> int:
@@ -112,7 +123,9 @@ def _metadata_bytes(group: ShareGroup, member_id: MemberId) -> int:
 
 def _records_of(group: ShareGroup) -> list[GroupLogRecord]:
     group_id = group.group_id
-    records: list[GroupLogRecord] = [GroupMetadata(group_id, group.epoch, group.metadata_hash)]
+    records: list[GroupLogRecord] = [
+        GroupMetadata(group_id, group.epoch, group.metadata_hash, group.made_by)
+    ]
     records.append(TargetAssignmentMetadata(group_id, group.assignment_epoch, group.assigned_at_ms))
     for member_id, member in group.members.items():
         metadata: MemberMetadata = member.metadata

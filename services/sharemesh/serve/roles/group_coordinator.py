@@ -33,6 +33,7 @@ class GroupCoordinatorRole(ShardRole):
                 coordination=around.coordination,
                 caller=around.caller,
                 telemetry=around.telemetry,
+                quotas=around.quotas,
             ),
         )
 
