@@ -1,5 +1,6 @@
 """Questions about many names hold the loop for no longer than a slice (spec BND-20)."""
 
+import asyncio
 import random
 
 import pytest
@@ -58,6 +59,26 @@ async def test_ten_thousand_names_against_ten_thousand_rules_bnd_20(world, metho
     longest = await longest_turn(caller.call(method, request, to="other:1"))
     assert longest <= SLICE_MAX_S, f"{method.name} held the loop for {longest:.3f} s"
     await caller.close()
+
+
+async def test_eight_such_requests_have_one_slice_in_a_turn_bnd_20(world, monkeypatch):
+    looked_up = [0]
+    topic_named = world.view.topic_named
+
+    def counted(name):
+        looked_up[-1] += 1
+        return topic_named(name)
+
+    monkeypatch.setattr(world.view, "topic_named", counted)
+    request = pb.DescribeTopicsRequest(names=NAMES[:1_000])
+    asked = asyncio.gather(*(world.call(methods.DESCRIBE_TOPICS, request) for _ in range(8)))
+    while not asked.done():
+        await asyncio.sleep(0)
+        looked_up.append(0)
+    await asked
+    assert sum(looked_up) == 8_000
+    first_slices = [each for each in looked_up if each > UNITS_OF_A_SLICE]
+    assert len(first_slices) <= 1, f"names looked at in a turn: {first_slices}"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from sharemesh.admin.leader_news import LeaderNews
+from sharemesh.admin.leader_news import MAX_OF_A_REQUEST, LeaderNews
 from sharemesh.authorization.access import Access
 from sharemesh.authorization.slices import Slices
 from sharemesh.cluster.membership import node_message
@@ -90,10 +90,13 @@ class MetadataHandlers:
                 f"{len(request.awaited)} leaders awaited in one request; await at most "
                 f"{MAX_AWAITED}",
             )
-        awaited = {
-            TopicPartition(TopicId(each.topic_id), each.partition): each.above_leader_epoch
-            for each in request.awaited
-        }
+        slices = Slices(self._clock)
+        awaited: dict[TopicPartition, int] = {}
+        for each in request.awaited:
+            await slices.spend()
+            partition = TopicPartition(TopicId(each.topic_id), each.partition)
+            if len(awaited) < MAX_OF_A_REQUEST and self._may_see(partition, context):
+                awaited[partition] = each.above_leader_epoch
         await self._news.wait(
             awaited, lambda each: self._may_see(each, context), timeout_ms=wait_ms
         )
