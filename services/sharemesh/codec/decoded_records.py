@@ -1,16 +1,15 @@
 """Records as protobuf, for clients without a RecordBatch library, to record batches and back."""
 
-import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
-import cramjam
-from aiokafka.errors import CorruptRecordException, KafkaError
+from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from sharemesh.codec.batch_frame import CONTROL, HEADER_BYTES, frame_of, frame_size, frame_start
 from sharemesh.codec.plain_batch import TooLargeError, plain_batch
+from sharemesh.codec.record_set import UNDECODABLE
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.v1.common_pb2 import DecodedRecord, Header
 
@@ -20,16 +19,6 @@ DECODED_BYTES_MAX = 32 * 1024 * 1024
 _MAGIC = 2
 _NO_PRODUCER = -1
 _NO_LIMIT = 2**31 - 1
-_UNDECODABLE = (
-    CorruptRecordException,
-    KafkaError,
-    cramjam.DecompressionError,
-    ValueError,
-    IndexError,
-    OverflowError,
-    struct.error,
-)
-
 AcquiredRange = tuple[int, int, int]
 """First offset, last offset (both included) and delivery count."""
 
@@ -65,6 +54,21 @@ def encode_records(records: Iterable[DecodedRecord], *, default_timestamp_ms: in
     if not count:
         raise RefusedError(ErrorCode.INVALID_RECORD, "there is no record to produce")
     return bytes(builder.build())
+
+
+class _LogRecord(Protocol):
+    """What aiokafka's readers tell of a record, with and without its C extension."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int | None: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,7 @@ def decode_records(
                 if left < 0:
                     raise _too_large(f"the records take more than {bytes_max} bytes")
                 decoded.append(_decoded(record, delivery_count))
-        except (TooLargeError, *_UNDECODABLE) as error:
+        except (TooLargeError, *UNDECODABLE) as error:
             refusal = _refusal(error)
             if on_undecodable is None:
                 raise refusal from error
@@ -128,7 +132,7 @@ def _up_to(last: int, acquired: Sequence[AcquiredRange], begin: int) -> Sequence
 
 def _records(
     batch: memoryview, first: int, last: int, ranges: Sequence[AcquiredRange]
-) -> Iterator[tuple[Any, int]]:
+) -> Iterator[tuple[_LogRecord, int]]:
     """Yield the acquired records of a batch with their delivery counts.
 
     A record of a damaged batch may claim any offset: it ends there, and others keep their own.
@@ -146,7 +150,7 @@ def _records(
             yield record, ranges[at][2]
 
 
-def _decoded(record: Any, delivery_count: int) -> DecodedRecord:  # noqa: ANN401
+def _decoded(record: _LogRecord, delivery_count: int) -> DecodedRecord:
     return DecodedRecord(
         offset=record.offset,
         timestamp=record.timestamp or 0,

@@ -15,14 +15,16 @@ COMPRESSION = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 PlainRecord = TypeVar("PlainRecord", bound=tuple[Any, ...])
 
 _BUILDER_BYTES_MAX = 2**31 - 1
-_UNDECODABLE = (
+UNDECODABLE = (
     CorruptRecordException,
     KafkaError,
     cramjam.DecompressionError,
     ValueError,
     IndexError,
+    OverflowError,
     struct.error,
 )
+"""What the readers of record batches raise for one that is damaged."""
 
 
 class RecordSetError(ValueError):
@@ -101,7 +103,7 @@ def decode_records(batch: bytes | bytearray | memoryview) -> Iterator[Record]:
     try:
         for record in DefaultRecordBatch(plain_batch(batch)):
             yield Record(record.offset, record.timestamp, record.key, record.value, record.headers)
-    except _UNDECODABLE as error:
+    except UNDECODABLE as error:
         raise RecordSetError(f"records of the batch cannot be decoded: {error}") from error
 
 
@@ -118,7 +120,7 @@ def raw_records(batch: bytes) -> list[Any]:
     """
     try:
         return list(DefaultRecordBatch(batch))
-    except _UNDECODABLE as error:
+    except UNDECODABLE as error:
         raise RecordSetError(str(error) or type(error).__name__) from error
 
 
@@ -142,7 +144,7 @@ def decode_records_as(
             new(record_type, (record.key, record.value, record.offset, record.timestamp))
             for record in DefaultRecordBatch(batch)
         ]
-    except _UNDECODABLE as error:
+    except UNDECODABLE as error:
         raise RecordSetError(f"records of the batch cannot be decoded: {error}") from error
 
 
@@ -161,5 +163,5 @@ def decode_plain_records(
             (record.key, record.value, record.offset, record.timestamp)
             for record in DefaultRecordBatch(batch)
         ]
-    except _UNDECODABLE as error:
+    except UNDECODABLE as error:
         raise RecordSetError(f"records of the batch cannot be decoded: {error}") from error
