@@ -1,6 +1,7 @@
 """What gRPC's own tools ask every server: health and reflection, within our bounds."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import grpc
@@ -25,15 +26,7 @@ _CHECK = Method(
     idempotent=True,
     request_bytes_max=HEALTH_BYTES_MAX,
 )
-_WATCH = Method(
-    f"{_HEALTH}/Watch",
-    health_pb2.HealthCheckRequest,
-    health_pb2.HealthCheckResponse,
-    deadline_ms=0,
-    idempotent=True,
-    kind=StreamingKind.STREAM,
-    request_bytes_max=HEALTH_BYTES_MAX,
-)
+_WATCH = replace(_CHECK, name=f"{_HEALTH}/Watch", deadline_ms=0, kind=StreamingKind.STREAM)
 
 _HealthStream = Stream[health_pb2.HealthCheckResponse, health_pb2.HealthCheckRequest]
 _ReflectionStream = Stream[
