@@ -34,8 +34,8 @@ Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 
-class Offsets:
-    """Answers ListOffsets and DeleteRecords, partition by partition."""
+class _LedLogs:
+    """What requests about the logs that are led here need."""
 
     def __init__(
         self, environment: LeaderEnvironment, partitions: LedPartitions, access: LeaderAccess
@@ -43,6 +43,15 @@ class Offsets:
         self._environment = environment
         self._partitions = partitions
         self._access = access
+
+
+class Offsets(_LedLogs):
+    """Answers ListOffsets and DeleteRecords, partition by partition."""
+
+    def __init__(
+        self, environment: LeaderEnvironment, partitions: LedPartitions, access: LeaderAccess
+    ) -> None:
+        super().__init__(environment, partitions, access)
         self._parallel = asyncio.Semaphore(_PARALLEL)
 
     async def list_offsets(
@@ -172,15 +181,8 @@ class InitProducerId:
         return pb.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
-class WriteTxnMarkers:
+class WriteTxnMarkers(_LedLogs):
     """Answers WriteTxnMarkers: ends open transactions in the log (read_committed, ISO-1)."""
-
-    def __init__(
-        self, environment: LeaderEnvironment, partitions: LedPartitions, access: LeaderAccess
-    ) -> None:
-        self._environment = environment
-        self._partitions = partitions
-        self._access = access
 
     async def __call__(
         self, request: pb.WriteTxnMarkersRequest, context: CallContext
@@ -212,15 +214,8 @@ class WriteTxnMarkers:
         return result
 
 
-class DescribeProducers:
+class DescribeProducers(_LedLogs):
     """Answers DescribeProducers: who has a transaction open, from memory (BND-12)."""
-
-    def __init__(
-        self, environment: LeaderEnvironment, partitions: LedPartitions, access: LeaderAccess
-    ) -> None:
-        self._environment = environment
-        self._partitions = partitions
-        self._access = access
 
     async def __call__(
         self, request: pb.DescribeProducersRequest, context: CallContext
