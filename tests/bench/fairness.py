@@ -1,4 +1,4 @@
-"""Nine groups at a steady light load, with and without a tenth: 50 times the load, and a flood.
+"""Nine groups at a steady light load, with and without a tenth: 50 times the load, and more.
 
 Quiet and loaded phases alternate, so that neighbours on the machine move both; the goal is about
 medians of phases: the nine's p99 moves by at most a fifth. It is for a machine on which the nodes,
@@ -102,8 +102,8 @@ class LightGroup:
 class HeavyGroup:
     """The process that makes the load."""
 
-    def __init__(self, address, rate):
-        where = (address, HEAVY, str(len(LIGHT)), str(rate))
+    def __init__(self, address, load):
+        where = (address, HEAVY, str(len(LIGHT)), load)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.bench.fairness_load", *where],
             stdin=subprocess.PIPE,
@@ -129,10 +129,10 @@ class HeavyGroup:
         self._process.wait(timeout=20)
 
 
-async def phases(address, rate, rounds):
+async def phases(address, load, rounds):
     """Return latencies of quiet and of loaded phases, and the heavy group's records a second."""
     groups = [LightGroup(address, group, number) for number, group in enumerate(LIGHT)]
-    heavy = HeavyGroup(address, rate)
+    heavy = HeavyGroup(address, load)
     until_s = time.perf_counter() + 2 * rounds * (PHASE_S + 2 * SETTLE_S) + 5
     consumers = [asyncio.create_task(each.consume()) for each in groups]
     producers = [
@@ -167,10 +167,10 @@ def median_of(found, kind, part):
     return statistics.median(percentile(each, part) for each in values)
 
 
-def measured(runner, name, rate, rounds):
+def measured(runner, name, load, rounds):
     """Return the figures of one kind of load."""
     with mesh(PARTITIONS, (*LIGHT, HEAVY)) as (leader, _):
-        quiet, loaded, records = runner.run(phases(leader.address, rate, rounds))
+        quiet, loaded, records = runner.run(phases(leader.address, load, rounds))
     times = records / RATE
     rows = [Figure(f"fairness.{name}_load", records, "records/s", RATE, times, TIMES_FLOOR)]
     for kind, what in enumerate(("delivery", "acknowledge")):
@@ -186,8 +186,9 @@ def figures(rounds=ROUNDS):
     """Return the figures of fairness."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return [
-            *measured(runner, "times50", TIMES * RATE, rounds),
-            *measured(runner, "flood", 0, rounds),
+            *measured(runner, "times50", str(TIMES * RATE), rounds),
+            *measured(runner, "flood", "flood", rounds),
+            *measured(runner, "large", "large", rounds),
         ]
 
 

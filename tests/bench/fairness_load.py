@@ -1,11 +1,12 @@
 """The load of one group in a process of its own: several members that take all they can get.
 
-    python -m tests.bench.fairness_load ADDRESS GROUP FIRST_PARTITION RATE
+    python -m tests.bench.fairness_load ADDRESS GROUP FIRST_PARTITION LOAD
 
-RATE is in single records a second, each acknowledged by itself; 0: all that the leader takes, in
-single records, large batches and unary requests. Reads ``go`` and ``stop`` from its standard
-input; answers ``stop`` with the records acknowledged since ``go``. It stands for other machines:
-the leader's processes have the right of way.
+LOAD is a rate in single records a second, each acknowledged by itself; or ``flood``: all that the
+leader takes, in single records, large batches and unary requests; or ``large``: requests with an
+acknowledgement batch for each of 3,000 records, one after the other. Reads ``go`` and ``stop``
+from its standard input; answers ``stop`` with the records acknowledged since ``go``. It stands for
+other machines: the leader's processes have the right of way.
 """
 
 import asyncio
@@ -23,21 +24,27 @@ from tests.bench.mesh_node import TOPIC
 
 SINGLE, WHOLE, UNARY = 0, 1, 2  # partitions from the first one on, one for each kind of member
 BACKLOG = 4_000  # records of a partition that are produced ahead of its member
+LOCKS = 2_000  # of a share partition
 ACKNOWLEDGES = 32  # of single records, under way at a time
 
 
 class Load:
     """Members and producers, all of which wait while ``on`` is clear."""
 
-    def __init__(self, address, group, first_partition, rate):
+    def __init__(self, address, group, first_partition, load):
         self.address, self.group, self.first = address, group, first_partition
-        self.rate = rate
+        self.load = load
         self.on = asyncio.Event()
         self.records = 0
         self.ahead = [0, 0, 0]
 
     def forever(self):
-        if self.rate:
+        if self.load == "large":
+            return [
+                *(self.produce(kind, batch(500, 100), 500) for kind in (SINGLE, WHOLE, UNARY)),
+                self.unary((SINGLE, WHOLE, UNARY), LOCKS),
+            ]
+        if self.load != "flood":
             return [
                 *(self.produce_steadily(kind) for kind in (SINGLE, WHOLE, UNARY)),
                 *(self.stream(SINGLE, self.first + kind) for kind in (SINGLE, WHOLE, UNARY)),
@@ -49,7 +56,7 @@ class Load:
             self.produce(UNARY, batch(100, 200), 100),
             self.stream(SINGLE, self.first),
             self.stream(WHOLE, self.first + WHOLE),
-            self.unary(),
+            self.unary((UNARY,), 100),
         ]
 
     async def produce(self, kind, one, records):
@@ -66,7 +73,7 @@ class Load:
 
     async def produce_steadily(self, kind):
         """Produce a third of the rate, several at a time if the leader is behind."""
-        client, pause, free = caller(), 3 / self.rate, asyncio.Semaphore(ACKNOWLEDGES)
+        client, pause, free = caller(), 3 / int(self.load), asyncio.Semaphore(ACKNOWLEDGES)
         request = produce_request(self.first + kind, batch(1, 100))
 
         async def one():
@@ -137,46 +144,49 @@ class Load:
                         offsets.put_nowait((offset, offset))
         task.cancel()
 
-    async def unary(self):
-        """Fetch a hundred, acknowledge every second one by itself in one request, then the rest."""
-        client, epoch, partition = caller(), 0, self.first + UNARY
+    async def unary(self, kinds, records):
+        """Fetch, acknowledge every second record by itself in one request, then the others."""
+        client, epoch = caller(), 0
+        listed = pb.AcknowledgeTopic(topic_id=TOPIC)
+        for kind in kinds:
+            listed.partitions.add(partition=self.first + kind)
         while True:
             await self.on.wait()
-            topic = pb.AcknowledgeTopic(topic_id=TOPIC)
-            topic.partitions.add(partition=partition)
             request = pb.ShareFetchRequest(
                 group_id=self.group,
                 member_id="unary",
                 share_session_epoch=epoch,
                 max_wait_ms=500,
                 max_bytes=1 << 20,
-                max_records=100,
-                batch_size=100,
-                topics=[topic],
+                max_records=records * len(kinds),
+                batch_size=records,
+                topics=[listed],
             )
             answer = await client.call(methods.SHARE_FETCH, request, to=self.address)
             assert not answer.error_code, answer
             epoch += 1
-            held = [
-                (one.first_offset, one.last_offset)
+            held = {
+                part.partition: [
+                    (offset, offset)
+                    for one in part.acquired_records
+                    for offset in range(one.first_offset, one.last_offset + 1)
+                ]
                 for topic in answer.responses
                 for part in topic.partitions
-                for one in part.acquired_records
-            ]
-            singles = [(each, each) for first, last in held for each in range(first, last + 1)]
-            for part in (singles[::2], singles[1::2]):
-                if part:
-                    topics = [acknowledged(partition, part, [1])]
-                    request = pb.ShareAcknowledgeRequest(
-                        group_id=self.group,
-                        member_id="unary",
-                        share_session_epoch=epoch,
-                        topics=topics,
-                    )
-                    answer = await client.call(methods.SHARE_ACKNOWLEDGE, request, to=self.address)
-                    assert not answer.error_code, answer
-                    epoch += 1
-                    self.taken(UNARY, len(singles))
+            }
+            for odd in (0, 1):
+                topics = [acknowledged(each, held[each][odd::2], [1]) for each in held]
+                request = pb.ShareAcknowledgeRequest(
+                    group_id=self.group,
+                    member_id="unary",
+                    share_session_epoch=epoch,
+                    topics=topics,
+                )
+                answer = await client.call(methods.SHARE_ACKNOWLEDGE, request, to=self.address)
+                assert not answer.error_code, answer
+                epoch += 1
+            for each, offsets in held.items():
+                self.taken(each - self.first, len(offsets))
 
 
 def acknowledged(partition, batches, types):
@@ -189,9 +199,9 @@ def acknowledged(partition, batches, types):
     return topic
 
 
-async def main(address, group, first_partition, rate):
+async def main(address, group, first_partition, load_name):
     os.nice(19)
-    load = Load(address, group, int(first_partition), int(rate))
+    load = Load(address, group, int(first_partition), load_name)
     tasks = [asyncio.create_task(each) for each in load.forever()]
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
