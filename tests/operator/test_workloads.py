@@ -87,6 +87,15 @@ def test_the_configuration_file_has_settings_that_serve_knows():
     assert found["record_sampling_percent"] == 1
 
 
+def test_aud_7_a_cluster_says_where_its_audit_log_goes_or_leaves_it_to_the_image():
+    assert "audit_log" not in config({})
+    assert "audit_log" not in config({"audit": {}})
+    for destination in ("File", "Stdout", "None"):
+        found = config({"audit": {"destination": destination}})
+        settings = serve_settings({"audit_log": found["audit_log"]}, {}, ConfigFile())
+        assert settings.audit_log == destination.lower()
+
+
 def test_bnd_2_pods_know_no_names_unless_clients_must_show_certificates():
     def names(tls):
         found = config({"tls": {"secretName": "certs", **tls}})

@@ -88,6 +88,10 @@ class TelemetrySpec:
     record_sampling_percent: int = 0
 
 
+_AUDIT_LOGS = {"File": "file", "Stdout": "stdout", "None": "none"}
+"""Destinations of the audit log, as the processes' setting has them."""
+
+
 @dataclass(frozen=True, slots=True)
 class TokensSpec:
     """Whose ServiceAccount tokens name callers, and as whom the pods show theirs."""
@@ -121,6 +125,7 @@ class ClusterSpec:
     tokens: TokensSpec | None = None
     uses_rules: bool = False
     named_super_users: tuple[str, ...] = ()
+    audit_log: str = ""
     external: External | None = None
 
     @property
@@ -190,6 +195,7 @@ def cluster_spec(body: KubeObject, *, default_image: str) -> ClusterSpec:
         tokens=_read(TokensSpec, spec["tokens"]) if spec.get("tokens") else None,
         uses_rules=authorization.get("mode") == "Acl",
         named_super_users=tuple(authorization.get("superUsers") or ()),
+        audit_log=_AUDIT_LOGS.get((spec.get("audit") or {}).get("destination", ""), ""),
         external=_read(External, spec["external"]) if spec.get("external") else None,
     )
 

@@ -137,6 +137,8 @@ def settings(spec: ClusterSpec) -> dict[str, object]:
         found["authorizer"] = "acl"
     if spec.super_users:
         found["super_users"] = list(spec.super_users)
+    if spec.audit_log:  # an image of before has no such setting
+        found["audit_log"] = spec.audit_log
     if spec.etcd.secret:
         found |= _files("etcd_tls", ETCD_TLS_PATH)
     if spec.telemetry.endpoint:
