@@ -1,6 +1,6 @@
 """Topics, configs, processes, access rules, quotas of a cluster, as an administrator sees them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sharemesh import methods
@@ -166,17 +166,7 @@ class TopicAdministration(AdminConnection):
         """Return offsets by time in ms, or EARLIEST, LATEST, LAST_STABLE."""
 
         async def one(where: TopicPartition) -> LogOffset:
-            found = await self._at_leader(
-                where,
-                methods.LIST_OFFSETS,
-                lambda topic_id: record_log_pb2.ListOffsetsRequest(
-                    partitions=[
-                        record_log_pb2.ListOffsetsPartition(
-                            topic_id=topic_id, partition=where.partition, timestamp=wanted[where]
-                        )
-                    ]
-                ),
-            )
+            found = await self._at_leader(where, methods.LIST_OFFSETS, timestamp=wanted[where])
             return LogOffset(found.offset, found.timestamp, found.leader_epoch)
 
         return {where: await caught(one, where) for where in wanted}
@@ -187,17 +177,7 @@ class TopicAdministration(AdminConnection):
         """Delete records below an offset (-1: all); return the new log start offsets."""
 
         async def one(where: TopicPartition) -> int:
-            found = await self._at_leader(
-                where,
-                methods.DELETE_RECORDS,
-                lambda topic_id: record_log_pb2.DeleteRecordsRequest(
-                    partitions=[
-                        record_log_pb2.DeleteRecordsPartition(
-                            topic_id=topic_id, partition=where.partition, offset=before[where]
-                        )
-                    ]
-                ),
-            )
+            found = await self._at_leader(where, methods.DELETE_RECORDS, offset=before[where])
             return int(found.low_watermark)
 
         return {where: await caught(one, where) for where in before}
@@ -208,17 +188,7 @@ class TopicAdministration(AdminConnection):
         """Return the open transactions of partitions, the one that began first in front."""
 
         async def one(where: TopicPartition) -> list[TransactionListing]:
-            found = await self._at_leader(
-                where,
-                methods.DESCRIBE_PRODUCERS,
-                lambda topic_id: record_log_pb2.DescribeProducersRequest(
-                    partitions=[
-                        record_log_pb2.DescribeProducersPartition(
-                            topic_id=topic_id, partition=where.partition
-                        )
-                    ]
-                ),
-            )
+            found = await self._at_leader(where, methods.DESCRIBE_PRODUCERS)
             return [
                 TransactionListing(
                     each.producer_id,
@@ -260,12 +230,16 @@ class TopicAdministration(AdminConnection):
         check(result.error_code, result.error_message, str(where))
 
     async def _at_leader(
-        self,
-        where: TopicPartition,
-        method: Method[Request, Response],
-        make: Callable[[bytes], Request],
-    ) -> Any:  # noqa: ANN401
-        """Return what the leader answers for its partition; ``make`` gets the topic id."""
+        self, where: TopicPartition, method: Method[Request, Response], **fields: int
+    ) -> Any:  # noqa: ANN401 - several results, which have the fields of an error in common
+        """Return what the leader answers for its partition, asked with these further fields."""
+
+        def make(topic_id: bytes) -> Request:
+            request = method.request()
+            partitions: Any = request.partitions  # type: ignore[attr-defined]
+            partitions.add(topic_id=topic_id, partition=where.partition, **fields)
+            return request
+
         response: Any = await self._calls.leader(where, method, make, _code_of_partition)
         found = response.partitions[0]
         check(found.error_code, found.error_message, str(where))
