@@ -6,6 +6,7 @@ import pytest
 
 from sharemesh.client import AcknowledgeType, AsyncAdminClient
 from sharemesh.client.errors import IllegalArgumentError
+from sharemesh.client.quotas import EntityType, QuotaEntity, QuotaName
 from sharemesh.testing import Mesh, MeshClock
 
 EARLIEST = {"share.auto.offset.reset": "earliest"}
@@ -122,3 +123,25 @@ async def test_access_rules_hold_for_all_but_super_users():
             await root.create_topic("orders")
             assert await root.list_topics() == ["orders"]
             assert await jane.list_topics() == []
+
+
+async def test_quotas_hold_in_a_mesh_and_its_producer_obeys_them():
+    """QUO-11."""
+    async with Mesh() as mesh:
+        await mesh.admin().create_topic("orders")
+        anybody = QuotaEntity(EntityType.USER, None)
+        problems = await mesh.admin().alter_client_quotas({anybody: {"producer_byte_rate": 1_000}})
+        assert problems == {anybody: None}
+        view = mesh.nodes[0].view
+        rate = QuotaName.PRODUCER_BYTE_RATE
+        assert await view.wait_for(
+            lambda: view.tables.quotas.limit(rate, "User:ANONYMOUS") == 1_000, timeout_ms=5_000
+        )
+        producer = mesh.producer(linger_ms=0)
+        await (await producer.send("orders", bytes(2_000)))
+        second = await producer.send("orders", b"x")
+        await asyncio.sleep(0.05)
+        assert not second.done()
+        await mesh.clock.advance(2)
+        assert (await second).offset == 1
+        assert producer.metrics()["produce-throttle-time-max"] > 900
