@@ -275,6 +275,11 @@ class RateChecker:
 
     # ---- what must hold -------------------------------------------------------------------------
 
+    def limit(self, name: QuotaName, entity: str) -> float | None:
+        """Return what binds somebody, as the process that runs just now saw it last."""
+        seen = self._seen.get(PROCESS.get())
+        return None if seen is None else seen.limit(name, entity)
+
     def _account(self, name: QuotaName, entity: str) -> _Account | None:
         seen = self._seen.get(PROCESS.get())
         return None if seen is None else seen.account(name, entity)

@@ -14,6 +14,7 @@ from tests.simulation.abusive_tenant import (
 from tests.simulation.abusive_tenant import NAME as ABUSIVE
 from tests.simulation.abusive_tenant import PARTITIONS as ITS_PARTITIONS
 from tests.simulation.access import READERS
+from tests.simulation.checkers.held import HeldChecker
 from tests.simulation.checkers.rates import RateChecker, Values
 from tests.simulation.invariants import PROGRESS
 from tests.simulation.patching import Patches
@@ -57,6 +58,7 @@ class TenantsWorkload(RevokedWorkload):
         super().__init__(world)
         self._access.is_called(ABUSIVE, HOG)
         self._rates = RateChecker(world)
+        self._held = HeldChecker(world, self._rates)
         entities = [QuotaEntity(EntityType.USER, name) for name in (*READERS, *WRITERS)]
         entities += [QuotaEntity(EntityType.GROUP, name) for name in self.groups]
         self._quotas = QuotaRules(
@@ -67,10 +69,12 @@ class TenantsWorkload(RevokedWorkload):
     def install(self, patches: Patches) -> None:
         super().install(patches)
         self._rates.install(patches)
+        self._held.install(patches)
 
     async def run(self) -> None:
         context = self.world.loop.world.context()
         self.world.loop.create_task(self._rates.run(), context=context)
+        self.world.loop.create_task(self._held.run(), context=context)
         await super().run()
 
     async def _prepare(self) -> None:

@@ -1,0 +1,160 @@
+"""QUO-12: how many sessions and records in flight a principal may have, counted anew each time."""
+
+import asyncio
+from collections import Counter
+from contextvars import ContextVar
+from typing import NamedTuple
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.quota.names import QuotaName
+from sharemesh.domain.share_partition.effects import RecordsAcquired
+from sharemesh.domain.share_partition.events import Acquire, Fence
+from sharemesh.domain.share_partition.machine import SharePartition
+from sharemesh.domain.share_session import ShareSessions
+from sharemesh.share_leader.pacing import LeaderPacing
+from sharemesh.share_leader.requests.acquisition import FetchAcquisition
+from tests.simulation.checkers.rates import RateChecker
+from tests.simulation.loop import PROCESS, Process
+from tests.simulation.patching import Patches
+from tests.simulation.world import World
+
+LOOK_S = 0.2
+STUCK_LOOKS = 5
+
+
+class _Taker(NamedTuple):
+    principal: str
+    is_bound: bool
+
+
+_TAKER: ContextVar[_Taker | None] = ContextVar("taker", default=None)
+_Grant = tuple[SharePartition, int]
+
+
+class HeldChecker:
+    """Keeps who was granted what while a quota bound it, and looks whether its lock is there."""
+
+    def __init__(self, world: World, rates: RateChecker) -> None:
+        self._world = world
+        self._rates = rates
+        self._counters = world.event_log.counters
+        self._granted: dict[Process, dict[_Grant, str]] = {}
+        self._pacing: dict[Process, LeaderPacing] = {}
+        self._stuck: Counter[tuple[Process, str]] = Counter()
+
+    def install(self, patches: Patches) -> None:
+        """Look at grants and at sessions from now on."""
+        self._install_grants(patches)
+        checker, real_open = self, ShareSessions.open
+
+        def opened(sessions, key, principal):
+            limit = checker._rates.limit(QuotaName.SHARE_SESSIONS, principal)
+            others = [each for each in sessions.all() if each.key != key]
+            count = sum(each.principal == principal for each in others)
+            is_more = sessions.get(key) is None
+            may = not is_more or limit is None or count < limit
+            try:
+                found = real_open(sessions, key, principal)
+            except RefusedError as refused:
+                if refused.error is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+                    checker._counters["sessions refused by a quota"] += not may
+                    if may and "quota share_sessions" in refused.message:
+                        checker._say(f"{principal} has {count} sessions, and is refused one more")
+                raise
+            if not may:
+                checker._say(f"{principal} opened a session beside {count}; it may have {limit}")
+            return found
+
+        patches.setattr(ShareSessions, "open", opened)
+
+    def _install_grants(self, patches: Patches) -> None:
+        checker = self
+        real_pacing, real_take, real_step = (
+            LeaderPacing.__init__,
+            FetchAcquisition._take,
+            SharePartition.step,
+        )
+
+        def pacing(pacing, *arguments):
+            real_pacing(pacing, *arguments)
+            checker._pacing[PROCESS.get()] = pacing
+
+        async def take(acquisition, runners, order, reader, taken):
+            limit = checker._rates.limit(QuotaName.RECORDS_IN_FLIGHT, reader.principal)
+            held = checker._held(PROCESS.get(), reader.principal)
+            token = _TAKER.set(_Taker(reader.principal, limit is not None))
+            try:
+                await real_take(acquisition, runners, order, reader, taken)
+            finally:
+                _TAKER.reset(token)
+            if limit is not None and any(one.count for one in taken):
+                checker._counters["judged by records_in_flight"] += 1
+                if held >= limit:
+                    checker._say(f"{reader.principal} got more beside {held}, and may hold {limit}")
+
+        def step(machine, event, *, now_ms):
+            effects = real_step(machine, event, now_ms=now_ms)
+            granted = checker._granted.setdefault(PROCESS.get(), {})
+            if isinstance(event, Acquire):
+                checker._note(granted, machine, effects)
+            elif isinstance(event, Fence):
+                for grant in [each for each in granted if each[0] is machine]:
+                    del granted[grant]
+            return effects
+
+        patches.setattr(LeaderPacing, "__init__", pacing)
+        patches.setattr(FetchAcquisition, "_take", take)
+        patches.setattr(SharePartition, "step", step)
+
+    @staticmethod
+    def _note(granted: dict[_Grant, str], machine: SharePartition, effects: tuple) -> None:
+        taker = _TAKER.get()
+        ranges = [
+            one for each in effects if isinstance(each, RecordsAcquired) for one in each.ranges
+        ]
+        for one in ranges:
+            for offset in range(one.first_offset, one.last_offset + 1):
+                granted.pop((machine, offset), None)
+                if taker is not None and taker.is_bound:
+                    granted[machine, offset] = taker.principal
+
+    def _held(self, process: Process, principal: str) -> int:
+        """Return how many records of a principal have locks that count."""
+        granted = self._granted.setdefault(process, {})
+        for grant in [each for each in granted if not _is_locked(*each)]:
+            del granted[grant]
+        return sum(each == principal for each in granted.values())
+
+    async def run(self) -> None:
+        """Compare what leaders count with what is held, until the run ends."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for process, pacing in list(self._pacing.items()):
+                if not process.alive:
+                    del self._pacing[process]
+                elif not process.frozen:
+                    self._compare(process, pacing)
+
+    def _compare(self, process: Process, pacing: LeaderPacing) -> None:
+        quota = pacing._in_flight
+        for principal in {*quota._held._counts, *self._granted.get(process, {}).values()}:
+            counted, held = quota._held.of(principal), self._held(process, principal)
+            self._counters["counts of records in flight judged"] += 1
+            if counted != held:
+                text = f"{process} counts {counted} records in flight of {principal}, not {held}"
+                self._world.event_log.violation(self._world.now_s, text)
+        for principal in quota._waiting:
+            self._counters["looks at who waits for room"] += 1
+            is_stuck = quota.has_room(principal) and self._world.now_s - process.thawed_s > 1
+            self._stuck[process, principal] = self._stuck[process, principal] + 1 if is_stuck else 0
+            if self._stuck[process, principal] == STUCK_LOOKS:
+                text = f"{principal} waits at {process} for records in flight, and has room"
+                self._world.event_log.violation(self._world.now_s, text)
+
+    def _say(self, text: str) -> None:
+        self._world.event_log.violation(self._world.now_s, f"{PROCESS.get()}: {text}")
+
+
+def _is_locked(machine: SharePartition, offset: int) -> bool:
+    found = machine.state_at(offset)
+    return found is not None and found.lock_deadline_ms is not None
