@@ -1,8 +1,9 @@
 """QUO-12: how many sessions and records in flight a principal may have, counted anew each time."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from sharemesh.domain.errors import ErrorCode, RefusedError
@@ -22,6 +23,15 @@ LOOK_S = 0.2
 STUCK_LOOKS = 5
 
 
+@dataclass(slots=True)
+class _Busy:
+    """Fetches of one principal at the same time: what they may come to hold together."""
+
+    fetches: int = 0
+    limit: float = 0.0
+    beyond: int = 0  # a last log batch may pass the bound
+
+
 class _Taker(NamedTuple):
     principal: str
     is_bound: bool
@@ -39,6 +49,7 @@ class HeldChecker:
         self._rates = rates
         self._counters = world.event_log.counters
         self._granted: dict[Process, dict[_Grant, str]] = {}
+        self._busy: dict[tuple[Process, str], _Busy] = defaultdict(_Busy)
         self._pacing: dict[Process, LeaderPacing] = {}
         self._stuck: Counter[tuple[Process, str]] = Counter()
 
@@ -81,16 +92,15 @@ class HeldChecker:
 
         async def take(acquisition, runners, order, reader, taken):
             limit = checker._rates.limit(QuotaName.RECORDS_IN_FLIGHT, reader.principal)
-            held = checker._held(PROCESS.get(), reader.principal)
             token = _TAKER.set(_Taker(reader.principal, limit is not None))
+            held = checker._begins(reader.principal, limit)
             try:
                 await real_take(acquisition, runners, order, reader, taken)
             finally:
                 _TAKER.reset(token)
-            if limit is not None and any(one.count for one in taken):
-                checker._counters["judged by records_in_flight"] += 1
-                if held >= limit:
-                    checker._say(f"{reader.principal} got more beside {held}, and may hold {limit}")
+                if limit is not None:
+                    count = sum(one.count for one in taken)
+                    checker._ends(reader.principal, held, count, count - order.max_records)
 
         def step(machine, event, *, now_ms):
             effects = real_step(machine, event, now_ms=now_ms)
@@ -105,6 +115,32 @@ class HeldChecker:
         patches.setattr(LeaderPacing, "__init__", pacing)
         patches.setattr(FetchAcquisition, "_take", take)
         patches.setattr(SharePartition, "step", step)
+
+    def _begins(self, principal: str, limit: float | None) -> int:
+        """Note that somebody may get records; return how many it holds."""
+        if limit is None:
+            return 0
+        busy = self._busy[PROCESS.get(), principal]
+        if not busy.fetches:
+            busy.limit, busy.beyond = 0.0, 0
+        busy.fetches += 1
+        busy.limit = max(busy.limit, limit)
+        return self._held(PROCESS.get(), principal)
+
+    def _ends(self, principal: str, before: int, count: int, beyond: int) -> None:
+        """Judge what a fetch got, beside others of its principal."""
+        process = PROCESS.get()
+        busy = self._busy[process, principal]
+        busy.fetches -= 1
+        if not count:
+            return
+        busy.beyond += max(0, beyond)
+        held = self._held(process, principal)
+        self._counters["judged by records_in_flight"] += 1
+        if before >= busy.limit:
+            self._say(f"{principal} got more beside {before}, and may hold {busy.limit:.0f}")
+        elif held > busy.limit + busy.beyond:
+            self._say(f"{principal} holds {held}, and may hold {busy.limit:.0f}")
 
     @staticmethod
     def _note(granted: dict[_Grant, str], machine: SharePartition, effects: tuple) -> None:
@@ -137,7 +173,8 @@ class HeldChecker:
 
     def _compare(self, process: Process, pacing: LeaderPacing) -> None:
         quota = pacing._in_flight
-        for principal in {*quota._held._counts, *self._granted.get(process, {}).values()}:
+        granted = self._granted.get(process, {})
+        for principal in dict.fromkeys([*quota._held._counts, *granted.values()]):
             counted, held = quota._held.of(principal), self._held(process, principal)
             self._counters["counts of records in flight judged"] += 1
             if counted != held:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tests.conformance import test_planted_bugs as shipped
 from tests.domain.share_partition import test_mutants as domain
-from tests.simulation.mutants import deliveries, logs, rights, states, unseen, waits
+from tests.simulation.mutants import deliveries, logs, quotas, rights, states, unseen, waits
 from tests.simulation.patching import Patches
 
 Mutant = Callable[[Patches], None]
@@ -97,6 +97,25 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
         rights.assignments_are_pushed_whatever_was_revoked,
         rights.members_are_anybodys,
         rights.share_sessions_are_anybodys,
+    ),
+    "tenants": (
+        quotas.debts_are_forgotten_as_quotas_change,
+        quotas.new_rates_hold_from_the_next_use,
+        quotas.acknowledgements_wait_for_quotas,
+        quotas.the_default_wins,
+        quotas.super_users_are_bound,
+        quotas.removed_quotas_stay,
+        quotas.lifted_quotas_are_waited_for,
+        quotas.only_the_first_who_waits_is_called,
+        quotas.the_rate_of_a_group_is_each_principals,
+        quotas.refused_requests_count,
+        quotas.everybody_has_one_account,
+        quotas.nothing_is_reserved,
+        quotas.records_of_ended_locks_count,
+        quotas.records_of_lost_partitions_count,
+        quotas.room_is_not_reserved,
+        quotas.freed_room_is_not_told,
+        quotas.closed_sessions_count,
     ),
     "latest": (shipped.added_partitions_start_at_the_end,),
     "unreadable": (

@@ -88,12 +88,13 @@ class TenantsWorkload(RevokedWorkload):
         found = await self.admin.describe_topics([TOPIC_OF_ITS_OWN])
         topic = found[TOPIC_OF_ITS_OWN]
         assert not isinstance(topic, SharemeshError), topic
+        self._new_producer(0)
         self._abusive.topic_id_of_others = next(iter(self.topic_ids))
         self._abusive.start(bytes.fromhex(topic.topic_id))
 
     def _new_producer(self, number: int) -> None:
-        """Name producers in turn; the third of each three is a super user, whom nothing binds."""
-        name = (*WRITERS, None)[self._numbers % 3]
+        """Name producers in turn; the first of each three is a super user, whom nothing binds."""
+        name = (None, *WRITERS)[self._numbers % 3]
         if name is not None:
             self._access.is_called(f"producer-{number}.{self._numbers + 1}", name)
         super()._new_producer(number)
