@@ -15,6 +15,7 @@ VALUES: Mapping[QuotaName, Sequence[float]] = {
     QuotaName.RECORD_RATE: (2, 10, 40, 200, 1_000),
     QuotaName.RECORDS_IN_FLIGHT: (1, 5, 30, 200),
     QuotaName.SHARE_SESSIONS: (1, 2, 4, 100),
+    QuotaName.STREAMS: (2, 5, 20, 100),
     QuotaName.GROUPS: (1, 2, 4),
 }
 DEFAULTS = (QuotaEntity(EntityType.USER, None), QuotaEntity(EntityType.GROUP, None))

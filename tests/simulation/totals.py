@@ -78,6 +78,7 @@ RARE: dict[str, tuple[str, ...]] = {
         "judged by consumer_byte_rate",
         "judged by record_rate",
         "judged by records_in_flight",
+        "judged by streams",
         "looks at who waits for room",
         "sessions refused by a quota",
         "floods answered by 29",

@@ -1,4 +1,4 @@
-"""QUO-12: how many sessions and records in flight a principal may have, counted anew each time."""
+"""QUO-12, QUO-13: sessions, streams and records in flight of a principal, counted anew."""
 
 import asyncio
 from collections import Counter, defaultdict
@@ -12,6 +12,7 @@ from sharemesh.domain.share_partition.effects import RecordsAcquired
 from sharemesh.domain.share_partition.events import Acquire, Fence
 from sharemesh.domain.share_partition.machine import SharePartition
 from sharemesh.domain.share_session import ShareSessions
+from sharemesh.serve.process.quota_listener import QuotaListener
 from sharemesh.share_leader.pacing import LeaderPacing
 from sharemesh.share_leader.requests.acquisition import FetchAcquisition
 from tests.simulation.checkers.rates import RateChecker
@@ -52,10 +53,13 @@ class HeldChecker:
         self._busy: dict[tuple[Process, str], _Busy] = defaultdict(_Busy)
         self._pacing: dict[Process, LeaderPacing] = {}
         self._stuck: Counter[tuple[Process, str]] = Counter()
+        self._streams: dict[Process, Counter[str]] = defaultdict(Counter)
+        self._listeners: dict[Process, QuotaListener] = {}
 
     def install(self, patches: Patches) -> None:
-        """Look at grants and at sessions from now on."""
+        """Look at grants, streams and sessions from now on."""
         self._install_grants(patches)
+        self._install_streams(patches)
         checker, real_open = self, ShareSessions.open
 
         def opened(sessions, key, principal):
@@ -77,6 +81,28 @@ class HeldChecker:
             return found
 
         patches.setattr(ShareSessions, "open", opened)
+
+    def _install_streams(self, patches: Patches) -> None:
+        checker, real_offer = self, QuotaListener.offer_stream
+
+        def offer(listener, method, handler):
+            checker._listeners[PROCESS.get()] = listener
+
+            async def serve(stream, context):
+                principal, streams = context.principal, checker._streams[PROCESS.get()]
+                limit = checker._rates.limit(QuotaName.STREAMS, principal)
+                checker._counters["judged by streams"] += limit is not None
+                if limit is not None and streams[principal] >= limit:
+                    checker._say(f"{principal} has {streams[principal]} streams, and got one more")
+                streams[principal] += 1
+                try:
+                    await handler(stream, context)
+                finally:
+                    streams[principal] -= 1
+
+            real_offer(listener, method, serve)
+
+        patches.setattr(QuotaListener, "offer_stream", offer)
 
     def _install_grants(self, patches: Patches) -> None:
         checker = self
@@ -170,6 +196,11 @@ class HeldChecker:
                     del self._pacing[process]
                 elif not process.frozen:
                     self._compare(process, pacing)
+            for process, listener in list(self._listeners.items()):
+                if not process.alive:
+                    del self._listeners[process]
+                elif not process.frozen:
+                    self._compare_streams(process, listener)
 
     def _compare(self, process: Process, pacing: LeaderPacing) -> None:
         quota = pacing._in_flight
@@ -186,6 +217,13 @@ class HeldChecker:
             self._stuck[process, principal] = self._stuck[process, principal] + 1 if is_stuck else 0
             if self._stuck[process, principal] == STUCK_LOOKS:
                 text = f"{principal} waits at {process} for records in flight, and has room"
+                self._world.event_log.violation(self._world.now_s, text)
+
+    def _compare_streams(self, process: Process, listener: QuotaListener) -> None:
+        for principal, count in self._streams[process].items():
+            counted = listener._open_streams.of(principal)
+            if counted != count:
+                text = f"{process} counts {counted} streams of {principal}, not {count}"
                 self._world.event_log.violation(self._world.now_s, text)
 
     def _say(self, text: str) -> None:

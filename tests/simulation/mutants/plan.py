@@ -116,6 +116,7 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
         quotas.room_is_not_reserved,
         quotas.freed_room_is_not_told,
         quotas.closed_sessions_count,
+        quotas.refused_streams_count,
     ),
     "latest": (shipped.added_partitions_start_at_the_end,),
     "unreadable": (

@@ -8,6 +8,7 @@ from sharemesh.domain.quota.rates import RateAccount, RateAccounts
 from sharemesh.domain.share_partition.cache.in_flight import InFlight
 from sharemesh.domain.share_partition.cache.record_status import LockIndex
 from sharemesh.domain.share_session import ShareSessions
+from sharemesh.serve.process.quota_listener import QuotaListener
 from sharemesh.share_leader.pacing import LeaderPacing
 from sharemesh.share_leader.streaming.consume_stream import ConsumeStream
 from sharemesh.throttling.held_quota import HeldQuota
@@ -196,3 +197,22 @@ def closed_sessions_count(patch: Patches) -> None:
         return session
 
     patch.setattr(ShareSessions, "_drop", drop)
+
+
+def refused_streams_count(patch: Patches) -> None:
+    """A stream beyond the bound is refused, and counted as open for good (QUO-13)."""
+    real = QuotaListener.__init__
+
+    def begin(listener, *arguments):
+        real(listener, *arguments)
+        exceeded, streams = listener._streams.exceeded, listener._open_streams
+
+        def counted(principal, count):
+            why = exceeded(principal, count)
+            if why:
+                streams.add(principal)
+            return why
+
+        listener._streams.exceeded = counted
+
+    patch.setattr(QuotaListener, "__init__", begin)

@@ -30,6 +30,7 @@ TO_HOG = {
     QuotaName.CONSUMER_BYTE_RATE: 5_000,
     QuotaName.RECORDS_IN_FLIGHT: 50,
     QuotaName.SHARE_SESSIONS: 2,
+    QuotaName.STREAMS: 2,
     QuotaName.GROUPS: 3,
 }
 KNOWN_S = 5.0
