@@ -40,11 +40,16 @@ _APPENDED: ContextVar[list[bool]] = ContextVar("appended")
 
 @dataclass(slots=True)
 class _Account:
-    """What one may take, by the words of QUO-5: a second's worth, then as time brings it."""
+    """What one may take, by the words of QUO-5: a second's worth, then as time brings it.
+
+    A full account may be forgotten; then a raised quota begins with a full second of its own. So
+    ``most`` is what there may be, ``tokens`` what there is at least.
+    """
 
     rate: float
     at_ms: int
-    tokens: float = 0.0
+    tokens: float
+    most: float
     in_flight: int = 0
     largest: float = 0.0
     beyond: float = 0.0
@@ -52,19 +57,31 @@ class _Account:
     def pay(self, now_ms: int) -> None:
         passed_s = max(0, now_ms - self.at_ms) / 1_000
         self.tokens = min(self.tokens + self.rate * passed_s, self.rate)
+        self.most = min(self.most + self.rate * passed_s, self.rate)
         self.at_ms = max(self.at_ms, now_ms)
 
     def change(self, rate: float, now_ms: int) -> None:
         self.pay(now_ms)
+        is_full = self.most >= self.rate and not self.in_flight
         self.rate, self.tokens = rate, min(self.tokens, rate)
+        self.most = rate if is_full else min(self.most, rate)
 
     @property
     def is_open(self) -> bool:
         return self.tokens >= -1e-6 * self.rate
 
     @property
-    def debt_ms(self) -> float:
-        return min(max(0.0, -self.tokens * 1_000 / self.rate), THROTTLE_MAX_MS)
+    def may_be_open(self) -> bool:
+        return self.most >= -1e-6 * self.rate
+
+    @property
+    def debts_ms(self) -> tuple[float, float]:
+        """The least and the most that the throttle time may be."""
+        least, most = (
+            min(max(0.0, -tokens * 1_000 / self.rate), THROTTLE_MAX_MS)
+            for tokens in (self.most, self.tokens)
+        )
+        return least, most
 
     def begins(self) -> None:
         """Somebody begins to take; while several do, the last may go below nothing."""
@@ -76,9 +93,10 @@ class _Account:
         """Take; return whether it is within the bound."""
         self.in_flight -= 1
         self.tokens -= amount
+        self.most -= amount
         self.largest = max(self.largest, amount)
         self.beyond += max(0.0, amount - min(reserved, self.rate))
-        return self.tokens >= -self.largest - self.beyond - 1
+        return self.most >= -self.largest - self.beyond - 1
 
 
 class _Seen:
@@ -121,7 +139,7 @@ class _Seen:
             return None
         found = self._accounts.get((name, entity))
         if found is None:
-            found = _Account(limit, self._clock.now_ms(), limit)
+            found = _Account(limit, self._clock.now_ms(), limit, limit)
             self._accounts[name, entity] = found
         found.pay(self._clock.now_ms())
         return found
@@ -289,8 +307,8 @@ class RateChecker:
         if account is None:
             return None
         self._counters[f"judged by {name.value}"] += 1
-        if not account.is_open:
-            self._say(f"{what} beside a debt of {-account.tokens:.0f}: {name.value} of {entity}")
+        if not account.may_be_open:
+            self._say(f"{what} beside a debt of {-account.most:.0f}: {name.value} of {entity}")
         account.begins()
         return account
 
@@ -303,24 +321,24 @@ class RateChecker:
         account.pay(seen._clock.now_ms())
         if not account.takes(reserved, amount):
             self._say(
-                f"{name.value} of {entity} is {account.rate:.0f}: {-account.tokens:.0f} beyond it "
+                f"{name.value} of {entity} is {account.rate:.0f}: {-account.most:.0f} beyond it "
                 "were taken at the same time"
             )
 
     def _produced(self, principal: str, response: Any, *, appended: bool) -> None:
         account = self._account(QuotaName.PRODUCER_BYTE_RATE, principal)
-        debt_ms = 0.0 if account is None else account.debt_ms
+        debts_ms = (0.0, 0.0) if account is None else account.debts_ms
         told_ms = response.throttle_time_ms
         codes = {each.error_code for each in response.partitions}
         if ErrorCode.THROTTLING_QUOTA_EXCEEDED in codes:
             self._counters["produce requests refused by a quota"] += 1
             if appended or len(codes) > 1:
                 self._say(f"a Produce of {principal} was refused by a quota, and counted or kept")
-            debt_ms = max(1.0, debt_ms)
+            debts_ms = (max(1.0, debts_ms[0]), max(1.0, debts_ms[1]))
         elif told_ms:
             self._counters["produce answers with a throttle time"] += 1
         if appended or ErrorCode.THROTTLING_QUOTA_EXCEEDED in codes:
-            self._tells(principal, debt_ms, told_ms)
+            self._tells(principal, debts_ms, told_ms)
 
     def _tells_members(self, principal: str, group: str, told_ms: int) -> None:
         found = (
@@ -328,13 +346,15 @@ class RateChecker:
             self._account(QuotaName.RECORD_RATE, group),
         )
         self._counters["deliveries with a throttle time"] += bool(told_ms)
-        debt_ms = max((each.debt_ms for each in found if each is not None), default=0.0)
-        self._tells(f"{principal} in {group}", debt_ms, told_ms)
+        debts_ms = [each.debts_ms for each in found if each is not None]
+        least_ms, most_ms = (max((d[i] for d in debts_ms), default=0.0) for i in (0, 1))
+        self._tells(f"{principal} in {group}", (least_ms, most_ms), told_ms)
 
-    def _tells(self, whom: str, debt_ms: float, told_ms: int) -> None:
+    def _tells(self, whom: str, debts_ms: tuple[float, float], told_ms: int) -> None:
         self._counters["throttle times judged"] += 1
-        if abs(debt_ms - told_ms) > TOLERANCE_MS:
-            self._say(f"{whom} is told a throttle time of {told_ms} ms, not {debt_ms:.0f}")
+        least_ms, most_ms = debts_ms
+        if not least_ms - TOLERANCE_MS <= told_ms <= most_ms + TOLERANCE_MS:
+            self._say(f"{whom} is told a throttle time of {told_ms} ms, not {most_ms:.0f}")
 
     def _acknowledged(self, begun_s: float, writing_s: float, principal: str) -> None:
         process = PROCESS.get()
