@@ -119,6 +119,38 @@ def test_every_port_of_every_pod_is_open_to_somebody_named_only() -> None:
     assert {443, 6443} <= out, "the keys of tokens"
 
 
+def test_spark_and_helm_test_reach_the_pods_and_not_etcd_where_clients_are_named() -> None:
+    policies = rendering.of_kind(made("sharemesh"), "NetworkPolicy")
+    for kind, component in (("CronJob", "spark"), ("Pod", "test")):
+        pod = one(made("sharemesh-cluster", spark={"enabled": True}), kind)
+        if kind == "CronJob":
+            pod = pod["spec"]["jobTemplate"]["spec"]["template"]
+        labels = pod["metadata"]["labels"]
+        assert labels["app.kubernetes.io/component"] == component
+        let_in = {
+            port["port"]
+            for policy in policies
+            for rule in policy["spec"]["ingress"]
+            if any(_selects(peer, labels) for peer in rule["from"])
+            for port in rule["ports"]
+        }
+        assert let_in == {9400}
+
+
+def _selects(peer: dict[str, Any], labels: dict[str, str]) -> bool:
+    """Return whether a peer of a policy is a pod with these labels, of the namespace."""
+    if "namespaceSelector" in peer or "podSelector" not in peer:
+        return False
+    selector = peer["podSelector"]
+    named = selector.get("matchLabels", {}).items() <= labels.items()
+    return named and all(
+        each["key"] in labels
+        if each["operator"] == "Exists"
+        else labels.get(each["key"]) in each["values"]
+        for each in selector.get("matchExpressions", ())
+    )
+
+
 def test_spark_commits_as_an_account_of_its_own() -> None:
     found = made("sharemesh-cluster", spark={"enabled": True})
     user = next(
