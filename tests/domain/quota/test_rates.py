@@ -118,3 +118,10 @@ def test_quo_5_names_that_come_once_leave_nothing_behind():
     for number in range(50_000):
         accounts.of(f"User:{number}", 1_000.0, number).end(0, 1, number)
     assert len(accounts) <= 3
+
+
+@pytest.mark.parametrize("rate", [1e-306, 5e-324])
+def test_quo_5_the_smallest_rate_has_a_longest_debt(rate):
+    account = RateAccount(rate, 0)
+    account.end(0, 1_000, 1)
+    assert account.debt_ms(2) == 24 * 60 * MINUTE_MS

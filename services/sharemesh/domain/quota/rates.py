@@ -78,7 +78,10 @@ class RateAccount:
         self._pay(now_ms)
         if self._tokens >= 0:
             return 0
-        return min(ceil(-self._tokens * 1_000 / self._rate), _DEBT_MAX_MS)
+        owed = -self._tokens * 1_000
+        if owed >= self._rate * _DEBT_MAX_MS:  # asked first: a tiny rate divides to infinity
+            return _DEBT_MAX_MS
+        return ceil(owed / self._rate)
 
     def _pay(self, now_ms: int) -> None:
         passed_ms = now_ms - self._at_ms
