@@ -10,6 +10,7 @@ from sharemesh import methods
 from sharemesh.codec.decoded_records import encode_records
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.domain.quota.names import QuotaName
+from sharemesh.ports.authorizer import CLUSTER_NAME
 from sharemesh.tasks import cancel_and_wait
 from sharemesh.v1 import record_log_pb2, share_leader_pb2
 from sharemesh.v1.common_pb2 import DecodedRecord
@@ -328,6 +329,52 @@ async def test_quo_15_explain_says_that_a_record_waits_for_a_quota(name, entity,
         answer = await w.caller(JANE).call(methods.EXPLAIN, request, to=w.address)
         assert answer.reason == "THROTTLED"
         assert words in answer.explanation
+
+
+@pytest.mark.parametrize(
+    ("caller", "right", "told"),
+    [(JANE, False, True), (JOE, False, False), (JOE, True, True)],
+    ids=["its own", "another's", "who may describe configs"],
+)
+async def test_quo_15_explain_tells_the_quota_of_a_principal_to_few(caller, right, told):
+    async with a_world({(QuotaName.CONSUMER_BYTE_RATE, JANE): 10}) as w:
+        if not right:
+            w.rules.denied.add(("describe_configs", "cluster", CLUSTER_NAME))
+        await w.lead(P0)
+        await produce(w)
+        await produce(w)
+        stream = await w.client("m1", "g", JANE).consume(P0, share_acquire_mode=1, max_records=1)
+        assert acquired(await anext(aiter(stream)), P0) == [(0, 0, 1)]
+        await w.clock.settle()
+        request = share_leader_pb2.ExplainRequest(
+            group_id="g", topic_name="foo", partition=0, offset=1
+        )
+        answer = await w.caller(caller).call(methods.EXPLAIN, request, to=w.address)
+        assert answer.reason == "THROTTLED"
+        assert ("User:jane" in answer.explanation) is told
+        assert ("bytes/s" in answer.explanation) is told
+
+
+async def test_quo_5_one_who_fails_when_it_is_called_stops_nobody_behind_it():
+    limits = {(QuotaName.RECORD_RATE, "g"): 1.0, (QuotaName.RECORDS_IN_FLIGHT, JANE): 1}
+    async with a_world(limits) as w:
+        called = []
+
+        def broken():
+            raise ValueError("broken")
+
+        rate, held = w.service.pacing._delivering, w.service.pacing._in_flight
+        rate.taken("g", rate.account("g"), 0, 2)
+        rate.when_open("g", broken)
+        rate.when_open("g", lambda: called.append("rate"))
+        held.begin(JANE, 1)
+        held.when_room(JANE, broken)
+        held.when_room(JANE, lambda: called.append("held"))
+        held.end(JANE, 1)
+        await w.clock.advance(2 * SECOND_MS)
+        assert sorted(called) == ["held", "rate"]
+        assert not rate._waiting
+        assert not rate._due
 
 
 @pytest.mark.parametrize("limits", [{}, {(QuotaName.PRODUCER_BYTE_RATE, JOE): 1.0}])

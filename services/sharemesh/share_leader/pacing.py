@@ -190,13 +190,13 @@ class LeaderPacing:
         self._delivering.forget(group_id, call)
         self._in_flight.forget(principal, call)
 
-    def holding_back(self, principal: str, group_id: str) -> str:
-        """Return in words which quota a member waits for; empty: none."""
-        for rate, entity in ((self._consuming, principal), (self._delivering, group_id)):
-            limit = rate.limit(entity)
-            if limit is not None and rate.throttle_ms(entity):
-                return in_words(rate.name, entity, limit)
-        return self._in_flight.in_words(principal)
+    def holding_back(self, principal: str) -> str:
+        """Return in words which quota of a principal its members wait for; empty: none."""
+        return _owing(self._consuming, principal) or self._in_flight.in_words(principal)
+
+    def holding_back_group(self, group_id: str) -> str:
+        """Return in words the quota of a group that its members wait for; empty: none."""
+        return _owing(self._delivering, group_id)
 
     def _throttle(self, rate: PacedRate, entity: str) -> int:
         throttle_ms = rate.throttle_ms(entity)
@@ -205,3 +205,9 @@ class LeaderPacing:
             if limit is not None:
                 self._signals.throttled(rate.name, entity, limit, throttle_ms)
         return throttle_ms
+
+
+def _owing(rate: PacedRate, entity: str) -> str:
+    """Return a quota in words if there is a debt, else nothing."""
+    limit = rate.limit(entity)
+    return in_words(rate.name, entity, limit) if limit and rate.throttle_ms(entity) else ""

@@ -86,6 +86,8 @@ class HeldQuota:
             return
         call = next(iter(waiting))
         self.forget(principal, call)
-        call()
-        if principal in self._waiting:
-            self._plan(principal, _NEXT_MS)
+        try:
+            call()
+        finally:  # one that raises stops nobody behind it
+            if principal in self._waiting:
+                self._plan(principal, _NEXT_MS)

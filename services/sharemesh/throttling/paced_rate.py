@@ -120,10 +120,14 @@ class PacedRate:
             waiting = self._waiting[entity]
             call = next(iter(waiting))
             del waiting[call]
-            call()
-            if not waiting:
-                self._end(entity)
-                return
+            try:
+                call()
+            finally:  # one that raises stops nobody behind it
+                if waiting:
+                    self._plan(entity, _NEXT_MS)
+                else:
+                    self._end(entity)
+            return
         self._plan(entity, _NEXT_MS)
 
     def _end(self, entity: str) -> None:

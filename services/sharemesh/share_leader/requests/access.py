@@ -97,6 +97,10 @@ class LeaderAccess:
         if not self._access.may(principal, Operation.ALTER, ResourceType.CLUSTER):
             self.cluster(principal)
 
+    def may_read_quotas(self, principal: str) -> bool:
+        """Return whether quotas of others may be told to the principal (QUO-8)."""
+        return self._access.may(principal, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
+
     def cluster(self, principal: str, operation: Operation = Operation.CLUSTER_ACTION) -> None:
         """Raise CLUSTER_AUTHORIZATION_FAILED unless the principal may."""
         self._access.cluster(principal, operation)

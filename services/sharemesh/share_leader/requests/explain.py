@@ -85,8 +85,9 @@ class Explain:
             reason = self._refined(reason, led, durable, request)
         quota = ""
         if reason is Reason.NO_MEMBER_ASKS:
-            quota = self._holding_back(led.partition, GroupId(request.group_id))
-            reason = Reason.THROTTLED if quota else reason
+            held = self._holding_back(led.partition, GroupId(request.group_id), context.principal)
+            if held is not None:
+                reason, quota = Reason.THROTTLED, held
         response.reason = reason.value
         response.explanation = f"offset {request.offset}: {WORDS[reason]}"
         if quota:
@@ -97,15 +98,30 @@ class Explain:
             response.explanation += f" ({in_words(durable.events[-1])})"
         return response
 
-    def _holding_back(self, partition: TopicPartition, group_id: GroupId) -> str:
-        """Return in words the quota for which members of the partition wait; empty: none."""
+    def _holding_back(
+        self, partition: TopicPartition, group_id: GroupId, caller: str
+    ) -> str | None:
+        """Return in words the quota for which members of the partition wait; None: none.
+
+        They are empty where the quota is another principal's and not the caller's to see (QUO-15).
+        """
         principals = {
             session.principal: None
             for session in self._sessions.all()
             if session.key.group_id == group_id and partition in session.partitions
         }
-        words = (self._pacing.holding_back(principal, group_id) for principal in principals)
-        return next((each for each in words if each), "")
+        if not principals:
+            return None
+        words = self._pacing.holding_back_group(group_id)
+        if words:
+            return words
+        found = {each: self._pacing.holding_back(each) for each in principals}
+        held = {principal: words for principal, words in found.items() if words}
+        if not held:
+            return None
+        if self._access.may_read_quotas(caller):
+            return next(iter(held.values()))
+        return held.get(caller, "")
 
     def _led(self, request: pb.ExplainRequest, principal: str) -> LedPartition:
         topic = self._check_rights(request, principal)
