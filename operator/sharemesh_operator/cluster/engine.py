@@ -74,6 +74,7 @@ class Engine:
             **self._named,
         }
         self._tenants: dict[Key, str] = {}
+        self._names: dict[Key, str] = {}
         self._generations: dict[Key, int] = {}
         work = told(self._work, telemetry, settings.namespace, self._generation_of)
         self.queue = WorkQueue(work, clock)
@@ -103,11 +104,15 @@ class Engine:
         if kind != "ShareCluster":
             cluster = ((body.get("spec") or {}).get("clusterRef") or {}).get("name", "")
             self._tenants[key] = cluster
+        if kind in self._named:
+            self._names[key] = self._named[kind].name_of(body)
         self._generations[key] = int(meta.get("generation", 0))
         if kind == "ShareUser":  # its quotas go before those of the cluster (QUO-16)
             self.queue.add(Key("ShareCluster", self._tenants[key]), GATHER_MS)
         if gone:
             self._generations.pop(key)
+            self._add_successors(key)
+            self._names.pop(key, None)
             self._tenants.pop(key, None)
             self._writer.forget(meta.get("uid", ""))
             if kind != "ShareCluster":
@@ -172,6 +177,16 @@ class Engine:
         self.queue.add(Key("ShareCluster", cluster), GATHER_MS)
         if changes.everything or changes.topics or changes.members or changes.configs:
             self._add_tenants(cluster, after_ms=GATHER_MS)
+
+    def _add_successors(self, gone: Key) -> None:
+        """Let those that stand for the same look again: what they found may have gone with it."""
+        if gone not in self._names:
+            return
+        cluster, name = self._tenants[gone], self._names[gone]
+        for key, of_key in self._names.items():
+            same = (key.kind, self._tenants[key], of_key) == (gone.kind, cluster, name)
+            if same and key != gone:
+                self.queue.add(key, GATHER_MS)
 
     def _add_tenants(self, cluster: str, *, after_ms: int) -> None:
         for key, name in self._tenants.items():
