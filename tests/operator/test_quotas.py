@@ -80,12 +80,18 @@ def test_only_what_is_listed_or_was_made_changes_quo_16(wanted, made, stored, ch
 
 
 def test_what_a_share_user_names_is_not_the_clusters_quo_16():
-    def user(cluster, principal, **quotas):
-        return {"spec": {"clusterRef": {"name": cluster}, "principal": principal, "quotas": quotas}}
+    def user(cluster, principal, made="2026-01-01T00:00:00Z", going=None, **quotas):
+        meta = {"name": "u", "creationTimestamp": made, **(going or {})}
+        spec = {"clusterRef": {"name": cluster}, "principal": principal, "quotas": quotas}
+        return {"metadata": meta, "spec": spec}
 
+    going = {"deletionTimestamp": "2026-03-01T00:00:00Z"}
     users = [
+        user("main", "User:etl", "2026-02-01T00:00:00Z", streams=1),  # PrincipalTaken
+        user("main", "User:etl", "2025-01-01T00:00:00Z", going, groups=1),
         user("main", "User:etl", producerByteRate=1),
         user("main", "User:idle"),
+        user("main", "User:going", going=going, streams=1),
         user("other", "User:web", streams=1),
     ]
     claimed = of_users("main", users)

@@ -1,13 +1,24 @@
 """ShareUsers: rules and quotas of a principal, kept as the object says (IDN-10 to IDN-13)."""
 
 import asyncio
+from random import Random
 
 import pytest
 import trustme
 
 from sharemesh.client.acls import OPERATIONS, RESOURCE_TYPES, AclBinding, AclBindingFilter
 from sharemesh.client.connect import connect
+from sharemesh.client.errors import (
+    ClusterAuthorizationFailedError,
+    SecurityDisabledError,
+    SharemeshError,
+)
 from sharemesh.domain.quota.names import EntityType, QuotaEntity, QuotaName
+from sharemesh.telemetry.telemetry import without_export
+from sharemesh_operator.cluster.engine import Engine
+from sharemesh_operator.cluster.reconciler import ClusterRef
+from sharemesh_operator.cluster.user_reconciler import UserReconciler
+from sharemesh_operator.cluster.work_queue import Key
 from sharemesh_operator.resources.names import KubeObject
 from sharemesh_operator.resources.users import (
     UserChange,
@@ -20,7 +31,9 @@ from sharemesh_operator.resources.users import (
     user_rules,
     user_status,
 )
-from tests.operator.bodies import user
+from sharemesh_operator.settings import OperatorSettings
+from tests.clocks import ManualClock
+from tests.operator.bodies import spec_of, user
 from tests.operator.fake_apiserver.server import definitions
 from tests.operator.rbac import allowed, asked
 from tests.operator.sample_objects import addresses
@@ -100,6 +113,114 @@ def test_idn_13_a_condition_says_what_is_missing_or_refused() -> None:
         "RulesRefused",
         "the cluster refuses: too many (and 1 more)",
     )
+
+
+class Asked:
+    """An admin client of a cluster without access rules; quotas may be refused too."""
+
+    def __init__(self, quotas, refusal=None):
+        self.quotas, self.refusal = quotas, refusal
+
+    async def describe_acls(self, wanted):
+        raise SecurityDisabledError("this cluster has no access rules")
+
+    async def create_acls(self, bindings):
+        assert not bindings, "they would be refused"
+        return {}
+
+    async def describe_client_quotas(self, entity):
+        return {entity: dict(self.quotas)}
+
+    async def alter_client_quotas(self, changes):
+        ((entity, values),) = changes.items()
+        if self.refusal is None:
+            self.quotas = {name: value for name, value in values.items() if value is not None}
+        return {entity: self.refusal}
+
+
+class Kept:
+    """An API server and what writes to it, which has one object and forgets what is written."""
+
+    def __init__(self, body):
+        self.body = body
+
+    async def get(self, kind, name):
+        return self.body
+
+    async def patch(self, kind, name, patch, *, subresource=""):
+        self.body["status"] = {**self.body["status"], **patch["status"]}
+
+    async def tell(self, *args, **more):
+        pass
+
+
+def named(name, **spec):
+    body = user(spec)
+    body["metadata"]["name"] = name
+    return body
+
+
+def reconciler(body):
+    kept = Kept(body)
+    return UserReconciler(kept, None, None, kept, None, default_image="i:1")
+
+
+async def test_idn_13_quotas_are_set_where_there_are_no_access_rules():
+    body = user({"acls": [READS], "quotas": {"streams": 5}})
+    body["status"] = {"madeRules": ["abc"]}
+    admin = Asked({})
+
+    class Mesh:
+        async def admin(self):
+            return admin
+
+    home = ClusterRef(spec_of(), Mesh())
+    outcome = await reconciler(body).bring(home, body)
+    assert admin.quotas == {"streams": 5.0}
+    (said,) = outcome.conditions
+    assert (said.status, said.reason) == (False, "RulesRefused")
+    assert "this cluster has no access rules" in said.message
+    assert outcome.status["madeRules"] == ["abc"], "they may be there when rules are read again"
+    assert outcome.status["madeQuotas"] == ["streams"]
+
+
+async def test_idn_13_on_deletion_quotas_go_though_rules_cannot():
+    body = user({"quotas": {"streams": 5}})
+    body["status"] = {"madeRules": ["abc"], "madeQuotas": ["streams"]}
+    admin = Asked({"streams": 5.0})
+    with pytest.raises(SharemeshError, match="no access rules"):
+        await reconciler(body).delete(admin, body)
+    assert admin.quotas == {}
+    admin.quotas = {"streams": 9.0}  # by a ShareCluster
+    with pytest.raises(SharemeshError, match="no access rules"):
+        await reconciler(body).delete(admin, body)
+    assert admin.quotas == {"streams": 9.0}
+    body["status"]["madeRules"] = []
+    await reconciler(body).delete(admin, body)
+
+
+async def test_idn_12_a_refused_removal_is_not_passed_over():
+    body = user({"quotas": {"streams": 5}})
+    body["status"] = {"madeRules": [], "madeQuotas": ["streams"]}
+    admin = Asked({"streams": 5.0}, ClusterAuthorizationFailedError("no right"))
+    with pytest.raises(SharemeshError, match="no right"):
+        await reconciler(body).delete(admin, body)
+
+
+async def test_idn_12_the_successor_looks_again_when_the_older_object_is_gone():
+    settings = OperatorSettings(
+        namespace="queues", identity="op-0", etcd_endpoints=("http://e",), image="i:1"
+    )
+    engine = Engine(None, settings, ManualClock(), Random(1), print, without_export(lambda: 0))
+    younger = named("younger")
+    for body in (user(), younger, named("lee", principal="User:lee")):
+        engine.seen("ShareUser", body, gone=False)
+    for name in ("jane", "younger", "lee"):
+        engine.queue.drop(Key("ShareUser", name))
+    engine.seen("ShareUser", user(), gone=True)
+    assert Key("ShareUser", "younger") in engine.queue._due
+    assert Key("ShareUser", "lee") not in engine.queue._due
+    assert Key("ShareUser", "jane") not in engine.queue._due
 
 
 class Rules:
@@ -220,7 +341,7 @@ async def test_idn_13_a_cluster_without_rules_refuses_in_words(land) -> None:
     await land.condition("ShareCluster", "main", "True", "AllLeadersServing")
     ref = {"clusterRef": {"name": "main"}}
     await land.apply("ShareUser", "jane", {**ref, "principal": "User:jane", "acls": [READS]})
-    said = await land.condition("ShareUser", "jane", "False", "Refused")
+    said = await land.condition("ShareUser", "jane", "False", "RulesRefused")
     assert "this cluster has no access rules" in said["message"]
     await land.apply("ShareUser", "lee", {**ref, "principal": "User:lee", "quotas": {"streams": 3}})
     await land.condition("ShareUser", "lee", "True", "InSync")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from sharemesh.client.acls import AclBinding, AclBindingFilter
 from sharemesh.client.admin.client import AsyncAdminClient
-from sharemesh.client.errors import SharemeshError
+from sharemesh.client.errors import SecurityDisabledError, SharemeshError
 from sharemesh.domain.quota.names import EntityType, QuotaEntity
 from sharemesh_operator.cluster.reconciler import ClusterRef, NamedTenantReconciler, Outcome
 from sharemesh_operator.resources.cluster_spec import is_paused
@@ -44,13 +44,24 @@ class UserReconciler(NamedTenantReconciler):
             refused = await _apply(admin, body, change)
             found = await _found(admin, body)
             await self._tell(body, change, refused)
+        if found.unread:
+            refused = [found.unread, *refused]
         return Outcome([user_condition(body, found, refused)], user_status(body, found))
 
     async def delete(self, admin: AsyncAdminClient, body: KubeObject) -> None:
-        """Remove what the operator made for the object."""
+        """Remove what the operator made for the object.
+
+        Raises:
+            SharemeshError: The cluster did not answer, or refused some of it; the rest is removed.
+        """
         latest = await self._kube.get(self.kind, body["metadata"]["name"]) or body
-        change = user_change(latest, await _found(admin, latest), gone=True)
-        await _apply(admin, latest, change)
+        found = await _found(admin, latest)
+        refused = await _apply(admin, latest, user_change(latest, found, gone=True))
+        if found.unread and user_made(latest).rules:
+            refused.append(found.unread)
+        if refused:
+            await self._strike_out(latest, await _found(admin, latest))
+            raise SharemeshError("; ".join(refused))
 
     def known(self, body: KubeObject) -> KubeObject:
         """Return the principal."""
@@ -67,6 +78,16 @@ class UserReconciler(NamedTenantReconciler):
         )
         body["status"] = {**status, **made}
 
+    async def _strike_out(self, body: KubeObject, found: UserFound) -> None:
+        """Note which quotas are left: what a ShareCluster sets from now on is not the object's."""
+        left = sorted(user_made(body).quotas & found.quotas.keys())
+        await self._kube.patch(
+            self.kind,
+            body["metadata"]["name"],
+            {"status": {"madeQuotas": left}},
+            subresource="status",
+        )
+
     async def _tell(self, body: KubeObject, change: UserChange, refused: Sequence[str]) -> None:
         if refused:
             return  # the condition says it
@@ -82,31 +103,36 @@ async def _found(admin: AsyncAdminClient, body: KubeObject) -> UserFound:
     """Return what the mesh has for the principal of an object.
 
     Raises:
-        SharemeshError: The cluster did not answer, or has no access rules.
+        SharemeshError: The cluster did not answer, or refused.
     """
     rules: list[AclBinding] = []
-    if user_rules(body) or user_made(body).rules:  # a cluster without rules may have quotas
-        rules = await admin.describe_acls(AclBindingFilter(principal=user_principal(body)))
+    unread = ""
+    if user_rules(body) or user_made(body).rules:
+        try:
+            rules = await admin.describe_acls(AclBindingFilter(principal=user_principal(body)))
+        except SecurityDisabledError as error:  # a cluster without rules may have quotas
+            unread = str(error)
     entity = _entity(body)
     quotas = (await admin.describe_client_quotas(entity)).get(entity, {})
-    return UserFound(tuple(_rule(each) for each in rules), quotas)
+    return UserFound(tuple(_rule(each) for each in rules), quotas, unread)
 
 
 async def _apply(admin: AsyncAdminClient, body: KubeObject, change: UserChange) -> list[str]:
-    """Make and remove; return the words about what was refused for good.
+    """Make and remove, quotas first; return the words about what was refused for good.
 
     Raises:
         SharemeshError: Something failed that may pass.
     """
-    refused = _refused(
-        (await admin.create_acls([AclBinding(*each) for each in change.create])).values()
-    )
-    if change.delete:
-        await admin.delete_acls([AclBindingFilter(*each) for each in change.delete])
+    refused: list[str] = []
     if change.quotas:
         refused += _refused(
             (await admin.alter_client_quotas({_entity(body): change.quotas})).values()
         )
+    refused += _refused(
+        (await admin.create_acls([AclBinding(*each) for each in change.create])).values()
+    )
+    if change.delete:
+        await admin.delete_acls([AclBindingFilter(*each) for each in change.delete])
     return refused
 
 

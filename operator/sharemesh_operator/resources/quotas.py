@@ -6,7 +6,7 @@ from typing import Any
 
 from sharemesh.domain.quota.names import EntityType, QuotaEntity
 from sharemesh_operator.resources.names import KubeObject
-from sharemesh_operator.resources.tenants import cluster_of
+from sharemesh_operator.resources.tenants import age, cluster_of, is_deleted
 from sharemesh_operator.resources.users import user_principal, user_quotas
 
 QuotaChange = dict[QuotaEntity, dict[str, float | None]]
@@ -46,11 +46,19 @@ def made_quotas(body: KubeObject) -> MadeQuotas:
 
 
 def of_users(cluster: str, users: Iterable[KubeObject]) -> MadeQuotas:
-    """Return the quotas that ShareUsers of a cluster name: theirs go before the cluster's."""
-    mine = [each for each in users if cluster_of(each) == cluster]
+    """Return the quotas that ShareUsers of a cluster name: theirs go before the cluster's.
+
+    Of several for one principal the oldest counts (IDN-12), and none that is being deleted.
+    """
+    mine = sorted(
+        (each for each in users if cluster_of(each) == cluster and not is_deleted(each)), key=age
+    )
+    oldest: dict[str, KubeObject] = {}
+    for each in mine:
+        oldest.setdefault(user_principal(each), each)
     return {
-        QuotaEntity(EntityType.USER, user_principal(each)): frozenset(user_quotas(each))
-        for each in mine
+        QuotaEntity(EntityType.USER, principal): frozenset(user_quotas(each))
+        for principal, each in oldest.items()
         if user_quotas(each)
     }
 

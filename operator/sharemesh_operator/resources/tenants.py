@@ -24,6 +24,11 @@ def deletes(body: KubeObject) -> bool:
     return policy == "Delete"
 
 
+def age(body: KubeObject) -> tuple[str, str]:
+    """Return by what objects are older than others: when they were made, then their name."""
+    return body["metadata"]["creationTimestamp"], body["metadata"]["name"]
+
+
 def rival_of(
     body: KubeObject, others: Iterable[KubeObject], named: Callable[[KubeObject], str]
 ) -> str:
@@ -34,10 +39,6 @@ def rival_of(
         others: All objects of its kind.
         named: Gives the name in the mesh of what an object stands for.
     """
-
-    def age(each: KubeObject) -> tuple[str, str]:
-        return each["metadata"]["creationTimestamp"], each["metadata"]["name"]
-
     for other in others:
         same = (cluster_of(other), named(other)) == (cluster_of(body), named(body))
         if same and age(other) < age(body) and not is_deleted(other):

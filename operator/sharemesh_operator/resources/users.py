@@ -32,6 +32,8 @@ class UserFound:
 
     rules: Sequence[UserRule] = ()
     quotas: Mapping[str, float] = field(default_factory=dict)
+    unread: str = ""
+    """Why the cluster does not even tell its rules, in its words; empty: it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +94,10 @@ def user_made(body: KubeObject) -> UserMade:
 def user_change(body: KubeObject, found: UserFound, *, gone: bool = False) -> UserChange:
     """Return how to bring the mesh to what an object says; ``gone``: it says nothing any more.
 
-    Rules and quotas that the operator did not make are never taken away (IDN-11).
+    Rules and quotas that the operator did not make are never taken away (IDN-11). Rules that
+    cannot be read are left alone.
     """
-    wanted = () if gone else user_rules(body)
+    wanted = () if gone or found.unread else user_rules(body)
     quotas = {} if gone else user_quotas(body)
     made = user_made(body)
     there, kept = dict.fromkeys(found.rules), dict.fromkeys(wanted)
@@ -126,7 +129,7 @@ def user_status(body: KubeObject, found: UserFound) -> KubeObject:
     return {
         "principal": user_principal(body),
         "rules": len(dict.fromkeys(wanted).keys() & dict.fromkeys(found.rules).keys()),
-        "madeRules": sorted(made.rules & left),
+        "madeRules": sorted(made.rules if found.unread else made.rules & left),
         "madeQuotas": sorted(made.quotas & (quotas.keys() | found.quotas.keys())),
     }
 
