@@ -3,6 +3,8 @@
 import io
 import json
 import logging
+import os
+import shutil
 import stat
 import threading
 
@@ -78,6 +80,50 @@ def test_a_file_that_was_moved_away_is_made_again(tmp_path):
     file.write([b"2\n"])
     file.close()
     assert path.read_bytes() == b"2\n"
+
+
+@pytest.mark.parametrize("step", ["_opened", "_generation"])
+def test_a_rotation_that_fails_never_touches_another_file(tmp_path, monkeypatch, step):
+    """AUD-7: descriptors have run out, the disk is full; a segment gets the next number."""
+    path = tmp_path / "a.jsonl"
+    file = RotatedFile(path, bytes_max=10, files_max=3)
+    file.write([b"11111111\n"])
+
+    def full(*_):
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(file, step, full)
+        with pytest.raises(OSError):
+            file.write([b"22222222\n"])
+    other = os.open(tmp_path / "segment", os.O_RDWR | os.O_CREAT)
+    try:
+        file.write([b"33333333\n"])
+        os.write(other, b"record")
+        os.fsync(other)
+    finally:
+        os.close(other)
+    file.close()
+    assert (tmp_path / "segment").read_bytes() == b"record"
+    assert path.read_bytes() == b"33333333\n"
+    assert (tmp_path / "a.jsonl.1").read_bytes() == b"11111111\n"
+
+
+def test_a_directory_that_goes_and_comes_back_is_written_again(tmp_path):
+    directory = tmp_path / "logs"
+    directory.mkdir()
+    file = RotatedFile(directory / "a.jsonl", bytes_max=100, files_max=2)
+    shutil.rmtree(directory)
+    for _ in range(2):
+        with pytest.raises(OSError):
+            file.write([b"1\n"])
+        with (tmp_path / "other").open("wb") as other:
+            os.fstat(other.fileno())
+    directory.mkdir()
+    file.write([b"2\n"])
+    file.close()
+    file.close()  # what is closed twice closes nobody else's
+    assert (directory / "a.jsonl").read_bytes() == b"2\n"
 
 
 def test_a_directory_that_cannot_be_used_is_an_error_at_once(tmp_path):

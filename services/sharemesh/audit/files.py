@@ -51,16 +51,17 @@ class RotatedFile:
         if not texts:
             return
         if not self._is_in_place():
-            self.close()
-            self._file = self._opened()
+            self._renew()
         if self._torn:
             self._append(b"\n")
         for part in self._parts(texts):
             self._append(part)
 
     def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
+        """Close the file; its number is forgotten first, since others get it at once."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
 
     def _parts(self, texts: Sequence[bytes]) -> list[bytes]:
         """Return what is written at a time, and rotate before what would not fit."""
@@ -85,12 +86,17 @@ class RotatedFile:
         self._torn = False
 
     def _rotate(self) -> None:
-        self.close()
         for number in range(self._files_max - 1, 0, -1):
             older = self._generation(number - 1)
             if older.exists():
                 older.replace(self._generation(number))
-        self._file = self._opened()
+        self._renew()
+
+    def _renew(self) -> None:
+        """Open the file by its name; the one before stays open until that has succeeded."""
+        opened = self._opened()
+        self.close()
+        self._file = opened
 
     def _generation(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}") if number else self._path
@@ -98,11 +104,17 @@ class RotatedFile:
     def _opened(self) -> int:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         file = os.open(self._path, flags, MODE)
-        os.fchmod(file, MODE)
+        try:
+            os.fchmod(file, MODE)
+        except OSError:
+            os.close(file)
+            raise
         return file
 
     def _is_in_place(self) -> bool:
-        """Return whether the open file still has its name: somebody may have moved it away."""
+        """Return whether a file is open and has its name: somebody may have moved it away."""
+        if self._file < 0:
+            return False
         try:
             return os.path.samestat(self._path.stat(), os.fstat(self._file))
         except FileNotFoundError:
