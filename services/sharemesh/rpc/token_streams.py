@@ -44,28 +44,32 @@ class TokenStreams:
         shown = self._shown.get(key)
         if shown is None:
             shown = self._shown[key] = _Shown(_ends_s(caller.proven_for_ms))
-            self._arm(shown)
+            self._arm(key, shown)
         end = asyncio.timeout(None)
         shown.streams[end] = None
         try:
             yield end
         finally:
             del shown.streams[end]
-            if not shown.streams:
+            if not shown.streams and self._shown.get(key) is shown:
                 del self._shown[key]
                 if shown.timer is not None:
                     shown.timer.cancel()
 
-    def _arm(self, shown: _Shown) -> None:
+    def _arm(self, key: _Key, shown: _Shown) -> None:
         loop = asyncio.get_running_loop()
-        shown.timer = loop.call_at(shown.ends_s, self._due, shown)
+        shown.timer = loop.call_at(shown.ends_s, self._due, key, shown)
 
-    def _due(self, shown: _Shown) -> None:
-        """End the streams, unless a later token was shown meanwhile."""
+    def _due(self, key: _Key, shown: _Shown) -> None:
+        """End the streams, unless a later token was shown meanwhile.
+
+        They end over some turns of the loop: a stream that begins then is none of them.
+        """
         now_s = asyncio.get_running_loop().time()
         if shown.ends_s > now_s:
-            self._arm(shown)
+            self._arm(key, shown)
             return
+        del self._shown[key]
         for end in shown.streams:
             end.reschedule(now_s)
 
