@@ -1,13 +1,17 @@
 """A change is recorded by its outcome, however it ends (AUD-4); bounds are refusals (AUD-3)."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from sharemesh import methods
+from sharemesh.admin.topics import TopicAdmin
 from sharemesh.audit import classes
+from sharemesh.audit.events import RESOURCES_MAX
 from sharemesh.audit.listener import AuditedListener, refused_call
-from sharemesh.authorization.refusals import HEARER, Refusal, hear, hear_bound
+from sharemesh.authorization.access import Access
+from sharemesh.authorization.refusals import HEARER, Refusal, hear, hear_bound, hear_granted
 from sharemesh.domain.errors import BoundReachedError, ErrorCode, RefusedError
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.testing.network import LocalNetwork
@@ -68,6 +72,7 @@ async def test_a_cancelled_change_keeps_its_names(serving, log):
     began, ended = asyncio.Event(), asyncio.Event()
 
     async def handler(_request, _context):
+        hear_granted()
         began.set()
         try:
             await asyncio.Event().wait()
@@ -87,6 +92,7 @@ async def test_a_cancelled_change_keeps_its_names(serving, log):
 
 async def test_a_change_whose_deadline_passed_keeps_its_names(serving, log):
     async def handler(_request, _context):
+        hear_granted()
         await asyncio.Event().wait()
 
     ask = serving(methods.DELETE_TOPICS, handler)
@@ -111,6 +117,7 @@ async def test_a_handler_that_fails_has_a_line_without_its_words(
     serving, log, error, decision, name
 ):
     async def handler(_request, _context):
+        hear_granted()
         raise error
 
     ask = serving(methods.DELETE_TOPICS, handler)
@@ -152,6 +159,121 @@ async def test_the_offsets_of_a_group_have_the_error_of_their_topic_or_of_the_gr
     ]
 
 
+def topic_admin(*allowed, waits=True):
+    """Return topics' admin service for a principal that may delete these topics alone."""
+
+    class Table:
+        def allows(self, _principal, _operation, _resource, name):
+            return name in allowed
+
+    class View:
+        async def wait_for(self, _predicate, *, timeout_ms):
+            if waits:
+                await asyncio.Event().wait()
+
+        def topic_named(self, _name):
+            return None
+
+    return TopicAdmin(None, View(), Access(Table()), None)
+
+
+@pytest.mark.parametrize("wanted", [["payroll", "payroll"], ["secret"] * 3 + ["payroll"]])
+async def test_a_name_that_is_sent_twice_is_never_done_without_a_right(serving, log, wanted):
+    """AUD-4: what the answer says of a name is said of no other."""
+
+    ask = serving(methods.DELETE_TOPICS, topic_admin(waits=False).delete)
+    await ask(admin.DeleteTopicsRequest(names=wanted))
+    assert {each["kind"] for each in lines(log)} == {"refusal"}
+
+
+async def test_an_answer_that_lacks_outcomes_is_unknown_and_said(serving, log, caplog):
+    granted = []
+
+    async def handler(_request, _context):
+        if granted:
+            hear_granted()
+        return admin.DeleteTopicsResponse(topics=[admin.TopicResult(name="orders")] * len(granted))
+
+    ask = serving(methods.DELETE_TOPICS, handler)
+    await ask(DELETE)
+    assert not lines(log), "without a right nothing became of it"
+    granted.append(True)
+    await ask(DELETE)
+    found = [(each["decision"], names(each)) for each in lines(log)]
+    assert found == [("done", ["orders"]), ("unknown", ["payments"])]
+    assert "lacks 1 outcomes" in caplog.text
+
+
+async def cancelled(ask, request):
+    """Ask, and go away once the handler waits for something, or before it has begun tasks."""
+    for turns in range(1, 12):
+        asking = asyncio.ensure_future(ask(request))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait([asking])
+
+
+async def test_whoever_may_do_nothing_leaves_refusals_alone_when_it_goes_away(serving, log):
+    """AUD-4: nothing that was asked for has begun."""
+    ask = serving(methods.DELETE_TOPICS, topic_admin().delete)
+    await cancelled(ask, DELETE)
+    found = lines(log)
+    assert {each["kind"] for each in found} == {"refusal"}
+    assert {name for each in found for name in names(each)} == {"orders", "payments"}
+
+
+async def test_what_was_refused_is_not_unknown_beside_what_had_begun(serving, log):
+    await cancelled(serving(methods.DELETE_TOPICS, topic_admin("payments").delete), DELETE)
+    changes = [each for each in lines(log) if each["kind"] == "change"]
+    assert changes
+    assert all(names(each) == ["payments"] for each in changes)
+
+
+async def test_no_more_is_named_than_a_line_has_before_rights_are_looked_at(
+    serving, log, monkeypatch
+):
+    """AUD-5: 50,000 entries are 100 kB on the wire."""
+    found = classes.AUDIT_CLASSES[methods.CREATE_ACLS.name]
+    named = []
+
+    def counting(part, request, topic_name):
+        named.append(part)
+        return found.named(part, request, topic_name)
+
+    async def handler(_request, _context):
+        raise CallFailedError(Failure.INVALID_ARGUMENT, "too many")
+
+    monkeypatch.setitem(
+        classes.AUDIT_CLASSES, methods.CREATE_ACLS.name, replace(found, named=counting)
+    )
+    ask = serving(methods.CREATE_ACLS, handler)
+    with pytest.raises(CallFailedError):
+        await ask(admin.CreateAclsRequest(rules=[admin.AclRule()] * 50_000))
+    [line] = lines(log)
+    assert (len(named), line["more_resources"]) == (RESOURCES_MAX, 50_000 - RESOURCES_MAX)
+
+
+async def test_a_change_of_many_names_them_all_in_several_lines(serving, log):
+    """AUD-5: what is done is never a number only."""
+
+    async def handler(request, _context):
+        results = [group.DeletedGroup(group_id=each) for each in request.group_ids]
+        for each in results[::3]:
+            each.error_code = 68
+        return group.DeleteGroupsResponse(results=results)
+
+    wanted = [f"g{number}" for number in range(201)]
+    await serving(methods.DELETE_GROUPS, handler)(group.DeleteGroupsRequest(group_ids=wanted))
+    found = lines(log)
+    done = [each for each in found if each["decision"] == "done"]
+    assert [len(each["resources"]) for each in done] == [50, 50, 34]
+    told = [name for each in done for name in names(each)]
+    assert told == [each for n, each in enumerate(wanted) if n % 3]
+    [failed] = [each for each in found if each["decision"] == "failed"]
+    assert (len(failed["resources"]), failed["more_resources"]) == (50, 17)
+
+
 async def test_a_table_that_fails_refuses_no_call(serving, log, monkeypatch, caplog):
     def broken(*_):
         raise KeyError("x")
@@ -161,7 +283,7 @@ async def test_a_table_that_fails_refuses_no_call(serving, log, monkeypatch, cap
 
     found = classes.AUDIT_CLASSES[methods.DELETE_TOPICS.name]
     monkeypatch.setitem(
-        classes.AUDIT_CLASSES, methods.DELETE_TOPICS.name, classes.Recorded(broken, found.codes)
+        classes.AUDIT_CLASSES, methods.DELETE_TOPICS.name, replace(found, named=broken)
     )
     ask = serving(methods.DELETE_TOPICS, handler)
     await ask(DELETE)

@@ -7,6 +7,7 @@ import pytest
 
 from sharemesh import methods
 from sharemesh.audit.listener import AuditedListener, refused_call
+from sharemesh.authorization.refusals import hear_granted
 from sharemesh.rpc.limits import ServerLimits
 from sharemesh.rpc.server import GrpcServer
 from sharemesh.rpc.tls import SECRET_HEADER, Principals
@@ -31,6 +32,7 @@ class Served:
         self.deleting, self.deleted = asyncio.Event(), asyncio.Event()
 
     async def delete(self, request, _context):
+        hear_granted()
         self.deleting.set()
         try:
             if "slow" in request.names:

@@ -4,10 +4,11 @@ Only the fields that are read here ever come into the log: ids, names, offsets, 
 of which is a secret. How to add an RPC: one line in ``AUDIT_CLASSES``.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
+from heapq import nsmallest
+from itertools import chain, islice
+from typing import Any, TypeVar
 
 from sharemesh import methods as m
 from sharemesh.audit.events import Resource, resource
@@ -18,6 +19,7 @@ TopicName = Callable[[bytes], str]
 """Returns the name of a topic by its id; the id in hexadecimal digits if there is none."""
 
 Codes = Iterable[int]
+Part = TypeVar("Part")
 _SHOWN_MAX = 20
 """Settings or partitions that the words about one resource name."""
 
@@ -34,14 +36,20 @@ class Recorded:
     """What is recorded of each call.
 
     Attributes:
-        entries: What the request is about, in its order.
-        codes: Kafka's error of each entry, in the same order; what is missing is 0.
+        parts: The entries of a request, in its order; named only as far as a line needs it.
+        named: What an entry of a request is about.
+        codes: Kafka's error of each entry, in the same order.
         is_look: Nothing is changed: it shows what only operators look at.
     """
 
-    entries: Callable[[Any, TopicName], Iterable[Resource]]
+    parts: Callable[[Any], Sequence[Any]]
+    named: Callable[[Any, Any, TopicName], Resource]
     codes: Callable[[Any], Codes]
     is_look: bool = False
+
+    def entries(self, request: Any, topic_name: TopicName) -> Iterator[Resource]:  # noqa: ANN401
+        """Name the entries of a request, one after the other."""
+        return (self.named(each, request, topic_name) for each in self.parts(request))
 
 
 AuditClass = Unrecorded | Recorded
@@ -53,10 +61,15 @@ _INTERNAL = Unrecorded("traffic of the cluster's own processes")
 
 def _change(
     method: Method[Request, Response],
-    entries: Callable[[Request, TopicName], Iterable[Resource]],
+    parts: Callable[[Request], Sequence[Part]],
+    named: Callable[[Part, Request, TopicName], Resource],
     codes: Callable[[Response], Codes],
 ) -> tuple[str, AuditClass]:
-    return method.name, Recorded(entries, codes)
+    return method.name, Recorded(parts, named, codes)
+
+
+def _whole(request: Request) -> Sequence[Request]:
+    return (request,)
 
 
 def _of_results(response: Any) -> Codes:  # noqa: ANN401 - any response with such a field
@@ -107,124 +120,122 @@ def _settings(
     )
 
 
-def _created_topics(request: admin_pb2.CreateTopicsRequest, _: TopicName) -> Iterator[Resource]:
-    for topic in request.topics:
-        pairs = [f"{name}={topic.configs[name]}" for name in sorted(topic.configs)]
-        words = _some([f"{topic.partitions} partitions", *pairs], len(pairs) + 1)
-        yield resource("topic", topic.name, words)
+def _created_topic(topic: admin_pb2.NewTopic, _request: object, _: TopicName) -> Resource:
+    configs = topic.configs
+    pairs = (f"{name}={configs[name]}" for name in nsmallest(_SHOWN_MAX, configs))
+    words = _some(chain([f"{topic.partitions} partitions"], pairs), len(configs) + 1)
+    return resource("topic", topic.name, words)
 
 
-def _deleted_topics(request: admin_pb2.DeleteTopicsRequest, _: TopicName) -> Iterator[Resource]:
-    return (resource("topic", name) for name in request.names)
+def _deleted_topic(name: str, _request: object, _: TopicName) -> Resource:
+    return resource("topic", name)
 
 
-def _grown_topics(request: admin_pb2.CreatePartitionsRequest, _: TopicName) -> Iterator[Resource]:
-    return (resource("topic", each.name, f"{each.total} partitions") for each in request.topics)
+def _grown_topic(topic: admin_pb2.NewPartitions, _request: object, _: TopicName) -> Resource:
+    return resource("topic", topic.name, f"{topic.total} partitions")
 
 
-def _configs(request: admin_pb2.AlterConfigsRequest, _: TopicName) -> Iterator[Resource]:
+def _configs(request: admin_pb2.AlterConfigsRequest, _request: object, _: TopicName) -> Resource:
     is_cluster = request.resource.type == admin_pb2.CONFIG_RESOURCE_TYPE_CLUSTER
     words = _settings(request.configs, len(request.configs))
-    yield resource(
+    return resource(
         "cluster" if is_cluster else "topic", "" if is_cluster else request.resource.name, words
     )
 
 
 def _group_configs(
-    request: group_coordinator_pb2.AlterGroupConfigsRequest, _: TopicName
-) -> Iterator[Resource]:
-    yield resource("group", request.group_id, _settings(request.configs, len(request.configs)))
+    request: group_coordinator_pb2.AlterGroupConfigsRequest, _request: object, _: TopicName
+) -> Resource:
+    return resource("group", request.group_id, _settings(request.configs, len(request.configs)))
 
 
-def _deleted_groups(
-    request: group_coordinator_pb2.DeleteGroupsRequest, _: TopicName
-) -> Iterator[Resource]:
-    return (resource("group", each) for each in request.group_ids)
+def _deleted_group(group_id: str, _request: object, _: TopicName) -> Resource:
+    return resource("group", group_id)
 
 
 def _altered_offsets(
-    request: group_coordinator_pb2.AlterShareGroupOffsetsRequest, _: TopicName
-) -> Iterator[Resource]:
-    for topic in request.topics:
-        starts = (f"{each.partition}: {each.start_offset}" for each in topic.partitions)
-        words = f"start offsets in {topic.topic_name}: {_some(starts, len(topic.partitions))}"
-        yield resource("group", request.group_id, words)
+    topic: group_coordinator_pb2.AlterOffsetTopic,
+    request: group_coordinator_pb2.AlterShareGroupOffsetsRequest,
+    _: TopicName,
+) -> Resource:
+    starts = (f"{each.partition}: {each.start_offset}" for each in topic.partitions)
+    words = f"start offsets in {topic.topic_name}: {_some(starts, len(topic.partitions))}"
+    return resource("group", request.group_id, words)
 
 
 def _deleted_offsets(
-    request: group_coordinator_pb2.DeleteShareGroupOffsetsRequest, _: TopicName
-) -> Iterator[Resource]:
-    for name in request.topic_names:
-        yield resource("group", request.group_id, f"offsets in {name} deleted")
+    topic_name: str, request: group_coordinator_pb2.DeleteShareGroupOffsetsRequest, _: TopicName
+) -> Resource:
+    return resource("group", request.group_id, f"offsets in {topic_name} deleted")
 
 
 def _deleted_records(
-    request: record_log_pb2.DeleteRecordsRequest, topic_name: TopicName
-) -> Iterator[Resource]:
-    for each in request.partitions:
-        words = f"partition {each.partition}: records below {each.offset} deleted"
-        yield resource("topic", topic_name(each.topic_id), words)
+    partition: record_log_pb2.DeleteRecordsPartition, _request: object, topic_name: TopicName
+) -> Resource:
+    words = f"partition {partition.partition}: records below {partition.offset} deleted"
+    return resource("topic", topic_name(partition.topic_id), words)
 
 
-def _ended_transactions(
-    request: record_log_pb2.WriteTxnMarkersRequest, topic_name: TopicName
-) -> Iterator[Resource]:
-    for each in request.markers:
-        end = "committed" if each.commit else "aborted"
-        words = f"partition {each.partition}: transaction of producer {each.producer_id} {end}"
-        yield resource("topic", topic_name(each.topic_id), words)
+def _ended_transaction(
+    marker: record_log_pb2.TxnMarker, _request: object, topic_name: TopicName
+) -> Resource:
+    end = "committed" if marker.commit else "aborted"
+    words = f"partition {marker.partition}: transaction of producer {marker.producer_id} {end}"
+    return resource("topic", topic_name(marker.topic_id), words)
+
+
+def _words(enum: Any, prefix: str) -> dict[int, str]:  # noqa: ANN401 - protobuf's wrapper
+    words = {number: name.removeprefix(prefix) for name, number in enum.items()}
+    return {number: "ANY" if it == "UNSPECIFIED" else it for number, it in words.items()}
+
+
+_PERMISSIONS = _words(admin_pb2.AclPermission, "ACL_PERMISSION_")
+_OPERATIONS = _words(admin_pb2.AclOperation, "ACL_OPERATION_")
+_PATTERNS = _words(admin_pb2.AclPatternType, "ACL_PATTERN_TYPE_")
+_RESOURCE_TYPES = _words(admin_pb2.AclResourceType, "ACL_RESOURCE_TYPE_")
 
 
 def _rule(rule: admin_pb2.AclRule | admin_pb2.AclFilter, principal: str, name: str) -> Resource:
     """Return a rule or a filter by the words of its fields; the name goes last: it may be long."""
-    permission = _word(admin_pb2.AclPermission, "ACL_PERMISSION_", rule.permission)
-    operation = _word(admin_pb2.AclOperation, "ACL_OPERATION_", rule.operation)
-    pattern = _word(admin_pb2.AclPatternType, "ACL_PATTERN_TYPE_", rule.pattern_type)
-    kind = _word(admin_pb2.AclResourceType, "ACL_RESOURCE_TYPE_", rule.resource_type)
+    permission = _PERMISSIONS.get(rule.permission, rule.permission)
+    operation = _OPERATIONS.get(rule.operation, rule.operation)
+    pattern = _PATTERNS.get(rule.pattern_type, rule.pattern_type)
+    kind = _RESOURCE_TYPES.get(rule.resource_type, rule.resource_type)
     return resource("acl", principal, f"{permission} {operation} on {pattern} {kind} {name}")
 
 
-def _word(enum: Any, prefix: str, number: int) -> str:  # noqa: ANN401 - protobuf's wrapper
-    names = dict(zip(enum.values(), enum.keys(), strict=True))
-    word: str = names.get(number, str(number)).removeprefix(prefix)
-    return "ANY" if word == "UNSPECIFIED" else word
+def _created_rule(rule: admin_pb2.AclRule, _request: object, _: TopicName) -> Resource:
+    return _rule(rule, rule.principal, rule.resource_name)
 
 
-def _created_rules(request: admin_pb2.CreateAclsRequest, _: TopicName) -> Iterator[Resource]:
-    return (_rule(each, each.principal, each.resource_name) for each in request.rules)
+def _deleted_rules(wanted: admin_pb2.AclFilter, _request: object, _: TopicName) -> Resource:
+    principal = wanted.principal if wanted.HasField("principal") else "ANY"
+    name = wanted.resource_name if wanted.HasField("resource_name") else "ANY"
+    return _rule(wanted, principal, name)
 
 
-def _deleted_rules(request: admin_pb2.DeleteAclsRequest, _: TopicName) -> Iterator[Resource]:
-    for each in request.filters:
-        principal = each.principal if each.HasField("principal") else "ANY"
-        name = each.resource_name if each.HasField("resource_name") else "ANY"
-        yield _rule(each, principal, name)
+def _altered_quotas(entry: admin_pb2.QuotaAlteration, _request: object, _: TopicName) -> Resource:
+    entity = ", ".join(
+        f"{each.entity_type}:{each.entity_name}"
+        if each.HasField("entity_name")
+        else f"default of {each.entity_type}"
+        for each in islice(entry.entity, _SHOWN_MAX)
+    )
+    changes = (
+        f"{each.key} removed" if each.remove else f"{each.key}={each.value:g}" for each in entry.ops
+    )
+    return resource("quota", entity, _some(changes, len(entry.ops)))
 
 
-def _altered_quotas(
-    request: admin_pb2.AlterClientQuotasRequest, _: TopicName
-) -> Iterator[Resource]:
-    for entry in request.entries:
-        entity = ", ".join(
-            f"{each.entity_type}:{each.entity_name}"
-            if each.HasField("entity_name")
-            else f"default of {each.entity_type}"
-            for each in islice(entry.entity, _SHOWN_MAX)
-        )
-        changes = (
-            f"{each.key} removed" if each.remove else f"{each.key}={each.value:g}"
-            for each in entry.ops
-        )
-        yield resource("quota", entity, _some(changes, len(entry.ops)))
+def _drained(request: admin_pb2.DrainNodeRequest, _request: object, _: TopicName) -> Resource:
+    return resource("node", request.node_id, "drain")
 
 
-def _drained(request: admin_pb2.DrainNodeRequest, _: TopicName) -> Iterator[Resource]:
-    yield resource("node", request.node_id, "drain")
-
-
-def _explained(request: share_leader_pb2.ExplainRequest, _: TopicName) -> Iterator[Resource]:
+def _explained(
+    request: share_leader_pb2.ExplainRequest, _request: object, _: TopicName
+) -> Resource:
     words = f"partition {request.partition}: record {request.offset} explained"
-    yield resource("topic", request.topic_name, f"{words} for group {request.group_id}")
+    return resource("topic", request.topic_name, f"{words} for group {request.group_id}")
 
 
 AUDIT_CLASSES: dict[str, AuditClass] = {
@@ -238,7 +249,7 @@ AUDIT_CLASSES: dict[str, AuditClass] = {
     m.SHARE_ACKNOWLEDGE.name: _TRAFFIC,
     m.CONSUME.name: _TRAFFIC,
     m.HOLD_SESSION.name: _TRAFFIC,
-    m.EXPLAIN.name: Recorded(_explained, _of_whole, is_look=True),
+    m.EXPLAIN.name: Recorded(_whole, _explained, _of_whole, is_look=True),
     m.INITIALIZE_SHARE_GROUP_STATE.name: _INTERNAL,
     m.READ_SHARE_GROUP_STATE.name: _INTERNAL,
     m.WRITE_SHARE_GROUP_STATE.name: _INTERNAL,
@@ -260,20 +271,32 @@ AUDIT_CLASSES: dict[str, AuditClass] = {
     m.DESCRIBE_CLIENT_QUOTAS.name: _DESCRIPTION,
     **dict(
         (
-            _change(m.DELETE_GROUPS, _deleted_groups, _of_results),
-            _change(m.ALTER_SHARE_GROUP_OFFSETS, _altered_offsets, _of_offsets),
-            _change(m.DELETE_SHARE_GROUP_OFFSETS, _deleted_offsets, _of_offsets),
-            _change(m.ALTER_GROUP_CONFIGS, _group_configs, _of_whole),
-            _change(m.DELETE_RECORDS, _deleted_records, _of_partitions),
-            _change(m.WRITE_TXN_MARKERS, _ended_transactions, _of_results),
-            _change(m.CREATE_TOPICS, _created_topics, _of_topics),
-            _change(m.DELETE_TOPICS, _deleted_topics, _of_topics),
-            _change(m.CREATE_PARTITIONS, _grown_topics, _of_topics),
-            _change(m.ALTER_CONFIGS, _configs, _of_whole),
-            _change(m.CREATE_ACLS, _created_rules, _of_results),
-            _change(m.DELETE_ACLS, _deleted_rules, _of_results),
-            _change(m.ALTER_CLIENT_QUOTAS, _altered_quotas, _of_results),
-            _change(m.DRAIN_NODE, _drained, _of_whole),
+            _change(m.DELETE_GROUPS, lambda it: it.group_ids, _deleted_group, _of_results),
+            _change(
+                m.ALTER_SHARE_GROUP_OFFSETS, lambda it: it.topics, _altered_offsets, _of_offsets
+            ),
+            _change(
+                m.DELETE_SHARE_GROUP_OFFSETS,
+                lambda it: it.topic_names,
+                _deleted_offsets,
+                _of_offsets,
+            ),
+            _change(m.ALTER_GROUP_CONFIGS, _whole, _group_configs, _of_whole),
+            _change(m.DELETE_RECORDS, lambda it: it.partitions, _deleted_records, _of_partitions),
+            _change(m.WRITE_TXN_MARKERS, lambda it: it.markers, _ended_transaction, _of_results),
+            _change(m.CREATE_TOPICS, lambda it: it.topics, _created_topic, _of_topics),
+            _change(
+                m.DELETE_TOPICS,
+                lambda it: list(dict.fromkeys(it.names)),
+                _deleted_topic,
+                _of_topics,
+            ),
+            _change(m.CREATE_PARTITIONS, lambda it: it.topics, _grown_topic, _of_topics),
+            _change(m.ALTER_CONFIGS, _whole, _configs, _of_whole),
+            _change(m.CREATE_ACLS, lambda it: it.rules, _created_rule, _of_results),
+            _change(m.DELETE_ACLS, lambda it: it.filters, _deleted_rules, _of_results),
+            _change(m.ALTER_CLIENT_QUOTAS, lambda it: it.entries, _altered_quotas, _of_results),
+            _change(m.DRAIN_NODE, _whole, _drained, _of_whole),
         )
     ),
 }

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 
 from sharemesh.domain.printable import escaped
 
@@ -105,16 +106,9 @@ def resource(kind: str, name: str, change: str = "") -> Resource:
     return Resource(kind, cut(name), cut(change))
 
 
-def bounded(resources: Iterable[Resource]) -> tuple[tuple[Resource, ...], int]:
-    """Return the first resources, and how many more there were."""
-    kept: list[Resource] = []
-    more = 0
-    for each in resources:
-        if len(kept) < RESOURCES_MAX:
-            kept.append(each)
-        else:
-            more += 1
-    return tuple(kept), more
+def bounded(resources: Iterable[Resource]) -> tuple[Resource, ...]:
+    """Return the first resources, as many as one event has."""
+    return tuple(islice(resources, RESOURCES_MAX))
 
 
 def line(event: AuditEvent, node: str, at_ms: int, repeats: Repeats | None = None) -> bytes:

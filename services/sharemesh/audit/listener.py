@@ -1,13 +1,24 @@
 """Records what is refused, changed and looked at, outside of what answers the calls."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from itertools import chain, repeat
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
 
 from google.protobuf.message import Message
 
 from sharemesh.audit.classes import AUDIT_CLASSES, AuditClass, Recorded, TopicName
-from sharemesh.audit.events import AuditDecision, AuditEvent, Kind, Resource, bounded, cut, resource
+from sharemesh.audit.events import (
+    RESOURCES_MAX,
+    AuditDecision,
+    AuditEvent,
+    Kind,
+    Resource,
+    bounded,
+    cut,
+    resource,
+)
 from sharemesh.audit.trail import AuditTrail
 from sharemesh.authorization.access import RIGHTS
 from sharemesh.authorization.refusals import HEARER, Refusal
@@ -67,7 +78,8 @@ class AuditedListener:
         """Answer a unary method (see the port), and record what its class says."""
         found: AuditClass = AUDIT_CLASSES[method.name]
         if isinstance(found, Recorded):
-            handler = self._recorded(method, found, handler)
+            self._listener.offer(method, self._recorded(method, found, handler))
+            return
         trail, name = self._trail, method.name
 
         async def answer(request: Request, context: CallContext) -> Response:
@@ -108,6 +120,7 @@ class AuditedListener:
         async def answer(request: Request, context: CallContext) -> Response:
             outcome = _Outcome(self._trail, method.name, context, found, _is_trial(request))
             outcome.began(request, self._topic_name)
+            token = HEARER.set(outcome)
             try:
                 response = await handler(request, context)
             except CallFailedError as failed:
@@ -119,6 +132,8 @@ class AuditedListener:
             except BaseException:
                 outcome.lost(Failure.CANCELLED)
                 raise
+            finally:
+                HEARER.reset(token)
             outcome.answered(response)
             return response
 
@@ -128,9 +143,10 @@ class AuditedListener:
 class _Call:
     """Hears what is refused within one call, or within tasks that it began."""
 
-    __slots__ = ("_context", "_method", "_trail")
+    __slots__ = ("_context", "_method", "_trail", "granted")
 
     def __init__(self, trail: AuditTrail, method: str, context: CallContext) -> None:
+        self.granted = False
         self._trail = trail
         self._method = method
         self._context = context
@@ -156,8 +172,14 @@ class _Call:
         )
 
 
-class _Outcome:
-    """What is recorded of one call of a recorded method."""
+class _Outcome(_Call):
+    """What is recorded of one call of a recorded method.
+
+    Of a request at most ``RESOURCES_MAX`` entries are named before its handler has looked at
+    rights and bounds: whoever may do nothing must not make naming them expensive.
+    """
+
+    __slots__ = ("_audited", "_entries", "_is_trial", "_name", "_parts", "_refused", "_trace_id")
 
     def __init__(
         self,
@@ -167,39 +189,34 @@ class _Outcome:
         audited: Recorded,
         is_trial: bool,  # noqa: FBT001
     ) -> None:
-        self._trail = trail
-        self._method = method
-        self._context = context
+        super().__init__(trail, method, context)
         self._audited = audited
         self._is_trial = is_trial
         self._trace_id = trace_of(context)
+        self._parts: Sequence[object] = ()
+        self._name: Callable[[object], Resource] = _unnamed
         self._entries: list[Resource] = []
+        self._refused: set[tuple[str, str]] = set()
+
+    def refused(self, refusal: Refusal) -> None:
+        """Note a refusal, and which entry it was: nothing became of it."""
+        self._refused.add((refusal.resource_type, cut(refusal.name)))
+        super().refused(refusal)
 
     def began(self, request: Message, topic_name: TopicName) -> None:
         """Read what the request is about, before the handler can be cancelled."""
+        self._name = lambda part: self._audited.named(part, request, topic_name)
         try:
-            self._entries.extend(self._audited.entries(request, topic_name))
+            parts = self._audited.parts(request)
+            self._entries = [self._name(each) for each in islice(parts, RESOURCES_MAX)]
+            self._parts = parts
         except Exception:  # an audit that fails must not refuse the call
             _log.exception("the audit log cannot name what %s is about", self._method)
 
     def answered(self, response: Message) -> None:
         """Note one event for each decision and error among the entries of the answer."""
-        try:
+        with self._guarded():
             self._sort(response)
-        except Exception:  # the change is made: the audit log must not make it look failed
-            _log.exception("the audit log cannot tell what became of %s", self._method)
-
-    def _sort(self, response: Message) -> None:
-        found: dict[tuple[AuditDecision, str, int], list[Resource]] = {}
-        codes = chain(self._audited.codes(response), repeat(0))
-        for each, code in zip(self._entries, codes, strict=False):
-            if code in RIGHTS or code in _ELSEWHERE:
-                continue
-            decision = _decision(code)
-            error = _name(code) if code else ""
-            found.setdefault((decision, error, code), []).append(each)
-        for (decision, error, code), resources in found.items():
-            self._note(decision, error, code, resources)
 
     def failed(self, failure: Failure) -> None:
         """The handler refused the call as a whole, or lost what it called itself."""
@@ -207,33 +224,89 @@ class _Outcome:
             return  # a refusal, recorded as one
         if failure in _UNSURE_FAILURES:
             self.lost(failure)
-        else:
-            self._note(AuditDecision.FAILED, failure.name, 0, self._entries)
+            return
+        with self._guarded():
+            self._note(AuditDecision.FAILED, failure.name, 0, range(len(self._parts)))
 
     def lost(self, failure: Failure) -> None:
         """The handler ended without an answer: what it began may go on."""
-        self._note(AuditDecision.UNKNOWN, failure.name, 0, self._entries)
+        with self._guarded():
+            self._unsure(failure.name, range(len(self._parts)))
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """The change is made: the audit log must not make it look failed."""
+        try:
+            yield
+        except Exception:
+            _log.exception("the audit log cannot tell what became of %s", self._method)
+
+    def _sort(self, response: Message) -> None:
+        found: dict[tuple[AuditDecision, str, int], list[int]] = {}
+        codes = iter(self._audited.codes(response))
+        unanswered: list[int] = []
+        for position in range(len(self._parts)):
+            code = next(codes, None)
+            if code is None:
+                unanswered.append(position)
+            elif code not in RIGHTS and code not in _ELSEWHERE:
+                key = (_decision(code), _name(code) if code else "", code)
+                found.setdefault(key, []).append(position)
+        for (decision, error, code), positions in found.items():
+            self._note(decision, error, code, positions)
+        if unanswered:
+            _log.warning("an answer of %s lacks %d outcomes", self._method, len(unanswered))
+            self._unsure("", unanswered)
+
+    def _unsure(self, error: str, positions: Sequence[int]) -> None:
+        """Note what may have become of entries; nothing did before a right was granted."""
+        if not self.granted:
+            return
+        if self._refused:
+            positions = [each for each in positions if not self._is_refused(each)]
+            if not positions:
+                return
+        self._note(AuditDecision.UNKNOWN, error, 0, positions)
+
+    def _is_refused(self, position: int) -> bool:
+        entry = self._entry(position)
+        return (entry.type, entry.name) in self._refused
+
+    def _entry(self, position: int) -> Resource:
+        if position < len(self._entries):
+            return self._entries[position]
+        return self._name(self._parts[position])
 
     def _note(
-        self, decision: AuditDecision, error: str, code: int, entries: Iterable[Resource]
+        self, decision: AuditDecision, error: str, code: int, positions: Sequence[int]
     ) -> None:
+        """Note an event; a change of more than one line names has several."""
         if self._is_trial:
             return
-        resources, more = bounded(entries)
-        self._trail.note(
-            AuditEvent(
+        while True:
+            resources = bounded(self._entry(each) for each in positions[:RESOURCES_MAX])
+            positions = positions[len(resources) :]
+            event = AuditEvent(
                 Kind.LOOK if self._audited.is_look else Kind.CHANGE,
                 cut(self._context.principal),
                 cut(self._context.peer),
                 self._method,
                 decision,
                 resources=resources,
-                more=more,
                 error=error,
                 error_code=code,
                 trace_id=self._trace_id,
             )
-        )
+            if not event.is_change:
+                self._trail.note(replace(event, more=len(positions)))
+                return
+            self._trail.note(event)
+            if not positions:
+                return
+
+
+def _unnamed(_: object) -> Resource:
+    return resource("", "")
 
 
 def trace_of(context: CallContext) -> str:

@@ -2,7 +2,7 @@
 
 import shlex
 
-from sharemesh.authorization.refusals import Refusal, hear
+from sharemesh.authorization.refusals import Refusal, hear, hear_granted
 from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import MAX_TRANSACTIONAL_ID_CHARS, check_group_id
 from sharemesh.ports.authorizer import CLUSTER_NAME, Authorizer, Operation, ResourceType
@@ -34,7 +34,10 @@ class Access:
         name: str = CLUSTER_NAME,
     ) -> bool:
         """Return whether an operation is allowed; ``name`` is not needed for the cluster."""
-        return self._authorizer.allows(principal, operation, resource, name)
+        if not self._authorizer.allows(principal, operation, resource, name):
+            return False
+        hear_granted()
+        return True
 
     def topic(self, principal: str, operation: Operation, name: str) -> None:
         """Check an operation on one topic.

@@ -1,4 +1,4 @@
-"""Refusals on their way to the audit log, from wherever in a call they are decided (AUD-2)."""
+"""Refusals and grants, from wherever in a call they are decided to the audit log (AUD-2)."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,7 +19,9 @@ class Refusal:
 
 
 class Hearer(Protocol):
-    """One call that is being answered."""
+    """One call that is being answered; ``granted``: it had a right that it asked for."""
+
+    granted: bool
 
     def refused(self, refusal: Refusal) -> None:
         """Note a refusal within this call; must not raise."""
@@ -35,6 +37,13 @@ def hear(refusal: Refusal) -> None:
     hearer = HEARER.get()
     if hearer is not None:
         hearer.refused(refusal)
+
+
+def hear_granted() -> None:
+    """Tell it that a right was granted: from here on something may be changed (AUD-4)."""
+    hearer = HEARER.get()
+    if hearer is not None:
+        hearer.granted = True
 
 
 def hear_bound(error: RefusedError, principal: str) -> None:
