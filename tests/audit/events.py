@@ -43,8 +43,10 @@ def change(name="orders", decision=AuditDecision.DONE, **fields):
     )
 
 
-def trail(wall=None, **options):
-    return AuditTrail("node-1", wall or Wall(), **options)
+def trail(wall=None, now=None, **options):
+    """Return a trail; the monotonic clock goes with the wall clock unless it is given."""
+    wall = wall or Wall()
+    return AuditTrail("node-1", wall, now or wall, **options)
 
 
 def lines(trail, *, ending=False):

@@ -2,8 +2,17 @@
 
 import json
 import time
+from dataclasses import replace
 
-from sharemesh.audit.events import RESOURCES_MAX, TEXT_MAX, AuditDecision, bounded, line, resource
+from sharemesh.audit.events import (
+    RESOURCES_MAX,
+    TEXT_MAX,
+    AuditDecision,
+    bounded,
+    cut,
+    line,
+    resource,
+)
 from sharemesh.audit.folding import DIFFERENT_MAX, PRINCIPAL_MAX, WINDOW_MS, Folding
 from sharemesh.domain.errors import ErrorCode
 from tests.audit.events import Wall, change, lines, refusal, trail
@@ -28,6 +37,47 @@ def test_texts_and_resources_are_bounded():
     kept = bounded(resource("topic", f"t{n}") for n in range(RESOURCES_MAX + 7))
     assert len(kept) == RESOURCES_MAX
     assert len(resource("topic", "x" * 10_000).name) == TEXT_MAX
+
+
+def test_a_line_is_bounded_by_bytes_whatever_it_is_about():
+    """AUD-5: each of these characters is six bytes in JSON."""
+    odd = "\x01" * 10_000
+    kept = bounded(resource("acl", odd, odd) for _ in range(RESOURCES_MAX))
+    assert kept
+    event = replace(refusal(), principal=cut(odd), peer=cut(odd), rpc=cut(odd), resources=kept)
+    assert len(line(event, "n" * 100, 0)) <= 16 * 1024
+    assert len(bounded(resource("topic", f"orders-{n}") for n in range(RESOURCES_MAX))) == 50
+
+
+def test_what_anybody_can_cause_fills_half_of_the_queue_and_drops_no_change():
+    """AUD-8: failures of principals without rights."""
+    log = trail(queue_bytes_max=20_000)
+    for number in range(500):
+        failed = change(f"t{number}", decision=AuditDecision.FAILED)
+        log.note(replace(failed, principal=f"User:{number}"))
+    dropped = log.dropped
+    assert dropped
+    for number in range(20):
+        log.note(change(f"done-{number}"))
+    assert log.dropped == dropped
+    assert [each["decision"] for each in lines(log)].count("done") == 20
+    log.note(refusal())
+    assert len(lines(log)) == 1, "there is room again"
+
+
+def test_a_wall_clock_that_steps_back_keeps_no_minute_open():
+    """AUD-6."""
+    wall, now = Wall(), Wall()
+    log = trail(wall, now)
+    log.note(refusal())
+    wall.now_ms -= 3_600_000
+    log.note(refusal())
+    now.now_ms += WINDOW_MS
+    [first, again] = lines(log)
+    assert again["repeated"] == 1
+    assert again["first"] == again["last"] == again["time"] < first["time"]
+    log.note(refusal())
+    assert len(lines(log)) == 1
 
 
 def test_a_hundred_thousand_equal_refusals_are_two_lines():
@@ -75,8 +125,8 @@ def test_a_hundred_thousand_different_refusals_are_bounded_and_push_no_change_ou
 def test_memory_of_folding_is_bounded_and_given_back():
     folding = Folding()
     for number in range(5_000):
-        folding.is_new(refusal(f"t{number}", principal=f"User:{number}", rpc=f"A/{number}"), 0)
-        folding.is_new(refusal(f"t{number}"), 0)
+        folding.is_new(refusal(f"t{number}", principal=f"User:{number}", rpc=f"A/{number}"), 0, 0)
+        folding.is_new(refusal(f"t{number}"), 0, 0)
     assert len(folding) <= 2 * DIFFERENT_MAX + 1
     assert folding.ended(WINDOW_MS - 1) == []
     assert folding.ended(WINDOW_MS)

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -11,6 +11,9 @@ from sharemesh.domain.printable import escaped
 
 RESOURCES_MAX = 50
 """Resources of one event; how many more there were is a number."""
+
+RESOURCES_BYTES_MAX = 8 * 1024
+"""Of the resources of one event as they are written; with its other texts below 16 KiB."""
 
 TEXT_MAX = 256
 """Characters of one text."""
@@ -107,8 +110,15 @@ def resource(kind: str, name: str, change: str = "") -> Resource:
 
 
 def bounded(resources: Iterable[Resource]) -> tuple[Resource, ...]:
-    """Return the first resources, as many as one event has."""
-    return tuple(islice(resources, RESOURCES_MAX))
+    """Return the first resources, as many as one event has: one at least, if there is one."""
+    kept: list[Resource] = []
+    size = 0
+    for each in islice(resources, RESOURCES_MAX):
+        size += len(_encoded(_fields_of(each)))
+        if kept and size > RESOURCES_BYTES_MAX:
+            break
+        kept.append(each)
+    return tuple(kept)
 
 
 def line(event: AuditEvent, node: str, at_ms: int, repeats: Repeats | None = None) -> bytes:
@@ -138,8 +148,7 @@ def line(event: AuditEvent, node: str, at_ms: int, repeats: Repeats | None = Non
             "first": utc(repeats.first_ms),
             "last": utc(repeats.last_ms),
         }
-    text = escaped(json.dumps(fields, ensure_ascii=False))
-    return text.encode("utf-8", "backslashreplace") + b"\n"
+    return _encoded(fields) + b"\n"
 
 
 def utc(at_ms: int) -> str:
@@ -151,3 +160,8 @@ def utc(at_ms: int) -> str:
 def _fields_of(resource: Resource) -> dict[str, str]:
     found = {"type": resource.type, "name": resource.name}
     return found | {"change": resource.change} if resource.change else found
+
+
+def _encoded(fields: Mapping[str, object]) -> bytes:
+    text = escaped(json.dumps(fields, ensure_ascii=False))
+    return text.encode("utf-8", "backslashreplace")

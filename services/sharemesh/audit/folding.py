@@ -1,4 +1,4 @@
-"""Equal events become one line and a count, in bounded memory (AUD-6); time is an argument."""
+"""Equal events become one line and a count, in bounded memory (AUD-6); times are arguments."""
 
 from collections import Counter
 from collections.abc import Hashable
@@ -16,7 +16,10 @@ DIFFERENT_MAX = 500
 
 @dataclass(slots=True)
 class _Folded:
-    """Events that are equal; ``again`` counts those without a line."""
+    """Events that are equal; ``again`` counts those without a line.
+
+    ``began_ms`` is monotonic time: a wall clock that steps back must keep no minute open.
+    """
 
     event: AuditEvent
     began_ms: int
@@ -24,12 +27,12 @@ class _Folded:
     last_ms: int = 0
     again: int = 0
 
-    def count(self, now_ms: int) -> None:
-        """Count one that has no line of its own."""
+    def count(self, at_ms: int) -> None:
+        """Count one that has no line of its own; ``at_ms`` is what people read."""
         if not self.again:
-            self.first_ms = now_ms
+            self.first_ms = at_ms
         self.again += 1
-        self.last_ms = now_ms
+        self.last_ms = at_ms
 
 
 class Folding:
@@ -47,8 +50,8 @@ class Folding:
     def __len__(self) -> int:
         return len(self._different) + len(self._beyond)
 
-    def is_new(self, event: AuditEvent, now_ms: int) -> bool:
-        """Return whether the event has a line now; otherwise it is counted."""
+    def is_new(self, event: AuditEvent, now_ms: int, at_ms: int) -> bool:
+        """Return whether the event has a line; ``now_ms`` is monotonic, ``at_ms`` wall time."""
         key = _key(event)
         known = self._different.get(key)
         if known is None:
@@ -57,7 +60,7 @@ class Folding:
                 self._of_principal[event.principal] += 1
                 return True
             known = self._sum(event, now_ms)
-        known.count(now_ms)
+        known.count(at_ms)
         self.folded += 1
         return False
 

@@ -9,6 +9,7 @@ from sharemesh.audit.events import AuditEvent, Repeats, line
 from sharemesh.audit.folding import Folding
 
 QUEUE_BYTES_MAX = 8 * 1024 * 1024
+"""Half of it is for changes alone: refusals and failures, which anybody can cause, drop none."""
 
 
 class Line(NamedTuple):
@@ -23,15 +24,22 @@ class AuditTrail:
     """Notes events without waiting for anything; what finds no room is dropped and counted."""
 
     def __init__(
-        self, node: str, now_ms: Callable[[], int], *, queue_bytes_max: int = QUEUE_BYTES_MAX
+        self,
+        node: str,
+        wall_ms: Callable[[], int],
+        now_ms: Callable[[], int],
+        *,
+        queue_bytes_max: int = QUEUE_BYTES_MAX,
     ) -> None:
-        """``now_ms`` is wall time; it may be asked on two threads."""
+        """``now_ms`` never steps back; both may be asked on two threads."""
         self.dropped = 0
         self.noted = 0
         self._node = node
+        self._wall_ms = wall_ms
         self._now_ms = now_ms
         self._bytes_max = queue_bytes_max
         self._bytes = 0
+        self._bytes_of_others = 0
         self._queue: deque[Line] = deque()
         self._refusals = Folding()
         self._others = Folding()
@@ -45,33 +53,40 @@ class AuditTrail:
     def note(self, event: AuditEvent) -> None:
         """Queue the line of an event, unless it is folded into one that was written."""
         with self._lock:
-            now_ms = self._now_ms()
-            if event.is_change or self._folding(event).is_new(event, now_ms):
-                self._put(event, now_ms)
+            at_ms = self._wall_ms()
+            if event.is_change or self._folding(event).is_new(event, self._now_ms(), at_ms):
+                self._put(event, at_ms)
 
     def take(self, bytes_max: int, *, ending: bool = False) -> list[Line]:
         """Take the oldest lines out of the queue; ``ending``: folded events have theirs now."""
         taken: list[Line] = []
         size = 0
         with self._lock:
-            now_ms = self._now_ms()
+            now_ms, at_ms = self._now_ms(), self._wall_ms()
             for folding in (self._refusals, self._others):
                 for event, repeats in folding.ended(now_ms, at_once=ending):
-                    self._put(event, now_ms, repeats)
+                    self._put(event, at_ms, repeats)
             while self._queue and size < bytes_max:
                 taken.append(self._queue.popleft())
                 size += len(taken[-1].text)
+                if not taken[-1].is_change:
+                    self._bytes_of_others -= len(taken[-1].text)
             self._bytes -= size
         return taken
 
     def _folding(self, event: AuditEvent) -> Folding:
         return self._refusals if event.is_refusal else self._others
 
-    def _put(self, event: AuditEvent, now_ms: int, repeats: Repeats | None = None) -> None:
-        text = line(event, self._node, now_ms, repeats)
-        if self._bytes + len(text) > self._bytes_max:
+    def _put(self, event: AuditEvent, at_ms: int, repeats: Repeats | None = None) -> None:
+        text = line(event, self._node, at_ms, repeats)
+        of_others = 0 if event.is_change else len(text)
+        if (
+            self._bytes + len(text) > self._bytes_max
+            or self._bytes_of_others + of_others > self._bytes_max // 2
+        ):
             self.dropped += 1
             return
         self.noted += 1
         self._bytes += len(text)
-        self._queue.append(Line(now_ms, event.is_change, text))
+        self._bytes_of_others += of_others
+        self._queue.append(Line(at_ms, event.is_change, text))

@@ -34,7 +34,7 @@ class AuditLog:
         self._is_collected = otel.logs is not None and not otel.disabled
         self._settings = settings
         self._node_id = node_id
-        self._trail = AuditTrail(node_id, clock.wall_ms)
+        self._trail = AuditTrail(node_id, clock.wall_ms, clock.now_ms)
         self._pump: AuditPump | None = None
 
     @property
