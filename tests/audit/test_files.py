@@ -13,6 +13,7 @@ import pytest
 from sharemesh.audit import pump as pumps
 from sharemesh.audit.events import line
 from sharemesh.audit.files import AuditFiles, AuditStream, RotatedFile
+from sharemesh.audit.outlets import SlowOutlet
 from sharemesh.audit.pump import AuditPump
 from sharemesh.audit.trail import Line
 from tests.audit.events import change, refusal, trail
@@ -165,6 +166,7 @@ def test_a_sink_that_blocks_keeps_nobody_waiting(monkeypatch):
     """AUD-8: a pipe that nobody reads; events are dropped and counted."""
     monkeypatch.setattr(pumps, "INTERVAL_S", 0.001)
     monkeypatch.setattr(pumps, "FLUSH_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(pumps, "BATCH_BYTES", 1)
     going, entered = threading.Event(), threading.Event()
 
     class Blocked(Failing):
@@ -181,10 +183,62 @@ def test_a_sink_that_blocks_keeps_nobody_waiting(monkeypatch):
     for number in range(1_000):
         log.note(change(f"t{number}"))
     assert log.dropped > 900
-    pump.close()  # bounded too
+    pump.close()  # bounded too; what is left is counted
+    assert pump.failed == 1, "the one that is being written"
     going.set()
     pump._thread.join(20)
-    assert len(sink.lines) == log.noted
+    assert (len(sink.lines), pump.failed) == (1, 0)
+    assert len(sink.lines) + log.dropped == 1_001
+
+
+def test_a_slow_collector_keeps_no_file_waiting_and_what_it_leaves_is_counted(monkeypatch, caplog):
+    """AUD-8, AUD-10: five seconds for each export, while the process writes and ends."""
+    monkeypatch.setattr(pumps, "INTERVAL_S", 0.001)
+    monkeypatch.setattr(pumps, "FLUSH_TIMEOUT_S", 20)
+    going, entered, kept = threading.Event(), threading.Event(), threading.Event()
+
+    class Kept(Failing):
+        def write(self, lines):
+            lost = super().write(lines)
+            if len(self.lines) == 3:
+                kept.set()
+            return lost
+
+    class Hung(Failing):
+        def write(self, lines):
+            entered.set()
+            going.wait(20)
+            return super().write(lines)
+
+    log, files, hung = trail(), Kept(0), Hung(0)
+    pump = AuditPump(log, [files], hung)
+    pump.start()
+    try:
+        log.note(change("first"))
+        assert entered.wait(20)
+        log.note(change("second"))
+        log.note(change("third"))
+        assert kept.wait(20), "while the collector hangs"
+        log.note(change("last"))
+        close = pump._slow.close
+        monkeypatch.setattr(pump._slow, "close", lambda _: close(0.01))
+        pump.close()
+        assert (len(files.lines), log.dropped) == (4, 0)
+        assert pump.failed == 4, "one under way, three queued"
+        assert "the collector did not take 4 in time" in caplog.text
+    finally:
+        going.set()
+    pump._slow._thread.join(20)
+    assert (len(hung.lines), pump.failed) == (1, 3)
+
+
+def test_the_queue_of_a_collector_is_bounded(caplog):
+    """AUD-8."""
+    slow = SlowOutlet(Failing(0), queue_bytes_max=1_000)
+    slow.put([a_line(change(f"t{number}")) for number in range(100)])
+    assert slow.failed > 90
+    slow.put([a_line(change())] * 10)
+    assert caplog.text.count("faster than the collector takes") == 1
 
 
 def test_stdout_has_lines_with_a_marker(tmp_path):

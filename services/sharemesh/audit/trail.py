@@ -74,6 +74,12 @@ class AuditTrail:
             self._bytes -= size
         return taken
 
+    def abandon(self) -> int:
+        """Drop what is queued or folded: nobody will write it; return how many lines."""
+        left = len(self.take(2 * self._bytes_max, ending=True))
+        self.dropped += left
+        return left
+
     def _folding(self, event: AuditEvent) -> Folding:
         return self._refusals if event.is_refusal else self._others
 

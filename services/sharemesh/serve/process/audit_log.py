@@ -58,12 +58,11 @@ class AuditLog:
         Raises:
             StartError: DIRECTORY_UNUSABLE; a file cannot be written.
         """
-        sinks = [*self._sinks()]
-        if collector is not None:
-            sinks.append(AuditRecords(collector))
-        if not sinks:
+        sinks = self._sinks()
+        records = None if collector is None else AuditRecords(collector)
+        if not sinks and records is None:
             return
-        pump = self._pump = AuditPump(self._trail, sinks)
+        pump = self._pump = AuditPump(self._trail, sinks, records)
         trail, observe = self._trail, telemetry.registry.observe
         observe(names.AUDIT_LINES, lambda: [((), trail.noted)])
         observe(names.AUDIT_FOLDED, lambda: [((), trail.folded)])
