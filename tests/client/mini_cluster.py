@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import random
 import struct
+import threading
 from dataclasses import dataclass, field
 
 from sharemesh import methods
@@ -79,6 +80,8 @@ class MiniCluster:
         self.produce_errors: list[int] = []
         self.throttle_times: list[int] = []  # of the next answers to Produce
         self.produced_to: list[bytes] = []  # topic ids
+        self.hold_produce: dict[int, threading.Event] = {}  # by partition: answer only then
+        self.produce_came = threading.Event()  # one that is held
         self.stall_acknowledge = False
         self.has_heartbeat_stream = True
         self.has_api_versions = has_api_versions
@@ -262,6 +265,10 @@ class MiniCluster:
     async def _produce(self, request, context):
         response = record_log_pb2.ProduceResponse()
         for each in request.partitions:
+            held = self.hold_produce.pop(each.partition, None)
+            if held is not None:
+                self.produce_came.set()
+                await asyncio.to_thread(held.wait, 20)
             self.produced_to.append(each.topic_id)
             result = response.partitions.add(topic_id=each.topic_id, partition=each.partition)
             if self.produce_errors:

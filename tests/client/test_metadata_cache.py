@@ -10,7 +10,7 @@ from sharemesh.client.config import ADMIN_SETTINGS, ClientConfig
 from sharemesh.client.environment import ClientEnvironment
 from sharemesh.client.metadata.metadata_cache import Leader, MetadataCache
 from sharemesh.client.producer.batches import Batch, PartitionQueue
-from sharemesh.client.producer.delivery import BatchOutcome
+from sharemesh.client.producer.delivery import BatchOutcome, Reports
 from sharemesh.client.producer.leader_discovery import LeaderDiscovery
 from sharemesh.codec.client_batches import BatchWriter
 from sharemesh.testing.network import LocalNetwork
@@ -80,7 +80,7 @@ async def test_what_is_lost_in_the_turn_in_which_the_look_ends_is_looked_for_too
         cluster.leaders, SystemClock(), lambda: news_of.append(queue), ended.append
     )
     queue = PartitionQueue("t", TOPIC_ID, 0, Backoff(100, 1_000))
-    outcome = BatchOutcome("t", 0, lambda _topic, _partition: "", None)
+    outcome = BatchOutcome("t", 0, Reports(lambda _topic, _partition: ""))
     queue.batches.append(Batch(BatchWriter("none", 100), 0, outcome))
     queue.asked = await cluster.refresh("a", 4)
     cluster.leader = ("b", 5)

@@ -2,12 +2,21 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
+import os
+import signal
 import threading
 
 import pytest
 
 from sharemesh.client import Producer
-from sharemesh.client.errors import TopicAuthorizationFailedError
+from sharemesh.client.errors import (
+    IllegalArgumentError,
+    IllegalStateError,
+    SharemeshError,
+    TopicAuthorizationFailedError,
+)
+from sharemesh.codec.client_batches import BatchWriter
 from tests.client.mini_cluster import MiniCluster, values_of
 
 FAR_MS = 60_000
@@ -115,3 +124,108 @@ def test_a_topic_that_was_made_again_gets_its_records(cluster):
         assert producer.partitions_for("t") == 4
         assert producer.send("t", b"2", partition=0).result(10).offset == 1
         assert cluster.produced_to[-1] == b"another topic id"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"headers": [(b"k", b"v")]},
+        {"headers": {"k": 5}},
+        {"headers": {"\ud800": b"v"}},
+        {"timestamp_ms": 2**63},
+        {"timestamp_ms": 1.5},
+    ],
+)
+def test_what_cannot_be_encoded_is_refused_and_leaves_nothing_behind(cluster, wrong):
+    with producer_of(cluster, linger_ms=0) as producer:
+        with pytest.raises(IllegalArgumentError):
+            producer.send("t", b"x", **wrong)
+        assert producer.send("t", b"y", partition=0).result(10).offset == 0
+        producer.flush(5_000)
+        assert producer.metrics()["buffer-used-bytes"] == 0
+
+
+def test_a_record_that_turns_out_not_to_be_encodable_fails_alone(cluster, monkeypatch):
+    append = BatchWriter.append
+
+    def choosy(writer, timestamp_ms, key, value, headers):
+        if value == b"bad":
+            raise TypeError("not like this")
+        return append(writer, timestamp_ms, key, value, headers)
+
+    monkeypatch.setattr(BatchWriter, "append", choosy)
+    with producer_of(cluster, linger_ms=0) as producer:
+        futures = [producer.send("t", value, partition=0) for value in (b"1", b"bad", b"2")]
+        assert [futures[0].result(10).offset, futures[2].result(10).offset] == [0, 1]
+        with pytest.raises(SharemeshError, match="not like this"):
+            futures[1].result(10)
+        producer.flush(5_000)
+
+
+@contextlib.contextmanager
+def handling(handler):
+    """Let ``handler`` be what SIGUSR1 calls, on the main thread (SIGALRM is pytest-timeout's)."""
+    before = signal.signal(signal.SIGUSR1, lambda *_: handler())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def signal_after(seconds):
+    threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
+
+
+def test_close_in_a_signal_handler_amid_a_send_ends_and_loses_nothing(cluster):
+    """The handler runs on the thread that it interrupts, with whatever that holds."""
+    producer = producer_of(cluster, linger_ms=0)
+    futures = []
+
+    def send_without_end():
+        signal_after(0.05)
+        while True:
+            futures.append(producer.send("t", b"x", partition=0))
+
+    closing = pytest.raises(IllegalStateError, match="closed")
+    with handling(lambda: producer.close(10_000)), closing:
+        send_without_end()
+    _, pending = concurrent.futures.wait(futures, timeout=10)
+    assert not pending
+    failed = [each for each in futures[:-2] if each.exception(0) is not None]
+    assert not failed  # all but those in whose sends it came
+
+
+def test_the_loss_of_a_right_fails_what_waits_and_not_what_is_under_way(cluster):
+    cluster.partitions[1].leader = "b"
+    with producer_of(cluster, linger_ms=0, retry_backoff_ms=1) as producer:
+        for partition in (0, 1):
+            producer.send("t", b"first", partition=partition).result(10)
+        held = threading.Event()
+        cluster.hold_produce[1] = held
+        under_way = producer.send("t", b"under way", partition=1)
+        assert cluster.produce_came.wait(10)
+        cluster.produce_errors = [45]  # the identity is lost
+        cluster.init_producer_errors = [31] * 3
+        with pytest.raises(TopicAuthorizationFailedError):
+            producer.send("t", b"refused", partition=0).result(10)
+        assert not under_way.done()
+        cluster.init_producer_errors = []
+        after = producer.send("t", b"after", partition=1)
+        held.set()
+        assert under_way.result(10).offset == 1
+        assert after.result(10).offset == 2
+    stored = [v for _, _, data in cluster.partitions[1].batches for v in values_of(data)]
+    assert stored == [b"first", b"under way", b"after"]
+
+
+def test_each_result_of_a_failed_batch_has_a_traceback_of_its_own(cluster):
+    cluster.produce_errors = [29]
+    with producer_of(cluster, linger_ms=FAR_MS) as producer:
+        futures = [producer.send("t", b"x", partition=0) for _ in range(50)]
+        producer.flush(10_000)
+        depths = []
+        for future in futures:
+            with pytest.raises(TopicAuthorizationFailedError) as caught:
+                future.result(10)
+            depths.append(len(caught.traceback))
+        assert len(set(depths)) == 1

@@ -1,8 +1,10 @@
 """Turns one delivery into columns, gaps and failures; decodes only what it must (CL-31)."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from sharemesh.client.consumer.deliveries import Delivery
@@ -111,11 +113,15 @@ class ColumnReader:
 
 
 def _runs_of(delivery: Delivery, first: int, last: int) -> Iterator[AcquiredRange]:
-    """Yield what is acquired of ``first..last``, both included."""
-    for run in delivery.acquired:
-        low, high = max(first, run.first_offset), min(last, run.last_offset)
-        if low <= high:
-            yield AcquiredRange(low, high, run.delivery_count)
+    """Yield what is acquired of ``first..last``, both included; runs come in order of offset."""
+    runs = delivery.acquired
+    begin = bisect_left(runs, first, key=attrgetter("last_offset"))
+    for run in islice(runs, begin, None):
+        if run.first_offset > last:
+            return
+        yield AcquiredRange(
+            max(first, run.first_offset), min(last, run.last_offset), run.delivery_count
+        )
 
 
 def _uncovered(delivery: Delivery, covered: list[tuple[int, int]]) -> list[int]:

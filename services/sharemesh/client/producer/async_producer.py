@@ -1,19 +1,18 @@
 """AsyncProducer: batched, idempotent production for asyncio."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Self
 
 from sharemesh.client.config import check_timeout_ms, producer_config
 from sharemesh.client.environment import ClientEnvironment, real_environment
 from sharemesh.client.errors import BufferExhaustedError, IllegalStateError
-from sharemesh.client.producer.accumulator import RecordAccumulator
-from sharemesh.client.producer.delivery import Forgotten, RecordMetadata
+from sharemesh.client.producer.delivery import RecordMetadata, Reports
 from sharemesh.client.producer.engine import ProducerEngine
 from sharemesh.client.producer.serializer import (
     HeadersLike,
-    OutgoingRecord,
     RecordSerializer,
 )
 
@@ -22,8 +21,6 @@ DEFAULT_CLOSE_TIMEOUT_MS = 30_000
 
 class ProducerBase:
     """What the producers for asyncio and for threads share; the first use starts the engine."""
-
-    _accumulator: RecordAccumulator
 
     def __init__(
         self, config: Mapping[str, Any], *, environment: ClientEnvironment | None = None
@@ -34,6 +31,10 @@ class ProducerBase:
         self._block_ms = self._config.number("max.block.ms")
         self._engine: ProducerEngine | None = None
         self._closed = False
+        self._limit_bytes = self._config.number("buffer.memory")
+        self._queued_bytes = 0  # changed by senders only
+        self._settled_bytes = 0  # changed on the event loop only
+        self._reports = Reports(self._awaited)
 
     def metrics(self) -> Mapping[str, int]:
         """Return counters."""
@@ -44,26 +45,10 @@ class ProducerBase:
             "record-send-total": engine.records_sent,
             "record-error-total": engine.records_failed,
             "request-total": engine.requests,
-            "buffer-used-bytes": self._accumulator.buffered_bytes,
+            "buffer-used-bytes": self._queued_bytes - self._settled_bytes,
             "produce-throttle-time-avg": engine.throttled.average_ms,
             "produce-throttle-time-max": engine.throttled.max_ms,
         }
-
-    def _new_accumulator(
-        self,
-        stir: Callable[[], None],
-        on_room: Callable[[], None],
-        forgotten: Forgotten | None = None,
-    ) -> RecordAccumulator:
-        return RecordAccumulator(
-            self._config,
-            self._environment.clock,
-            self._environment.chance,
-            stir=stir,
-            on_room=on_room,
-            awaited=self._awaited,
-            forgotten=forgotten,
-        )
 
     def _awaited(self, topic: str, partition: int | None) -> str:
         """Return what a record waits for, from any thread."""
@@ -71,10 +56,15 @@ class ProducerBase:
             return f"topic {topic}: nothing is sent yet"
         return self._engine.awaited(topic, partition)
 
+    def _fits(self, size_bytes: int) -> bool:
+        """Return whether a record has room now; one alone always has."""
+        buffered = self._queued_bytes - self._settled_bytes
+        return buffered <= 0 or buffered + size_bytes <= self._limit_bytes
+
     def _full(self) -> BufferExhaustedError:
-        limit = self._config.number("buffer.memory")
         return BufferExhaustedError(
-            f"buffer.memory = {limit} bytes stayed full for max.block.ms = {self._block_ms}"
+            f"buffer.memory = {self._limit_bytes} bytes stayed full for max.block.ms = "
+            f"{self._block_ms}"
         )
 
     def _check_open(self) -> None:
@@ -83,9 +73,18 @@ class ProducerBase:
 
     def _started(self) -> ProducerEngine:
         if self._engine is None:
-            self._engine = ProducerEngine(self._config, self._environment, self._accumulator)
+            self._engine = self._new_engine()
             self._engine.start()
         return self._engine
+
+    def _new_engine(self) -> ProducerEngine:
+        return ProducerEngine(
+            self._config, self._environment, reports=self._reports, on_settled=self._on_settled
+        )
+
+    def _on_settled(self, size_bytes: int) -> None:
+        """Give room to others; on the event loop."""
+        self._settled_bytes += size_bytes
 
 
 class AsyncProducer(ProducerBase):
@@ -104,7 +103,6 @@ class AsyncProducer(ProducerBase):
     ) -> None:
         super().__init__(config, environment=environment)
         self._room = asyncio.Event()
-        self._accumulator = self._new_accumulator(self._stir, self._room.set)
 
     async def send(
         self,
@@ -129,9 +127,11 @@ class AsyncProducer(ProducerBase):
         self._check_open()
         future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
         record = self._serializing.record(topic, value, key, partition, headers, timestamp_ms)
-        self._started()
-        if not self._accumulator.add(record, callback=partial(_settle, future)):
-            await self._add_later(record, future)
+        record.callback = partial(_settle, future)
+        if not self._fits(record.size_bytes):
+            await self._wait_for_room(record.size_bytes)
+        self._queued_bytes += record.size_bytes
+        self._started().add(record)
         return future
 
     async def send_and_wait(self, topic: str, value: Any, **rest: Any) -> RecordMetadata:  # noqa: ANN401
@@ -169,16 +169,14 @@ class AsyncProducer(ProducerBase):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _stir(self) -> None:
-        self._started().wake()
+    def _on_settled(self, size_bytes: int) -> None:
+        super()._on_settled(size_bytes)
+        self._room.set()
 
-    async def _add_later(
-        self, record: OutgoingRecord, future: "asyncio.Future[RecordMetadata]"
-    ) -> None:
-        """Add a record as soon as it has room."""
+    async def _wait_for_room(self, size_bytes: int) -> None:
         try:
             async with asyncio.timeout(self._block_ms / 1_000):
-                while not self._accumulator.add(record, callback=partial(_settle, future)):
+                while not self._fits(size_bytes):
                     self._room.clear()
                     await self._room.wait()
         except TimeoutError:
@@ -195,4 +193,4 @@ def _settle(
     if metadata is not None:
         future.set_result(metadata)
     elif error is not None:
-        future.set_exception(error)
+        future.set_exception(copy.copy(error).with_traceback(None))

@@ -1,5 +1,6 @@
 """What became of records: one outcome for each batch, and light futures that share it."""
 
+import copy
 import logging
 import threading
 from collections import Counter
@@ -8,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+from sharemesh.client.records import Headers
 from sharemesh.client.repeated_warnings import RepeatedWarnings
 from sharemesh.ports.clock import Clock
 
@@ -30,8 +32,52 @@ _WHOLE = threading.Lock()
 """Held while a future becomes whole, and while an outcome becomes known: never for a record."""
 
 
+class OutgoingRecord:
+    """One record to be sent; ``size_bytes`` is what it counts against buffer.memory."""
+
+    __slots__ = (
+        "callback",
+        "future",
+        "headers",
+        "key",
+        "partition",
+        "size_bytes",
+        "timestamp_ms",
+        "topic",
+        "value",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+        size_bytes: int,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.timestamp_ms = timestamp_ms
+        self.size_bytes = size_bytes
+        self.future: ProduceFuture | None = None
+        self.callback: ProduceCallback | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """What is said of records: what they wait for, from any thread; and failures nobody read."""
+
+    awaited: Callable[[str, int | None], str]
+    forgotten: "Forgotten | None" = None
+
+
 class BatchOutcome:
-    """What becomes of the records of one batch, or of one record that has no partition yet.
+    """What becomes of the records of one batch, or of one record that has no batch yet.
 
     Attributes:
         partition: None while it is not known.
@@ -40,33 +86,35 @@ class BatchOutcome:
     """
 
     __slots__ = (
-        "awaited",
         "base_offset",
         "callbacks",
         "error",
-        "forgotten",
         "futures",
         "is_known",
         "partition",
+        "reports",
         "topic",
     )
 
-    def __init__(
-        self,
-        topic: str,
-        partition: int | None,
-        awaited: Callable[[str, int | None], str],
-        forgotten: "Forgotten | None",
-    ) -> None:
+    def __init__(self, topic: str, partition: int | None, reports: Reports) -> None:
         self.topic = topic
         self.partition = partition
-        self.awaited = awaited
-        self.forgotten = forgotten
+        self.reports = reports
         self.base_offset = -1
         self.error: Exception | None = None
         self.is_known = False
         self.futures: list[ProduceFuture] = []
         self.callbacks: list[tuple[int, int, ProduceCallback]] = []
+
+    def add(self, record: OutgoingRecord, position: int) -> None:
+        """Let a record have this outcome, instead of the one that it had."""
+        future = record.future
+        if future is not None:
+            future.position = position
+            future.outcome = self
+            self.futures.append(future)
+        if record.callback is not None:
+            self.callbacks.append((position, record.timestamp_ms, record.callback))
 
     def confirm(self, base_offset: int) -> None:
         """Complete each record with its offset; -1: it is not known."""
@@ -91,9 +139,10 @@ class BatchOutcome:
             whole = [future for future in futures if future.is_whole]
         for future in whole:
             future.settle()
-        if self.error is not None and self.forgotten is not None:
+        forgotten = self.reports.forgotten
+        if self.error is not None and forgotten is not None:
             for future in futures:
-                future.note_failure(Unread(self.forgotten, self.topic, self.error))
+                future.note_failure(Unread(forgotten, self.topic, self.error))
         callbacks, self.callbacks = self.callbacks, []
         for position, timestamp_ms, callback in callbacks:
             metadata = None if self.error is not None else self.metadata(position, timestamp_ms)
@@ -117,10 +166,11 @@ class ProduceFuture(Future[RecordMetadata]):
     is_observed = False
     _unread: "Unread | None" = None
 
-    def __init__(self, timestamp_ms: int) -> None:
+    def __init__(self, timestamp_ms: int, outcome: BatchOutcome) -> None:
+        """``outcome`` is one that is never known, until the record is in a batch."""
         # Not Future's: __getattr__ does that when it is needed.
         self.timestamp_ms = timestamp_ms
-        self.outcome: BatchOutcome
+        self.outcome = outcome
         self.position = 0
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as object's
@@ -149,7 +199,8 @@ class ProduceFuture(Future[RecordMetadata]):
         """Pass the outcome on to those who wait."""
         error = self.outcome.error
         if error is not None:
-            self.set_exception(error)
+            # Of its own: each raise makes a traceback longer, and a batch has many futures.
+            self.set_exception(copy.copy(error).with_traceback(None))
         else:
             self.set_result(self.outcome.metadata(self.position, self.timestamp_ms))
 
@@ -197,7 +248,7 @@ class ProduceFuture(Future[RecordMetadata]):
         """
         self._observe()
         if self.outcome.is_known:
-            return self.outcome.error
+            return super().exception(0)
         try:
             return super().exception(timeout)
         except TimeoutError as error:
@@ -207,7 +258,7 @@ class ProduceFuture(Future[RecordMetadata]):
         outcome = self.outcome
         if outcome.is_known:
             return error  # the outcome itself
-        why = outcome.awaited(outcome.topic, outcome.partition)
+        why = outcome.reports.awaited(outcome.topic, outcome.partition)
         return TimeoutError(f"not confirmed within {timeout} s, and still tried: {why}")
 
 

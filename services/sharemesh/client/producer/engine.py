@@ -1,7 +1,7 @@
 """The network's side of a producer: metadata, requests by leader, retries, confirmation."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from sharemesh.client.config import ClientConfig
 from sharemesh.client.environment import ClientEnvironment
@@ -17,6 +17,7 @@ from sharemesh.client.metadata.metadata_cache import MetadataCache, nobody_answe
 from sharemesh.client.metadata.missing_topics import ProducedMissing
 from sharemesh.client.producer.accumulator import RecordAccumulator, UnplacedRecord
 from sharemesh.client.producer.batches import Batch, PartitionQueue
+from sharemesh.client.producer.delivery import OutgoingRecord, Reports
 from sharemesh.client.producer.leader_discovery import LeaderDiscovery, awaited
 from sharemesh.client.throttle_times import ThrottleTimes
 from sharemesh.domain.errors import Ends, ErrorCode, policy_of
@@ -32,6 +33,11 @@ _LASTING = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_ID})
 """Retriable elsewhere; the same bytes, or the same id of a deleted topic, are refused again."""
 
 
+def not_in_time() -> SharemeshError:
+    """Return why records fail that were not confirmed when their producer was closed."""
+    return RequestTimedOutError("the producer was closed before it was confirmed")
+
+
 class ProducerEngine:
     """Everything of a producer that lives on the event loop; ``run`` is its owner task."""
 
@@ -39,10 +45,24 @@ class ProducerEngine:
         self,
         config: ClientConfig,
         environment: ClientEnvironment,
-        accumulator: RecordAccumulator,
+        *,
+        reports: Reports,
+        on_settled: Callable[[int], None],
+        hand_over: Callable[[], Iterable[OutgoingRecord]] = tuple,
     ) -> None:
+        """``hand_over`` returns, once, what senders on other threads have sent since.
+
+        ``on_settled`` is told how many bytes of records are confirmed or have failed.
+        """
         self._config = config
-        self._accumulator = accumulator
+        self._accumulator = RecordAccumulator(
+            config,
+            environment.clock,
+            environment.chance,
+            reports=reports,
+            on_settled=on_settled,
+        )
+        self._hand_over = hand_over
         self._clock = environment.clock
         self._caller = environment.open_caller()
         self.leaders = MetadataCache(environment, config, self._caller)
@@ -50,9 +70,9 @@ class ProducerEngine:
         self._linger_ms = config.number("linger.ms")
         self._delivery_ms = config.number("delivery.timeout.ms")
         self._first_wait_ms = config.number("retry.backoff.ms")
-        self._queues: Sequence[PartitionQueue] = ()
         self._stale: set[str] = set()
         self._missing = ProducedMissing(self._clock)
+        self._broken: SharemeshError | None = None
         self._refresh_at_ms = 0
         self._refreshing: asyncio.Task[None] | None = None
         self._identity: tuple[int, int] | None = None
@@ -79,17 +99,27 @@ class ProducerEngine:
         """Fail all records if the send loop died, so that no caller waits forever."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            why = f"the producer broke down: {error!r}"
-            self._accumulator.close(why)
-            self._fail_all(SharemeshError(why))
+            for request in tuple(self._requests):
+                request.cancel()
+            self._broken = SharemeshError(f"the producer broke down: {error!r}")
+            self.fail_all(self._broken)
 
-    def wake(self) -> None:
-        """Look at what was added; on the event loop."""
-        self._work.set()
+    def add(self, record: OutgoingRecord) -> None:
+        """Queue a record; its outcome is told once it is confirmed or has failed."""
+        if self._accumulator.add(record):
+            self._work.set()
+        if self._broken is not None:
+            self.fail_all(self._broken)
+
+    def take_in(self) -> None:
+        """Queue what senders on other threads have sent."""
+        for record in self._hand_over():
+            self.add(record)
 
     async def flush(self) -> None:
         """Return when everything queued so far, and since, is confirmed or has failed."""
         self._flushing += 1
+        self.take_in()
         self._work.set()
         try:
             while self._accumulator.unsettled:
@@ -105,12 +135,14 @@ class ProducerEngine:
                 await self.flush()
         except TimeoutError:
             pass
-        owned = [task for task in (self._task, self._refreshing) if task is not None]
-        await cancel_and_wait(*self._requests, *owned)
-        await self._news.close()
-        self._accumulator.close("this producer is closed")
-        self._fail_all(RequestTimedOutError("the producer was closed before it was confirmed"))
-        await self._caller.close()
+        finally:
+            owned = [task for task in (self._task, self._refreshing) if task is not None]
+            try:
+                await cancel_and_wait(*self._requests, *owned)
+                await self._news.close()
+            finally:
+                self.fail_all(not_in_time())
+                await self._caller.close()
 
     async def partitions_for(self, topic: str, *, timeout_ms: int) -> int:
         """Return the number of partitions of a topic.
@@ -128,7 +160,7 @@ class ProducerEngine:
 
     def awaited(self, topic: str, partition: int | None) -> str:
         """Return in words what records of a topic wait for; from any thread."""
-        return awaited(self.leaders, self._accumulator.queues(), topic, partition)
+        return awaited(self.leaders, self._accumulator.queues, topic, partition)
 
     # ---- records that are settled ----------------------------------------------------------------
 
@@ -139,15 +171,19 @@ class ProducerEngine:
             self._settled(1, each.record.size_bytes)
 
     def _settled(self, count: int, size_bytes: int) -> None:
-        self._accumulator.settled(count, size_bytes)
+        self._accumulator.settle(count, size_bytes)
         if not self._accumulator.unsettled:
             self._empty.set()
 
-    def _fail_all(self, error: Exception) -> None:
+    def fail_all(self, error: Exception) -> None:
+        """Fail everything that is not confirmed; nothing of it may be under way any more."""
+        for record in self._hand_over():
+            self._accumulator.add(record)
         self._fail_unplaced(error)
-        for queue in self._accumulator.queues():
+        for queue in self._accumulator.queues:
             while queue.batches:
                 self._fail(queue, error)
+        self._empty.set()
 
     def _fail_unplaced(self, error: Exception) -> None:
         """Fail what waits for metadata: without a change it will not come."""
@@ -172,7 +208,7 @@ class ProducerEngine:
         if self._stale:
             wait_ms = max(min(wait_ms, self._refresh_at_ms - now_ms), 1)
         due: dict[str, list[PartitionQueue]] = {}
-        for queue in self._queues:
+        for queue in self._accumulator.queues:
             queue_wait_ms = queue.due_in_ms(
                 linger_ms=self._linger_ms, now_ms=now_ms, flushing=self._flushing > 0
             )
@@ -194,14 +230,13 @@ class ProducerEngine:
 
     def _look(self) -> None:
         """Take in what was added, and what metadata shows of its topics."""
+        self.take_in()
         accumulator = self._accumulator
-        accumulator.is_stirred = False
         for name in accumulator.topics():
             accumulator.learn(name, self.leaders.topic(name))
-        for unplaced, error in accumulator.refused():
-            self._drop([unplaced], error)
         self._stale.update(accumulator.unknown_topics())
-        self._queues = accumulator.queues()
+        if not accumulator.unsettled:
+            self._empty.set()
 
     def _address(self, queue: PartitionQueue) -> str | None:
         leader = queue.asked = self.leaders.leader(*queue.key)
@@ -255,14 +290,19 @@ class ProducerEngine:
                 self._fail_unauthorized(answer.error_message)
                 return False
         now_ms = self._clock.now_ms()
-        for queue in self._queues:
+        for queue in self._accumulator.queues:
             queue.retry_at_ms = max(queue.retry_at_ms, now_ms + self._first_wait_ms)
             self._stale.add(queue.topic)
         return False
 
     def _fail_unauthorized(self, why: str) -> None:
-        """Fail the topics: without WRITE on any topic there is no producer id."""
-        for queue in self._queues:
+        """Fail the topics: without WRITE on any topic there is no producer id.
+
+        What is under way has one, and its own answer.
+        """
+        for queue in self._accumulator.queues:
+            if queue.in_flight:
+                continue
             error = error_for(
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED, why, about=f"topic {queue.topic}"
             )
@@ -271,7 +311,7 @@ class ProducerEngine:
 
     def _leader_addresses(self) -> Sequence[str]:
         found: dict[str, None] = {}
-        for queue in self._queues:
+        for queue in self._accumulator.queues:
             leader = self.leaders.leader(*queue.key)
             address = None if leader is None else self.leaders.address(leader.node_id)
             if address is not None:
@@ -416,7 +456,7 @@ class ProducerEngine:
         for name, unplaced in overdue.items():
             self._stale.discard(name)
             self._drop(unplaced, self._no_topic(name))
-        for queue in self._queues:
+        for queue in self._accumulator.queues:
             while (
                 queue.batches
                 and not queue.in_flight

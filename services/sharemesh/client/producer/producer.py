@@ -1,7 +1,8 @@
 """Producer: batched, idempotent production for threads; the network runs in the background."""
 
 import threading
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, Self
 
@@ -10,12 +11,16 @@ from sharemesh.client.config import check_timeout_ms
 from sharemesh.client.environment import ClientEnvironment
 from sharemesh.client.producer.async_producer import DEFAULT_CLOSE_TIMEOUT_MS, ProducerBase
 from sharemesh.client.producer.delivery import (
+    BatchOutcome,
     Forgotten,
+    OutgoingRecord,
     ProduceCallback,
     ProduceFuture,
     RecordMetadata,
+    Reports,
 )
-from sharemesh.client.producer.serializer import HeadersLike, OutgoingRecord
+from sharemesh.client.producer.engine import ProducerEngine, not_in_time
+from sharemesh.client.producer.serializer import HeadersLike
 
 
 class Producer(ProducerBase):
@@ -30,10 +35,16 @@ class Producer(ProducerBase):
         super().__init__(config, environment=environment)
         self._loop = BackgroundLoop("sharemesh-producer")
         self._forgotten = Forgotten(self._environment.clock)
-        self._waiting = threading.Lock()  # of senders that wait for room
+        self._reports = Reports(self._awaited, self._forgotten)
+        self._unplaced = BatchOutcome(
+            "", None, self._reports
+        )  # never known: of what is handed over
+        self._handed: deque[OutgoingRecord] = deque()
+        self._is_stirred = False
+        self._senders = threading.Lock()  # never taken on the loop's thread: see ``close``
         self._blocked = False
         self._room = threading.Event()
-        self._accumulator = self._new_accumulator(self._stir, self._room_is_there, self._forgotten)
+        self._over: Exception | None = None  # set when nobody takes records over any more
 
     def send(
         self,
@@ -54,11 +65,20 @@ class Producer(ProducerBase):
         """
         self._check_open()
         record = self._serializing.record(topic, value, key, partition, headers, timestamp_ms)
-        future = ProduceFuture(record.timestamp_ms)
+        future = record.future = ProduceFuture(record.timestamp_ms, self._unplaced)
         if callback is not None:
+            record.callback = callback
             future.is_observed = True
-        if not self._accumulator.add(record, future, callback):
-            self._add_later(record, future, callback)
+        with self._senders:
+            if not self._fits(record.size_bytes):
+                self._wait_for_room(record.size_bytes)
+            self._handed.append(record)
+            self._queued_bytes += record.size_bytes
+        if not self._is_stirred:
+            self._is_stirred = True  # the engine looks each second too: an interrupt may come now
+            self._loop.soon(self._take_in)
+        if self._over is not None:  # closed meanwhile
+            self._fail_handed(self._over)
         return future
 
     def flush(self, timeout_ms: int | None = None) -> None:
@@ -85,6 +105,8 @@ class Producer(ProducerBase):
             self._loop.run(self._close(timeout_ms))
         finally:
             self._loop.stop()
+            self._over = not_in_time()
+            self._fail_handed(self._over)
             self._forgotten.close()
 
     def __enter__(self) -> Self:
@@ -93,33 +115,54 @@ class Producer(ProducerBase):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _stir(self) -> None:
-        self._loop.soon(self._wake)
+    def _new_engine(self) -> ProducerEngine:
+        return ProducerEngine(
+            self._config,
+            self._environment,
+            reports=self._reports,
+            on_settled=self._on_settled,
+            hand_over=self._hand_over,
+        )
 
-    def _wake(self) -> None:
-        self._started().wake()
+    def _take_in(self) -> None:
+        self._started().take_in()
 
-    def _room_is_there(self) -> None:
+    def _hand_over(self) -> Iterator[OutgoingRecord]:
+        """Yield what was sent since; on the loop's thread, while senders go on."""
+        self._is_stirred = False
+        while self._handed:
+            yield self._handed.popleft()
+
+    def _fail_handed(self, error: Exception) -> None:
+        """Fail what no loop will take over."""
+        while self._handed:
+            try:
+                record = self._handed.popleft()
+            except IndexError:  # another thread does the same
+                return
+            outcome = BatchOutcome(record.topic, record.partition, self._reports)
+            outcome.add(record, 0)
+            outcome.fail(error)
+
+    def _on_settled(self, size_bytes: int) -> None:
+        super()._on_settled(size_bytes)
         if self._blocked:
             self._room.set()
 
-    def _add_later(
-        self, record: OutgoingRecord, future: ProduceFuture, callback: ProduceCallback | None
-    ) -> None:
-        """Add a record as soon as it has room; senders wait one after the other."""
+    def _wait_for_room(self, size_bytes: int) -> None:
+        """Wait, in turn, until ``size_bytes`` fit."""
         deadline_ms = self._environment.clock.now_ms() + self._block_ms
-        with self._waiting:
-            self._blocked = True
-            try:
-                while not self._accumulator.add(record, future, callback):
-                    self._room.clear()
-                    if self._accumulator.fits(record.size_bytes):
-                        continue  # it was set before it was cleared
-                    left_ms = deadline_ms - self._environment.clock.now_ms()
-                    if left_ms <= 0 or not self._room.wait(left_ms / 1_000):
-                        raise self._full()
-            finally:
-                self._blocked = False
+        self._blocked = True
+        try:
+            while not self._fits(size_bytes):
+                self._room.clear()
+                if self._fits(size_bytes):  # it was set before it was cleared
+                    return
+                left_ms = deadline_ms - self._environment.clock.now_ms()
+                if left_ms <= 0 or not self._room.wait(left_ms / 1_000):
+                    raise self._full()
+        finally:
+            self._blocked = False
 
     async def _flush(self) -> None:
         await self._started().flush()

@@ -1,10 +1,11 @@
 """What an application sends becomes the bytes of a record, within bounds."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from sharemesh.client.config import ClientConfig
 from sharemesh.client.errors import IllegalArgumentError, MessageTooLargeError
+from sharemesh.client.producer.delivery import OutgoingRecord
 from sharemesh.client.records import Headers
 from sharemesh.client.tracing import with_trace_context
 from sharemesh.codec.batch_frame import HEADER_BYTES
@@ -13,22 +14,9 @@ from sharemesh.ports.clock import Clock
 RECORD_OVERHEAD_BYTES = 32
 """Counted against buffer.memory for each record besides its key, value and headers."""
 
+_TIMESTAMP_MAX = 2**63 - 1
+
 HeadersLike = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
-
-
-class OutgoingRecord(NamedTuple):
-    """One record to be sent; ``size_bytes`` is what it counts against buffer.memory."""
-
-    topic: str
-    partition: int | None
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    timestamp_ms: int
-    size_bytes: int
-
-
-_made = OutgoingRecord._make
 
 
 class RecordSerializer:
@@ -40,7 +28,7 @@ class RecordSerializer:
         self._size_max = config.number("max.request.size") - HEADER_BYTES
         self._wall_ms = clock.wall_ms
 
-    def record(
+    def record(  # of every record: see tests/bench/peer.py before it grows
         self,
         topic: str,
         value: Any,  # noqa: ANN401
@@ -61,8 +49,10 @@ class RecordSerializer:
             raise IllegalArgumentError(f"partition {partition} is negative")
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
-        elif timestamp_ms < 0:
-            raise IllegalArgumentError(f"timestamp {timestamp_ms} is negative")
+        elif type(timestamp_ms) is not int or not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
+            raise IllegalArgumentError(
+                f"timestamp {timestamp_ms!r} is not a whole number of milliseconds from 0 on"
+            )
         size = RECORD_OVERHEAD_BYTES
         if key is not None:
             key = _bytes(self._key, key, "key")
@@ -79,7 +69,7 @@ class RecordSerializer:
                 f"{self._size_max + HEADER_BYTES}",
                 about=f"topic {topic}",
             )
-        return _made((topic, partition, key, value, found, timestamp_ms, size))
+        return OutgoingRecord(topic, partition, key, value, found, timestamp_ms, size)
 
 
 def _bytes(serializer: Callable[..., object], thing: object, part: str) -> bytes | None:
@@ -105,6 +95,19 @@ def _to_bytes(thing: object) -> bytes:
 
 def _headers(headers: HeadersLike) -> Headers:
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return tuple(
-        (name, value.encode() if isinstance(value, str) else value) for name, value in pairs
-    )
+    return tuple(_header(name, value) for name, value in pairs)
+
+
+def _header(name: object, value: object) -> tuple[str, bytes | None]:
+    if isinstance(value, str):
+        value = value.encode()
+    if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
+        raise IllegalArgumentError(
+            f"header {name!r}: names are text, values bytes, text or None, not "
+            f"{type(value).__name__}"
+        )
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise IllegalArgumentError(f"header {name!r}: {error}") from None
+    return name, value
