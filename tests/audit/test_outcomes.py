@@ -230,6 +230,31 @@ async def test_what_was_refused_is_not_unknown_beside_what_had_begun(serving, lo
     assert all(names(each) == ["payments"] for each in changes)
 
 
+@pytest.mark.parametrize(
+    "method", [methods.ALTER_SHARE_GROUP_OFFSETS, methods.DELETE_SHARE_GROUP_OFFSETS]
+)
+async def test_offsets_of_topics_that_were_refused_are_not_unknown(serving, log, method):
+    """AUD-4: the right on the group is granted, that on one topic is not."""
+
+    async def handler(_request, context):
+        hear_granted()
+        hear(Refusal(context.principal, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "read", "topic", "a"))
+        raise CallFailedError(Failure.UNAVAILABLE, "lost")
+
+    ask = serving(method, handler)
+    for topics in (["a"], ["a", "b"]):
+        request = method.request(group_id="billing")
+        if method is methods.ALTER_SHARE_GROUP_OFFSETS:
+            request.topics.extend(group.AlterOffsetTopic(topic_name=each) for each in topics)
+        else:
+            request.topic_names.extend(topics)
+        with pytest.raises(CallFailedError):
+            await ask(request)
+    [found] = [each for each in lines(log) if each["kind"] == "change"]
+    [named] = found["resources"]
+    assert "offsets in b" in named["change"]
+
+
 async def test_no_more_is_named_than_a_line_has_before_rights_are_looked_at(
     serving, log, monkeypatch
 ):

@@ -40,12 +40,14 @@ class Recorded:
         named: What an entry of a request is about.
         codes: Kafka's error of each entry, in the same order.
         is_look: Nothing is changed: it shows what only operators look at.
+        topic: The topic that an entry needs a right on besides its resource; empty for none.
     """
 
     parts: Callable[[Any], Sequence[Any]]
     named: Callable[[Any, Any, TopicName], Resource]
     codes: Callable[[Any], Codes]
     is_look: bool = False
+    topic: Callable[[Any], str] = lambda _: ""
 
     def entries(self, request: Any, topic_name: TopicName) -> Iterator[Resource]:  # noqa: ANN401
         """Name the entries of a request, one after the other."""
@@ -64,8 +66,9 @@ def _change(
     parts: Callable[[Request], Sequence[Part]],
     named: Callable[[Part, Request, TopicName], Resource],
     codes: Callable[[Response], Codes],
+    topic: Callable[[Part], str] = lambda _: "",
 ) -> tuple[str, AuditClass]:
-    return method.name, Recorded(parts, named, codes)
+    return method.name, Recorded(parts, named, codes, topic=topic)
 
 
 def _whole(request: Request) -> Sequence[Request]:
@@ -273,13 +276,18 @@ AUDIT_CLASSES: dict[str, AuditClass] = {
         (
             _change(m.DELETE_GROUPS, lambda it: it.group_ids, _deleted_group, _of_results),
             _change(
-                m.ALTER_SHARE_GROUP_OFFSETS, lambda it: it.topics, _altered_offsets, _of_offsets
+                m.ALTER_SHARE_GROUP_OFFSETS,
+                lambda it: it.topics,
+                _altered_offsets,
+                _of_offsets,
+                lambda it: it.topic_name,
             ),
             _change(
                 m.DELETE_SHARE_GROUP_OFFSETS,
                 lambda it: it.topic_names,
                 _deleted_offsets,
                 _of_offsets,
+                lambda it: it,
             ),
             _change(m.ALTER_GROUP_CONFIGS, _whole, _group_configs, _of_whole),
             _change(m.DELETE_RECORDS, lambda it: it.partitions, _deleted_records, _of_partitions),

@@ -270,6 +270,9 @@ class _Outcome(_Call):
 
     def _is_refused(self, position: int) -> bool:
         entry = self._entry(position)
+        topic = cut(self._audited.topic(self._parts[position]))
+        if topic and ("topic", topic) in self._refused:
+            return True
         return (entry.type, entry.name) in self._refused
 
     def _entry(self, position: int) -> Resource:
