@@ -125,3 +125,11 @@ def test_quo_5_the_smallest_rate_has_a_longest_debt(rate):
     account = RateAccount(rate, 0)
     account.end(0, 1_000, 1)
     assert account.debt_ms(2) == 24 * 60 * MINUTE_MS
+
+
+def test_quo_5_an_account_that_is_asked_for_goes_on_by_the_rate_of_that_moment():
+    accounts = RateAccounts()
+    account = accounts.of("User:jane", 10, 0)
+    account.end(0, 20, 0)
+    assert accounts.of("User:jane", 100, 0) is account
+    assert account.debt_ms(0) == 100, "10 beyond the first second's worth, by 100 a second"
