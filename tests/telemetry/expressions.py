@@ -12,7 +12,7 @@ CHART = Path(__file__).parents[2] / "charts" / "sharemesh"
 FROM_PROMETHEUS = {"instance", "job", "pod", "namespace"}
 """Labels that the scraping side adds."""
 
-_WORDS = {"by", "sum", "rate", "max", "min", "increase", "histogram_quantile", "avg", "count"}
+_WORDS = {"by", "sum", "rate", "max", "min", "increase", "histogram_quantile", "avg", "count", "or"}
 _SELECTOR = re.compile(r"\b([a-z][a-z0-9_]+)\b(?:\{([^}]*)\})?")
 _GROUPING = re.compile(r"\bby \(([^)]*)\)")
 

@@ -15,6 +15,10 @@ class QuotaSignals:
     """Log lines and metrics of one service; a metric has no name of a principal or group."""
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
+        """Begin at 0 for every quota, so that an alert sees the first time, too."""
+        for name in QuotaName:
+            registry.histogram(names.QUOTA_THROTTLE_TIME, name.value)
+            registry.counter(names.QUOTA_REFUSALS, name.value)
         self._registry = registry
         self._clock = clock
         self._spells = Spells()
