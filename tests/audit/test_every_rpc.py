@@ -27,6 +27,10 @@ CHANGING = {Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.ALTER
 BY_NAME = {method.name: method for method in METHODS}
 
 
+def named(found, request):
+    return [found.named(each, request, bytes.hex) for each in found.parts(request)]
+
+
 @pytest.fixture
 def audited(world, monkeypatch):
     """The services of the world's one process, offered once more, behind the audit log."""
@@ -125,13 +129,13 @@ def test_what_a_request_is_about_can_be_named_for_every_recorded_rpc():
         if not isinstance(found, Recorded):
             continue
         request, response = BY_NAME[name].request(), BY_NAME[name].response()
-        list(found.entries(request, bytes.hex))
+        named(found, request)
         for field in request.DESCRIPTOR.fields:
             if field.message_type is not None and field.is_repeated:
                 getattr(request, field.name).add()
             elif field.is_repeated:
                 getattr(request, field.name).append("x")
-        assert list(found.entries(request, bytes.hex)), name
+        assert named(found, request), name
         for field in response.DESCRIPTOR.fields:
             if field.message_type is not None and field.is_repeated:
                 getattr(response, field.name).add()

@@ -4,7 +4,7 @@ Only the fields that are read here ever come into the log: ids, names, offsets, 
 of which is a secret. How to add an RPC: one line in ``AUDIT_CLASSES``.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import chain, islice
@@ -48,10 +48,6 @@ class Recorded:
     codes: Callable[[Any], Codes]
     is_look: bool = False
     topic: Callable[[Any], str] = lambda _: ""
-
-    def entries(self, request: Any, topic_name: TopicName) -> Iterator[Resource]:  # noqa: ANN401
-        """Name the entries of a request, one after the other."""
-        return (self.named(each, request, topic_name) for each in self.parts(request))
 
 
 AuditClass = Unrecorded | Recorded
