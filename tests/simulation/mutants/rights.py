@@ -4,15 +4,20 @@ from sharemesh.domain.share_group.group import GroupMember
 from sharemesh.domain.share_session import ShareSessions
 from sharemesh.group_coordinator.member_stream import MemberStream
 from sharemesh.share_leader.partition.open_streams import OpenStreams
-from sharemesh.share_leader.requests.access import Reader
 from sharemesh.share_leader.requests.acquisition import FetchAcquisition
 from sharemesh.share_leader.requests.share_fetch import ShareFetch
 from sharemesh.share_leader.streaming.consume_stream import ConsumeStream
 from tests.simulation.patching import Patches
 
 
-class _MayEverything(Reader):
-    """In the place of a reader: nothing is ever lost."""
+class _MayEverything:
+    """In the place of a reader: nothing is ever lost; all else is the reader's."""
+
+    def __init__(self, reader):
+        self._reader = reader
+
+    def __getattr__(self, name):
+        return getattr(self._reader, name)
 
     def lost(self, _partitions):
         return {}
@@ -25,11 +30,7 @@ def rights_are_not_checked_after_a_wait(patch: Patches) -> None:
         FetchAcquisition,
         "take",
         lambda acquisition, runners, owner, order, reader: real(
-            acquisition,
-            runners,
-            owner,
-            order,
-            _MayEverything(reader.access, reader.principal, reader.group_id),
+            acquisition, runners, owner, order, _MayEverything(reader)
         ),
     )
     patch.setattr(ConsumeStream, "_without_lost", lambda _stream, taken: taken)
