@@ -11,8 +11,8 @@ from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.codec.record_set import decode_records
 from sharemesh.domain.ids import TopicId, TopicPartition
-from sharemesh.ports.record_log import AbortedTxn
 from sharemesh.testing.memory_disk import MemoryDisk
+from tests.aborted import aborted_in
 from tests.clocks import ManualClock
 
 FILES = json.loads((Path(__file__).parent / "testdata/format-1.json").read_text())
@@ -44,7 +44,7 @@ async def test_record_logs_are_read_and_continued():
         if not result.headers[0].is_control:
             values += [record.value for record in decode_records(result.records)]
     assert values == [b"1-3", b"2-0", b"2-1", b"2-2", b"2-3"]
-    assert log.aborted_between(0, 10) == (AbortedTxn(9, 5, 9),)
+    assert await aborted_in(log, 0) == [(9, 5)]
     assert await log.offset_for_timestamp(1003) == (3, 1003)
     await log.append_txn_marker(9, 2, commit=True)
     assert log.high_watermark == 11

@@ -11,8 +11,9 @@ from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.codec.record_set import build_batch
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicId, TopicPartition
-from sharemesh.ports.record_log import AbortedTxn, TopicLogConfig
+from sharemesh.ports.record_log import TopicLogConfig
 from sharemesh.testing.memory_disk import MemoryDisk
+from tests.aborted import aborted_in
 from tests.clocks import ManualClock
 
 PARTITION = TopicPartition(TopicId(bytes(16)), 0)
@@ -76,7 +77,7 @@ async def test_a_transaction_that_is_open_for_too_long_is_aborted(opened, clock)
     await clock.advance(1)
     assert await log.abort_transactions(LONG_MS) == 1
     assert log.last_stable_offset == log.high_watermark == 5
-    assert log.aborted_between(0, 5) == (AbortedTxn(7, 0, 4),)
+    assert await aborted_in(log, 0) == [(7, 0)]
     assert log.open_transactions() == []
     assert await log.abort_transactions(LONG_MS) == 0
     await log.close()
@@ -115,7 +116,7 @@ async def test_what_waits_for_its_commit_belongs_to_what_is_aborted_or_is_fenced
     assert await aborting == 1
     with pytest.raises(RefusedError, match="INVALID_PRODUCER_EPOCH"):
         await behind
-    assert log.aborted_between(0, 5) == (AbortedTxn(7, 0, 4),)
+    assert await aborted_in(log, 0) == [(7, 0)]
     assert log.last_stable_offset == 5
     await log.close()
 
@@ -129,7 +130,7 @@ async def test_the_next_transaction_is_not_aborted_for_one_whose_end_is_on_its_w
     await placed(log, 5)
     assert await log.abort_transactions(LONG_MS) == 0
     await asyncio.gather(ending, beginning)
-    assert log.aborted_between(0, 99) == ()
+    assert await aborted_in(log, 0) == []
     [still_open] = log.open_transactions()
     assert (still_open.producer_id, still_open.first_offset) == (7, 3)
     await log.close()
@@ -238,7 +239,7 @@ async def test_a_newer_epoch_does_not_join_the_transaction_that_an_older_one_has
     await second.append_txn_marker(7, 4, commit=False)  # as the command writes it
     await second.append(batch(0, epoch=4))
     await second.append_txn_marker(7, 4, commit=True)
-    assert second.aborted_between(0, 99) == (AbortedTxn(7, 0, 2),)
+    assert await aborted_in(second, 0) == [(7, 0)]
     assert second.last_stable_offset == second.high_watermark == 6
     await first.close()
     await second.close()
@@ -285,7 +286,7 @@ async def test_an_end_that_waits_for_its_commit_lets_the_newer_epoch_begin(opene
     ending = asyncio.create_task(log.append_txn_marker(7, 1, commit=False))
     beginning = asyncio.create_task(log.append(batch(0, epoch=1)))
     await asyncio.gather(ending, beginning)
-    assert log.aborted_between(0, 99) == (AbortedTxn(7, 0, 2),)
+    assert await aborted_in(log, 0) == [(7, 0)]
     assert [each.first_offset for each in log.open_transactions()] == [3]
     await log.close()
 

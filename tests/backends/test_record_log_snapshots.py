@@ -10,8 +10,9 @@ from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.codec.record_set import build_batch
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicId, TopicPartition
-from sharemesh.ports.record_log import AbortedTxn, TopicLogConfig
+from sharemesh.ports.record_log import TopicLogConfig
 from sharemesh.testing.memory_disk import MemoryDisk
+from tests.aborted import aborted_in
 from tests.clocks import ManualClock
 
 PARTITION = TopicPartition(TopicId(bytes(16)), 0)
@@ -186,7 +187,7 @@ async def test_transactions_of_old_segments_are_known_without_a_scan():
     await log.close()
     disk.forget()
     log = await opened(disk, 1, **small)
-    assert log.aborted_between(0, 100) == (AbortedTxn(5, 0, 2),)
+    assert await aborted_in(log, 0) == [(5, 0)]
     assert log.last_stable_offset == 3
     await log.append_txn_marker(6, 0, commit=True)
     assert log.last_stable_offset == log.high_watermark

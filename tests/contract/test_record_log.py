@@ -12,8 +12,9 @@ from sharemesh.codec.hashes import crc32c
 from sharemesh.codec.record_set import COMPRESSION, build_batch, decode_records
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicId, TopicPartition
-from sharemesh.ports.record_log import AbortedTxn, TopicLogConfig
+from sharemesh.ports.record_log import TopicLogConfig
 from sharemesh.ports.shard_log import FencedError, LogFailedError
+from tests.aborted import aborted_in
 from tests.clocks import ManualClock
 from tests.contract.disks import KINDS, make_disk
 
@@ -344,15 +345,15 @@ async def test_open_transactions_hold_the_last_stable_offset(logs):
     assert log.last_stable_offset == 3
     await log.append_txn_marker(2, 0, commit=False)  # 6
     assert log.last_stable_offset == log.high_watermark == 7
-    aborted = (AbortedTxn(2, 3, 6),)
-    assert log.aborted_between(0, 7) == aborted
-    assert log.aborted_between(0, 3) == ()
-    assert log.aborted_between(6, 7) == aborted
-    assert log.aborted_between(7, 9) == ()
+    aborted = [(2, 3)]
+    assert await aborted_in(log, 0) == aborted
+    assert await aborted_in(log, 0, 3) == []
+    assert await aborted_in(log, 6, 7) == aborted
+    assert await aborted_in(log, 7) == []
     for reader in (log, await logs.open(PARTITION, 1)):
         headers = (await reader.read(5, max_bytes=1 << 20)).headers
         assert [(h.is_control, h.is_abort_marker) for h in headers] == [(True, False), (True, True)]
-        assert reader.aborted_between(0, 7) == aborted
+        assert await aborted_in(reader, 0) == aborted
         assert reader.last_stable_offset == 7
     await log.close()
     await reader.close()

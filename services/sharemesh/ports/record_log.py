@@ -6,6 +6,7 @@ from typing import Protocol
 
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.domain.record_batch import BatchHeader
+from sharemesh.domain.share_partition.events import AbortedTransaction
 from sharemesh.domain.topics import HOUR_MS, INT64_MAX
 
 
@@ -20,19 +21,14 @@ class AppendResult:
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """Whole record batches: the bytes, and the header of each."""
+    """Whole record batches: the bytes, and the header of each.
+
+    ``aborted`` are the aborted transactions that overlap them; None if that was not asked for.
+    """
 
     records: bytes
     headers: tuple[BatchHeader, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AbortedTxn:
-    """One entry of the aborted index; ``last_offset`` is that of the abort marker."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
+    aborted: tuple[AbortedTransaction, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +138,18 @@ class PartitionLog(Protocol):
         ...
 
     async def read(
-        self, offset: int, *, max_bytes: int, end_offset: int | None = None
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        end_offset: int | None = None,
+        committed: bool = False,
     ) -> ReadResult:
         """Return whole batches from the one that holds ``offset`` (or the next one).
 
         At least one batch, even if larger than ``max_bytes``; none at or past ``end_offset``
-        (default: the high watermark).
+        (default: the high watermark). ``committed`` asks for the aborted transactions too, up to
+        the last stable offset by default.
 
         Raises:
             RefusedError: OFFSET_OUT_OF_RANGE below the log start or past the end;
@@ -169,10 +171,6 @@ class PartitionLog(Protocol):
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """Return (offset, timestamp) of the first record at or after the time, or None."""
-        ...
-
-    def aborted_between(self, offset: int, end_offset: int) -> tuple[AbortedTxn, ...]:
-        """Return aborted transactions that overlap ``[offset, end_offset)``."""
         ...
 
     async def delete_records(self, before_offset: int) -> int:

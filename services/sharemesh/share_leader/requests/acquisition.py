@@ -12,7 +12,6 @@ from sharemesh.domain.ids import MemberId, TopicPartition
 from sharemesh.domain.quota.counts import HeldRecords
 from sharemesh.domain.share_partition.effects import AcquiredRun, RecordsAcquired
 from sharemesh.domain.share_partition.events import (
-    AbortedTransaction,
     Acquire,
     AcquireMode,
     LogBatch,
@@ -168,8 +167,11 @@ class FetchAcquisition:
             end_offset = max(end_offset, offset + 1)  # the log answers with what is wrong there
         wanted = runner.log.bytes_between(offset, min(end_offset, offset + remaining))
         max_bytes = min(share_bytes, max(wanted, self._environment.settings.read_ahead_bytes))
+        committed = runner.config.isolation_level is IsolationLevel.READ_COMMITTED
         result, looked = await asyncio.gather(
-            runner.log.read(offset, max_bytes=max_bytes, end_offset=end_offset),
+            runner.log.read(
+                offset, max_bytes=max_bytes, end_offset=end_offset, committed=committed
+            ),
             led.looks.look(),
             return_exceptions=True,
         )
@@ -209,6 +211,9 @@ class FetchAcquisition:
             )
         if remaining <= 0 or not result[1].headers or order.is_held_back:
             return None
+        committed = runner.config.isolation_level is IsolationLevel.READ_COMMITTED
+        if committed and result[1].aborted is None:
+            return None  # the group's isolation level changed meanwhile: it is read again
         try:
             if self._environment.telemetry.spans.enabled:
                 runner.telemetry.produced_by(producer_contexts(result[1].records))
@@ -245,15 +250,6 @@ class FetchAcquisition:
 def _event(
     runner: SharePartitionRunner, offset: int, read: ReadResult, order: FetchOrder, remaining: int
 ) -> Acquire:
-    committed = runner.config.isolation_level is IsolationLevel.READ_COMMITTED
-    aborted: tuple[AbortedTransaction, ...] = ()
-    if committed:
-        aborted = tuple(
-            AbortedTransaction(txn.producer_id, txn.first_offset)
-            for txn in runner.log.aborted_between(
-                read.headers[0].base_offset, read.headers[-1].last_offset + 1
-            )
-        )
     return Acquire(
         request_id=runner.next_request_id(),
         member_id=order.member_id,
@@ -273,7 +269,7 @@ def _event(
             for h in read.headers
         ),
         isolation_level=runner.config.isolation_level,
-        aborted=aborted,
+        aborted=read.aborted or (),
         tally=order.tally,
     )
 

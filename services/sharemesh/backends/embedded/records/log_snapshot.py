@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from sharemesh.backends.embedded.owned.offset_index import OffsetIndex, SegmentIndex
 from sharemesh.backends.embedded.owned.segments import Segment
 from sharemesh.backends.embedded.records.producers import (
+    AbortedTxn,
     AppendedBatch,
     ProducerEntry,
     Producers,
@@ -25,7 +26,6 @@ from sharemesh.backends.embedded.records.producers import (
 from sharemesh.codec.hashes import crc32c
 from sharemesh.codec.segment import SegmentName
 from sharemesh.ports.disk import Disk
-from sharemesh.ports.record_log import AbortedTxn
 
 SNAPSHOT_BYTES_MAX = 64 * 1024 * 1024
 

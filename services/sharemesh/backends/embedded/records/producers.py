@@ -3,12 +3,13 @@
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
 from sharemesh.codec.batch_frame import CONTROL, TRANSACTIONAL, Frame
 from sharemesh.domain.errors import ErrorCode, RefusedError
-from sharemesh.ports.record_log import AbortedTxn, OpenTransaction
+from sharemesh.ports.record_log import OpenTransaction
 
 BATCHES_KEPT = 5
 
@@ -239,6 +240,15 @@ def _old_epoch(producer_id: int, epoch: int, newest: int) -> RefusedError:
         ErrorCode.INVALID_PRODUCER_EPOCH,
         f"producer {producer_id} has epoch {newest}, {epoch} is old: initialize it again",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTxn:
+    """One entry of the aborted index; ``last_offset`` is that of the abort marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
 
 
 class Transactions:

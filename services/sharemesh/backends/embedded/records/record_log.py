@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -26,10 +27,11 @@ from sharemesh.codec.batch_frame import HEADER_BYTES, Frame, frame_of, place_fra
 from sharemesh.codec.control_batches import encode_log_start, encode_txn_marker
 from sharemesh.codec.produced_batches import check_batches
 from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.record_batch import BatchHeader
+from sharemesh.domain.share_partition.events import AbortedTransaction
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.record_log import (
-    AbortedTxn,
     AppendResult,
     OpenTransaction,
     ReadResult,
@@ -206,9 +208,30 @@ class EmbeddedPartitionLog:
         return count
 
     async def read(
-        self, offset: int, *, max_bytes: int, end_offset: int | None = None
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        end_offset: int | None = None,
+        committed: bool = False,
     ) -> ReadResult:
         """Return whole batches from the one that holds ``offset`` (or the next one)."""
+        if not committed:
+            return await self._read(offset, max_bytes, end_offset)
+        end = self.last_stable_offset if end_offset is None else end_offset
+        read = await self._read(offset, max_bytes, end)
+        return replace(read, aborted=self._aborted_in(read.headers))
+
+    def _aborted_in(self, headers: tuple[BatchHeader, ...]) -> tuple[AbortedTransaction, ...]:
+        if not headers:
+            return ()
+        first, end = headers[0].base_offset, headers[-1].last_offset + 1
+        return tuple(
+            AbortedTransaction(each.producer_id, each.first_offset)
+            for each in self._transactions.aborted_between(first, end)
+        )
+
+    async def _read(self, offset: int, max_bytes: int, end_offset: int | None) -> ReadResult:
         end = self._high_watermark if end_offset is None else min(end_offset, self._high_watermark)
         wanted = max(offset, offset + 1 if end_offset is None else end_offset)
         if self._is_cut_short and self._corruption and offset >= self._high_watermark < wanted:
@@ -247,10 +270,6 @@ class EmbeddedPartitionLog:
         except CorruptLogError as error:
             await self._found(error)
             raise self._storage_error(error) from error
-
-    def aborted_between(self, offset: int, end_offset: int) -> tuple[AbortedTxn, ...]:
-        """Return aborted transactions that overlap ``[offset, end_offset)``."""
-        return self._transactions.aborted_between(offset, end_offset)
 
     async def delete_records(self, before_offset: int) -> int:
         """Move the log start (−1: to the high watermark) and return it, once committed.
