@@ -68,6 +68,7 @@ async def test_an_open_transaction_holds_back_what_follows_until_it_ends():
         request = pb.ExplainRequest(group_id="g", topic_name="foo", offset=3)
         explained = await w.network.caller().call(methods.EXPLAIN, request, to=LEADER)
         assert explained.reason == "OPEN_TRANSACTION"
+        assert explained.explanation.endswith(": from offset 0")
         await end(w, 5, commit=True)  # 5
         assert acquired(await m1.fetch(), P0) == [(0, 5, 1)]
 

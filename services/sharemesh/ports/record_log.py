@@ -98,6 +98,19 @@ class PartitionLog(Protocol):
         """The first offset that cannot be read, and where and what to do; None if all is whole."""
         ...
 
+    @property
+    def unavailable(self) -> str:
+        """Why records cannot be read for the time being, and since when; empty if they can."""
+        ...
+
+    async def refresh(self) -> None:
+        """Learn where the log starts and ends now, if others may write to it too.
+
+        Raises:
+            RefusedError: KAFKA_STORAGE_ERROR; it cannot be asked.
+        """
+        ...
+
     def on_advance(self, callback: Callable[[], None]) -> None:
         """Call back on the loop after each move of the high watermark or the log start."""
         ...

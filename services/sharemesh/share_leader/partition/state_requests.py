@@ -129,6 +129,7 @@ async def resolve_start_offset(policy: str, log: PartitionLog, clock: Clock) -> 
     Raises:
         RefusedError: INVALID_CONFIG for another policy, or the log's own error.
     """
+    await log.refresh()
     duration_ms = reset_duration_ms(policy)
     if duration_ms is not None:
         found = await log.offset_for_timestamp(clock.wall_ms() - duration_ms)

@@ -8,6 +8,7 @@ from sharemesh.domain.share_session import ShareSessions
 from sharemesh.ports.authorizer import Operation
 from sharemesh.ports.cluster import TopicInfo
 from sharemesh.ports.network import CallContext
+from sharemesh.ports.record_log import PartitionLog
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.ports.share_state import RecordHistoryResult
 from sharemesh.share_leader.environment import LeaderEnvironment
@@ -92,8 +93,7 @@ class Explain:
         response.explanation = f"offset {request.offset}: {WORDS[reason]}"
         if quota:
             response.explanation += f": {quota}"
-        if reason is Reason.DAMAGED and led.log.damage is not None:
-            response.explanation += f": {led.log.damage[1]}"
+        response.explanation += _told_by_log(reason, led.log)
         if durable is not None and durable.events and reason in _ENDINGS:
             response.explanation += f" ({in_words(durable.events[-1])})"
         return response
@@ -175,6 +175,15 @@ class Explain:
         if record.lock_deadline_ms is not None and record.state is DeliveryState.ACQUIRED:
             now_ms = self._environment.clock.now_ms()
             response.lock_remaining_ms = max(0, record.lock_deadline_ms - now_ms)
+
+
+def _told_by_log(reason: Reason, log: PartitionLog) -> str:
+    """Return what the log adds to a reason that lies in it."""
+    if reason is Reason.DAMAGED and log.damage is not None:
+        return f": {log.damage[1]}"
+    if reason is Reason.OPEN_TRANSACTION:
+        return f": from offset {log.last_stable_offset}"
+    return f": {log.unavailable}" if reason is Reason.STORAGE_UNAVAILABLE else ""
 
 
 def _trace(

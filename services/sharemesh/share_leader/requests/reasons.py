@@ -16,6 +16,7 @@ class Reason(StrEnum):
     NOT_PRODUCED = "NOT_PRODUCED"
     BELOW_LOG_START = "BELOW_LOG_START"
     DAMAGED = "DAMAGED"
+    STORAGE_UNAVAILABLE = "STORAGE_UNAVAILABLE"
     BELOW_START_OFFSET = "BELOW_START_OFFSET"
     OPEN_TRANSACTION = "OPEN_TRANSACTION"
     GROUP_NOT_SEEN = "GROUP_NOT_SEEN"
@@ -39,6 +40,9 @@ WORDS = {
     Reason.NOT_PRODUCED: "no record has this offset yet; the high watermark is the next one",
     Reason.BELOW_LOG_START: "retention or DeleteRecords removed it from the log",
     Reason.DAMAGED: "the log of its topic-partition is damaged at or before it",
+    Reason.STORAGE_UNAVAILABLE: (
+        "the records of its topic-partition cannot be read just now; fetches wait until they can"
+    ),
     Reason.BELOW_START_OFFSET: "it is finished for this group, or lay before where the group began",
     Reason.OPEN_TRANSACTION: (
         "the group reads only committed records, and an open transaction begins at or before it; "
@@ -143,6 +147,8 @@ def _why_available(led: LedPartition, runner: SharePartitionRunner, offset: int)
         return Reason.DRAINING
     if not runner.machine.can_acquire():
         return Reason.IN_FLIGHT_LIMIT
+    if led.log.unavailable:
+        return Reason.STORAGE_UNAVAILABLE
     if offset > runner.next_fetch_offset:
         return Reason.BEHIND_OTHERS
     if runner.has_waiters:

@@ -132,6 +132,8 @@ class Offsets(_LedLogs):
 
 async def _offset(led: LedPartition, timestamp_ms: int) -> tuple[int, int]:
     """Return (offset, timestamp) for a time in ms or one of the special values; -1 for none."""
+    if timestamp_ms < 0:
+        await led.log.refresh()
     special = {
         LATEST_TIMESTAMP: led.log.high_watermark,
         EARLIEST_TIMESTAMP: led.log.log_start_offset,

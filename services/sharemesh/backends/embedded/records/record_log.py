@@ -152,6 +152,14 @@ class EmbeddedPartitionLog:
         """Bytes of all segments."""
         return self._index.total_bytes()
 
+    @property
+    def unavailable(self) -> str:
+        """Empty: the disk is asked anew by every read."""
+        return ""
+
+    async def refresh(self) -> None:
+        """Return: nobody else writes to this log."""
+
     def on_advance(self, callback: Callable[[], None]) -> None:
         """Call back on the loop after each move of the high watermark or the log start."""
         self._callbacks.append(callback)

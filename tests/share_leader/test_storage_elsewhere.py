@@ -1,0 +1,49 @@
+"""A record log that others write to, and that cannot be reached for a while."""
+
+import pytest
+
+from sharemesh import methods
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.share_leader.partition.state_requests import resolve_start_offset
+from sharemesh.v1 import share_leader_pb2 as pb
+from tests.share_leader.world import FOO, LEADER, TopicPartition, world
+
+P0 = TopicPartition(FOO, 0)
+
+
+class FarLog:
+    """What is known of a log whose end moves without us."""
+
+    def __init__(self):
+        self.log_start_offset, self.high_watermark, self.refusal = 0, 5, None
+
+    async def refresh(self):
+        if self.refusal is not None:
+            raise self.refusal
+        self.log_start_offset, self.high_watermark = 2, 9
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("latest", 9), ("earliest", 2)])
+async def test_where_a_group_begins_is_asked_of_the_log_first(policy, expected):
+    assert await resolve_start_offset(policy, FarLog(), None) == expected
+
+
+async def test_a_log_that_cannot_be_asked_says_so_instead_of_an_old_end():
+    log = FarLog()
+    log.refusal = RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, "no broker answers")
+    with pytest.raises(RefusedError, match="no broker answers"):
+        await resolve_start_offset("latest", log, None)
+
+
+async def test_explain_says_that_the_storage_does_not_answer(monkeypatch):
+    async with world() as w:
+        await w.configure("g", auto_offset_reset="earliest")
+        await w.lead(P0)
+        await w.produce(P0, 3)
+        await w.client().join(P0)
+        request = pb.ExplainRequest(group_id="g", topic_name="foo", offset=2)
+        log = type(w.runner(P0).log)
+        monkeypatch.setattr(log, "unavailable", "no broker leads it since 3 s")
+        told = await w.network.caller().call(methods.EXPLAIN, request, to=LEADER)
+        assert told.reason == "STORAGE_UNAVAILABLE"
+        assert told.explanation.endswith(": no broker leads it since 3 s")
