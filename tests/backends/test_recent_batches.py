@@ -7,8 +7,8 @@ import pytest
 from sharemesh.backends.embedded.records.recent_batches import (
     BATCH_OVERHEAD_BYTES,
     RecentBatches,
-    RecentPool,
 )
+from sharemesh.backends.recent_pool import RecentPool
 from sharemesh.codec.batch_frame import Frame
 
 

@@ -1,9 +1,9 @@
 """Committed batches kept in memory, so that reads near the end of a log need no disk access."""
 
 from bisect import bisect_right
-from collections import deque
 from typing import NamedTuple
 
+from sharemesh.backends.recent_pool import RecentPool
 from sharemesh.codec.batch_frame import CONTROL, Frame, header_of
 from sharemesh.domain.record_batch import BatchHeader
 from sharemesh.ports.record_log import ReadResult
@@ -18,28 +18,6 @@ class _Kept(NamedTuple):
     frame: Frame
     pieces: Pieces
     is_abort: bool
-
-
-class RecentPool:
-    """The bound that all logs of a process share; the oldest batch goes first."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._bytes = 0
-        self._order: deque[RecentBatches] = deque()
-
-    def took(self, log: "RecentBatches", size_bytes: int) -> None:
-        """Count a batch that ``log`` has just kept, and drop the oldest ones beyond the bound."""
-        self._bytes += size_bytes
-        self._order.append(log)
-        while self._bytes > self._bytes_max and self._order:
-            self._bytes -= self._order.popleft().drop_oldest()
-
-    def forget(self, log: "RecentBatches") -> None:
-        """Drop everything of a log that is closed."""
-        self._order = deque(other for other in self._order if other is not log)
-        while freed := log.drop_oldest():
-            self._bytes -= freed
 
 
 class RecentBatches:

@@ -6,10 +6,11 @@ from functools import partial
 
 from sharemesh.backends.embedded.owned.owned_log import OwnedLog
 from sharemesh.backends.embedded.records.log_snapshot import write_snapshot
-from sharemesh.backends.embedded.records.recent_batches import RecentBatches, RecentPool
+from sharemesh.backends.embedded.records.recent_batches import RecentBatches
 from sharemesh.backends.embedded.records.record_load import Loaded, load_records
 from sharemesh.backends.embedded.records.record_log import EmbeddedPartitionLog
 from sharemesh.backends.embedded.settings import LogSettings
+from sharemesh.backends.recent_pool import RecentPool
 from sharemesh.codec.log_layout import RECORDS, record_log_path, topic_path
 from sharemesh.codec.segment import FENCES
 from sharemesh.domain.ids import TopicId, TopicPartition
