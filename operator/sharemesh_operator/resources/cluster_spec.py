@@ -1,18 +1,12 @@
 """A ShareCluster, read: defaults are the schema's, set by the API server."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from sharemesh.ports.cluster import Role
 from sharemesh_operator.resources.names import FIELDS, PAUSE_ANNOTATION, ROLES, KubeObject
-
-Record = TypeVar("Record")
-
-
-def _key(name: str, default: object = MISSING) -> Any:  # noqa: ANN401 - as dataclasses.field
-    """Return a field that is read from this key of the object."""
-    return field(default=default, metadata={"key": name})
+from sharemesh_operator.resources.spec_fields import key, read
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,20 +14,20 @@ class RoleSpec:
     """The pods of one role."""
 
     pod_template: KubeObject
-    replicas: int = _key("replicas", 2)
-    drain_timeout_s: int = _key("drainTimeoutSeconds", 40)
-    grace_s: int = _key("terminationGracePeriodSeconds", 90)
-    max_unavailable: int = _key("maxUnavailable", 1)
-    shards: int = _key("shards", 16)
+    replicas: int = key("replicas", 2)
+    drain_timeout_s: int = key("drainTimeoutSeconds", 40)
+    grace_s: int = key("terminationGracePeriodSeconds", 90)
+    max_unavailable: int = key("maxUnavailable", 1)
+    shards: int = key("shards", 16)
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
     """The data directory: one ReadWriteMany claim, or a directory of one node."""
 
-    claim: str = _key("claimName", "")
-    node: str = _key("node", "")
-    host_path: str = _key("hostPath", "")
+    claim: str = key("claimName", "")
+    node: str = key("node", "")
+    host_path: str = key("hostPath", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +35,9 @@ class EtcdSpec:
     """Where etcd is; ``secret`` is empty without TLS."""
 
     endpoints: tuple[str, ...]
-    prefix: str = _key("prefix", "/sharemesh")
-    secret: str = _key("tlsSecretName", "")
-    session_ttl_s: int = _key("sessionTTLSeconds", 10)
+    prefix: str = key("prefix", "/sharemesh")
+    secret: str = key("tlsSecretName", "")
+    session_ttl_s: int = key("sessionTTLSeconds", 10)
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -55,11 +49,11 @@ class EtcdSpec:
 class External:
     """Addresses for clients outside of Kubernetes; leader n has the port plus n."""
 
-    host: str = _key("host")
-    service_type: str = _key("serviceType", "NodePort")
-    leader_port: int = _key("shareLeaderPort", 30_400)
-    coordinator_port: int = _key("groupCoordinatorPort", 30_600)
-    bootstrap_port: int = _key("bootstrapPort", 30_399)
+    host: str = key("host")
+    service_type: str = key("serviceType", "NodePort")
+    leader_port: int = key("shareLeaderPort", 30_400)
+    coordinator_port: int = key("groupCoordinatorPort", 30_600)
+    bootstrap_port: int = key("bootstrapPort", 30_399)
 
     def port(self, role: Role) -> int:
         """Return the first port of a role; 0 for one that clients do not call."""
@@ -74,10 +68,10 @@ class External:
 class PlacementSpec:
     """How topic-partitions are spread."""
 
-    max_load_percent: int = _key("maxLoadPercent", 110)
-    moves_per_minute: int = _key("maxVoluntaryMovesPerMinute", 60)
-    standbys: int = _key("standbys", 2)
-    settle_s: int = _key("settleSeconds", 30)
+    max_load_percent: int = key("maxLoadPercent", 110)
+    moves_per_minute: int = key("maxVoluntaryMovesPerMinute", 60)
+    standbys: int = key("standbys", 2)
+    settle_s: int = key("settleSeconds", 30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +90,10 @@ _AUDIT_LOGS = {"File": "file", "Stdout": "stdout", "None": "none"}
 class TokensSpec:
     """Whose ServiceAccount tokens name callers, and as whom the pods show theirs."""
 
-    issuer: str = _key("issuer")
-    account: str = _key("serviceAccountName")
-    audience: str = _key("audience", "sharemesh")
-    keys_url: str = _key("keysURL", "https://kubernetes.default.svc/openid/v1/jwks")
+    issuer: str = key("issuer")
+    account: str = key("serviceAccountName")
+    audience: str = key("audience", "sharemesh")
+    keys_url: str = key("keysURL", "https://kubernetes.default.svc/openid/v1/jwks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,21 +176,21 @@ def cluster_spec(body: KubeObject, *, default_image: str) -> ClusterSpec:
         policy=spec.get("managementPolicy", "Managed"),
         paused=is_paused(body),
         roles={
-            role: _read(RoleSpec, given, pod_template=given.get("podTemplate") or {})
+            role: read(RoleSpec, given, pod_template=given.get("podTemplate") or {})
             for role, given in roles.items()
         },
-        etcd=_read(EtcdSpec, etcd, endpoints=tuple(etcd["endpoints"])),
-        storage=_read(Storage, spec["storage"]),
-        placement=_read(PlacementSpec, spec.get("placement") or {}),
+        etcd=read(EtcdSpec, etcd, endpoints=tuple(etcd["endpoints"])),
+        storage=read(Storage, spec["storage"]),
+        placement=read(PlacementSpec, spec.get("placement") or {}),
         telemetry=TelemetrySpec(telemetry.get("otlpEndpoint", ""), _sampling(telemetry)),
         rack_key=roles[Role.SHARE_LEADER].get("rackTopologyKey", "topology.kubernetes.io/zone"),
         tls_secret=tls.get("secretName", ""),
         client_auth=tls.get("clientAuth") == "Required",
-        tokens=_read(TokensSpec, spec["tokens"]) if spec.get("tokens") else None,
+        tokens=read(TokensSpec, spec["tokens"]) if spec.get("tokens") else None,
         uses_rules=authorization.get("mode") == "Acl",
         named_super_users=tuple(authorization.get("superUsers") or ()),
         audit_log=_AUDIT_LOGS.get((spec.get("audit") or {}).get("destination", ""), ""),
-        external=_read(External, spec["external"]) if spec.get("external") else None,
+        external=read(External, spec["external"]) if spec.get("external") else None,
     )
 
 
@@ -215,13 +209,6 @@ def image_of(version: str, default_image: str) -> str:
     if not colon or "/" in tag:  # no tag; the colon is that of a registry's port
         repository = named
     return f"{repository}:{version}"
-
-
-def _read(record: type[Record], given: Mapping[str, Any], **more: object) -> Record:
-    """Return a record of the keys that are given; the others have their defaults."""
-    keys = {each.name: each.metadata.get("key", "") for each in fields(record)}  # type: ignore[arg-type]
-    values = {name: given[key] for name, key in keys.items() if given.get(key) is not None}
-    return record(**values, **more)
 
 
 def _sampling(telemetry: Mapping[str, Any]) -> int:
