@@ -47,6 +47,7 @@ OPERATOR_VALUES: dict[str, Document] = {
         "rbac": {"aggregate": True},
         "networkPolicy": {
             "clients": [{"namespaceSelector": {}}],
+            "kafkaPorts": [],
             "metrics": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
         },
         "monitoring": {"dashboards": {"annotations": {"folder": "Sharemesh"}}},
@@ -114,6 +115,36 @@ CLUSTER_VALUES["tokens and Spark with executors"] = {
         },
     },
     "spark": {"enabled": True, "executors": 2},
+}
+CLUSTER_VALUES["Kafka of Strimzi"] = {
+    "cluster": {
+        **_ETCD,
+        "storage": {
+            "type": "Kafka",
+            "kafka": {
+                "bootstrapServers": ["kafka-kafka-bootstrap.kafka.svc:9093"],
+                "tls": {"caSecretName": "kafka-cluster-ca-cert"},
+                "authentication": {"type": "ScramSha512", "secretName": "sharemesh"},
+            },
+            "generations": {"uri": "s3://bucket/generations"},
+        },
+    },
+}
+CLUSTER_VALUES["one broker for tests"] = {
+    "cluster": {
+        **_ETCD,
+        "storage": {
+            "type": "Kafka",
+            "kafka": {
+                "bootstrapServers": ["kafka:9092"],
+                "topicPrefix": "mesh-",
+                "topics": ["orders*", "!orders.dlq"],
+                "clientId": "mesh",
+                "manageTopics": True,
+                "singleReplica": True,
+            },
+        },
+    },
 }
 PRODUCTION = "production"
 for _chart, _cases in (("sharemesh", OPERATOR_VALUES), ("sharemesh-cluster", CLUSTER_VALUES)):

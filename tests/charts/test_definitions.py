@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
@@ -19,6 +20,7 @@ from sharemesh.serve.settings.settings import MAX_SHARDS
 from sharemesh_operator.resources.quotas import wanted_quotas
 from tests.charts import rendering
 from tests.charts.custom_resources import check
+from tests.charts.test_prometheus_operator import TEXT, closed
 
 KINDS = custom_resources.definitions()
 ENTITY_KEYS = {EntityType.USER: "principal", EntityType.GROUP: "groupId"}
@@ -32,6 +34,28 @@ GROUP_FIELDS = {
     "memberHeartbeatIntervalSeconds": ("share.heartbeat.interval.ms", 1000),
     "assignmentIntervalSeconds": ("share.assignment.interval.ms", 1000),
 }
+
+
+RESOURCE = closed(
+    ["type"],
+    type={"enum": ["topic", "group", "cluster", "transactionalId"]},
+    name=TEXT,
+    patternType={"enum": ["literal", "prefix"]},
+)
+OPERATIONS = ["Read", "Write", "Create", "Delete", "Alter", "Describe", "DescribeConfigs"]
+ACL = closed(
+    ["resource", "operations"],
+    resource=RESOURCE,
+    operations={"type": "array", "items": {"enum": OPERATIONS}},
+)
+KAFKA_USER = closed(
+    ["authentication", "authorization"],
+    authentication=closed(["type"], type={"enum": ["scram-sha-512", "tls"]}),
+    authorization=closed(
+        ["type", "acls"], type={"const": "simple"}, acls={"type": "array", "items": ACL}
+    ),
+)
+"""Of Strimzi's KafkaUser (kafka.strimzi.io/v1) the fields that samples use."""
 
 
 def schema(kind: str) -> dict[str, Any]:
@@ -159,6 +183,8 @@ def test_each_sample_fits_its_definition(sample: Any) -> None:
     for document in found:
         if document["apiVersion"].startswith("sharemesh.io"):
             assert check(document) == []
+        elif document["kind"] == "KafkaUser":
+            jsonschema.validate(document["spec"], KAFKA_USER)
         else:
             kubernetes_validate.validate(document, "1.34", strict=True)
 

@@ -40,7 +40,10 @@ WORKERS = ("0", "1")
 NONE_SELECTED = 5  # of pytest
 PASSED = re.compile(r"\b[1-9]\d* passed\b")
 POLL_S = 0.2
-TESTS = ("-m", "cluster", "tests/e2e", "tests/operator/test_api_contract.py")
+TESTS = (
+    *("-m", "cluster", "tests/e2e"),
+    *(f"tests/operator/test_{name}.py" for name in ("api_contract", "storage_rules")),
+)
 
 
 def step(what: str, *command: str | Path, environment: dict[str, str] | None = None) -> int:

@@ -28,6 +28,7 @@ WORKERS = (
         "test_storage",
         "test_outside",
         "test_api_contract",
+        "test_storage_rules",
     ),
     (
         "test_operations",

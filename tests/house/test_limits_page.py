@@ -48,10 +48,10 @@ def test_every_limit_that_a_user_can_meet_at_a_leader_is_told():
 
 
 def test_every_exit_code_is_told_and_permanent_ones_say_so():
-    rows = dict(re.findall(r"^\| (\d) \| ([^|]+) \|.*$", EXITS, re.MULTILINE))
+    rows = dict(re.findall(r"^\| (\d+) \| ([^|]+) \|.*$", EXITS, re.MULTILINE))
     assert {int(code): name.replace(" ", "_").upper() for code, name in rows.items()} == {
         code.value: code.name for code in ExitCode
     }
-    lines = re.findall(r"^\| \d \| .*$", EXITS, re.MULTILINE)
-    permanent = {int(line[2]) for line in lines if "permanent" in line}
+    lines = re.findall(r"^\| \d+ \| .*$", EXITS, re.MULTILINE)
+    permanent = {int(line.split("|")[1]) for line in lines if "permanent" in line}
     assert permanent == {code.value for code in ExitCode if code.permanent}

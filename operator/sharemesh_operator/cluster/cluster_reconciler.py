@@ -20,6 +20,7 @@ from sharemesh_operator.resources.cluster_status import (
     storage_problem,
 )
 from sharemesh_operator.resources.conditions import Condition, find
+from sharemesh_operator.resources.kafka_problems import kafka_problem
 from sharemesh_operator.resources.names import KubeObject
 from sharemesh_operator.resources.problems import Problem
 from sharemesh_operator.resources.rollout import PodSeen, Seen, plan, pod_seen, settled
@@ -72,8 +73,8 @@ class ClusterReconciler(Reconciler):
         self, spec: ClusterSpec, live: list[KubeObject]
     ) -> tuple[ClusterSeen, ClusterConnection | None]:
         storage = None
-        if spec.storage.claim:
-            claim = await self._kube.get("PersistentVolumeClaim", spec.storage.claim)
+        if spec.storage.shared_claim:
+            claim = await self._kube.get("PersistentVolumeClaim", spec.storage.shared_claim)
             storage = storage_problem(spec, claim)
         mesh, problem = await self._mesh(spec)
         sets = by_role([each for each in live if each["kind"] == "StatefulSet"])
@@ -87,6 +88,8 @@ class ClusterReconciler(Reconciler):
             unled=placement.unled if placement else 0,
             settled=settled(sets) and not self._to_be_changed(spec, sets),
         )
+        if spec.storage.kafka is not None:
+            storage = storage or kafka_problem(seen.pods)
         found = ClusterSeen(seen, plan(spec, seen), placement, problem, storage)
         return found, mesh
 

@@ -205,6 +205,10 @@ class NamedTenantReconciler(TenantReconciler):
             SharemeshError: It could not be deleted.
         """
 
+    def kept_by(self, spec: ClusterSpec) -> str:  # noqa: ARG002
+        """Return why a cluster's policy of deletion does not count; empty: it does."""
+        return ""
+
     async def blocked(self, body: KubeObject) -> Condition | None:
         """Return the condition of an object whose name in the mesh is taken."""
         rival = await self._rival(body)
@@ -223,6 +227,8 @@ class NamedTenantReconciler(TenantReconciler):
             return f"{name} is kept: another {self.kind} stands for it"
         try:
             home = await self._home(body)
+            if kept := self.kept_by(home.spec):
+                return f"{name} is kept: {kept}"
             await self.delete(await home.mesh.admin(), body)
         except ClusterGoneError:
             return f"{name} is left to the data of its cluster, which is gone"

@@ -4,7 +4,7 @@ from sharemesh.client.admin.client import AsyncAdminClient
 from sharemesh.client.admin_results import TopicDescription
 from sharemesh.client.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from sharemesh_operator.cluster.reconciler import ClusterRef, NamedTenantReconciler, Outcome
-from sharemesh_operator.resources.cluster_spec import is_paused
+from sharemesh_operator.resources.cluster_spec import ClusterSpec, is_paused
 from sharemesh_operator.resources.names import KubeObject
 from sharemesh_operator.resources.topics import (
     TopicChange,
@@ -30,7 +30,7 @@ class TopicReconciler(NamedTenantReconciler):
         """Create or alter the topic, unless it or its cluster is paused."""
         admin = await home.mesh.admin()
         found = await describe(admin, topic_name(body))
-        change = change_of(body, found)
+        change = change_of(body, found, adopts=home.spec.storage.kafka is not None)
         if change != TopicChange() and not is_paused(body) and not home.spec.hands_off:
             await self._change(admin, body, change)
             found = await describe(admin, topic_name(body))
@@ -42,6 +42,10 @@ class TopicReconciler(NamedTenantReconciler):
         problem = (await admin.delete_topics([name])).get(name)
         if problem is not None and not isinstance(problem, UnknownTopicOrPartitionError):
             raise problem
+
+    def kept_by(self, spec: ClusterSpec) -> str:
+        """Return that topics of Kafka storage are deleted there: others use them too."""
+        return "" if spec.storage.kafka is None else "topics of Kafka storage are deleted in Kafka"
 
     def known(self, body: KubeObject) -> KubeObject:
         """Return the topic's name."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sharemesh.ports.cluster import Role
+from sharemesh_operator.resources.kafka_spec import KafkaSpec, kafka_spec
 from sharemesh_operator.resources.names import FIELDS, PAUSE_ANNOTATION, ROLES, KubeObject
 from sharemesh_operator.resources.spec_fields import key, read
 
@@ -22,12 +23,27 @@ class RoleSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
-    """The data directory: one ReadWriteMany claim, or a directory of one node."""
+class GenerationsSpec:
+    """Where generations of the state log are, with Kafka storage: one of the two, or none."""
 
+    claim: str = key("claimName", "")
+    uri: str = key("uri", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The data directory, one ReadWriteMany claim or a directory of one node; or Kafka."""
+
+    generations: GenerationsSpec
+    kafka: KafkaSpec | None
     claim: str = key("claimName", "")
     node: str = key("node", "")
     host_path: str = key("hostPath", "")
+
+    @property
+    def shared_claim(self) -> str:
+        """The claim that pods of several nodes mount; empty: there is none."""
+        return self.claim or self.generations.claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +196,7 @@ def cluster_spec(body: KubeObject, *, default_image: str) -> ClusterSpec:
             for role, given in roles.items()
         },
         etcd=read(EtcdSpec, etcd, endpoints=tuple(etcd["endpoints"])),
-        storage=read(Storage, spec["storage"]),
+        storage=_storage(spec["storage"]),
         placement=read(PlacementSpec, spec.get("placement") or {}),
         telemetry=TelemetrySpec(telemetry.get("otlpEndpoint", ""), _sampling(telemetry)),
         rack_key=roles[Role.SHARE_LEADER].get("rackTopologyKey", "topology.kubernetes.io/zone"),
@@ -209,6 +225,16 @@ def image_of(version: str, default_image: str) -> str:
     if not colon or "/" in tag:  # no tag; the colon is that of a registry's port
         repository = named
     return f"{repository}:{version}"
+
+
+def _storage(given: Mapping[str, Any]) -> Storage:
+    kafka = given.get("kafka")
+    return read(
+        Storage,
+        given,
+        generations=read(GenerationsSpec, given.get("generations") or {}),
+        kafka=None if kafka is None else kafka_spec(kafka),
+    )
 
 
 def _sampling(telemetry: Mapping[str, Any]) -> int:

@@ -53,7 +53,7 @@ class ClusterSeen:
 
 def storage_problem(spec: ClusterSpec, claim: KubeObject | None) -> Problem | None:
     """Return what is wrong with the data directory; ``claim`` is the one that is named."""
-    name = spec.storage.claim
+    name = spec.storage.shared_claim
     if not name:
         return None
     if claim is None:
@@ -66,9 +66,13 @@ def storage_problem(spec: ClusterSpec, claim: KubeObject | None) -> Problem | No
     if "ReadWriteMany" not in modes:
         return Problem(
             "StorageNotShared",
-            f"PersistentVolumeClaim {name!r} is {', '.join(modes) or 'of no access mode'}; all "
-            "pods write one data directory: use a claim with access mode ReadWriteMany, or "
-            "storage type SingleNode",
+            f"PersistentVolumeClaim {name!r} is {', '.join(modes) or 'of no access mode'}; "
+            + (
+                "pods of several nodes read generations: use a claim with access mode ReadWriteMany"
+                if spec.storage.kafka is not None
+                else "all pods write one data directory: use a claim with access mode "
+                "ReadWriteMany, or storage type SingleNode"
+            ),
         )
     if (claim.get("status") or {}).get("phase") == "Lost":
         return Problem(
@@ -81,11 +85,7 @@ def storage_problem(spec: ClusterSpec, claim: KubeObject | None) -> Problem | No
 def conditions(spec: ClusterSpec, found: ClusterSeen) -> list[Condition]:
     """Return the conditions of a cluster; Ready is the summary."""
     result = [ready(spec, found), _progressing(spec, found.plan)]
-    if found.storage_problem is not None:
-        result.append(found.storage_problem.condition("StorageReady"))
-    else:
-        kind = "SharedClaim" if spec.storage.claim else "SingleNode"
-        result.append(Condition.true("StorageReady", kind))
+    result.append(_storage_ready(spec, found))
     result += _mesh_conditions(spec, found)
     if spec.paused or spec.policy == "Paused":
         result.append(
@@ -97,6 +97,18 @@ def conditions(spec: ClusterSpec, found: ClusterSeen) -> list[Condition]:
             )
         )
     return result
+
+
+def _storage_ready(spec: ClusterSpec, found: ClusterSeen) -> Condition:
+    if found.storage_problem is not None:
+        return found.storage_problem.condition("StorageReady")
+    if spec.storage.kafka is None:
+        kind = "SharedClaim" if spec.storage.claim else "SingleNode"
+        return Condition.true("StorageReady", kind)
+    if not any(pod.ready for pod in found.seen.pods):
+        return Condition.unknown("StorageReady", "Starting", "no pod has opened its storage yet")
+    servers = ", ".join(spec.storage.kafka.servers)
+    return Condition.true("StorageReady", "KafkaCluster", f"pods use the brokers of {servers}")
 
 
 def ready(spec: ClusterSpec, found: ClusterSeen) -> Condition:

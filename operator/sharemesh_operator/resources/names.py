@@ -38,6 +38,8 @@ HELD_ANNOTATION = f"{GROUP}/drained-by"
 HASH_ANNOTATION = f"{GROUP}/applied-hash"
 CONFIG_ANNOTATION = f"{GROUP}/config-hash"
 
+CONTAINER = "sharemesh"
+"""The container of a role in its pod."""
 GRPC_PORT = 9400
 HEALTH_PORT = 9401
 METRICS_PORT = 9090

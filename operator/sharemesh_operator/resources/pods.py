@@ -8,13 +8,15 @@ from sharemesh.ports.cluster import Role
 from sharemesh_operator.resources.cluster_spec import ClusterSpec, TokensSpec
 from sharemesh_operator.resources.names import KubeObject
 
-CONTAINER = "sharemesh"
 DATA_PATH = "/data"
 SCRATCH_PATH = "/tmp"  # noqa: S108 - the pod's own emptyDir
 CONFIG_PATH = "/etc/sharemesh/config"
 TLS_PATH = "/etc/sharemesh/tls"
 ETCD_TLS_PATH = "/etc/sharemesh/etcd-tls"
 TOKENS_PATH = "/etc/sharemesh/tokens"
+KAFKA_PATH = "/etc/sharemesh/kafka"
+"""Holds a folder for each Secret of Kafka storage, of its name."""
+GENERATIONS_PATH = "/generations"
 CONFIG_FILE = "sharemesh.yaml"
 _TOKEN_LIFE_S = 3_600  # the kubelet replaces it at 80% of that
 _TMP_SIZE = "64Mi"
@@ -38,12 +40,10 @@ def pod_template(spec: ClusterSpec, role: Role, *, config_hash: str) -> KubeObje
                 "runAsNonRoot": True,
                 "runAsUser": w.USER_ID,
                 "runAsGroup": w.USER_ID,
-                "fsGroup": w.USER_ID,
-                "fsGroupChangePolicy": "OnRootMismatch",
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             "containers": [_container(spec, role)],
-            "volumes": _volumes(spec),
+            "volumes": _volumes(spec, role),
             "topologySpreadConstraints": [
                 _spread(spec, role, "kubernetes.io/hostname"),
                 _spread(spec, role, spec.rack_key),
@@ -52,6 +52,9 @@ def pod_template(spec: ClusterSpec, role: Role, *, config_hash: str) -> KubeObje
     }
     if spec.tokens is not None:
         template["spec"]["serviceAccountName"] = spec.tokens.account
+    if _data(spec, role):
+        group = {"fsGroup": w.USER_ID, "fsGroupChangePolicy": "OnRootMismatch"}
+        template["spec"]["securityContext"] |= group
     if spec.storage.node:
         template["spec"]["nodeSelector"] = {"kubernetes.io/hostname": spec.storage.node}
     return laid_over(template, mine.pod_template)
@@ -77,8 +80,8 @@ def laid_over(base: KubeObject, overlay: Mapping[str, Any]) -> KubeObject:
 
 
 def _container(spec: ClusterSpec, role: Role) -> KubeObject:
-    return {
-        "name": CONTAINER,
+    container = {
+        "name": w.CONTAINER,
         "image": spec.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/usr/bin/python3", "-m", "sharemesh.serve"],
@@ -106,8 +109,11 @@ def _container(spec: ClusterSpec, role: Role) -> KubeObject:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": _mounts(spec),
+        "volumeMounts": _mounts(spec, role),
     }
+    if spec.storage.kafka is not None:  # the last sentence of a process becomes a condition
+        container["terminationMessagePolicy"] = "FallbackToLogsOnError"
+    return container
 
 
 def _arguments(spec: ClusterSpec, role: Role) -> list[str]:
@@ -142,28 +148,26 @@ def _spread(spec: ClusterSpec, role: Role, key: str) -> KubeObject:
     }
 
 
-def _volumes(spec: ClusterSpec) -> list[KubeObject]:
-    data: KubeObject = {"name": "data"}
-    if spec.storage.claim:
-        data["persistentVolumeClaim"] = {"claimName": spec.storage.claim}
-    else:
-        data["hostPath"] = {"path": spec.storage.host_path, "type": "Directory"}
+def _volumes(spec: ClusterSpec, role: Role) -> list[KubeObject]:
+    data = _data(spec, role)
+    # Without a data volume pods need no fsGroup, by which alone group bits would let them read.
+    mode = 0o440 if data else 0o444
     volumes = [
-        data,
+        *(volume for volume, _ in data),
         {"name": "tmp", "emptyDir": {"sizeLimit": _TMP_SIZE}},
         {"name": "config", "configMap": {"name": f"{spec.name}-config"}},
     ]
     if spec.tokens is not None:
-        volumes.append(_tokens(spec.tokens))
+        volumes.append(_tokens(spec.tokens, mode))
     return volumes + [
-        {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}}
+        {"name": name, "secret": {"secretName": secret, "defaultMode": mode}}
         for name, secret, _ in _secrets(spec)
     ]
 
 
-def _mounts(spec: ClusterSpec) -> list[KubeObject]:
+def _mounts(spec: ClusterSpec, role: Role) -> list[KubeObject]:
     return [
-        {"name": "data", "mountPath": DATA_PATH},
+        *(mount for _, mount in _data(spec, role)),
         {"name": "tmp", "mountPath": SCRATCH_PATH},
         {"name": "config", "mountPath": CONFIG_PATH, "readOnly": True},
         *(
@@ -175,7 +179,24 @@ def _mounts(spec: ClusterSpec) -> list[KubeObject]:
     ]
 
 
-def _tokens(tokens: TokensSpec) -> KubeObject:
+def _data(spec: ClusterSpec, role: Role) -> list[tuple[KubeObject, KubeObject]]:
+    """Return the volume that a role's pods keep data in, with its mount, if they have one."""
+    storage = spec.storage
+    if storage.kafka is not None:
+        if role is not Role.SHARE_COORDINATOR or not storage.generations.claim:
+            return []
+        claim = {"claimName": storage.generations.claim}
+        volume = {"name": "generations", "persistentVolumeClaim": claim}
+        return [(volume, {"name": "generations", "mountPath": GENERATIONS_PATH, "readOnly": True})]
+    volume = {"name": "data"}
+    if storage.claim:
+        volume["persistentVolumeClaim"] = {"claimName": storage.claim}
+    else:
+        volume["hostPath"] = {"path": storage.host_path, "type": "Directory"}
+    return [(volume, {"name": "data", "mountPath": DATA_PATH})]
+
+
+def _tokens(tokens: TokensSpec, mode: int) -> KubeObject:
     """Return the volume with a token for the mesh, one for the keys, and the API server's CA."""
 
     def token(path: str, **more: str) -> KubeObject:
@@ -187,12 +208,17 @@ def _tokens(tokens: TokensSpec) -> KubeObject:
         token("api-token"),
         {"configMap": authority},
     ]
-    return {"name": "tokens", "projected": {"sources": sources, "defaultMode": 0o440}}
+    return {"name": "tokens", "projected": {"sources": sources, "defaultMode": mode}}
 
 
 def _secrets(spec: ClusterSpec) -> list[tuple[str, str, str]]:
     """Return volume, Secret and path of each Secret that the cluster names."""
-    known = (("tls", spec.tls_secret, TLS_PATH), ("etcd-tls", spec.etcd.secret, ETCD_TLS_PATH))
+    known = [("tls", spec.tls_secret, TLS_PATH), ("etcd-tls", spec.etcd.secret, ETCD_TLS_PATH)]
+    if spec.storage.kafka is not None:
+        known += [
+            (volume, secret, f"{KAFKA_PATH}/{secret}")
+            for secret, volume in spec.storage.kafka.secrets.items()
+        ]
     return [each for each in known if each[1]]
 
 

@@ -9,6 +9,8 @@ from sharemesh_operator.resources.cluster_spec import ClusterSpec
 from sharemesh_operator.resources.names import ROLES, KubeObject
 
 _REVISION = "controller-revision-hash"
+_SENTENCE = "sharemesh: "
+"""Begins the line on stderr in which a process says why it ends."""
 _PATIENT = {"ContainerCreating", "PodInitializing"}
 
 
@@ -23,6 +25,10 @@ class PodSeen:
     outdated: bool = False
     terminating: bool = False
     trouble: str = ""
+    exit_code: int = 0
+    """How its process ended the last time; 0: it did not, or was told to stop."""
+    last_words: str = ""
+    """The sentence with which it ended then, if it said one."""
     drain_age_s: int | None = None
     """Time since its drain began; None: it is not draining."""
     skip_drain: bool = False
@@ -82,6 +88,7 @@ def pod_seen(pod: KubeObject, sets: Mapping[Role, KubeObject], now_s: int) -> Po
     newest = (sets.get(role, {}).get("status") or {}).get("updateRevision", "")
     current = labels.get(_REVISION, "")
     since = annotations.get(w.DRAIN_ANNOTATION, "")
+    exit_code, last_words = last_end(pod)
     return PodSeen(
         name=meta["name"],
         role=role,
@@ -90,6 +97,8 @@ def pod_seen(pod: KubeObject, sets: Mapping[Role, KubeObject], now_s: int) -> Po
         outdated=bool(newest and current != newest) or w.RESTART_ANNOTATION in annotations,
         terminating="deletionTimestamp" in meta,
         trouble=trouble(pod),
+        exit_code=exit_code,
+        last_words=last_words,
         drain_age_s=max(0, now_s - int(since)) if since.isdecimal() else None,
         skip_drain=annotations.get(w.SKIP_DRAIN_ANNOTATION) == "true",
         held=annotations.get(w.HELD_ANNOTATION, ""),
@@ -119,6 +128,21 @@ def trouble(pod: KubeObject) -> str:
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
             return f"is not scheduled: {each.get('message', '')[:200]}"
     return ""
+
+
+def last_end(pod: KubeObject) -> tuple[int, str]:
+    """Return exit code and last sentence of the role's process that ended; 0 if none did.
+
+    While the next one is being started, it is still the last word on what is wrong.
+    """
+    for each in (pod.get("status") or {}).get("containerStatuses") or ():
+        states = [each.get(name) or {} for name in ("state", "lastState")]
+        ended = next((state["terminated"] for state in states if "terminated" in state), None)
+        if each.get("name") == w.CONTAINER and ended is not None:
+            said = (ended.get("message") or "").splitlines()
+            words = [line for line in said if line.startswith(_SENTENCE)]
+            return ended.get("exitCode", 0), words[-1].removeprefix(_SENTENCE) if words else ""
+    return 0, ""
 
 
 def settled(sets: Mapping[Role, KubeObject]) -> bool:

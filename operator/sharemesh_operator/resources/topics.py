@@ -8,6 +8,7 @@ from sharemesh_operator.resources.conditions import Condition
 from sharemesh_operator.resources.names import KubeObject
 
 NO_LIMIT = "-1"
+_WEEK_S = 604_800
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +37,27 @@ def topic_name(body: KubeObject) -> str:
     return name
 
 
-def topic_configs(body: KubeObject) -> dict[str, str | None]:
-    """Return the configs that the object speaks of; None: the default."""
+def topic_configs(body: KubeObject, *, adopts: bool = False) -> dict[str, str | None]:
+    """Return the configs that the object speaks of; None: the default.
+
+    Args:
+        body: The ShareTopic.
+        adopts: Whether the topic is somebody else's, as with Kafka storage: then only what the
+            object names.
+    """
     spec = body["spec"]
-    size = spec.get("retentionBytes")
-    return {
-        RETENTION_MS: str(spec.get("retentionSeconds", 604_800) * 1_000),
+    age, size = spec.get("retentionSeconds"), spec.get("retentionBytes")
+    found = {
+        RETENTION_MS: str((_WEEK_S if age is None else age) * 1_000),
         RETENTION_BYTES: None if size is None else str(size),
     }
+    named = {RETENTION_MS: age is not None, RETENTION_BYTES: size is not None}
+    return {name: value for name, value in found.items() if named[name] or not adopts}
 
 
-def change_of(body: KubeObject, found: TopicFound | None) -> TopicChange:
+def change_of(body: KubeObject, found: TopicFound | None, *, adopts: bool = False) -> TopicChange:
     """Return how to bring the topic to what the object says; partitions never become fewer."""
-    wanted = topic_configs(body)
+    wanted = topic_configs(body, adopts=adopts)
     count = body["spec"]["partitions"]
     if found is None:
         given = {name: value for name, value in wanted.items() if value is not None}

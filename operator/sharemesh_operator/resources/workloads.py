@@ -9,11 +9,14 @@ import yaml
 import sharemesh_operator.resources.names as w
 from sharemesh.ports.cluster import Role
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
+from sharemesh_operator.resources.kafka_spec import kafka_settings
 from sharemesh_operator.resources.names import KubeObject
 from sharemesh_operator.resources.pods import (
     CONFIG_FILE,
     DATA_PATH,
     ETCD_TLS_PATH,
+    GENERATIONS_PATH,
+    KAFKA_PATH,
     TLS_PATH,
     TOKENS_PATH,
     pod_template,
@@ -109,7 +112,6 @@ def settings(spec: ClusterSpec) -> dict[str, object]:
     """Return the settings of ``sharemesh serve`` that are the same in all pods."""
     found: dict[str, object] = {
         "cluster_id": spec.cluster_id,
-        "data_directory": DATA_PATH,
         "etcd_endpoints": list(spec.etcd.addresses),
         "etcd_prefix": spec.etcd.prefix,
         "session_ttl_ms": spec.etcd.session_ttl_s * 1_000,
@@ -121,6 +123,7 @@ def settings(spec: ClusterSpec) -> dict[str, object]:
         "metrics_port": w.METRICS_PORT,
         "log_format": "json",
     }
+    found |= _storage(spec)
     if spec.tls_secret:
         found |= _files("tls", TLS_PATH)
         found["tls_client_certificates"] = "required" if spec.client_auth else "none"
@@ -139,12 +142,23 @@ def settings(spec: ClusterSpec) -> dict[str, object]:
         found["super_users"] = list(spec.super_users)
     if spec.audit_log:  # an image of before has no such setting
         found["audit_log"] = spec.audit_log
+    elif spec.storage.kafka is not None:
+        found["audit_log"] = "stdout"  # there is no data volume for its files
     if spec.etcd.secret:
         found |= _files("etcd_tls", ETCD_TLS_PATH)
     if spec.telemetry.endpoint:
         found["telemetry_endpoint"] = spec.telemetry.endpoint
         found["record_sampling_percent"] = spec.telemetry.record_sampling_percent
     return found
+
+
+def _storage(spec: ClusterSpec) -> dict[str, object]:
+    storage = spec.storage
+    if storage.kafka is None:
+        return {"data_directory": DATA_PATH}
+    found = kafka_settings(storage.kafka, KAFKA_PATH)
+    generations = GENERATIONS_PATH if storage.generations.claim else storage.generations.uri
+    return found | ({"generations": generations} if generations else {})
 
 
 def config_hash(spec: ClusterSpec) -> str:

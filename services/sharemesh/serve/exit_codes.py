@@ -14,6 +14,10 @@ class ExitCode(IntEnum):
     OTHER_CLUSTER = 5
     DIRECTORY_UNUSABLE = 6
     DIRECTORY_IN_USE = 7
+    STORAGE_UNREACHABLE = 8
+    STORAGE_LOGIN_REFUSED = 9
+    STORAGE_MISCONFIGURED = 10
+    STORAGE_TOO_FEW_REPLICAS = 11
 
     @property
     def permanent(self) -> bool:
@@ -27,6 +31,7 @@ _PERMANENT = frozenset(
         ExitCode.OTHER_CLUSTER,
         ExitCode.DIRECTORY_UNUSABLE,
         ExitCode.DIRECTORY_IN_USE,
+        ExitCode.STORAGE_MISCONFIGURED,
     }
 )
 
