@@ -11,7 +11,6 @@ from sharemesh.cluster.store.configs import take_producer_ids
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.cluster import NodeInfo
 from sharemesh.serve.exit_codes import StartError
-from sharemesh.serve.roles.share_leader import BlockProducerIds
 from sharemesh.serve.settings.room_settings import (
     SEGMENT_BYTES_MIN,
     persister_settings,
@@ -19,6 +18,7 @@ from sharemesh.serve.settings.room_settings import (
     state_log_settings,
 )
 from sharemesh.serve.settings.settings import ServeSettings, UpSettings
+from sharemesh.serve.storage.producer_ids import BlockProducerIds
 from sharemesh.serve.supervise.data_directory import DirectoryLock
 from sharemesh.serve.supervise.local_cluster import LocalCluster
 from sharemesh.testing.cluster_records import ClusterRecords

@@ -25,6 +25,7 @@ from sharemesh.ports.coordination import CoordinationError
 from sharemesh.serve.hosted_roles import HostedRoles
 from sharemesh.serve.process_context import ProcessContext
 from sharemesh.serve.settings.settings import ServeSettings
+from sharemesh.serve.storage.embedded import EmbeddedStorage
 from sharemesh.telemetry.telemetry import Telemetry, without_export
 from tests.simulation.disk import SharedVolume
 from tests.simulation.event_log import EventLog
@@ -175,7 +176,7 @@ class Node:
             rng=rng,
             coordination=self.coordination,
             view=view,
-            disk=disk,
+            storage=EmbeddedStorage(disk, clock, settings, self.coordination, view),
             caller=world.network.caller(process),
             authorizer=world.authorizer(view),
             quotas=QuotaTable(view, super_users=world.super_users),

@@ -12,10 +12,10 @@ from sharemesh.ports.authorizer import Authorizer
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ShardHost, ShardKind
 from sharemesh.ports.coordination import Coordination
-from sharemesh.ports.disk import Disk
 from sharemesh.ports.network import Caller, Listener
 from sharemesh.ports.quotas import Quotas
 from sharemesh.serve.settings.settings import ServeSettings
+from sharemesh.serve.storage.process_storage import ProcessStorage
 from sharemesh.telemetry.telemetry import Telemetry
 
 
@@ -29,7 +29,7 @@ class ProcessContext:
     rng: Random
     coordination: Coordination
     view: WatchedView
-    disk: Disk
+    storage: ProcessStorage
     caller: Caller
     authorizer: Authorizer
     quotas: Quotas

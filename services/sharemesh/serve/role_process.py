@@ -38,6 +38,7 @@ from sharemesh.serve.process.telemetry_export import TelemetryExport
 from sharemesh.serve.process_context import ProcessContext
 from sharemesh.serve.settings.room_settings import server_certificates, tls_files
 from sharemesh.serve.settings.settings import ServeSettings
+from sharemesh.serve.storage.embedded import EmbeddedStorage
 from sharemesh.serve.supervise.child_protocol import Report, Reporter, ReportKind
 from sharemesh.serve.supervise.data_directory import (
     check_volume,
@@ -173,7 +174,7 @@ class RoleProcess:
             rng=self._rng,
             coordination=coordination,
             view=view,
-            disk=disk,
+            storage=EmbeddedStorage(disk, self._clock, settings, coordination, view),
             caller=caller,
             authorizer=self._identity.authorizer(view),
             quotas=QuotaTable(view, super_users=settings.super_users),

@@ -22,6 +22,7 @@ from sharemesh.ports.network import Caller, CallFailedError, Failure, Stream
 from sharemesh.serve.hosted_roles import HostedRoles
 from sharemesh.serve.process_context import ProcessContext
 from sharemesh.serve.settings.settings import ServeSettings
+from sharemesh.serve.storage.embedded import EmbeddedStorage
 from sharemesh.telemetry.telemetry import without_export
 from sharemesh.testing.cluster_records import ClusterRecords
 from sharemesh.testing.memory_disk import MemoryDisk
@@ -118,21 +119,24 @@ class MeshNode:
             self.authorizer = AclTable(self.view, super_users=shared.super_users)
         node_id = NodeId(self.name)
         self._caller = _FaultyCaller(shared.network.caller(NODE_PRINCIPAL), shared.faults)
+        settings = ServeSettings(
+            cluster_id=CLUSTER_ID,
+            data_directory=Path("memory"),
+            drain_timeout_ms=1,
+            authorizer="allow-all" if shared.super_users is None else "acl",
+            group_shards=GROUP_SHARDS,
+            state_shards=STATE_SHARDS,
+        )
         around = ProcessContext(
-            settings=ServeSettings(
-                cluster_id=CLUSTER_ID,
-                data_directory=Path("memory"),
-                drain_timeout_ms=1,
-                authorizer="allow-all" if shared.super_users is None else "acl",
-                group_shards=GROUP_SHARDS,
-                state_shards=STATE_SHARDS,
-            ),
+            settings=settings,
             node_id=node_id,
             clock=shared.clock,
             rng=Random(shared.rng.getrandbits(64)),  # noqa: S311
             coordination=self.coordination,
             view=self.view,
-            disk=shared.disk,
+            storage=EmbeddedStorage(
+                shared.disk, shared.clock, settings, self.coordination, self.view
+            ),
             caller=self._caller,
             authorizer=self.authorizer,
             quotas=QuotaTable(self.view, super_users=shared.super_users or ()),

@@ -1,13 +1,12 @@
 """The group coordinator, built."""
 
-from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.group_coordinator.service import GroupCoordinatorPorts, GroupCoordinatorService
 from sharemesh.persister.persister import Persister
 from sharemesh.ports.cluster import ShardKind
 from sharemesh.ports.network import Listener
 from sharemesh.serve.process_context import ProcessContext, ShardRole
-from sharemesh.serve.settings.room_settings import log_settings, persister_settings
+from sharemesh.serve.settings.room_settings import persister_settings
 
 
 class GroupCoordinatorRole(ShardRole):
@@ -28,7 +27,7 @@ class GroupCoordinatorRole(ShardRole):
                 clock=around.clock,
                 view=around.view,
                 authorizer=around.authorizer,
-                logs=EmbeddedShardLogs(around.disk, around.clock, log_settings(around.settings)),
+                logs=around.storage.shard_logs(ShardKind.GROUP),
                 persister=self._persister,
                 coordination=around.coordination,
                 caller=around.caller,

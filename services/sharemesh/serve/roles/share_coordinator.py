@@ -1,16 +1,10 @@
 """The share coordinator, built."""
 
-from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.ports.cluster import ShardKind
 from sharemesh.ports.network import Listener
 from sharemesh.serve.process_context import ProcessContext, ShardRole
-from sharemesh.serve.settings.room_settings import (
-    log_settings,
-    share_coordinator_settings,
-    state_log_settings,
-)
-from sharemesh.share_coordinator.generations import GenerationReader
+from sharemesh.serve.settings.room_settings import share_coordinator_settings
 from sharemesh.share_coordinator.service import ShareCoordinatorService
 
 
@@ -20,15 +14,13 @@ class ShareCoordinatorRole(ShardRole):
     def __init__(self, around: ProcessContext) -> None:
         super().__init__(around, ShardKind.STATE)
         configs = around.view.cluster_configs()
-        bounds = state_log_settings(log_settings(around.settings), configs)
-        logs = EmbeddedShardLogs(around.disk, around.clock, bounds)
         self._service = ShareCoordinatorService(
             around.view,
             around.clock,
-            logs,
+            around.storage.shard_logs(ShardKind.STATE),
             share_coordinator_settings(configs),
             authorizer=around.authorizer,
-            generations=GenerationReader(around.disk),
+            generations=around.storage.generations(),
             telemetry=around.telemetry,
         )
 

@@ -1,23 +1,16 @@
-"""The share-partition leader, built; producer ids come in blocks from the coordination store."""
+"""The share-partition leader, built."""
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 
-from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.cluster.claims.claim_policy import ClaimSettings
 from sharemesh.cluster.claims.partition_claims import PartitionClaims
 from sharemesh.cluster.membership import ClusterMember
-from sharemesh.cluster.store.configs import take_producer_ids
-from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.group_config.cluster_definitions import MAX_SHARE_SESSIONS
 from sharemesh.domain.group_config.evaluate import cluster_int
 from sharemesh.persister.persister import Persister
-from sharemesh.ports.cluster import ClusterView
-from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.ports.network import Listener
 from sharemesh.serve.process_context import ProcessContext, RoleService
-from sharemesh.serve.settings.room_settings import log_settings, persister_settings
+from sharemesh.serve.settings.room_settings import persister_settings
 from sharemesh.share_leader.service import ShareLeaderService
 from sharemesh.share_leader.settings import LeaderSettings
 
@@ -35,12 +28,10 @@ class ShareLeaderRole(RoleService):
             node_id=around.node_id,
             clock=around.clock,
             view=around.view,
-            record_logs=EmbeddedRecordLogs(
-                around.disk, around.clock, log_settings(around.settings)
-            ),
+            record_logs=around.storage.record_logs(),
             persister=self._persister,
             authorizer=around.authorizer,
-            producer_ids=BlockProducerIds(around.coordination, around.view, self._highest_id),
+            producer_ids=around.storage.producer_ids(self._highest_id),
             settings=leader_settings(
                 cluster_int(configs, MAX_SHARE_SESSIONS),
                 callers_have_names=around.settings.callers_have_names,
@@ -81,44 +72,6 @@ class ShareLeaderRole(RoleService):
             await self._claims.close()
         await self._service.close()
         await self._persister.close()
-
-
-class BlockProducerIds:
-    """Fills ``ports.producer_ids.ProducerIds``; a block that is not used up is lost, no harm.
-
-    A new block begins above what the logs led here hold (``highest_seen``): the counter of a
-    store that was restored from a backup may lie below.
-    """
-
-    def __init__(
-        self, coordination: Coordination, view: ClusterView, highest_seen: Callable[[], int]
-    ) -> None:
-        self._highest_seen = highest_seen
-        self._coordination = coordination
-        self._view = view
-        self._block = iter(range(0))
-        self._lock = asyncio.Lock()
-
-    async def allocate(self) -> int:
-        """Return an id that was never given out before.
-
-        Raises:
-            RefusedError: COORDINATOR_NOT_AVAILABLE while no new block can be had.
-        """
-        async with self._lock:
-            found = next(self._block, None)
-            if found is not None:
-                return found
-            try:
-                block = await take_producer_ids(
-                    self._coordination, self._view, at_least=self._highest_seen() + 1
-                )
-            except CoordinationError as error:
-                raise RefusedError(
-                    ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no producer id: {error}"
-                ) from error
-            self._block = iter(block)
-            return next(self._block)
 
 
 def leader_settings(max_share_sessions: int, *, callers_have_names: bool) -> LeaderSettings:

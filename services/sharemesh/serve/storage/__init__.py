@@ -1,0 +1,1 @@
+"""Where a process keeps records, states and groups: one filling an engine."""

@@ -1,0 +1,31 @@
+"""What the roles of a process need of the engine that keeps their logs."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from sharemesh.ports.cluster import ShardKind
+from sharemesh.ports.record_log import ProducerIds, RecordLogs
+from sharemesh.ports.shard_log import ShardLogs
+
+if TYPE_CHECKING:
+    from sharemesh.share_coordinator.generations import GenerationReader
+
+
+class ProcessStorage(Protocol):
+    """The logs of one process; a role takes what it needs when it is built."""
+
+    def record_logs(self) -> RecordLogs:
+        """Return the logs of topic-partitions."""
+        ...
+
+    def shard_logs(self, kind: ShardKind) -> ShardLogs:
+        """Return the logs of coordinator shards of one kind."""
+        ...
+
+    def generations(self) -> "GenerationReader | None":
+        """Return where committed generations of the state log are read; None: there are none."""
+        ...
+
+    def producer_ids(self, highest_seen: Callable[[], int]) -> ProducerIds:
+        """Return what hands out producer ids, above the highest that was seen in logs led here."""
+        ...
