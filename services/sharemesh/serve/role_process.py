@@ -143,6 +143,8 @@ class RoleProcess:
 
     async def _start(self) -> NodeInfo:
         settings = self._settings
+        if settings.on_kafka:
+            raise StartError(ExitCode.SETTINGS, "storage kafka is not in this build; set embedded")
         await self._identity.start()
         make_writable(settings.data_directory)
         self._check_volume()

@@ -13,6 +13,9 @@ MAX_PORT = 65_535
 MAX_SHARDS = 1_000
 MAX_PROCESSES = 64
 HOUR_MS = 3_600_000
+EMBEDDED, KAFKA = "embedded", "kafka"
+REPLICATION_FACTOR = 3
+MIN_INSYNC_REPLICAS = 2
 LOGS = "logs"
 """In the data directory: what processes say, and their audit logs."""
 
@@ -188,6 +191,83 @@ class ServeSettings:
     record_sampling_percent: int = setting(
         "records that get spans of their own", 0, minimum=0, maximum=100
     )
+    storage: str = setting(
+        "embedded: logs in the data directory; kafka: records in the topics of a Kafka cluster, "
+        "states and groups in two topics of it",
+        EMBEDDED,
+        choices=(EMBEDDED, KAFKA),
+    )
+    kafka_bootstrap_servers: tuple[str, ...] = setting(
+        "host:port of brokers of the Kafka cluster, comma separated", ()
+    )
+    kafka_security: str = setting(
+        "how brokers are spoken to",
+        "plaintext",
+        choices=("plaintext", "tls", "sasl_plaintext", "sasl_tls"),
+    )
+    kafka_tls_authority: Path | None = setting(
+        "PEM file: whom the certificates of brokers are from; default: the system's", None
+    )
+    kafka_tls_certificate: Path | None = setting("PEM file: client certificate for brokers", None)
+    kafka_tls_key: Path | None = setting("PEM file: key of that certificate", None)
+    kafka_sasl_mechanism: str = setting(
+        "how this process logs in at brokers",
+        "SCRAM-SHA-512",
+        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
+    )
+    kafka_sasl_username: str = setting("user name for PLAIN and SCRAM", "")
+    kafka_sasl_password_file: Path | None = setting(
+        "file with the password for PLAIN and SCRAM, read again at each login", None
+    )
+    kafka_oauth_token_file: Path | None = setting(
+        "file with the token for OAUTHBEARER, read again at each login", None
+    )
+    kafka_oauth_provider: str = setting(
+        "instead of a file: module:function that returns the token for OAUTHBEARER", ""
+    )
+    kafka_client_id: str = setting("what this process calls itself at brokers", "sharemesh")
+    kafka_topic_prefix: str = setting(
+        "what the names of the cluster's own topics begin with; default: __sharemesh-, the "
+        "cluster id and a dash",
+        "",
+    )
+    kafka_replication_factor: int = setting(
+        "copies of the cluster's own topics, when they are created",
+        REPLICATION_FACTOR,
+        minimum=1,
+        maximum=100,
+    )
+    kafka_min_insync_replicas: int = setting(
+        "copies that must have a write of the cluster's own topics before it is confirmed",
+        MIN_INSYNC_REPLICAS,
+        minimum=1,
+        maximum=100,
+    )
+    kafka_single_replica: bool = setting(
+        "whether one copy of the cluster's own topics is enough: for a trial on one broker, "
+        "whose loss loses groups and delivery states",
+        default=False,
+    )
+    kafka_topics: tuple[str, ...] = setting(
+        "patterns of the topics that may be attached, comma separated: * is any text, ? any "
+        "character, ! in front leaves out",
+        ("*", "!__*"),
+    )
+    kafka_manage_topics: bool = setting(
+        "whether topics of the Kafka cluster may be created, altered and deleted through this one",
+        default=False,
+    )
+    kafka_topic_grace_ms: int = setting(
+        "time for which delivery states are kept after a topic has gone",
+        600_000,
+        minimum=0,
+        maximum=7 * 24 * HOUR_MS,
+    )
+    generations: str = setting(
+        "with storage kafka, where Spark keeps generations of the state log: a path that all "
+        "share coordinators see; none: they load the log alone",
+        "",
+    )
     configs: Mapping[str, str] = field(default_factory=dict)
     """Settings of the cluster by Kafka's names (spec CFG), from the file's ``[settings]``."""
 
@@ -218,6 +298,23 @@ class ServeSettings:
             return self.advertised_port
         number = self.node_id.rpartition("-")[2]
         return self.advertised_port_base + (int(number) if number.isdecimal() else 0)
+
+    @property
+    def on_kafka(self) -> bool:
+        """Whether the logs are topics of a Kafka cluster."""
+        return self.storage == KAFKA
+
+    @property
+    def own_topic_prefix(self) -> str:
+        """What the names of the cluster's own topics begin with."""
+        return self.kafka_topic_prefix or f"__sharemesh-{self.cluster_id}-"
+
+    @property
+    def own_topic_replicas(self) -> tuple[int, int]:
+        """Copies of an own topic, and how many of them must have a write."""
+        if self.kafka_single_replica:
+            return 1, 1
+        return self.kafka_replication_factor, self.kafka_min_insync_replicas
 
     @property
     def in_memory(self) -> bool:

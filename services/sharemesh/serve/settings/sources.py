@@ -19,6 +19,7 @@ from sharemesh.domain.setting_values import (
     whole_number,
 )
 from sharemesh.serve.exit_codes import ExitCode, StartError
+from sharemesh.serve.settings.kafka_settings import check_kafka
 from sharemesh.serve.settings.settings import ALL_ROLES, ServeSettings, UpSettings, names_of
 
 ENVIRONMENT_PREFIX = "SHAREMESH_"
@@ -242,6 +243,7 @@ def _check_together(settings: ServeSettings) -> None:
             ExitCode.SETTINGS, "setting tls_authority needs tls_certificate and tls_key as well"
         )
     _check_tokens(settings)
+    check_kafka(settings)
     wrong = [name for name in settings.super_users if not name.startswith("User:")]
     if wrong:
         raise StartError(

@@ -142,6 +142,8 @@ class LocalCluster:
             StartError: With one sentence; what had been started is stopped again. If a port was
                 taken, a directory that was empty is empty again.
         """
+        if self._serve.on_kafka:
+            raise StartError(ExitCode.SETTINGS, "storage kafka is not in this build; set embedded")
         first_start = InitRollback(self._directory)
         make_writable(self._directory)
         self._lock.take()

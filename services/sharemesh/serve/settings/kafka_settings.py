@@ -1,0 +1,163 @@
+"""Settings of a Kafka cluster that do not fit together, refused in one sentence each."""
+
+import dataclasses
+import re
+
+from sharemesh.domain.attached_topics import pattern_problem
+from sharemesh.serve.exit_codes import ExitCode, StartError
+from sharemesh.serve.settings.settings import (
+    MIN_INSYNC_REPLICAS,
+    REPLICATION_FACTOR,
+    ServeSettings,
+)
+
+BOOTSTRAP_SERVERS_MAX = 100
+PREFIX_CHARS_MAX = 240
+PATTERNS_MAX = 1_000
+_PREFIX = re.compile(r"[a-zA-Z0-9._-]+")
+_PROVIDER = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_OAUTH = "OAUTHBEARER"
+
+
+def check_kafka(settings: ServeSettings) -> None:
+    """Check the settings of the storage against each other.
+
+    Raises:
+        StartError: SETTINGS, naming setting, value and what to do.
+    """
+    if not settings.on_kafka:
+        _check_unused(settings)
+        return
+    _check_servers(settings)
+    _check_tls(settings)
+    _check_login(settings)
+    _check_topics(settings)
+    _check_replicas(settings)
+
+
+def _check_unused(settings: ServeSettings) -> None:
+    for each in dataclasses.fields(ServeSettings):
+        is_kafkas = each.name.startswith("kafka_") or each.name == "generations"
+        if is_kafkas and getattr(settings, each.name) != each.default:
+            raise _refused(
+                f"setting {each.name} has a meaning with storage kafka only; set storage to "
+                "kafka, or leave it out"
+            )
+
+
+def _check_servers(settings: ServeSettings) -> None:
+    servers = settings.kafka_bootstrap_servers
+    if not servers:
+        raise _refused("storage kafka needs kafka_bootstrap_servers: set it to host:port")
+    if len(servers) > BOOTSTRAP_SERVERS_MAX:
+        raise _refused(
+            f"setting kafka_bootstrap_servers names {len(servers)} brokers; name at most "
+            f"{BOOTSTRAP_SERVERS_MAX}"
+        )
+    for server in servers:
+        host, _, port = server.rpartition(":")
+        if not host or not port.isdecimal():
+            raise _refused(f"setting kafka_bootstrap_servers: {server!r} is not host:port")
+    if settings.durability != "fsync":
+        raise _refused(
+            "setting durability has no meaning with storage kafka, where brokers write; leave it "
+            "out"
+        )
+
+
+def _check_tls(settings: ServeSettings) -> None:
+    given = [
+        name
+        for name in ("kafka_tls_authority", "kafka_tls_certificate", "kafka_tls_key")
+        if getattr(settings, name) is not None
+    ]
+    if given and settings.kafka_security not in {"tls", "sasl_tls"}:
+        raise _refused(
+            f"setting {given[0]} needs kafka_security tls or sasl_tls, not "
+            f"{settings.kafka_security}"
+        )
+    if (settings.kafka_tls_certificate is None) != (settings.kafka_tls_key is None):
+        raise _refused("settings kafka_tls_certificate and kafka_tls_key go together; set both")
+
+
+def _check_login(settings: ServeSettings) -> None:
+    names = (
+        "kafka_sasl_username",
+        "kafka_sasl_password_file",
+        "kafka_oauth_token_file",
+        "kafka_oauth_provider",
+    )
+    given = [name for name in names if getattr(settings, name)]
+    if settings.kafka_security not in {"sasl_plaintext", "sasl_tls"}:
+        if given:
+            raise _refused(
+                f"setting {given[0]} needs kafka_security sasl_tls or sasl_plaintext, not "
+                f"{settings.kafka_security}"
+            )
+        return
+    is_oauth = settings.kafka_sasl_mechanism == _OAUTH
+    wanted, others = (names[2:], names[:2]) if is_oauth else (names[:2], names[2:])
+    strange = [name for name in given if name in others]
+    if strange:
+        raise _refused(
+            f"setting {strange[0]} does not go with kafka_sasl_mechanism "
+            f"{settings.kafka_sasl_mechanism}; leave it out"
+        )
+    if is_oauth and len(given) != 1:
+        raise _refused(
+            f"kafka_sasl_mechanism {_OAUTH} needs one of kafka_oauth_token_file and "
+            "kafka_oauth_provider"
+        )
+    missing = [name for name in wanted if name not in given]
+    if missing and not is_oauth:
+        raise _refused(
+            f"kafka_sasl_mechanism {settings.kafka_sasl_mechanism} needs {missing[0]}; set it"
+        )
+    provider = settings.kafka_oauth_provider
+    if provider and _PROVIDER.fullmatch(provider) is None:
+        raise _refused(f"setting kafka_oauth_provider: {provider!r} is not module:function")
+
+
+def _check_topics(settings: ServeSettings) -> None:
+    prefix = settings.own_topic_prefix
+    if _PREFIX.fullmatch(prefix) is None or len(prefix) > PREFIX_CHARS_MAX:
+        raise _refused(
+            f"the names of the cluster's own topics would begin with {prefix[:300]!r}; set "
+            "kafka_topic_prefix to letters, digits, dots, underscores and dashes, at most "
+            f"{PREFIX_CHARS_MAX}"
+        )
+    if len(settings.kafka_topics) > PATTERNS_MAX:
+        raise _refused(
+            f"setting kafka_topics has {len(settings.kafka_topics)} patterns; give at most "
+            f"{PATTERNS_MAX}"
+        )
+    for pattern in settings.kafka_topics:
+        problem = pattern_problem(pattern)
+        if problem:
+            raise _refused(f"setting kafka_topics: {problem}")
+
+
+def _check_replicas(settings: ServeSettings) -> None:
+    replicas, in_sync = settings.kafka_replication_factor, settings.kafka_min_insync_replicas
+    if settings.kafka_single_replica:
+        if replicas not in {1, REPLICATION_FACTOR} or in_sync not in {1, MIN_INSYNC_REPLICAS}:
+            raise _refused(
+                "setting kafka_single_replica means one copy; leave kafka_replication_factor and "
+                "kafka_min_insync_replicas out"
+            )
+        return
+    if in_sync > replicas:
+        raise _refused(
+            f"setting kafka_min_insync_replicas: {in_sync} copies cannot have a write of which "
+            f"kafka_replication_factor makes {replicas}"
+        )
+    if in_sync < MIN_INSYNC_REPLICAS:
+        raise _refused(
+            "with one copy confirmed (kafka_replication_factor or kafka_min_insync_replicas 1) "
+            "the loss of one broker loses groups and delivery states; set kafka_single_replica to "
+            "true if that is meant"
+        )
+
+
+def _refused(message: str) -> StartError:
+    return StartError(ExitCode.SETTINGS, message)
