@@ -13,6 +13,7 @@ from sharemesh.cluster.store.records import AssignmentState, PartitionAssignment
 from sharemesh.cluster.view.cluster_state import StateChanges
 from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.controller.desired import AssignmentPlan, Change, DesiredPlacement, PlacementLimits
+from sharemesh.controller.topic_mirror import TopicMirror
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.coordination import (
     GUARDS_MAX,
@@ -62,7 +63,10 @@ class PlacementController:
         *,
         settings: ControllerSettings | None = None,
         telemetry: Telemetry | None = None,
+        mirror: TopicMirror | None = None,
     ) -> None:
+        """Build; ``mirror`` keeps the records of topics while this controller is elected."""
+        self._mirror = mirror
         self._telemetry = telemetry or without_export(lambda: clock.wall_ms() * 1_000_000)
         register(self._telemetry.registry, lambda: self.elected, lambda: self.moves)
         self._coordination = coordination
@@ -124,12 +128,20 @@ class PlacementController:
         )
         self.elected = True
         _log.info("controller: %s elected", self._member.node.node_id)
+        mirroring = self._start_mirror(leadership)
         try:
             await self._lead(leadership, session)
         finally:
             self.elected = False
+            if mirroring is not None:
+                await cancel_and_wait(mirroring)
             if session.valid:
                 await self._resign(leadership)
+
+    def _start_mirror(self, leadership: ElectedLeadership) -> "asyncio.Task[None] | None":
+        if self._mirror is None:
+            return None
+        return asyncio.create_task(self._mirror.run(leadership), name="topic mirror")
 
     async def _resign(self, leadership: ElectedLeadership) -> None:
         try:

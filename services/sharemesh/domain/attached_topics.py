@@ -1,7 +1,11 @@
 """Which topics of a Kafka cluster may be attached, and when one of them counts as gone."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from sharemesh.domain.ids import TopicId
 
 _PATTERN = re.compile(r"!?[a-zA-Z0-9._*?-]+")
 NAME_CHARS_MAX = 249
@@ -19,15 +23,24 @@ def pattern_problem(pattern: str) -> str:
     return ""
 
 
-class TopicPatterns:
-    """Names that some pattern matches and no pattern with ! in front does (KTP-1)."""
+class AttachableTopics:
+    """Topics of one Kafka cluster that may be attached (KTP-1).
 
-    def __init__(self, patterns: Sequence[str]) -> None:
+    Some pattern matches their name, no pattern with ! in front does, and they are no own topics.
+    """
+
+    def __init__(
+        self, kafka_cluster_id: str, patterns: Sequence[str], *, own_topics: Collection[str] = ()
+    ) -> None:
+        self.kafka_cluster_id = kafka_cluster_id
+        self.own_topics = own_topics
         self._taken = _together([each for each in patterns if not each.startswith("!")])
         self._left_out = _together([each[1:] for each in patterns if each.startswith("!")])
 
     def match(self, name: str) -> bool:
         """Return whether a topic of this name may be attached."""
+        if name in self.own_topics:
+            return False
         return _matches(self._taken, name) and not _matches(self._left_out, name)
 
 
@@ -44,3 +57,90 @@ def _expression(pattern: str) -> str:
 
 def _matches(pattern: re.Pattern[str] | None, name: str) -> bool:
     return pattern is not None and pattern.fullmatch(name) is not None
+
+
+ABSENT_ANSWERS = 3
+ABSENT_MS = 60_000
+NO_ERROR = 0
+UNKNOWN_TOPIC_CODES = frozenset({3, 100})
+"""Kafka's UNKNOWN_TOPIC_OR_PARTITION and UNKNOWN_TOPIC_ID."""
+
+
+class TopicSighting(Enum):
+    """What one answer of one broker says of a topic that is attached (KTP-7)."""
+
+    SHOWN = "shown"
+    ABSENT = "absent"
+    DOUBTFUL = "doubtful"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAnswer:
+    """What one broker said of one name.
+
+    Attributes:
+        error: Kafka's error code for the name; 0: none.
+        topic_id: The id that it showed; None: it shows no ids.
+        kafka_cluster_id: The cluster that the broker says it is of.
+        broker: Who answered; -1: it did not say.
+        brokers: How many brokers of the cluster the answer names.
+    """
+
+    error: int
+    topic_id: TopicId | None
+    kafka_cluster_id: str
+    broker: int
+    brokers: int
+
+
+def sighting(
+    answer: TopicAnswer | None,
+    *,
+    recorded_id: TopicId,
+    kafka_cluster_id: str,
+    given_up: Collection[TopicId] = (),
+) -> TopicSighting:
+    """Return what an answer says; None: the name was left out, or nobody answered."""
+    if answer is None or answer.kafka_cluster_id != kafka_cluster_id:
+        return TopicSighting.DOUBTFUL
+    if answer.error in UNKNOWN_TOPIC_CODES:
+        return TopicSighting.ABSENT
+    if answer.error != NO_ERROR or answer.topic_id in given_up:
+        return TopicSighting.DOUBTFUL
+    if answer.topic_id is None or answer.topic_id == recorded_id:
+        return TopicSighting.SHOWN
+    return TopicSighting.ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAbsence:
+    """Absent answers in a row, with no shown one between them."""
+
+    since_ms: int
+    answers: int
+    by: frozenset[int]
+    brokers: int
+
+    def is_gone(self, now_ms: int) -> bool:
+        """Return whether the topic counts as gone (KTP-8)."""
+        long_enough = now_ms - self.since_ms >= ABSENT_MS
+        by_enough = len(self.by) >= min(2, self.brokers)
+        return self.answers >= ABSENT_ANSWERS and long_enough and by_enough
+
+
+def noted_absence(
+    before: TopicAbsence | None, seen: TopicSighting, answer: TopicAnswer | None, now_ms: int
+) -> TopicAbsence | None:
+    """Return what is known of a topic's absence after one more answer."""
+    if seen is TopicSighting.SHOWN:
+        return None
+    if seen is TopicSighting.DOUBTFUL or answer is None:
+        return before
+    if before is None:
+        return TopicAbsence(now_ms, 1, frozenset({answer.broker}), answer.brokers)
+    return TopicAbsence(
+        before.since_ms,
+        before.answers + 1,
+        before.by | {answer.broker},
+        max(before.brokers, answer.brokers),
+    )

@@ -11,6 +11,8 @@
     lead/<topic id>/<partition>     who does lead: the claim (leased)
     trouble/<topic id>/<partition>  why the assigned leader cannot lead it (leased)
     deleted/<topic id>              directories of this topic are still to be freed
+    wanted/<name>                   a topic of the Kafka cluster that a group subscribes to
+    attached/<name>                 a topic of the Kafka cluster that somebody asked to attach
     configs/cluster/default         settings of the cluster
     configs/group/<group id>        settings of a group
     features/share_version          feature level
@@ -58,6 +60,8 @@ class Keys:
         self.claims = f"{self.prefix}lead/"
         self.troubles = f"{self.prefix}trouble/"
         self.deletions = f"{self.prefix}deleted/"
+        self.wanted = f"{self.prefix}wanted/"
+        self.attached = f"{self.prefix}attached/"
         self.cluster_configs = f"{self.prefix}configs/cluster/default"
         self.group_configs = f"{self.prefix}configs/group/"
         self.share_version = f"{self.prefix}features/share_version"
@@ -97,6 +101,14 @@ class Keys:
     def deletion(self, topic_id: TopicId) -> str:
         """Return the note that a topic's directories are still to be freed."""
         return f"{self.deletions}{format_topic_id(topic_id)}"
+
+    def wanted_topic(self, name: str) -> str:
+        """Return the note that groups want a topic."""
+        return f"{self.wanted}{name}"
+
+    def attached_topic(self, name: str) -> str:
+        """Return the note that somebody asked to attach a topic."""
+        return f"{self.attached}{name}"
 
     def acl(self, rule_id: str) -> str:
         """Return an access rule."""

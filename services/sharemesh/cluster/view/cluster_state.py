@@ -50,6 +50,7 @@ class StateChanges:
     elections: set[str] = field(default_factory=set)
     partitions: set[TopicPartition] = field(default_factory=set)
     deletions: bool = False
+    wishes: bool = False
 
 
 class ClusterState:
@@ -68,6 +69,8 @@ class ClusterState:
         self.claims: dict[TopicPartition, Stored[Claim]] = {}
         self.deletions: dict[TopicId, Stored[Deletion]] = {}
         self.troubles: dict[TopicPartition, Stored[Trouble]] = {}
+        self.wanted: dict[str, None] = {}
+        self.attached: dict[str, None] = {}
         self.cluster_configs: dict[str, str] = {}
         self.group_configs: dict[GroupId, dict[str, str]] = {}
         self.share_version: int | None = None
@@ -84,6 +87,8 @@ class ClusterState:
             "lead": self._claim,
             "trouble": self._trouble,
             "deleted": self._deletion,
+            "wanted": partial(self._wish, self.wanted),
+            "attached": partial(self._wish, self.attached),
             "configs": self._configs,
             "features": self._feature,
             "acls": self._acl,
@@ -167,6 +172,15 @@ class ClusterState:
             raise RecordFormatError(str(error)) from None
         changes.deletions = True
         _keep(self.deletions, topic_id, current, partial(records.decode_deletion, topic_id))
+
+    def _wish(
+        self, table: dict[str, None], rest: str, current: KeyValue | None, changes: StateChanges
+    ) -> None:
+        changes.wishes = True
+        if current is None:
+            table.pop(rest, None)
+        else:
+            table[rest] = None
 
     def _configs(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         kind, _, name = rest.partition("/")

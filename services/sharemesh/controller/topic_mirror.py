@@ -1,0 +1,310 @@
+"""Attached topics of a Kafka cluster, mirrored into the coordination store (spec KTP)."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.records import Deletion
+from sharemesh.cluster.store.topics import TOPICS_MAX, new_topic_id
+from sharemesh.cluster.view.cluster_state import StateChanges, Stored
+from sharemesh.cluster.view.watched_view import WatchedView
+from sharemesh.domain.attached_topics import (
+    AttachableTopics,
+    TopicAbsence,
+    TopicAnswer,
+    TopicSighting,
+    noted_absence,
+    sighting,
+)
+from sharemesh.domain.ids import TopicId
+from sharemesh.domain.topics import PARTITIONS_MAX
+from sharemesh.ports.brokers import (
+    NO_TOPIC_ID,
+    BrokerRefusedError,
+    Brokers,
+    BrokerUnreachableError,
+    ClusterMetadata,
+    TopicMetadata,
+    UnsupportedRequestError,
+)
+from sharemesh.ports.clock import Clock
+from sharemesh.ports.cluster import TopicInfo
+from sharemesh.ports.coordination import (
+    Coordination,
+    CoordinationError,
+    Delete,
+    ElectedLeadership,
+    Guard,
+    Put,
+)
+from sharemesh.tasks import first_done
+
+NAMES_PER_REQUEST = 500
+GIVEN_UP_MAX = 10_000
+RETRY_MS = 1_000
+BROKER_ERRORS = (BrokerRefusedError, BrokerUnreachableError, UnsupportedRequestError)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorSettings:
+    """How often the Kafka cluster is asked; milliseconds."""
+
+    round_ms: int = 30_000
+    wish_pause_ms: int = 1_000  # between two questions about new names
+    wanted_ms: int = 600_000  # until a wanted name that is not shown is forgotten
+
+
+class TopicMirror:
+    """Asks by name, writes guarded by the election.
+
+    What it knows of absent answers ends with its term: the next controller begins to count anew.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        view: WatchedView,
+        clock: Clock,
+        rng: Random,
+        brokers: Brokers,
+        attachable: AttachableTopics,
+        *,
+        settings: MirrorSettings | None = None,
+    ) -> None:
+        self._coordination = coordination
+        self._view = view
+        self._clock = clock
+        self._rng = rng
+        self._brokers = brokers
+        self._attachable = attachable
+        self._kafka_cluster_id = attachable.kafka_cluster_id
+        self._settings = settings or MirrorSettings()
+        self._wake = asyncio.Event()
+        self._absences: dict[str, TopicAbsence] = {}
+        self._given_up: dict[TopicId, None] = {}
+        self._wanted_since_ms: dict[str, int] = {}
+        self._asked: dict[str, None] = {}
+        self._said: dict[str, str] = {}
+        self.last_error = ""
+
+    async def run(self, leadership: ElectedLeadership) -> None:
+        """Mirror for as long as this controller is elected; it ends by being cancelled."""
+        self._absences.clear()
+        self._wanted_since_ms.clear()
+        self._asked.clear()
+        unsubscribe = self._view.subscribe(self._changed)
+        try:
+            whole_due_ms = self._clock.now_ms()
+            while True:
+                self._wake.clear()
+                whole = self._clock.now_ms() >= whole_due_ms
+                if whole:
+                    whole_due_ms = self._clock.now_ms() + self._settings.round_ms
+                    names = self._all_names()
+                else:
+                    names = self._new_names()
+                pause_ms = await self._round(leadership, names)
+                await self._clock.sleep_ms(pause_ms)
+                left_ms = whole_due_ms - self._clock.now_ms()
+                if left_ms > 0 and not self._new_names():
+                    await first_done(self._wake.wait(), self._clock.sleep_ms(left_ms))
+        finally:
+            unsubscribe()
+
+    def _changed(self, changes: StateChanges) -> None:
+        if changes.everything or changes.wishes or changes.topics:
+            self._wake.set()
+
+    def _all_names(self) -> list[str]:
+        tables = self._view.tables
+        self._asked = {}
+        names = {**dict.fromkeys(tables.topics), **tables.attached, **tables.wanted}
+        return sorted(
+            name for name in names if self._attachable.match(name) or name in tables.topics
+        )
+
+    def _new_names(self) -> list[str]:
+        """Return names that were wished for since they were last asked about."""
+        tables = self._view.tables
+        wishes = {**tables.attached, **tables.wanted}
+        return sorted(
+            name
+            for name in wishes
+            if name not in tables.topics
+            and name not in self._asked
+            and self._attachable.match(name)
+        )
+
+    async def _round(self, leadership: ElectedLeadership, names: Sequence[str]) -> int:
+        """Ask about names and write what follows; return how long to pause."""
+        try:
+            for at in range(0, len(names), NAMES_PER_REQUEST):
+                part = names[at : at + NAMES_PER_REQUEST]
+                metadata = await self._brokers.metadata(part)
+                self._check_cluster(metadata)
+                found = {topic.topic: topic for topic in metadata.topics}
+                for name in part:
+                    self._asked[name] = None
+                    await self._take(leadership, name, found.get(name), metadata)
+        except (*BROKER_ERRORS, CoordinationError) as error:
+            self.last_error = str(error)
+            self._say("", f"topics are not mirrored now, again soon: {error}")
+            return RETRY_MS
+        except Exception as error:  # whatever ended this round, another one begins
+            self.last_error = f"{type(error).__name__}: {error}"
+            _log.exception("a round of the topic mirror failed, again soon")
+            return RETRY_MS
+        self.last_error = ""
+        self._said.pop("", None)
+        return self._settings.wish_pause_ms if names else 0
+
+    async def _take(
+        self,
+        leadership: ElectedLeadership,
+        name: str,
+        found: TopicMetadata | None,
+        metadata: ClusterMetadata,
+    ) -> None:
+        """Take one answer about one name into account."""
+        stored = self._view.tables.topics.get(name)
+        answer = _answer(found, metadata)
+        if stored is None:
+            self._absences.pop(name, None)
+            if found is not None and found.partitions and self._is_new(answer):
+                await self._attach(leadership, found)
+            else:
+                await self._forget_wish(leadership, name)
+            return
+        seen = sighting(
+            answer,
+            recorded_id=stored.value.topic_id,
+            kafka_cluster_id=self._kafka_cluster_id,
+            given_up=self._given_up,
+        )
+        now_ms = self._clock.now_ms()
+        noted = noted_absence(self._absences.get(name), seen, answer, now_ms)
+        self._absences.pop(name, None)
+        if noted is not None:
+            self._absences[name] = noted
+        if seen is TopicSighting.SHOWN and found is not None:
+            await self._grow(leadership, stored, found)
+        elif noted is not None and noted.is_gone(now_ms):
+            await self._give_up(leadership, stored)
+
+    def _is_new(self, answer: TopicAnswer | None) -> bool:
+        """Return whether a name that is not attached is shown by the right cluster (KTP-4)."""
+        return (
+            answer is not None
+            and not answer.error
+            and answer.kafka_cluster_id == self._kafka_cluster_id
+            and answer.topic_id not in self._given_up
+        )
+
+    async def _attach(self, leadership: ElectedLeadership, found: TopicMetadata) -> None:
+        tables, keys, name = self._view.tables, self._view.keys, found.topic
+        if len(tables.topics) >= TOPICS_MAX:
+            self._say(name, f"topic {name!r} is not attached: {TOPICS_MAX} are, detach some")
+            return
+        has_id = found.topic_id != NO_TOPIC_ID
+        topic_id = found.topic_id if has_id else new_topic_id(self._rng)
+        topic = TopicInfo(name, topic_id, min(len(found.partitions), PARTITIONS_MAX), {})
+        operations: list[Put | Delete] = [
+            Put(keys.topic(name), records.encode_topic(topic)),
+            Delete(keys.deletion(topic_id)),
+        ]
+        if name in tables.wanted:
+            operations.append(Delete(keys.wanted_topic(name)))
+        guards = [leadership.guard, Guard(keys.topic(name), create_revision=0)]
+        if await self._coordination.commit(guards, operations) is not None:
+            self._wanted_since_ms.pop(name, None)
+            _log.info("topic %r is attached with %d partitions", name, topic.partitions)
+
+    async def _forget_wish(self, leadership: ElectedLeadership, name: str) -> None:
+        """Forget a name that groups want and Kafka does not show for long; attached ones stay."""
+        if name not in self._view.tables.wanted:
+            return
+        now_ms = self._clock.now_ms()
+        since_ms = self._wanted_since_ms.setdefault(name, now_ms)
+        if now_ms - since_ms >= self._settings.wanted_ms:
+            key = self._view.keys.wanted_topic(name)
+            await self._coordination.commit([leadership.guard], [Delete(key)])
+            self._wanted_since_ms.pop(name, None)
+
+    async def _grow(
+        self, leadership: ElectedLeadership, stored: Stored[TopicInfo], found: TopicMetadata
+    ) -> None:
+        """Take more partitions over; fewer are said once (KTP-5)."""
+        known, name = stored.value.partitions, found.topic
+        shown = min(len(found.partitions), PARTITIONS_MAX)
+        if shown < known:
+            self._say(
+                name,
+                f"topic {name!r} is shown with {shown} partitions, and has {known}: a topic never "
+                "shrinks, so it is left as it is; look at the Kafka cluster",
+            )
+        if shown <= known:
+            return
+        key = self._view.keys.topic(name)
+        grown = replace(stored.value, partitions=shown)
+        guards = [leadership.guard, Guard(key, mod_revision=stored.mod_revision)]
+        put = Put(key, records.encode_topic(grown))
+        if await self._coordination.commit(guards, [put]) is not None:
+            _log.info("topic %r has %d partitions, up from %d", name, shown, known)
+
+    async def _give_up(self, leadership: ElectedLeadership, stored: Stored[TopicInfo]) -> None:
+        """Delete the record of a topic that is gone (KTP-9)."""
+        keys, topic = self._view.keys, stored.value
+        deletion = Deletion(topic.name, topic.topic_id, topic.partitions)
+        guards = [
+            leadership.guard,
+            Guard(keys.topic(topic.name), mod_revision=stored.mod_revision),
+        ]
+        operations: list[Put | Delete] = [
+            Delete(keys.topic(topic.name)),
+            Put(keys.deletion(topic.topic_id), records.encode_deletion(deletion)),
+        ]
+        if await self._coordination.commit(guards, operations) is None:
+            return
+        self._absences.pop(topic.name, None)
+        self._given_up[topic.topic_id] = None
+        while len(self._given_up) > GIVEN_UP_MAX:
+            del self._given_up[next(iter(self._given_up))]
+        _log.warning(
+            "topic %r is gone from the Kafka cluster: its record is deleted, its delivery states "
+            "follow",
+            topic.name,
+        )
+
+    def _check_cluster(self, metadata: ClusterMetadata) -> None:
+        if metadata.cluster_id == self._kafka_cluster_id:
+            self._said.pop("cluster", None)
+            return
+        self._say(
+            "cluster",
+            f"broker {metadata.answered_by} is of Kafka cluster {metadata.cluster_id!r}, and the "
+            f"logs are in {self._kafka_cluster_id!r}: what it says of topics is not believed; "
+            "correct kafka_bootstrap_servers",
+        )
+
+    def _say(self, about: str, words: str) -> None:
+        """Log words once, until they change."""
+        if self._said.get(about) != words:
+            self._said[about] = words
+            _log.warning(words)
+
+
+def _answer(found: TopicMetadata | None, metadata: ClusterMetadata) -> TopicAnswer | None:
+    if found is None:
+        return None
+    return TopicAnswer(
+        error=found.error,
+        topic_id=None if found.topic_id == NO_TOPIC_ID else found.topic_id,
+        kafka_cluster_id=metadata.cluster_id,
+        broker=metadata.answered_by,
+        brokers=len(metadata.brokers),
+    )
