@@ -10,6 +10,7 @@ import grpc
 
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import CallContext, Stream
+from sharemesh.rpc.accepting import grpc_server
 from sharemesh.rpc.answering import Answering, RefusedCall
 from sharemesh.rpc.limits import (
     HEALTH_BYTES_MAX,
@@ -81,7 +82,7 @@ class GrpcServer:
             ListenError: The port is in use, or not ours to take.
             TlsError: A certificate file cannot be used.
         """
-        server = grpc.aio.server(
+        server = grpc_server(
             options=server_arguments(self._limits, self._request_bytes_max),
             maximum_concurrent_rpcs=self._limits.max_concurrent_calls + self._limits.reserved_calls,
         )
@@ -111,7 +112,7 @@ class GrpcServer:
             max_concurrent_calls=HEALTH_CALLS_MAX,
             max_principal_calls=HEALTH_CALLS_MAX,
         )
-        server = grpc.aio.server(
+        server = grpc_server(
             options=server_arguments(limits, HEALTH_BYTES_MAX),
             maximum_concurrent_rpcs=limits.max_concurrent_calls,
         )

@@ -1,0 +1,94 @@
+"""gRPC's asyncio server with several calls asked for ahead (decision 0012).
+
+As it ships, the server asks the core of gRPC for the next call only once the last one has its
+task: two changes of thread and five turns of the loop for each call. On a busy loop that is a
+queue in which a few hundred calls a second wait for each other, whoever they are of.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+from grpc._cython import cygrpc
+from grpc.aio import _server
+
+_log = logging.getLogger(__name__)
+
+CALLS_AHEAD = 32
+"""Calls that the core may hand over before the loop comes to the first of them."""
+
+_NEEDED = ("_make_request_call_future", "_request_call")
+
+
+class _CallsAhead(cygrpc.AioServer):  # type: ignore[misc]
+    """Answers the server's loop from calls that were asked for before."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)
+        self._asked: dict[asyncio.Task[Any], None] = {}
+        self._came: deque[asyncio.Task[Any]] = deque()
+        self._next: asyncio.Future[Any] | None = None
+
+    def _make_request_call_future(self, method: bytes | None) -> asyncio.Future[Any]:
+        """Return a future of the next call; the server's loop waits for one at a time."""
+        if method is not None:
+            raise NotImplementedError("methods are generic here: none is registered by its name")
+        while len(self._asked) + len(self._came) < CALLS_AHEAD:
+            task = asyncio.get_running_loop().create_task(self._request_call())
+            self._asked[task] = None
+            task.add_done_callback(self._arrived)
+        self._next = asyncio.get_running_loop().create_future()
+        if self._came:
+            self._give(self._came.popleft())
+        return self._next
+
+    def _arrived(self, task: asyncio.Task[Any]) -> None:
+        del self._asked[task]
+        if not task.cancelled() and task.exception() is not None:
+            self._came.clear()  # the server shuts down: what nobody took is cancelled with its call
+        if self._next is not None and not self._next.done():
+            self._give(task)
+        elif not task.cancelled() and task.exception() is None:
+            self._came.append(task)
+
+    def _give(self, task: asyncio.Task[Any]) -> None:
+        assert self._next is not None
+        if task.cancelled():
+            self._next.cancel()
+        elif (error := task.exception()) is not None:
+            self._next.set_exception(error)
+        else:
+            self._next.set_result(task.result())
+
+
+class _Server(_server.Server):
+    """A server over ``_CallsAhead``; all else is gRPC's."""
+
+    def __init__(self, options: Sequence[tuple[str, Any]], maximum_concurrent_rpcs: int) -> None:
+        self._loop = cygrpc.get_working_loop()
+        self._server = _CallsAhead(
+            self._loop, None, (), (), tuple(options), maximum_concurrent_rpcs
+        )
+
+
+def accepts_ahead() -> bool:
+    """Return whether this version of gRPC has the inner parts that are replaced here."""
+    return all(hasattr(cygrpc.AioServer, name) for name in _NEEDED)
+
+
+def grpc_server(
+    options: Sequence[tuple[str, Any]], maximum_concurrent_rpcs: int
+) -> grpc.aio.Server:
+    """Return a server as ``grpc.aio.server`` does."""
+    if accepts_ahead():
+        server: grpc.aio.Server = _Server(options, maximum_concurrent_rpcs)  # type: ignore[assignment]
+        return server
+    _log.warning(
+        "grpcio %s takes one call at a time: latencies grow with the calls of others; use the "
+        "version that this release was tested with",
+        grpc.__version__,
+    )
+    return grpc.aio.server(options=options, maximum_concurrent_rpcs=maximum_concurrent_rpcs)

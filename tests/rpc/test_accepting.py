@@ -1,0 +1,96 @@
+"""Calls are taken ahead: those of one caller do not hold up the next one's (decision 0012)."""
+
+import asyncio
+import logging
+
+import grpc
+import pytest
+
+from sharemesh.rpc import accepting
+from sharemesh.rpc.accepting import CALLS_AHEAD, _CallsAhead, accepts_ahead, grpc_server
+
+METHOD = "/bench.v1.Bench/Call"
+
+
+async def until(reached):
+    async with asyncio.timeout(30):
+        while not reached():
+            await asyncio.sleep(0)
+
+
+class Calls(grpc.GenericRpcHandler):
+    """Counts calls that began; they end once ``open`` is set."""
+
+    def __init__(self):
+        self.began = 0
+        self.open = asyncio.Event()
+
+    def service(self, details):
+        return grpc.unary_unary_rpc_method_handler(self.answer)
+
+    async def answer(self, request, context):
+        self.began += 1
+        await self.open.wait()
+        return b""
+
+
+async def test_the_core_may_always_hand_over_so_many_calls(monkeypatch):
+    assert accepts_ahead(), f"grpcio {grpc.__version__} has other inner parts: see accepting.py"
+    asked, real = [], _CallsAhead._request_call
+
+    async def request_call(server):
+        asked.append(server)
+        try:
+            return await real(server)
+        finally:
+            asked.remove(server)
+
+    monkeypatch.setattr(_CallsAhead, "_request_call", request_call)
+    calls = Calls()
+    server = grpc_server((), 10_000)
+    server.add_generic_rpc_handlers((calls,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    await until(lambda: len(asked) == CALLS_AHEAD)
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        burst = [channel.unary_unary(METHOD)(b"", timeout=30) for _ in range(2 * CALLS_AHEAD)]
+        await until(lambda: calls.began == len(burst))
+        await until(lambda: len(asked) == CALLS_AHEAD)
+        calls.open.set()
+        await asyncio.gather(*burst)
+    await server.stop(0)
+    assert not asked
+
+
+async def test_a_stop_ends_at_once_whatever_was_asked_for_ahead():
+    server = grpc_server((), 10_000)
+    server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with asyncio.timeout(10):
+        await server.stop(60)
+
+
+async def test_a_call_beyond_the_bound_is_refused_and_the_next_one_is_taken():
+    calls = Calls()
+    server = grpc_server((), 1)
+    server.add_generic_rpc_handlers((calls,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        first = channel.unary_unary(METHOD)(b"", timeout=30)
+        await until(lambda: calls.began)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await channel.unary_unary(METHOD)(b"", timeout=30)
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        calls.open.set()
+        await first
+        await channel.unary_unary(METHOD)(b"", timeout=30)
+    await server.stop(0)
+
+
+async def test_another_version_of_grpc_is_used_as_it_ships_and_said(monkeypatch, caplog):
+    monkeypatch.setattr(accepting, "_NEEDED", ("_gone",))
+    caplog.set_level(logging.WARNING)
+    server = grpc_server((), 10)
+    assert type(server) is type(grpc.aio.server())
+    assert "takes one call at a time" in caplog.text
