@@ -48,6 +48,28 @@ async def test_storage_that_is_not_shared_starts_no_pod(land):
     await land.condition("ShareCluster", "main", "True", "AllLeadersServing")
 
 
+async def test_pods_that_their_brokers_refuse_say_so_in_a_condition(land):
+    await land.start_operator()
+    roles = ("share-leader", "group-coordinator", "share-coordinator")
+    land.node.unready |= {f"main-{role}-{number}" for role in roles for number in range(2)}
+    brokers = {"bootstrapServers": ["kafka:9092"], "singleReplica": True}
+    await land.cluster(storage={"type": "Kafka", "kafka": brokers})
+    await land.condition("ShareCluster", "main", "Unknown", "Starting", "StorageReady")
+
+    async def ends(code, words):
+        ended = {"exitCode": code, "message": f"sharemesh: {words}\n"}
+        state = {"name": "sharemesh", "state": {"terminated": ended}}
+        status = {"status": {"containerStatuses": [state]}}
+        await land.kube.patch("Pod", "main-share-leader-0", status, subresource="status")
+
+    await ends(8, "no broker of kafka:9092 answers; start them")
+    said = await land.condition("ShareCluster", "main", "False", "KafkaUnreachable", "StorageReady")
+    assert said["message"] == "main-share-leader-0: no broker of kafka:9092 answers; start them"
+    await ends(9, "broker kafka:9092 refuses user mesh; correct the password")
+    await land.condition("ShareCluster", "main", "False", "AuthenticationFailed", "StorageReady")
+    await land.condition("ShareCluster", "main", "False", "AuthenticationFailed")
+
+
 async def test_etcd_away_is_a_condition_and_the_pods_are_made_all_the_same(land):
     await land.start_operator()
     land.node.unready |= {"main-share-leader-0", "main-share-leader-1"}
