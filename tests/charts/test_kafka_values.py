@@ -59,15 +59,18 @@ def test_one_replica_is_warned_of(case: str, *, said: bool) -> None:
     assert "docs/guides/kafka.md" in notes
 
 
-def egress(**values: Any) -> list[int]:
+def egress(whose: str, **values: Any) -> list[int]:
     given = {"etcd": {"endpoints": ["http://e:2379"]}, **values}
     policies = rendering.of_kind(rendering.documents("sharemesh", given), "NetworkPolicy")
-    roles = next(each for each in policies if each["metadata"]["name"].endswith("-roles"))
-    return [port["port"] for each in roles["spec"]["egress"] for port in each["ports"]]
+    policy = next(each for each in policies if each["metadata"]["name"].endswith(f"-{whose}"))
+    return [port["port"] for each in policy["spec"]["egress"] for port in each["ports"]]
 
 
-def test_role_pods_reach_the_ports_of_brokers_that_are_named() -> None:
-    assert set(BROKERS) <= set(egress())
-    assert 9096 in egress(networkPolicy={"kafkaPorts": [9096]})
-    assert not set(BROKERS) & set(egress(networkPolicy={"kafkaPorts": [9096]}))
-    assert set(egress()) - set(egress(networkPolicy={"kafkaPorts": []})) == set(BROKERS)
+@pytest.mark.parametrize("whose", ["roles", "operator"])
+def test_pods_reach_the_ports_of_brokers_that_are_named(whose: str) -> None:
+    """The operator too: the elected controller, which asks for topics, runs in it."""
+    shipped = egress(whose)
+    assert set(shipped) - set(egress(whose, networkPolicy={"kafkaPorts": []})) == set(BROKERS)
+    named = egress(whose, networkPolicy={"kafkaPorts": [9096]})
+    assert set(named) - set(shipped) == {9096}
+    assert set(shipped) - set(named) == set(BROKERS)

@@ -78,3 +78,13 @@ allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
+
+{{- /* Ways out to the brokers of Kafka storage. */ -}}
+{{- define "sharemesh.brokers" -}}
+{{- with .Values.networkPolicy.kafkaPorts -}}
+- ports: # brokers
+    {{- range . }}
+    - {port: {{ . }}, protocol: TCP}
+    {{- end }}
+{{- end -}}
+{{- end -}}
