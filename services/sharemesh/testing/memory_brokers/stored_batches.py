@@ -1,0 +1,158 @@
+"""What a broker makes of a record batch before it stores it, and what a cleaner leaves of one."""
+
+import struct
+import zlib
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+import cramjam
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from sharemesh.codec.batch_frame import (
+    COMPRESSION_MASK,
+    CRC_START,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
+    Frame,
+    frame_of,
+    place_frame,
+    walk_frames,
+)
+from sharemesh.codec.control_batches import is_abort_marker
+from sharemesh.codec.hashes import crc32c
+from sharemesh.codec.plain_batch import plain_batch
+from sharemesh.codec.record_set import COMPRESSION, decode_records
+from sharemesh.testing.memory_brokers.broker_codes import BrokerCode, refusal
+
+LOG_APPEND_TIME = 0x08
+_LENGTH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_LAST_DELTA_AT = CRC_START + _ATTRIBUTES.size
+_MAX_TIMESTAMP = struct.Struct(">q")
+_MAX_TIMESTAMP_AT = _LAST_DELTA_AT + 12  # behind last offset delta and first timestamp
+_GZIP_BITS = 31
+
+
+class StoredBatch(NamedTuple):
+    """One batch as it lies in a log; replicas share it, since it never changes."""
+
+    frame: Frame
+    data: bytes
+    is_abort: bool = False
+
+    @property
+    def base_offset(self) -> int:
+        """Its first offset."""
+        return self.frame.base_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind its last one."""
+        return self.frame.end_offset
+
+
+def stored(data: bytes | bytearray, base_offset: int, leader_epoch: int) -> StoredBatch:
+    """Return a batch at its place."""
+    placed = bytearray(data)
+    place_frame(placed, base_offset, leader_epoch)
+    frame = frame_of(placed, base_offset)
+    is_control = bool(frame.attributes & 0x20)
+    return StoredBatch(frame, bytes(placed), is_control and is_abort_marker(placed))
+
+
+def check_produced(data: bytes, bytes_max: int) -> Frame:
+    """Return the frame of what a request holds: exactly one sound batch.
+
+    Raises:
+        BrokerRefusedError: CORRUPT_MESSAGE, INVALID_RECORD or MESSAGE_TOO_LARGE.
+    """
+    walk = walk_frames(
+        data, start=0, limit=len(data), base_offset=None, leader_epoch=None, check_crc=True
+    )
+    if walk.problem is not None or not walk.frames or walk.position != len(data):
+        raise refusal(BrokerCode.CORRUPT_MESSAGE, walk.problem or "no whole record batch")
+    if len(walk.frames) > 1:
+        raise refusal(BrokerCode.INVALID_RECORD, "a request must hold exactly one record batch")
+    if len(data) > bytes_max:
+        raise refusal(
+            BrokerCode.MESSAGE_TOO_LARGE, f"{len(data)} bytes, max.message.bytes is {bytes_max}"
+        )
+    frame = walk.frames[0]
+    if frame.end_offset - frame.base_offset != frame.record_count or frame.is_marker:
+        raise refusal(BrokerCode.INVALID_RECORD, "count and last offset delta do not agree")
+    return frame
+
+
+def as_configured(data: bytes, *, compression: str, append_time_ms: int | None) -> bytes:
+    """Return a batch as a topic's settings want it: compression, and the time of its arrival."""
+    batch = data if compression == "producer" else _compressed(data, COMPRESSION[compression])
+    if append_time_ms is None:
+        return batch
+    changed = bytearray(batch)
+    (attributes,) = _ATTRIBUTES.unpack_from(changed, CRC_START)
+    _ATTRIBUTES.pack_into(changed, CRC_START, attributes | LOG_APPEND_TIME)
+    _MAX_TIMESTAMP.pack_into(changed, _MAX_TIMESTAMP_AT, append_time_ms)
+    return _with_crc(changed)
+
+
+def without_records(batch: StoredBatch, gone: Collection[int]) -> StoredBatch | None:
+    """Return what compaction leaves of a batch: the offsets of the others stay; None: nothing."""
+    left = [record for record in decode_records(batch.data) if record.offset not in gone]
+    if not left:
+        return None
+    frame = batch.frame
+    builder = DefaultRecordBatchBuilder(
+        MAGIC, 0, 0, frame.producer_id, frame.producer_epoch, frame.base_sequence, 2**31 - 1
+    )
+    for record in left:
+        delta = record.offset - frame.base_offset
+        builder.append(delta, record.timestamp_ms, record.key, record.value, list(record.headers))
+    rebuilt = bytearray(builder.build())
+    _ATTRIBUTES.pack_into(rebuilt, CRC_START, frame.attributes & ~COMPRESSION_MASK)
+    _LENGTH.pack_into(rebuilt, _LAST_DELTA_AT, frame.end_offset - 1 - frame.base_offset)
+    return stored(_with_crc(rebuilt), frame.base_offset, frame.leader_epoch)
+
+
+def first_at_or_after(batch: StoredBatch, timestamp_ms: int) -> tuple[int, int] | None:
+    """Return (offset, timestamp) of the first such record of a batch."""
+    frame = batch.frame
+    if frame.max_timestamp_ms < timestamp_ms:
+        return None
+    if frame.attributes & LOG_APPEND_TIME:
+        return frame.base_offset, frame.max_timestamp_ms
+    for record in decode_records(batch.data):
+        if record.timestamp_ms >= timestamp_ms:
+            return record.offset, record.timestamp_ms
+    return None
+
+
+def _compressed(data: bytes, codec: int) -> bytes:
+    (attributes,) = _ATTRIBUTES.unpack_from(data, CRC_START)
+    if attributes & COMPRESSION_MASK == codec:
+        return data
+    plain = bytearray(plain_batch(data))
+    changed = plain[:HEADER_BYTES] + _COMPRESS[codec](bytes(plain[HEADER_BYTES:]))
+    _LENGTH.pack_into(changed, 8, len(changed) - LENGTH_PREFIX_BYTES)
+    _ATTRIBUTES.pack_into(changed, CRC_START, attributes & ~COMPRESSION_MASK | codec)
+    return _with_crc(changed)
+
+
+def _with_crc(batch: bytearray) -> bytes:
+    _CRC.pack_into(batch, CRC_START - _CRC.size, crc32c(memoryview(batch)[CRC_START:]))
+    return bytes(batch)
+
+
+def _gzip(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=_GZIP_BITS)
+    return packer.compress(data) + packer.flush()
+
+
+_COMPRESS: dict[int, Callable[[bytes], bytes]] = {
+    0: lambda data: data,
+    1: _gzip,
+    2: lambda data: bytes(cramjam.snappy.compress_raw(data)),
+    3: lambda data: bytes(cramjam.lz4.compress(data)),
+    4: lambda data: bytes(cramjam.zstd.compress(data)),
+}
