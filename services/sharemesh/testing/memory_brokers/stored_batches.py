@@ -6,14 +6,12 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import cramjam
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from sharemesh.codec.batch_frame import (
     COMPRESSION_MASK,
     CRC_START,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
-    MAGIC,
     Frame,
     frame_of,
     place_frame,
@@ -22,16 +20,15 @@ from sharemesh.codec.batch_frame import (
 from sharemesh.codec.control_batches import is_abort_marker
 from sharemesh.codec.hashes import crc32c
 from sharemesh.codec.plain_batch import plain_batch
-from sharemesh.codec.record_set import COMPRESSION, decode_records
+from sharemesh.codec.record_set import COMPRESSION, Record, decode_records
 from sharemesh.testing.memory_brokers.broker_codes import BrokerCode, refusal
 
 LOG_APPEND_TIME = 0x08
 _LENGTH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
-_LAST_DELTA_AT = CRC_START + _ATTRIBUTES.size
 _MAX_TIMESTAMP = struct.Struct(">q")
-_MAX_TIMESTAMP_AT = _LAST_DELTA_AT + 12  # behind last offset delta and first timestamp
+_MAX_TIMESTAMP_AT = CRC_START + 14  # behind attributes, last offset delta, first timestamp
 _GZIP_BITS = 31
 
 
@@ -103,15 +100,12 @@ def without_records(batch: StoredBatch, gone: Collection[int]) -> StoredBatch | 
     if not left:
         return None
     frame = batch.frame
-    builder = DefaultRecordBatchBuilder(
-        MAGIC, 0, 0, frame.producer_id, frame.producer_epoch, frame.base_sequence, 2**31 - 1
-    )
+    rebuilt = bytearray(batch.data[:HEADER_BYTES])
     for record in left:
-        delta = record.offset - frame.base_offset
-        builder.append(delta, record.timestamp_ms, record.key, record.value, list(record.headers))
-    rebuilt = bytearray(builder.build())
+        rebuilt += _packed(record, record.offset - frame.base_offset, frame.first_timestamp_ms)
+    _LENGTH.pack_into(rebuilt, HEADER_BYTES - _LENGTH.size, len(left))
+    _LENGTH.pack_into(rebuilt, 8, len(rebuilt) - LENGTH_PREFIX_BYTES)
     _ATTRIBUTES.pack_into(rebuilt, CRC_START, frame.attributes & ~COMPRESSION_MASK)
-    _LENGTH.pack_into(rebuilt, _LAST_DELTA_AT, frame.end_offset - 1 - frame.base_offset)
     return stored(_with_crc(rebuilt), frame.base_offset, frame.leader_epoch)
 
 
@@ -126,6 +120,30 @@ def first_at_or_after(batch: StoredBatch, timestamp_ms: int) -> tuple[int, int] 
         if record.timestamp_ms >= timestamp_ms:
             return record.offset, record.timestamp_ms
     return None
+
+
+def _packed(record: Record, offset_delta: int, first_timestamp_ms: int) -> bytes:
+    """Return one record as it lies in a batch that is not compressed."""
+    body = bytearray(1)  # attributes
+    body += _varint(record.timestamp_ms - first_timestamp_ms) + _varint(offset_delta)
+    body += _field(record.key) + _field(record.value) + _varint(len(record.headers))
+    for name, value in record.headers:
+        body += _field(name.encode()) + _field(value)
+    return _varint(len(body)) + bytes(body)
+
+
+def _field(value: bytes | None) -> bytes:
+    return _varint(-1) if value is None else _varint(len(value)) + value
+
+
+def _varint(number: int) -> bytes:
+    zigzag = (number << 1) ^ (number >> 63)
+    packed = bytearray()
+    while zigzag > 0x7F:
+        packed.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    packed.append(zigzag)
+    return bytes(packed)
 
 
 def _compressed(data: bytes, codec: int) -> bytes:
