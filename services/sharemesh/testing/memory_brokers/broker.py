@@ -6,7 +6,7 @@ from typing import Any
 from sharemesh.domain.ids import TopicId
 from sharemesh.ports.brokers import NO_TOPIC_ID, BrokerAddress, BrokerPartition
 from sharemesh.testing.memory_brokers.broker_codes import BrokerCode, refusal
-from sharemesh.testing.memory_brokers.cluster_image import ClusterImage, TopicImage
+from sharemesh.testing.memory_brokers.cluster_image import BrokerTopic, ClusterImage
 from sharemesh.testing.memory_brokers.fetch_sessions import FetchSessions
 from sharemesh.testing.memory_brokers.replica import PartitionKey, Replica
 from sharemesh.testing.memory_brokers.schedule import Schedule, Scheduled
@@ -142,7 +142,7 @@ class MemoryBroker:
             raise refusal(BrokerCode.UNKNOWN_TOPIC_ID)
         return topic.setting(name)
 
-    def _replica(self, topic: TopicImage, partition: int) -> Replica:
+    def _replica(self, topic: BrokerTopic, partition: int) -> Replica:
         if topic.name in self.denied:
             raise refusal(BrokerCode.TOPIC_AUTHORIZATION_FAILED, topic.name)
         replica = self.replicas.get((topic.topic_id, partition))

@@ -19,7 +19,7 @@ from sharemesh.testing.memory_brokers.broker import MemoryBroker
 from sharemesh.testing.memory_brokers.broker_codes import BrokerCode, refusal
 from sharemesh.testing.memory_brokers.broker_requests import append
 from sharemesh.testing.memory_brokers.client import MemoryBrokers
-from sharemesh.testing.memory_brokers.cluster_image import TopicImage
+from sharemesh.testing.memory_brokers.cluster_image import BrokerTopic
 from sharemesh.testing.memory_brokers.controller import Controller
 from sharemesh.testing.memory_brokers.links import BrokerTroubles, Chance, Span
 from sharemesh.testing.memory_brokers.replica import Replica
@@ -288,7 +288,7 @@ class MemoryCluster:
 
     # ---- inside -----------------------------------------------------------------------------
 
-    def _described(self, name: str, topic_id: TopicId, topic: TopicImage | None) -> TopicMetadata:
+    def _described(self, name: str, topic_id: TopicId, topic: BrokerTopic | None) -> TopicMetadata:
         if name in self.denied:
             return TopicMetadata(name, topic_id, error=int(BrokerCode.TOPIC_AUTHORIZATION_FAILED))
         if topic is None:

@@ -21,7 +21,7 @@ SETTINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class TopicImage:
+class BrokerTopic:
     """One topic as of some moment; partitions are numbered from 0."""
 
     name: str
@@ -42,16 +42,16 @@ class TopicImage:
 class ClusterImage:
     """All topics, and which brokers the controller counts as alive."""
 
-    topics: Mapping[str, TopicImage]
+    topics: Mapping[str, BrokerTopic]
     names: Mapping[TopicId, str]
     living: tuple[int, ...]
 
-    def by_id(self, topic_id: TopicId) -> TopicImage | None:
+    def by_id(self, topic_id: TopicId) -> BrokerTopic | None:
         """Return a topic by its id."""
         name = self.names.get(topic_id)
         return None if name is None else self.topics[name]
 
-    def with_topic(self, topic: TopicImage) -> "ClusterImage":
+    def with_topic(self, topic: BrokerTopic) -> "ClusterImage":
         """Return the image with one topic added or changed."""
         names = self.names
         if topic.topic_id not in names:

@@ -10,7 +10,7 @@ from sharemesh.domain.ids import TopicId
 from sharemesh.ports.brokers import NewBrokerTopic, PartitionMetadata
 from sharemesh.testing.memory_brokers.broker import MemoryBroker
 from sharemesh.testing.memory_brokers.broker_codes import BrokerCode, refusal
-from sharemesh.testing.memory_brokers.cluster_image import SETTINGS, ClusterImage, TopicImage
+from sharemesh.testing.memory_brokers.cluster_image import SETTINGS, BrokerTopic, ClusterImage
 from sharemesh.testing.memory_brokers.replica import Replica
 from sharemesh.testing.memory_brokers.schedule import Schedule
 
@@ -89,7 +89,7 @@ class Controller:
 
     # ---- leaders ----------------------------------------------------------------------------
 
-    def partition(self, topic: str, partition: int) -> tuple[TopicImage, PartitionMetadata]:
+    def partition(self, topic: str, partition: int) -> tuple[BrokerTopic, PartitionMetadata]:
         """Return a partition as decided.
 
         Raises:
@@ -102,7 +102,7 @@ class Controller:
 
     def lead(
         self,
-        topic: TopicImage,
+        topic: BrokerTopic,
         partition: PartitionMetadata,
         leader: int,
         *,
@@ -159,7 +159,7 @@ class Controller:
         configs = {**self._defaults, **new.configs}
         first = self._rng.randrange(len(self.image.living))
         partitions = self._placed(range(new.partitions), factor, first)
-        self.image = self.image.with_topic(TopicImage(new.topic, topic_id, partitions, configs))
+        self.image = self.image.with_topic(BrokerTopic(new.topic, topic_id, partitions, configs))
         self.publish()
         return topic_id
 
@@ -214,10 +214,10 @@ class Controller:
             placed.append(PartitionMetadata(number, chosen[0], 0, chosen, chosen))
         return tuple(placed)
 
-    def _partitions(self) -> list[tuple[TopicImage, PartitionMetadata]]:
+    def _partitions(self) -> list[tuple[BrokerTopic, PartitionMetadata]]:
         return [(topic, each) for topic in self.image.topics.values() for each in topic.partitions]
 
-    def _put(self, topic: TopicImage, changed: PartitionMetadata) -> None:
+    def _put(self, topic: BrokerTopic, changed: PartitionMetadata) -> None:
         current = self.image.topics[topic.name]
         partitions = list(current.partitions)
         partitions[changed.partition] = changed
