@@ -1,6 +1,6 @@
 """Builds the per-partition part of fetch and acknowledge answers (spec WIRE-2, REQ-7)."""
 
-from collections.abc import Iterable
+from typing import Generic, TypeVar
 
 from sharemesh.codec.decoded_records import DECODED_BYTES_MAX, Undecodable, decode_records
 from sharemesh.domain.errors import ErrorCode, RefusedError
@@ -12,21 +12,26 @@ from sharemesh.share_leader.requests.acquisition import PartitionFetch
 from sharemesh.v1 import share_leader_pb2 as pb
 from sharemesh.v1.common_pb2 import Node
 
+Message = TypeVar("Message", pb.ShareFetchResponse, pb.ConsumeResponse)
 
-class FetchResponse:
-    """The partitions of one response, grouped by topic, each once."""
 
-    def __init__(self, view: ClusterView, record_format: int) -> None:
+class FetchResponse(Generic[Message]):
+    """The partitions of one response, grouped by topic, each once; written into the message.
+
+    Attributes:
+        message: What the client gets; whoever sends it adds the rest.
+        record_bytes: Size of all records that were added, in either form.
+    """
+
+    def __init__(self, message: Message, view: ClusterView, record_format: int) -> None:
+        """Records are copied once, into ``message``: a list of topics would copy them again."""
+        self.message: Message = message
+        self.record_bytes = 0
         self._redirects = Redirects(view)
         self._decoded = record_format == pb.RECORD_FORMAT_DECODED
         self._decoded_bytes_left = DECODED_BYTES_MAX
         self._topics: dict[bytes, pb.ShareFetchTopic] = {}
         self._entries: dict[TopicPartition, pb.ShareFetchPartition] = {}
-
-    @property
-    def topics(self) -> Iterable[pb.ShareFetchTopic]:
-        """What was added so far."""
-        return self._topics.values()
 
     def __contains__(self, partition: TopicPartition) -> bool:
         return partition in self._entries
@@ -37,9 +42,8 @@ class FetchResponse:
         if entry is None:
             topic = self._topics.get(partition.topic_id)
             if topic is None:
-                topic = self._topics[partition.topic_id] = pb.ShareFetchTopic(
-                    topic_id=partition.topic_id
-                )
+                topic = self.message.responses.add(topic_id=partition.topic_id)
+                self._topics[partition.topic_id] = topic
             entry = topic.partitions.add(partition=partition.partition)
             self._entries[partition] = entry
         return entry
@@ -59,6 +63,7 @@ class FetchResponse:
             )
         if not self._decoded:
             entry.records = taken.records
+            self.record_bytes += len(taken.records)
             return
         ranges = [(r.first_offset, r.last_offset, r.delivery_count) for r in taken.ranges]
         bad: list[Undecodable] = []
@@ -70,6 +75,7 @@ class FetchResponse:
                 on_undecodable=bad.append,
             )
             entry.decoded_records.extend(decoded)
+            self.record_bytes += sum(each.ByteSize() for each in decoded)
             self._decoded_bytes_left -= sum(len(one.key) + len(one.value) for one in decoded)
         except RefusedError as refused:
             # The offsets stay acquired and are listed: the member can reject them.

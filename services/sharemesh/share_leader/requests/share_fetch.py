@@ -132,7 +132,8 @@ class ShareFetch:
         )
         reader = Reader(self._access, context.principal, key.group_id)
         acknowledging = await self._acknowledgements.begin(who, request.topics)
-        response = FetchResponse(self._environment.view, request.record_format)
+        told = pb.ShareFetchResponse()
+        response = FetchResponse(told, self._environment.view, request.record_format)
         must_appear = fetch.must_appear()
         if not fetch.is_final and not request.is_renew_ack:
             wait_ms = await self._turn(request, reader, patient=not acknowledging)
@@ -146,12 +147,10 @@ class ShareFetch:
         if fetch.is_final:
             # REQ-10: the release continues in the background; its result is not in the response.
             self._session_cache.close_soon(fetch.session)
-        return pb.ShareFetchResponse(
-            throttle_time_ms=self._pacing.throttle_ms(context.principal, key.group_id),
-            acquisition_lock_timeout_ms=self._lock_duration_ms(key),
-            responses=response.topics,
-            node_endpoints=response.endpoints(),
-        )
+        told.throttle_time_ms = self._pacing.throttle_ms(context.principal, key.group_id)
+        told.acquisition_lock_timeout_ms = self._lock_duration_ms(key)
+        told.node_endpoints.extend(response.endpoints())
+        return told
 
     async def _turn(
         self, request: pb.ShareFetchRequest, reader: Reader, *, patient: bool
@@ -179,7 +178,7 @@ class ShareFetch:
         reader: Reader,
         fetch: FetchContext,
         order: FetchOrder,
-        response: FetchResponse,
+        response: FetchResponse[pb.ShareFetchResponse],
         wait_ms: int,
     ) -> None:
         partitions = fetch.to_fetch()
@@ -215,7 +214,9 @@ class ShareFetch:
             response.add_error(partition, outcome)
         self._note(fetch, partitions, taken, [*refused, *failed])
 
-    def _withhold(self, reader: Reader, fetch: FetchContext, response: FetchResponse) -> None:
+    def _withhold(
+        self, reader: Reader, fetch: FetchContext, response: FetchResponse[pb.ShareFetchResponse]
+    ) -> None:
         """Hand out nothing whose right went while the request waited (AUT-4).
 
         Raises:
@@ -263,7 +264,7 @@ class ShareFetch:
         self,
         acknowledging: PendingAcknowledgements,
         also: Iterable[TopicPartition],
-        response: FetchResponse,
+        response: FetchResponse[pb.ShareFetchResponse],
     ) -> None:
         """Add the results; ``also`` lists partitions that appear beside them (spec REQ-8)."""
         if not acknowledging:

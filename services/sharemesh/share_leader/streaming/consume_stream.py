@@ -351,7 +351,7 @@ class ConsumeStream:
         taken = self._without_lost(await self._take(kept, wait, order))
         if self._ended.is_set():
             return
-        response = FetchResponse(environment.view, self._terms.record_format)
+        response = self._new_response()
         for one in taken:
             if one.ranges or one.error:
                 response.add_taken(one)
@@ -422,11 +422,13 @@ class ConsumeStream:
         return self._services.environment.clock.now_ms() + max(1, self._terms.max_wait_ms)
 
     def _refuse(
-        self, refused: dict[TopicPartition, Outcome], response: FetchResponse | None = None
+        self,
+        refused: dict[TopicPartition, Outcome],
+        response: FetchResponse[pb.ConsumeResponse] | None = None,
     ) -> None:
         """Send what there is with the errors; moved partitions leave, others pause."""
         environment = self._services.environment
-        response = response or FetchResponse(environment.view, self._terms.record_format)
+        response = response or self._new_response()
         for partition, outcome in refused.items():
             if outcome[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER and (wait_ms := self._due(partition)):
                 self._pause(partition, wait_ms)
@@ -436,16 +438,18 @@ class ConsumeStream:
                 self._session.forget([partition])
             else:
                 self._pause(partition, environment.settings.stream_retry_ms)
-        if response.topics:
+        message = response.message
+        if message.responses:
             config = environment.view.group_config(self._session.key.group_id)
-            self._outbox.put(
-                pb.ConsumeResponse(
-                    throttle_time_ms=self._services.pacing.throttle_ms(*self._whose),
-                    responses=response.topics,
-                    acquisition_lock_timeout_ms=config.record_lock_duration_ms,
-                    node_endpoints=response.endpoints(),
-                )
-            )
+            message.throttle_time_ms = self._services.pacing.throttle_ms(*self._whose)
+            message.acquisition_lock_timeout_ms = config.record_lock_duration_ms
+            message.node_endpoints.extend(response.endpoints())
+            self._outbox.put(message, response.record_bytes)
+
+    def _new_response(self) -> "FetchResponse[pb.ConsumeResponse]":
+        environment = self._services.environment
+        message = pb.ConsumeResponse()
+        return FetchResponse(message, environment.view, self._terms.record_format)
 
     def _due(self, partition: TopicPartition) -> int:
         """Return how long to keep an added partition that may be led here soon; told once.
@@ -483,11 +487,11 @@ class ConsumeStream:
     # ---- sender ---------------------------------------------------------------------------------
 
     async def _send(self) -> None:
-        while (message := await self._outbox.take()) is not None:
+        while (outgoing := await self._outbox.take()) is not None:
+            message, self._sending_bytes = outgoing
             if message.acknowledged and not message.acquisition_lock_timeout_ms:
                 config = self._services.environment.view.group_config(self._session.key.group_id)
                 message.acquisition_lock_timeout_ms = config.record_lock_duration_ms
-            self._sending_bytes = message.ByteSize()
             await self._stream.send(message)
             self._sending_bytes = 0
             self._count_unsent()

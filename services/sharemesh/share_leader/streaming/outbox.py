@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.share_leader.partition.open_streams import topics_message
@@ -10,12 +11,24 @@ from sharemesh.v1 import share_leader_pb2 as pb
 from sharemesh.v1.common_pb2 import Node
 
 
+class Outgoing(NamedTuple):
+    """A message with the size of its records: to tell its own, protobuf would encode it whole."""
+
+    message: pb.ConsumeResponse
+    record_bytes: int
+
+
 class Outbox:
-    """Messages with records, bounded; results of acknowledgements and notices ride on them."""
+    """Messages with records, bounded; results of acknowledgements and notices ride on them.
+
+    Attributes:
+        waiting_bytes: Of the records in all messages that wait.
+    """
 
     def __init__(self, max_messages: int) -> None:
         self._max_messages = max_messages
-        self._messages: deque[pb.ConsumeResponse] = deque()
+        self._messages: deque[Outgoing] = deque()
+        self.waiting_bytes = 0
         self._acknowledged: list[pb.ConsumeAcknowledged] = []
         self._nodes: dict[str, Node] = {}
         self._draining: set[TopicPartition] = set()
@@ -25,14 +38,10 @@ class Outbox:
         self._room.set()
         self._closed = False
 
-    @property
-    def waiting_bytes(self) -> int:
-        """Size of the messages with records that wait."""
-        return sum(message.ByteSize() for message in self._messages)
-
-    def put(self, message: pb.ConsumeResponse) -> None:
+    def put(self, message: pb.ConsumeResponse, record_bytes: int = 0) -> None:
         """Add a message with records or errors."""
-        self._messages.append(message)
+        self._messages.append(Outgoing(message, record_bytes))
+        self.waiting_bytes += record_bytes
         if len(self._messages) >= self._max_messages:
             self._room.clear()
         self._changed.set()
@@ -43,18 +52,21 @@ class Outbox:
         """Take records of such partitions out of what waits, and return them (AUT-6)."""
         lost: dict[TopicPartition, list[pb.ShareFetchPartition]] = {}
         waiting, self._messages = self._messages, deque()
-        for message in waiting:
+        self.waiting_bytes = 0
+        for message, record_bytes in waiting:
             if not message.responses:  # the last word of the stream
-                self._messages.append(message)
+                self.put(message)
                 continue
+            left_bytes = record_bytes
             for topic in message.responses:
                 for each in tuple(topic.partitions):
                     partition = TopicPartition(TopicId(topic.topic_id), each.partition)
                     if each.acquired_records and is_lost(partition):
                         lost.setdefault(partition, []).append(each)
                         topic.partitions.remove(each)
+                        left_bytes -= record_bytes_of(each)
             if any(topic.partitions for topic in message.responses):
-                self._messages.append(message)
+                self.put(message, left_bytes)
         if len(self._messages) < self._max_messages:
             self._room.set()
         return lost
@@ -86,14 +98,16 @@ class Outbox:
         self._closed = True
         self._changed.set()
 
-    async def take(self) -> pb.ConsumeResponse | None:
+    async def take(self) -> Outgoing | None:
         """Return the next message, with everything small that waits; None when closed."""
         while not (self._messages or self._acknowledged or self._draining):
             if self._closed:
                 return None
             self._changed.clear()
             await self._changed.wait()
-        message = self._messages.popleft() if self._messages else pb.ConsumeResponse()
+        outgoing = self._messages.popleft() if self._messages else Outgoing(pb.ConsumeResponse(), 0)
+        message, record_bytes = outgoing
+        self.waiting_bytes -= record_bytes
         self._room.set()
         if self._acknowledged:
             message.acknowledged.extend(self._acknowledged)
@@ -109,4 +123,9 @@ class Outbox:
         if self._nodes:
             message.node_endpoints.extend(self._nodes.values())
             self._nodes.clear()
-        return message
+        return outgoing
+
+
+def record_bytes_of(entry: pb.ShareFetchPartition) -> int:
+    """Return the size of the records of one partition, in either form."""
+    return len(entry.records) + sum(each.ByteSize() for each in entry.decoded_records)
