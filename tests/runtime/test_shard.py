@@ -149,6 +149,18 @@ async def test_callers_that_come_back_one_by_one_share_a_commit_as_long_as_they_
         assert len(appends) == 1
 
 
+async def test_few_callers_do_not_wait_for_another(monkeypatch):
+    monkeypatch.setattr(commit_round, "_STEP_MS", 600_000)
+    async with benched() as bench:
+        shards = bench.shards()
+        await shards.start_shard(0, 1)
+        shard = shards.shard(0)
+        few = (shard.write(add(("a", 1))) for _ in range(commit_round.FEW_CALLERS))
+        await asyncio.gather(*few)  # so many joined of late
+        async with asyncio.timeout(60):
+            await shard.write(add(("a", 1)))
+
+
 async def test_a_single_caller_does_not_wait_for_those_who_stay_away():
     async with benched() as bench:
         shards = bench.shards()

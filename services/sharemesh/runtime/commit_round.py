@@ -11,6 +11,8 @@ from sharemesh.tasks import wait_until_set
 
 _STEP_MS = 2  # a round keeps waiting while a request joins in each such step
 _STEPS_MAX = 5
+FEW_CALLERS = 3
+"""So few save one another less than a step takes: a commit of each costs about a millisecond."""
 
 
 @dataclass(slots=True)
@@ -120,7 +122,7 @@ class Linger:
     async def wait(self, joining: CommitRound) -> None:
         """Return when the round should be committed."""
         if self._limits.linger_ms == ADAPTIVE_LINGER:
-            for _ in range(_STEPS_MAX):
+            for _ in range(_STEPS_MAX if self._joined_of_late > FEW_CALLERS else 0):
                 before = len(joining.waiters)
                 if await self._filled(joining, _STEP_MS) or len(joining.waiters) == before:
                     break

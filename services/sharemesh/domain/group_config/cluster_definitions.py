@@ -177,7 +177,8 @@ _COORDINATOR_SETTINGS = (
     integer(
         STATE_APPEND_LINGER,
         "Milliseconds to wait for more records before a commit, below the write time-out; 0 does "
-        "not wait; -1 waits up to 10 for as many as came of late, while they keep coming.",
+        "not wait; -1 waits up to 10 for as many as came of late, if those were more than three, "
+        "while they keep coming.",
         -1,
         minimum=-1,
     ),
