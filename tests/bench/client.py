@@ -9,8 +9,8 @@ from pathlib import Path
 
 import uvloop
 
-from sharemesh.client import ShareConsumer, connect
-from tests.bench.consume_stream import produced_and_consumed
+from sharemesh.client import Producer, ShareConsumer, connect
+from tests.bench.consume_stream import moved, produced_and_consumed
 from tests.bench.figures import Figure, alternate, write
 from tests.bench.fixed_membership import TOPIC_NAME, environment
 from tests.bench.mesh import ROOT, batch, fill, mesh
@@ -18,6 +18,9 @@ from tests.bench.mesh_node import GROUP
 from tests.cli.local_up import local_up
 
 PARTITIONS = 4
+IN_64_KIB = 62
+"""Records of 1 KiB in a batch of batch.size bytes."""
+
 JOINS = 30
 JOIN_TIMEOUT_S = 20
 
@@ -72,6 +75,44 @@ def consume(runner):
     ]
 
 
+def produced(address, records, size_bytes):
+    """Return records per second of ``send`` in a loop and ``flush``, at default settings."""
+    value = b"v" * size_bytes
+    config = {"bootstrap.servers": address}
+    with Producer(config, environment=environment(address, PARTITIONS)) as producer:
+        started = time.perf_counter()
+        for _ in range(records):
+            producer.send(TOPIC_NAME, value)
+        producer.flush()
+        seconds = time.perf_counter() - started
+        assert not producer.metrics()["record-error-total"]
+    return records / seconds
+
+
+def as_produced(runner):
+    """Batches as producers make them, 64 KiB, each against a bare stream of the same bytes."""
+    one, per_request, requests = batch(IN_64_KIB, 1024), 8, 200
+    records = IN_64_KIB * per_request * requests
+    with mesh(PARTITIONS) as (leader, other):
+
+        def bare():
+            return runner.run(moved(other.address, len(one), per_request * requests, records))
+
+        def by_poll():
+            runner.run(fill(leader.address, PARTITIONS, one * per_request, requests))
+            return polled(leader.address, records, 1024)
+
+        consumed = alternate(bare, by_poll)
+        sent = alternate(bare, lambda: produced(leader.address, records, 1024))
+    return [
+        Figure(name, each.measured, "records/s", each.baseline, each.ratio, floor)
+        for name, each, floor in (
+            ("client.consume_64k", consumed, 0.6),
+            ("client.produce", sent, 0.4),
+        )
+    ]
+
+
 def join_ms(cluster, number):
     """Return the time from subscribe to the first record of a group that is new."""
     with cluster.share_consumer(f"join-{number}") as consumer:
@@ -104,7 +145,7 @@ def join():
 def main():
     """Measure, write build/bench/client.json, return the exit code."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        figures = consume(runner)
+        figures = [*consume(runner), *as_produced(runner)]
     return write("client", [*figures, join()])
 
 
