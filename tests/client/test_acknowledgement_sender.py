@@ -18,7 +18,7 @@ class Route(LeaderSession):
     def __init__(self):
         self.carried = []
 
-    def acknowledge(self, acknowledgements):
+    def acknowledge(self, acknowledgements, *, may_wait=False):
         self.carried += [(sorted(each.types), each.leader_epoch) for each in acknowledgements]
 
 

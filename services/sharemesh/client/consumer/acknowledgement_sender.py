@@ -12,7 +12,6 @@ from sharemesh.client.consumer.deliveries import (
     Route,
 )
 from sharemesh.client.errors import InvalidRecordStateError, ServiceError
-from sharemesh.client.records import TopicIdPartition
 from sharemesh.domain.errors import ErrorCode, coordinator_moved
 from sharemesh.ports.clock import Clock
 from sharemesh.tasks import cancel_and_wait
@@ -60,10 +59,12 @@ class AcknowledgementSender:
         self.failed = 0
         self.lost_locks = 0
 
-    def send(self, acknowledgements: Sequence[PartitionAcknowledgements]) -> None:
-        """Send; never blocks."""
+    def send(
+        self, acknowledgements: Sequence[PartitionAcknowledgements], *, may_wait: bool = False
+    ) -> None:
+        """Send; never blocks. With ``may_wait`` soon, with what is sent anyway."""
         self.unanswered += sum(len(each.types) for each in acknowledgements)
-        self._send(acknowledgements)
+        self._send(acknowledgements, may_wait=may_wait)
 
     def finished(self, outcomes: Sequence[AcknowledgementResult]) -> None:
         """Report results; retry refusals that may pass (spec CL-22)."""
@@ -88,7 +89,9 @@ class AcknowledgementSender:
         """Cancel all retries."""
         await cancel_and_wait(*self._retries)
 
-    def _send(self, acknowledgements: Sequence[PartitionAcknowledgements]) -> None:
+    def _send(
+        self, acknowledgements: Sequence[PartitionAcknowledgements], *, may_wait: bool = False
+    ) -> None:
         by_route: dict[Route, list[PartitionAcknowledgements]] = {}
         lost: list[AcknowledgementResult] = []
         for each in acknowledgements:
@@ -100,8 +103,7 @@ class AcknowledgementSender:
         for route, group in by_route.items():
             assert isinstance(route, LeaderSession)
             self.sent += sum(len(each.types) for each in group)
-            for round_of in _rounds(group):
-                route.acknowledge(round_of)
+            route.acknowledge(group, may_wait=may_wait)
 
     def _without_redelivered(
         self, asked: PartitionAcknowledgements, lost: list[AcknowledgementResult]
@@ -143,18 +145,3 @@ class AcknowledgementSender:
     async def _send_again(self, refused: PartitionAcknowledgements) -> None:
         await self._clock.sleep_ms(ACKNOWLEDGE_RETRY_MS)
         self._send([refused])
-
-
-def _rounds(
-    acknowledgements: Sequence[PartitionAcknowledgements],
-) -> list[list[PartitionAcknowledgements]]:
-    """Split so that no partition occurs twice in one message."""
-    rounds: list[dict[TopicIdPartition, PartitionAcknowledgements]] = []
-    for each in acknowledgements:
-        for found in rounds:
-            if each.source not in found:
-                found[each.source] = each
-                break
-        else:
-            rounds.append({each.source: each})
-    return [list(found.values()) for found in rounds]

@@ -4,13 +4,16 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sharemesh.client.consumer.acknowledgement_rounds import (
+    AcknowledgementRound,
+    encode_together,
+    rounds_of,
+)
 from sharemesh.client.consumer.deliveries import (
     AcknowledgementResult,
     Delivery,
     PartitionAcknowledgements,
     Payload,
-    encode_types,
-    encode_unseen,
 )
 from sharemesh.client.errors import (
     InvalidRecordStateError,
@@ -28,7 +31,6 @@ from sharemesh.v1.common_pb2 import CurrentLeader, Node, TopicPartitions
 from sharemesh.v1.share_leader_pb2 import (
     AcknowledgePartition,
     AcknowledgeTopic,
-    ConsumeAcknowledge,
     ConsumeAcknowledged,
     ConsumeRequest,
     ConsumeResponse,
@@ -37,6 +39,9 @@ from sharemesh.v1.share_leader_pb2 import (
 )
 
 Wire = Stream[ConsumeRequest, ConsumeResponse]
+
+HOLD_MS = 10
+"""Acknowledgements of a busy consumer wait so long for a message that goes anyway (spec CL-34)."""
 
 REDELIVERED = "the acquisition lock was lost: the record was delivered again"
 
@@ -103,7 +108,9 @@ class LeaderSession:
         self._has_next = asyncio.Event()
         self._partitions: dict[tuple[bytes, int], TopicIdPartition] = {}
         self._names: dict[bytes, str] = {}
-        self._waiting: dict[int, dict[tuple[bytes, int], PartitionAcknowledgements]] = {}
+        self._unsent: list[PartitionAcknowledgements] = []
+        self._flushing: asyncio.Task[None] | None = None
+        self._waiting: dict[int, AcknowledgementRound] = {}
         self._last_id = 0
         self._open = True
         self._closing = False
@@ -159,41 +166,46 @@ class LeaderSession:
         self._next.share_acquire_mode = mode
         self._has_next.set()
 
-    def acknowledge(self, acknowledgements: Sequence[PartitionAcknowledgements]) -> None:
-        """Send these with the next message; ``finished`` gets each result once."""
+    def acknowledge(
+        self, acknowledgements: Sequence[PartitionAcknowledgements], *, may_wait: bool = False
+    ) -> None:
+        """Send these with the next message; ``finished`` gets each result once.
+
+        With ``may_wait`` they are no reason for a message of their own before ``HOLD_MS``.
+        """
         if not self._open or self._closing:
-            error = self._lost(sent=False)
-            self._events.finished(
-                [AcknowledgementResult(each, error, 0) for each in acknowledgements]
-            )
+            self._fail(acknowledgements, self._lost(sent=False))
             return
-        self._last_id += 1
-        message = ConsumeAcknowledge(
-            acknowledge_id=self._last_id,
-            is_renew_ack=any(each.is_renew for each in acknowledgements),
-        )
-        topics: dict[bytes, AcknowledgeTopic] = {}
-        waiting: dict[tuple[bytes, int], PartitionAcknowledgements] = {}
-        for each in acknowledgements:
-            topic_id = each.source.topic_id
-            topic = topics.get(topic_id)
-            if topic is None:
-                topic = topics[topic_id] = message.topics.add(topic_id=topic_id)
-            topic.partitions.append(
-                AcknowledgePartition(
-                    partition=each.source.partition,
-                    acknowledgement_batches=(
-                        encode_types(each.types)
-                        if each.uncounted is None
-                        else encode_unseen(each.uncounted)
-                    ),
-                    leader_epoch=each.leader_epoch,
+        self._unsent.extend(acknowledgements)
+        if not may_wait:
+            self._has_next.set()
+        elif self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.ensure_future(self._flush_soon())
+
+    async def _flush_soon(self) -> None:
+        await self._clock.sleep_ms(HOLD_MS)
+        if self._unsent:
+            self._has_next.set()
+
+    def _put_acknowledgements(self, request: ConsumeRequest) -> None:
+        unsent, self._unsent = self._unsent, []
+        for one in rounds_of(unsent):
+            self._last_id += 1
+            self._waiting[self._last_id] = one
+            message = request.acknowledgements.add(acknowledge_id=self._last_id)
+            topics: dict[bytes, AcknowledgeTopic] = {}
+            for (topic_id, partition), together in one.items():
+                topic = topics.get(topic_id)
+                if topic is None:
+                    topic = topics[topic_id] = message.topics.add(topic_id=topic_id)
+                message.is_renew_ack |= any(each.is_renew for each in together)
+                topic.partitions.append(
+                    AcknowledgePartition(
+                        partition=partition,
+                        acknowledgement_batches=encode_together(together),
+                        leader_epoch=together[0].leader_epoch,
+                    )
                 )
-            )
-            waiting[topic_id, each.source.partition] = each
-        self._waiting[self._last_id] = waiting
-        self._next.acknowledgements.append(message)
-        self._has_next.set()
 
     async def run(self) -> None:
         """Carry the session until it ends; cancelling it drops the connection."""
@@ -203,6 +215,8 @@ class LeaderSession:
             self.failure = error
         finally:
             self._open = False
+            if self._flushing is not None:
+                self._flushing.cancel()
             self._give_up_waiting()
             self._events.ended(self)
 
@@ -228,6 +242,7 @@ class LeaderSession:
             changes, self._changes = self._changes, {}
             for source, consume in changes.items():
                 (request.add if consume else request.forget).append(_wire_partition(source))
+            self._put_acknowledgements(request)
             await stream.send(request)
             if request.close:
                 await stream.close()
@@ -297,32 +312,40 @@ class LeaderSession:
         outcomes: list[AcknowledgementResult] = []
         for topic in answer.topics:
             for result in topic.partitions:
-                asked = waiting.pop((topic.topic_id, result.partition), None)
-                if asked is None:
+                together = waiting.pop((topic.topic_id, result.partition), None)
+                if together is None:
                     continue
                 if result.current_leader.leader_id:
                     self._events.leader_known(
                         topic.topic_id, result.partition, result.current_leader
                     )
-                error = optional_error(
-                    result.error_code, result.error_message, about=str(asked.source)
-                )
-                outcomes.append(AcknowledgementResult(asked, error, self._lock_timeout_ms))
-        for asked in waiting.values():  # no answer for it (spec CL-22)
-            missing = InvalidRecordStateError("the leader gave no answer", about=str(asked.source))
-            outcomes.append(AcknowledgementResult(asked, missing, self._lock_timeout_ms))
+                about = str(together[0].source)
+                error = optional_error(result.error_code, result.error_message, about=about)
+                outcomes += [
+                    AcknowledgementResult(asked, error, self._lock_timeout_ms) for asked in together
+                ]
+        for together in waiting.values():  # no answer for it (spec CL-22)
+            about = str(together[0].source)
+            missing = InvalidRecordStateError("the leader gave no answer", about=about)
+            outcomes += [
+                AcknowledgementResult(asked, missing, self._lock_timeout_ms) for asked in together
+            ]
         self._events.finished(outcomes)
 
     def _give_up_waiting(self) -> None:
-        error = self._lost(sent=True)
-        outcomes = [
-            AcknowledgementResult(asked, error, 0)
-            for waiting in self._waiting.values()
-            for asked in waiting.values()
-        ]
-        self._waiting.clear()
-        if outcomes:
-            self._events.finished(outcomes)
+        waiting, self._waiting = self._waiting, {}
+        unsent, self._unsent = self._unsent, []
+        sent = [each for one in waiting.values() for together in one.values() for each in together]
+        self._fail(sent, self._lost(sent=True))
+        self._fail(unsent, self._lost(sent=False))
+
+    def _fail(
+        self, acknowledgements: Sequence[PartitionAcknowledgements], error: SharemeshError
+    ) -> None:
+        if acknowledgements:
+            self._events.finished(
+                [AcknowledgementResult(each, error, 0) for each in acknowledgements]
+            )
 
     def _lost(self, *, sent: bool) -> SharemeshError:
         """Return the error of acknowledgements that this session cannot carry (spec CL-20, 21)."""

@@ -43,6 +43,9 @@ BUFFERED_DELIVERIES_MAX = 10_000
 STREAMS_SHARE_OF_CLOSE = 0.75
 """Part of a close's time-out that the sessions may use; the rest is for leaving the group."""
 
+MESSAGE_POLLS = 2
+"""Records that a leader may put into one message, in multiples of max.poll.records."""
+
 _log = logging.getLogger(__name__)
 
 PASSING_ERRORS_MAX = 100
@@ -77,7 +80,7 @@ class ConsumerEngine:
             if self._chosen_limit
             else AcquireMode.BATCH_OPTIMIZED,
             batch_size=config.number("max.poll.records"),
-            max_records=config.number("max.poll.records"),
+            max_records=MESSAGE_POLLS * config.number("max.poll.records"),
             min_bytes=config.number("fetch.min.bytes"),
             max_wait_ms=config.number("fetch.max.wait.ms"),
         )
@@ -223,7 +226,7 @@ class ConsumerEngine:
             WakeupError: ``wakeup`` was called; nothing is lost.
             ServiceError: The membership or a session ended for good.
         """
-        self.acknowledgements.send(acknowledgements)
+        self.acknowledgements.send(acknowledgements, may_wait=self._buffer.records > 0)
         self._giving_back = False
         found: list[Delivery] = []
         self.unseen.fetch_begins()
@@ -234,7 +237,8 @@ class ConsumerEngine:
         ahead = min(ahead, self.unseen.workable())
         if ahead > self._buffer.records:
             self._sessions.resume()
-            self._sessions.grant(ahead - self._buffer.records)
+            if self._buffer.records <= ahead // 2:  # few large messages cost less than many
+                self._sessions.grant(ahead - self._buffer.records)
         elif found and not ahead:
             self._sessions.hold_back()
         return found

@@ -1,0 +1,51 @@
+"""Acknowledgements that go to a leader together: one round names each partition once."""
+
+from collections.abc import Iterable, Sequence
+
+from sharemesh.client.consumer.deliveries import (
+    PartitionAcknowledgements,
+    encode_types,
+    encode_unseen,
+)
+from sharemesh.v1.share_leader_pb2 import AcknowledgementBatch
+
+AcknowledgementRound = dict[tuple[bytes, int], list[PartitionAcknowledgements]]
+"""By topic id and partition number, what is sent as one and answered as one."""
+
+
+def rounds_of(acknowledgements: Iterable[PartitionAcknowledgements]) -> list[AcknowledgementRound]:
+    """Return as few rounds as possible; those of one partition stay in their order."""
+    rounds: list[AcknowledgementRound] = []
+    latest: dict[tuple[bytes, int], int] = {}
+    for each in acknowledgements:
+        key = (each.source.topic_id, each.source.partition)
+        number = latest.get(key, -1)
+        if number >= 0 and _follows(rounds[number][key][-1], each):
+            rounds[number][key].append(each)
+            continue
+        latest[key] = number + 1
+        if number + 1 == len(rounds):
+            rounds.append({})
+        rounds[number + 1][key] = [each]
+    return rounds
+
+
+def _follows(before: PartitionAcknowledgements, each: PartitionAcknowledgements) -> bool:
+    """Whether both can be one: of one leader epoch and commit, ascending, none given back."""
+    return (
+        before.leader_epoch == each.leader_epoch
+        and before.ticket == each.ticket
+        and before.uncounted is None
+        and each.uncounted is None
+        and max(before.types) < min(each.types)
+    )
+
+
+def encode_together(together: Sequence[PartitionAcknowledgements]) -> list[AcknowledgementBatch]:
+    """Return the ranges of what one round says of a partition."""
+    first = together[0]
+    if first.uncounted is not None:
+        return encode_unseen(first.uncounted)
+    if len(together) == 1:
+        return encode_types(first.types)
+    return encode_types({offset: kind for each in together for offset, kind in each.types.items()})
