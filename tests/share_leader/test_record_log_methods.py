@@ -11,6 +11,7 @@ from sharemesh.v1 import record_log_pb2 as rl
 from sharemesh.v1 import share_leader_pb2 as pb
 from sharemesh.v1.common_pb2 import DecodedRecord, Header
 from tests.share_leader.world import BAZ, FOO, LEADER, TopicPartition, ack, acquired, parts, world
+from tests.turns import SLICE_MAX_S, longest_turn
 
 P0, P1 = TopicPartition(FOO, 0), TopicPartition(FOO, 1)
 ONE = encode_records([DecodedRecord(value=b"v")], default_timestamp_ms=1_000)
@@ -39,6 +40,30 @@ async def test_produce_answers_where_each_partition_s_records_landed():
             (1, 0, 0),
             (2, 6, -1),
         ]
+
+
+async def test_a_hundred_thousand_decoded_records_hold_no_turn_of_the_loop_bnd_27():
+    async with world() as w:
+        await w.lead(P0)
+        caller = w.network.caller("User:ANONYMOUS")
+        request = rl.ProduceRequest(
+            partitions=[to(P0, b"", decoded_records=[DecodedRecord(value=b"")] * 100_000)]
+        )
+        answered = asyncio.ensure_future(caller.call(methods.PRODUCE, request, to=LEADER))
+        assert await longest_turn(answered) <= SLICE_MAX_S
+        (result,) = answered.result().partitions
+        assert (result.error_message, result.last_offset) == ("", 99_999)
+
+
+async def test_rights_and_leadership_are_those_after_the_last_slice_bnd_27():
+    async with world() as w:
+        await w.lead(P0)
+        listed = to(P0, b"", decoded_records=[DecodedRecord(value=b"v")] * 2_000)
+        producing = asyncio.create_task(produce(w, listed))
+        await asyncio.sleep(0)
+        await w.service.stop_partition(P0)
+        (result,) = (await producing).partitions
+        assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_produce_by_name_takes_decoded_records_and_null_keys():

@@ -23,37 +23,59 @@ AcquiredRange = tuple[int, int, int]
 """First offset, last offset (both included) and delivery count."""
 
 
-def encode_records(records: Iterable[DecodedRecord], *, default_timestamp_ms: int) -> bytes:
-    """Return one uncompressed RecordBatch v2 with these records, in order, from offset 0 on.
+class RecordEncoder:
+    """One uncompressed RecordBatch v2, made record by record, from offset 0 on."""
 
-    ``offset`` and ``delivery_count`` of the records are ignored; a timestamp of 0 means
-    ``default_timestamp_ms``. Key and value may be absent (null).
-
-    Raises:
-        RefusedError: INVALID_RECORD for no records at all, or a negative timestamp.
-    """
-    builder = DefaultRecordBatchBuilder(
-        _MAGIC, 0, 0, _NO_PRODUCER, _NO_PRODUCER, _NO_PRODUCER, _NO_LIMIT
-    )
-    count = 0
-    for count, record in enumerate(records, 1):
-        timestamp_ms = record.timestamp or default_timestamp_ms
-        if timestamp_ms < 0:
-            raise RefusedError(
-                ErrorCode.INVALID_RECORD,
-                f"record {count - 1} has timestamp {timestamp_ms}; send milliseconds since the "
-                "epoch, or 0 for the time of arrival",
-            )
-        builder.append(
-            count - 1,
-            timestamp_ms,
-            record.key if record.HasField("key") else None,
-            record.value if record.HasField("value") else None,
-            [(h.key, h.value if h.HasField("value") else None) for h in record.headers],
+    def __init__(self, *, default_timestamp_ms: int) -> None:
+        """A record whose timestamp is 0 gets ``default_timestamp_ms``."""
+        self._builder = DefaultRecordBatchBuilder(
+            _MAGIC, 0, 0, _NO_PRODUCER, _NO_PRODUCER, _NO_PRODUCER, _NO_LIMIT
         )
-    if not count:
-        raise RefusedError(ErrorCode.INVALID_RECORD, "there is no record to produce")
-    return bytes(builder.build())
+        self._default_timestamp_ms = default_timestamp_ms
+        self._count = 0
+
+    def append(self, records: Iterable[DecodedRecord]) -> None:
+        """Add records in order.
+
+        ``offset`` and ``delivery_count`` of the records are ignored. Key and value may be absent
+        (null).
+
+        Raises:
+            RefusedError: INVALID_RECORD for a negative timestamp.
+        """
+        for count, record in enumerate(records, self._count):
+            timestamp_ms = record.timestamp or self._default_timestamp_ms
+            if timestamp_ms < 0:
+                raise RefusedError(
+                    ErrorCode.INVALID_RECORD,
+                    f"record {count} has timestamp {timestamp_ms}; send milliseconds since the "
+                    "epoch, or 0 for the time of arrival",
+                )
+            self._builder.append(
+                count,
+                timestamp_ms,
+                record.key if record.HasField("key") else None,
+                record.value if record.HasField("value") else None,
+                [(h.key, h.value if h.HasField("value") else None) for h in record.headers],
+            )
+            self._count = count + 1
+
+    def finish(self) -> bytes:
+        """Return the batch.
+
+        Raises:
+            RefusedError: INVALID_RECORD for no records at all.
+        """
+        if not self._count:
+            raise RefusedError(ErrorCode.INVALID_RECORD, "there is no record to produce")
+        return bytes(self._builder.build())
+
+
+def encode_records(records: Iterable[DecodedRecord], *, default_timestamp_ms: int) -> bytes:
+    """Return one batch with these records; see ``RecordEncoder``, also for what it raises."""
+    encoder = RecordEncoder(default_timestamp_ms=default_timestamp_ms)
+    encoder.append(records)
+    return encoder.finish()
 
 
 class _LogRecord(Protocol):
