@@ -1,11 +1,13 @@
 """Kafka storage: pods without data volumes, settings and Secrets from the spec, problems told."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from sharemesh.ports.cluster import Role
 from sharemesh.serve.exit_codes import ExitCode
+from sharemesh.serve.settings.sources import ConfigFile, serve_settings
 from sharemesh_operator.cluster.topic_reconciler import TopicReconciler
 from sharemesh_operator.resources.cluster_status import conditions, ready, storage_problem
 from sharemesh_operator.resources.kafka_problems import kafka_problem
@@ -167,6 +169,29 @@ def test_secrets_are_mounted_and_their_files_are_the_settings(given, settings, s
     for each in volumes:
         assert mounted[each["name"]] == f"/etc/sharemesh/kafka/{each['secret']['secretName']}"
         assert each["secret"]["defaultMode"] == 0o444, "without fsGroup they are root's"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"singleReplica": True, "topics": ["orders*", "!orders.dlq"], "topicPrefix": "mesh-"},
+        {"tls": CA, "authentication": {"type": "Tls", "secretName": "mesh"}, "clientId": "warp"},
+        {"tls": CA, "authentication": {"type": "ScramSha256", "secretName": "mesh"}},
+        {"tls": {}, "authentication": {"type": "Plain", "secretName": "mesh", "username": "u"}},
+        {"tls": {}, "authentication": {"type": "OAuthBearer", "secretName": "mesh"}},
+    ],
+)
+def test_processes_take_the_settings(given):
+    whole = storage(generations={"claimName": "generations"}, **given)
+    flags = {"role": "share-leader", "advertised_host": "pod"}
+    found = serve_settings(flags, {}, ConfigFile(config(whole)))
+    assert found.on_kafka
+    assert found.generations == "/generations"
+    if given.get("authentication", {}).get("type") == "ScramSha256":
+        assert found.kafka_sasl_username == "mesh"
+        assert found.kafka_tls_authority == Path(CA_FILE["kafka_tls_authority"])
+    assert found.own_topic_prefix == given.get("topicPrefix", "__sharemesh-queues.main-")
 
 
 def test_one_secret_for_ca_and_user_is_mounted_once():
