@@ -126,7 +126,7 @@ CLUSTER_VALUES["Kafka of Strimzi"] = {
                 "tls": {"caSecretName": "kafka-cluster-ca-cert"},
                 "authentication": {"type": "ScramSha512", "secretName": "sharemesh"},
             },
-            "generations": {"uri": "s3://bucket/generations"},
+            "generations": {"claimName": "generations"},
         },
     },
 }

@@ -201,7 +201,7 @@ def test_one_secret_for_ca_and_user_is_mounted_once():
     assert [each["secret"]["secretName"] for each in volumes] == ["all"]
 
 
-def test_generations_are_a_claim_of_share_coordinators_or_a_uri():
+def test_generations_are_a_claim_of_share_coordinators():
     claimed = storage(generations={"claimName": "generations"})
     assert config(claimed)["generations"] == "/generations"
     spec = pod_spec(claimed, "share-coordinator")
@@ -210,8 +210,6 @@ def test_generations_are_a_claim_of_share_coordinators_or_a_uri():
     assert spec["securityContext"]["fsGroup"] == 10001
     for role in ROLES[:2]:
         assert "generations" not in names(pod_spec(claimed, role)["volumes"])
-    at_uri = storage(generations={"uri": "s3://bucket/generations"})
-    assert config(at_uri)["generations"] == "s3://bucket/generations"
     assert "generations" not in config(storage())
 
 

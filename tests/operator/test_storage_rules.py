@@ -54,7 +54,6 @@ TAKEN = {
     "password as it is over TLS": kafka(tls={}, **login("Plain", secretName="s")),
     "token": kafka(tls={}, **login("OAuthBearer", secretName="s", tokenKey="t")),
     "generations in a claim": kafka(generations={"claimName": "g"}),
-    "generations at a URI": kafka(generations={"uri": "s3://bucket/path"}),
     "a shared claim": {"type": "Shared", "claimName": "data"},
     "a single node": {"type": "SingleNode", "node": "one", "hostPath": "/data"},
 }
@@ -96,10 +95,6 @@ REFUSED = {
         kafka(**login("Plain", secretName="s")),
         "Plain needs tls",
     ),
-    "two places for generations": (
-        kafka(generations={"claimName": "g", "uri": "s3://b"}),
-        "a claimName or at a uri",
-    ),
     "a claim beside Kafka": (kafka() | {"claimName": "c"}, "claimName belongs to Shared"),
     "a node beside Kafka": (
         kafka() | {"node": "n", "hostPath": "/p"},
@@ -126,7 +121,7 @@ CHANGES = {
     "topics": ({"kafka": {"topics": ["b*"]}}, "topics is immutable"),
     "a client id": ({"kafka": {"clientId": "c"}}, "kafka is immutable but for"),
     "managed topics": ({"kafka": {"manageTopics": True}}, "manageTopics is immutable"),
-    "generations": ({"generations": {"uri": "s3://b/p"}}, IMMUTABLE),
+    "generations": ({"generations": {"claimName": "g"}}, IMMUTABLE),
     "another type": ({"type": "Shared", "claimName": "c", "kafka": None}, IMMUTABLE),
 }
 DRY = {"dryRun": "All"}

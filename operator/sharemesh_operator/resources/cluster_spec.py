@@ -23,19 +23,12 @@ class RoleSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class GenerationsSpec:
-    """Where generations of the state log are, with Kafka storage: one of the two, or none."""
-
-    claim: str = key("claimName", "")
-    uri: str = key("uri", "")
-
-
-@dataclass(frozen=True, slots=True)
 class Storage:
     """The data directory, one ReadWriteMany claim or a directory of one node; or Kafka."""
 
-    generations: GenerationsSpec
     kafka: KafkaSpec | None
+    generations_claim: str
+    """With Kafka storage, the claim with generations of the state log; empty: there are none."""
     claim: str = key("claimName", "")
     node: str = key("node", "")
     host_path: str = key("hostPath", "")
@@ -43,7 +36,7 @@ class Storage:
     @property
     def shared_claim(self) -> str:
         """The claim that pods of several nodes mount; empty: there is none."""
-        return self.claim or self.generations.claim
+        return self.claim or self.generations_claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +225,8 @@ def _storage(given: Mapping[str, Any]) -> Storage:
     return read(
         Storage,
         given,
-        generations=read(GenerationsSpec, given.get("generations") or {}),
         kafka=None if kafka is None else kafka_spec(kafka),
+        generations_claim=(given.get("generations") or {}).get("claimName", ""),
     )
 
 

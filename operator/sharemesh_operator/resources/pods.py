@@ -183,9 +183,9 @@ def _data(spec: ClusterSpec, role: Role) -> list[tuple[KubeObject, KubeObject]]:
     """Return the volume that a role's pods keep data in, with its mount, if they have one."""
     storage = spec.storage
     if storage.kafka is not None:
-        if role is not Role.SHARE_COORDINATOR or not storage.generations.claim:
+        if role is not Role.SHARE_COORDINATOR or not storage.generations_claim:
             return []
-        claim = {"claimName": storage.generations.claim}
+        claim = {"claimName": storage.generations_claim}
         volume = {"name": "generations", "persistentVolumeClaim": claim}
         return [(volume, {"name": "generations", "mountPath": GENERATIONS_PATH, "readOnly": True})]
     volume = {"name": "data"}

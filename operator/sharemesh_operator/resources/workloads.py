@@ -157,8 +157,9 @@ def _storage(spec: ClusterSpec) -> dict[str, object]:
     if storage.kafka is None:
         return {"data_directory": DATA_PATH}
     found = kafka_settings(storage.kafka, KAFKA_PATH)
-    generations = GENERATIONS_PATH if storage.generations.claim else storage.generations.uri
-    return found | ({"generations": generations} if generations else {})
+    if storage.generations_claim:
+        found["generations"] = GENERATIONS_PATH
+    return found
 
 
 def config_hash(spec: ClusterSpec) -> str:
