@@ -1,0 +1,1 @@
+"""Logs that are topics of a Kafka-compatible cluster."""

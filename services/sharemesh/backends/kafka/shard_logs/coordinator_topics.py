@@ -1,0 +1,196 @@
+"""The two topics of a cluster's own: which, with what settings, made when (STL-22, STL-23)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import TopicId
+from sharemesh.ports.brokers import (
+    LATEST_TIMESTAMP,
+    BrokerPartition,
+    BrokerRefusedError,
+    Brokers,
+    NewBrokerTopic,
+    TopicMetadata,
+)
+from sharemesh.ports.clock import Clock
+
+MESSAGE_BYTES_MIN = 1_048_588
+CREATE_TIMEOUT_MS = 30_000
+SEEN_ATTEMPTS = 60
+SEEN_RETRY_MS = 250
+
+_FIXED = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "unclean.leader.election.enable": "false",
+    "message.timestamp.type": "LogAppendTime",
+}
+_WHERE_KNOWN = {"remote.storage.enable": "false"}
+_UNCOMPRESSED = ("producer", "uncompressed")
+_FORMAT_MIN = (0, 11)
+
+
+class CoordinatorTopicError(Exception):
+    """The topics of a new cluster cannot be made; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorTopic:
+    """A topic of the cluster's own, as it was recorded when the cluster was created."""
+
+    topic: str
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorTopics:
+    """Which logs these are: of which mesh, in which Kafka cluster, which topics."""
+
+    cluster_id: str
+    kafka_cluster_id: str
+    topics: Mapping[str, CoordinatorTopic]
+    """By the names of ``ShardLogs``: ``state`` and ``group``."""
+    incarnation: int = 0
+    """Raised when a loss of records was accepted: what was stamped before is void then."""
+
+
+def coordinator_topic_configs(min_insync_replicas: int) -> dict[str, str]:
+    """Return the settings with which both topics are created."""
+    return {
+        **_FIXED,
+        "min.insync.replicas": str(min_insync_replicas),
+        "compression.type": _UNCOMPRESSED[0],
+        "max.message.bytes": str(MESSAGE_BYTES_MIN),
+    }
+
+
+def coordinator_topic_problems(
+    topic: str, configs: Mapping[str, str], replicas: int, *, single_replica: bool
+) -> tuple[str, ...]:
+    """Return what is wrong with the settings of a topic, one sentence each (STL-22).
+
+    Args:
+        topic: Its name.
+        configs: Its settings in force; one that is absent is not known to the cluster.
+        replicas: Of its partitions, the fewest.
+        single_replica: Whether one replica is accepted.
+    """
+    wanted: dict[str, str] = {}
+    for name, value in _FIXED.items():
+        if configs.get(name, value).lower() != value.lower():
+            wanted[name] = value
+    for name, value in _WHERE_KNOWN.items():
+        if configs.get(name, value).lower() != value:
+            wanted[name] = value
+    if configs.get("compression.type", _UNCOMPRESSED[0]) not in _UNCOMPRESSED:
+        wanted["compression.type"] = _UNCOMPRESSED[0]
+    if _number(configs, "max.message.bytes", MESSAGE_BYTES_MIN) < MESSAGE_BYTES_MIN:
+        wanted["max.message.bytes"] = str(MESSAGE_BYTES_MIN)
+    if _number(configs, "min.insync.replicas", 1) < 2 and not single_replica:
+        wanted["min.insync.replicas"] = "2"
+    problems = [_differs(topic, name, configs.get(name), value) for name, value in wanted.items()]
+    problems += _old_format(topic, configs)
+    if replicas < 2 and not single_replica:
+        problems.append(
+            f"topic {topic} has partitions with {replicas} replica: what is confirmed would be "
+            "lost with one broker; add replicas (kafka-reassign-partitions), or accept that with "
+            "kafka_single_replica"
+        )
+    return tuple(problems)
+
+
+def _differs(topic: str, name: str, found: str | None, wanted: str) -> str:
+    return (
+        f"topic {topic} has {name}={'(unknown)' if found is None else found}, it must be {wanted}: "
+        f"kafka-configs --alter --entity-type topics --entity-name {topic} "
+        f"--add-config {name}={wanted}"
+    )
+
+
+def _old_format(topic: str, configs: Mapping[str, str]) -> list[str]:
+    found = configs.get("message.format.version")
+    if found is None:
+        return []
+    numbers = tuple(int(part) for part in found.split("-")[0].split(".")[:2] if part.isdecimal())
+    if not numbers or numbers >= _FORMAT_MIN:
+        return []
+    return [_differs(topic, "message.format.version", found, "0.11.0")]
+
+
+def _number(configs: Mapping[str, str], name: str, otherwise: int) -> int:
+    value = configs.get(name, "")
+    return int(value) if value.lstrip("-").isdecimal() else otherwise
+
+
+async def create_coordinator_topics(
+    brokers: Brokers,
+    clock: Clock,
+    topics: Mapping[str, tuple[str, int]],
+    *,
+    replication_factor: int,
+    min_insync_replicas: int,
+) -> dict[str, CoordinatorTopic]:
+    """Create the topics of a new cluster; never call it for one that exists (STL-23).
+
+    A topic that is there already is taken if nothing was ever written to it: a start before this
+    one may have ended in between.
+
+    Args:
+        brokers: The cluster.
+        clock: Time.
+        topics: The topic's name and number of partitions, by the names of ``ShardLogs``.
+        replication_factor: Of both.
+        min_insync_replicas: Of both.
+
+    Raises:
+        CoordinatorTopicError: One is there that is not empty, or has other partitions.
+        BrokerRefusedError, BrokerUnreachableError, UnsupportedRequestError: As the brokers say.
+    """
+    configs = coordinator_topic_configs(min_insync_replicas)
+    made: dict[str, CoordinatorTopic] = {}
+    for name, (topic, partitions) in topics.items():
+        new = NewBrokerTopic(topic, partitions, replication_factor, configs)
+        was_there = False
+        try:
+            await brokers.create_topic(new, timeout_ms=CREATE_TIMEOUT_MS)
+        except BrokerRefusedError as error:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+            was_there = True
+        found = await _seen(brokers, clock, topic, partitions)
+        if was_there:
+            await _check_unused(brokers, found, partitions)
+        made[name] = CoordinatorTopic(topic, found.topic_id)
+    return made
+
+
+async def _seen(brokers: Brokers, clock: Clock, topic: str, partitions: int) -> TopicMetadata:
+    """Wait until a broker names the new topic with all of its partitions."""
+    for _ in range(SEEN_ATTEMPTS):
+        for found in (await brokers.metadata([topic])).topics:
+            if found.topic == topic and not found.error and len(found.partitions) >= partitions:
+                return found
+        await clock.sleep_ms(SEEN_RETRY_MS)
+    raise CoordinatorTopicError(
+        f"topic {topic} was created, and no broker has named it with {partitions} partitions for "
+        f"{SEEN_ATTEMPTS * SEEN_RETRY_MS} ms; see to the cluster's controller"
+    )
+
+
+async def _check_unused(brokers: Brokers, found: TopicMetadata, partitions: int) -> None:
+    if len(found.partitions) != partitions:
+        raise CoordinatorTopicError(
+            f"topic {found.topic} exists with {len(found.partitions)} partitions, this cluster "
+            f"has {partitions} shards of that kind; choose another kafka_topic_prefix"
+        )
+    numbers: Sequence[int] = [each.partition for each in found.partitions]
+    for number in numbers:
+        place = BrokerPartition(found.topic_id, found.topic, number)
+        end = await brokers.list_offset(place, LATEST_TIMESTAMP)
+        if end.offset > 0:
+            raise CoordinatorTopicError(
+                f"topic {found.topic} exists and partition {number} holds records: another "
+                "cluster may live there; choose another kafka_topic_prefix"
+            )
