@@ -1,0 +1,127 @@
+"""Opens connections: every address of a name is tried, then TLS, versions and login."""
+
+import asyncio
+import socket
+import ssl
+from dataclasses import dataclass
+
+from sharemesh.kafka.connection import BrokerConnection, ListenerName
+from sharemesh.kafka.login import log_in
+from sharemesh.kafka.security import PLAINTEXT, KafkaSecurity, KafkaSecurityError
+from sharemesh.ports.brokers import BrokerAddress, BrokerUnreachableError
+from sharemesh.ports.clock import Clock
+
+CONNECT_TIMEOUT_MS = 5_000
+REQUEST_TIMEOUT_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Dialing:
+    """How this process connects to any broker."""
+
+    clock: Clock
+    client_id: str = "sharemesh"
+    security: KafkaSecurity = PLAINTEXT
+
+    async def open(self, broker: BrokerAddress) -> BrokerConnection:
+        """Return a connection that is ready for requests.
+
+        Raises:
+            BrokerRefusedError: The login was refused.
+            BrokerUnreachableError: It cannot be reached, or shows a certificate of nobody known;
+                or a file of ours cannot be used.
+        """
+        listener = ListenerName(
+            broker="a bootstrap server" if broker.broker_id < 0 else f"broker {broker.broker_id}",
+            address=f"{broker.host}:{broker.port}",
+            security=self.security.protocol.value,
+            principal=self.security.principal,
+        )
+        connection = BrokerConnection(listener, self.client_id, self.clock)
+        try:
+            await self._connect(connection, broker)
+            await connection.greet(REQUEST_TIMEOUT_MS)
+            if self.security.protocol.logs_in:
+                began_ms = self.clock.now_ms()
+                renew_ms = await log_in(connection, self.security, REQUEST_TIMEOUT_MS)
+                connection.renew_at_ms = None if renew_ms is None else began_ms + renew_ms
+        except KafkaSecurityError as error:
+            connection.close()
+            raise BrokerUnreachableError(f"{listener}: {error}") from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _connect(self, connection: BrokerConnection, broker: BrokerAddress) -> None:
+        context = self.security.tls()
+        tried: list[str] = []
+        connected = False
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1_000):
+                places = await _addresses(broker)
+                for number, address in enumerate(places):
+                    patience_s = CONNECT_TIMEOUT_MS / 1_000 / (len(places) - number)
+                    try:
+                        async with asyncio.timeout(patience_s):
+                            await _connect_to(address, connection, broker, context)
+                    except OSError as error:  # TimeoutError is one
+                        connected = connected or isinstance(error, ssl.SSLError)
+                        tried.append(f"{address}: {_why(error, self.security)}")
+                    else:
+                        return
+        except TimeoutError:
+            tried.append(f"no connection within {CONNECT_TIMEOUT_MS} ms")
+        except OSError as error:
+            tried.append(str(error))
+        advice = "" if connected else f"; {_advice(broker)}"
+        raise BrokerUnreachableError(f"{connection.listener}: {'; '.join(tried)}{advice}")
+
+
+async def _addresses(broker: BrokerAddress) -> list[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(
+        broker.host, broker.port, type=socket.SOCK_STREAM
+    )
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+async def _connect_to(
+    address: str,
+    connection: BrokerConnection,
+    broker: BrokerAddress,
+    context: ssl.SSLContext | None,
+) -> None:
+    transport, _ = await asyncio.get_running_loop().create_connection(
+        lambda: connection,
+        address,
+        broker.port,
+        ssl=context,
+        server_hostname=None if context is None else broker.host,
+    )
+    opened: socket.socket | None = transport.get_extra_info("socket")
+    if opened is not None:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def _why(error: OSError, security: KafkaSecurity) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        authority = security.authority or "an authority of this system"
+        return (
+            f"its certificate was not accepted ({error.verify_message}): set kafka_tls_authority "
+            f"to the PEM file of the authority that signed it (now {authority}), and use the name "
+            "that it is made out to"
+        )
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed ({error.reason}): check that this listener speaks TLS and takes it"
+    if isinstance(error, TimeoutError):
+        return "no connection in time"
+    return error.strerror or str(error)
+
+
+def _advice(broker: BrokerAddress) -> str:
+    if broker.broker_id < 0:
+        return "check kafka_bootstrap_servers and the way there"
+    return (
+        "the cluster advertises this address: it must lead to the broker from here, so change "
+        "advertised.listeners of the broker, or bootstrap from another listener"
+    )

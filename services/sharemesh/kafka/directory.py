@@ -1,0 +1,294 @@
+"""Who leads which partition, as brokers say it: asked for when it is needed, in one request each.
+
+Metadata may be older than what is known already: a leader of an older epoch is not believed.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sharemesh.domain.ids import TopicId, format_topic_id
+from sharemesh.kafka.answers import cluster_metadata
+from sharemesh.kafka.dialing import REQUEST_TIMEOUT_MS
+from sharemesh.kafka.lanes import BrokerLanes
+from sharemesh.kafka.messages import error_name, to_uuid
+from sharemesh.kafka.versions import FIRST_BY_ID, KafkaRequest
+from sharemesh.ports.brokers import (
+    NO_TOPIC_ID,
+    BrokerAddress,
+    BrokerLane,
+    BrokerPartition,
+    BrokerRefusedError,
+    BrokerUnreachableError,
+    ClusterMetadata,
+    TopicMetadata,
+    UnsupportedRequestError,
+)
+from sharemesh.ports.clock import Clock
+from sharemesh.tasks import OwnedTasks
+
+METADATA_AGE_MAX_MS = 60_000
+"""What is known of a topic is asked for anew after this time; meanwhile it stays in use."""
+
+REFRESH_MIN_MS = 100
+"""Leaders are asked for at most once in this time; all topics that wait go into one request."""
+
+TOPICS_A_REQUEST = 500
+
+_UNKNOWN_TOPIC_OR_PARTITION = 3, "UNKNOWN_TOPIC_OR_PARTITION"
+_LEADER_NOT_AVAILABLE = 5, "LEADER_NOT_AVAILABLE"
+_FENCED_LEADER_EPOCH = 74, "FENCED_LEADER_EPOCH"
+_UNKNOWN_TOPIC_ID = 100, "UNKNOWN_TOPIC_ID"
+
+
+class BrokerLeader(NamedTuple):
+    """The broker to ask of a partition, and the leader epoch to name."""
+
+    broker: BrokerAddress
+    epoch: int
+
+
+class _TopicKey(NamedTuple):
+    topic_id: TopicId
+    topic: str
+
+
+@dataclass(slots=True)
+class _KnownTopic:
+    asked_ms: int
+    leaders: dict[int, BrokerLeader]
+
+
+_Learned = TopicMetadata | BrokerRefusedError | BrokerUnreachableError | UnsupportedRequestError
+
+
+class LeaderDirectory:
+    """What this process knows of brokers and leaders."""
+
+    def __init__(
+        self,
+        bootstrap: Sequence[BrokerAddress],
+        lanes: BrokerLanes,
+        clock: Clock,
+    ) -> None:
+        self._bootstrap = tuple(bootstrap)
+        self._lanes = lanes
+        self._clock = clock
+        self._brokers: dict[int, BrokerAddress] = {}
+        self._controller = -1
+        self._turn = 0
+        self._known: dict[_TopicKey, _KnownTopic] = {}
+        self._epochs: dict[BrokerPartition, int] = {}
+        self._wanted: dict[_TopicKey, asyncio.Future[_Learned]] = {}
+        self._asking: asyncio.Task[None] | None = None
+        self._asked_ms = -REFRESH_MIN_MS
+        self._tasks = OwnedTasks("the directory of Kafka's leaders")
+
+    async def metadata(
+        self, topics: Sequence[str] = (), topic_ids: Sequence[TopicId] = ()
+    ) -> ClusterMetadata:
+        """Ask one broker, another one each time; those that cannot be reached are passed over.
+
+        Raises:
+            BrokerRefusedError: It refuses the login.
+            BrokerUnreachableError: None can be reached, or the one that was asked did not answer.
+            UnsupportedRequestError: It cannot be asked by id, or not in a version spoken here.
+        """
+        unreachable: BrokerUnreachableError | None = None
+        for broker in self._in_turn():
+            try:
+                connection = await self._lanes.connection(broker, BrokerLane.CONTROL)
+            except BrokerUnreachableError as error:
+                unreachable = error  # nothing was asked yet
+                continue
+            if topic_ids and connection.version_of(KafkaRequest.METADATA) < FIRST_BY_ID:
+                raise UnsupportedRequestError(
+                    f"{connection.listener} cannot be asked for topics by id; ask by name"
+                )
+            by_id = [{"topic_id": to_uuid(each), "name": None} for each in topic_ids]
+            content = {
+                "topics": [*by_id, *({"topic_id": None, "name": each} for each in topics)],
+                "allow_auto_topic_creation": False,
+                "include_cluster_authorized_operations": False,
+                "include_topic_authorized_operations": False,
+            }
+            answer = await connection.call(
+                KafkaRequest.METADATA, content, timeout_ms=REQUEST_TIMEOUT_MS
+            )
+            found = cluster_metadata(answer, broker)
+            if found.brokers:  # one that is cut off from the controller may name none
+                self._brokers = {each.broker_id: each for each in found.brokers}
+            self._controller = found.controller
+            return found
+        assert unreachable is not None
+        raise unreachable
+
+    async def any_broker(self) -> BrokerAddress:
+        """Return one that answers; raises as ``metadata``."""
+        if not self._brokers:
+            await self.metadata()
+        return next(self._in_turn())
+
+    async def controller(self) -> BrokerAddress:
+        """Return the broker that topics are created at; any one where they pass that on.
+
+        Raises as ``metadata``.
+        """
+        if self._controller not in self._brokers:
+            await self.metadata()
+        found = self._brokers.get(self._controller)
+        return next(self._in_turn()) if found is None else found
+
+    def forget_controller(self) -> None:
+        """Ask anew before the next topic is created."""
+        self._controller = -1
+
+    def known_leader(self, partition: BrokerPartition) -> BrokerLeader | None:
+        """Return whom to ask if that is known; what has become old is asked for beside it."""
+        key = _TopicKey(partition.topic_id, partition.topic)
+        known = self._known.get(key)
+        if known is None:
+            return None
+        if self._clock.now_ms() - known.asked_ms > METADATA_AGE_MAX_MS:
+            self._ask_for(key)
+        return known.leaders.get(partition.partition)
+
+    async def leader(self, partition: BrokerPartition) -> BrokerLeader:
+        """Return whom to ask.
+
+        Raises:
+            BrokerRefusedError: There is no such topic or partition, or no leader now.
+            BrokerUnreachableError: No broker can be asked.
+            UnsupportedRequestError: It does not speak Metadata in a version spoken here.
+        """
+        found = self.known_leader(partition)
+        if found is None:
+            answer = await asyncio.shield(
+                self._ask_for(_TopicKey(partition.topic_id, partition.topic))
+            )
+            if isinstance(answer, Exception):
+                raise answer.with_traceback(None)  # several callers may get this one
+            found = self._leader_in(answer, partition)
+        if partition.topic_id != NO_TOPIC_ID:  # without ids another topic may have come
+            newest = self._epochs.get(partition, -1)
+            if found.epoch < newest:
+                self.forget(partition)
+                raise BrokerRefusedError(
+                    *_FENCED_LEADER_EPOCH,
+                    f"metadata names the leader of epoch {found.epoch} for {_shown(partition)}; "
+                    f"{newest} is known already",
+                )
+            self._epochs[partition] = found.epoch
+        return found
+
+    def forget(self, partition: BrokerPartition) -> None:
+        """Ask anew before the next request to this partition."""
+        known = self._known.get(_TopicKey(partition.topic_id, partition.topic))
+        if known is not None:
+            known.leaders.pop(partition.partition, None)
+
+    async def close(self) -> None:
+        """End what is being asked."""
+        await self._tasks.close()
+
+    def _ask_for(self, key: _TopicKey) -> "asyncio.Future[_Learned]":
+        """Return what will be known of a topic."""
+        found = self._wanted.get(key)
+        if found is None:
+            found = asyncio.get_running_loop().create_future()
+            self._wanted[key] = found
+            if self._asking is None or self._asking.done():
+                self._asking = self._tasks.spawn(self._ask())
+        return found
+
+    async def _ask(self) -> None:
+        try:
+            while self._wanted:
+                pause_ms = self._asked_ms + REFRESH_MIN_MS - self._clock.now_ms()
+                if pause_ms > 0:
+                    await self._clock.sleep_ms(pause_ms)
+                self._asked_ms = self._clock.now_ms()
+                await self._ask_once(list(self._wanted)[:TOPICS_A_REQUEST])
+        finally:
+            for waiting in self._wanted.values():  # this process ends, or it is a bug
+                waiting.set_result(BrokerUnreachableError("the leader is asked for no more"))
+            self._wanted.clear()
+
+    async def _ask_once(self, keys: Sequence[_TopicKey]) -> None:
+        """Ask for topics, by name where there is one; the id decides what is believed."""
+        learned: dict[_TopicKey, _Learned] = {}
+        # One request cannot ask by name and by id.
+        for named in (True, False):
+            some = [key for key in keys if bool(key.topic) is named]
+            if some:
+                learned |= await self._learn(some)
+        for key in keys:
+            answer = learned[key]
+            if isinstance(answer, Exception):
+                self._known.pop(key, None)
+            else:
+                self._known[key] = _KnownTopic(self._clock.now_ms(), self._leaders_in(answer))
+            waiting = self._wanted.pop(key)
+            if not waiting.done():
+                waiting.set_result(answer)
+
+    async def _learn(self, keys: Sequence[_TopicKey]) -> dict[_TopicKey, _Learned]:
+        names = list(dict.fromkeys(key.topic for key in keys if key.topic))
+        ids = [key.topic_id for key in keys if not key.topic]
+        try:
+            answer = await self.metadata(names, ids)
+        except (BrokerRefusedError, BrokerUnreachableError, UnsupportedRequestError) as error:
+            return dict.fromkeys(keys, error)
+        by_name = {each.topic: each for each in answer.topics}
+        by_id = {each.topic_id: each for each in answer.topics}
+        return {
+            key: _judged(key, by_name.get(key.topic) if key.topic else by_id.get(key.topic_id))
+            for key in keys
+        }
+
+    def _leaders_in(self, topic: TopicMetadata) -> dict[int, BrokerLeader]:
+        return {
+            each.partition: BrokerLeader(self._brokers[each.leader], each.leader_epoch)
+            for each in topic.partitions
+            if each.leader in self._brokers
+        }
+
+    def _leader_in(self, topic: TopicMetadata, partition: BrokerPartition) -> BrokerLeader:
+        found = self._leaders_in(topic).get(partition.partition)
+        if found is not None:
+            return found
+        if any(each.partition == partition.partition for each in topic.partitions):
+            raise BrokerRefusedError(
+                *_LEADER_NOT_AVAILABLE, f"{_shown(partition)} has no leader now"
+            )
+        raise BrokerRefusedError(*_UNKNOWN_TOPIC_OR_PARTITION, f"there is no {_shown(partition)}")
+
+    def _in_turn(self) -> Iterator[BrokerAddress]:
+        """Return brokers to ask, beginning with another one each time; bootstrap servers last."""
+        known = [self._brokers[each] for each in sorted(self._brokers)]
+        self._turn += 1
+        for number in range(len(known)):
+            yield known[(self._turn + number) % len(known)]
+        for number in range(len(self._bootstrap)):
+            yield self._bootstrap[(self._turn + number) % len(self._bootstrap)]
+
+
+def _judged(key: _TopicKey, topic: TopicMetadata | None) -> _Learned:
+    """Return what an answer says of a topic; another id under its name is another topic."""
+    shown = key.topic or format_topic_id(key.topic_id)
+    if topic is None:
+        return BrokerRefusedError(*_UNKNOWN_TOPIC_OR_PARTITION, f"{shown} is not in the answer")
+    if topic.error:
+        return BrokerRefusedError(topic.error, error_name(topic.error), f"topic {shown}")
+    if NO_TOPIC_ID not in (key.topic_id, topic.topic_id) and key.topic_id != topic.topic_id:
+        return BrokerRefusedError(
+            *_UNKNOWN_TOPIC_ID,
+            f"topic {shown} has the id {format_topic_id(topic.topic_id)}, not "
+            f"{format_topic_id(key.topic_id)}: it was deleted and made again",
+        )
+    return topic
+
+
+def _shown(partition: BrokerPartition) -> str:
+    return f"{partition.topic or format_topic_id(partition.topic_id)}-{partition.partition}"
