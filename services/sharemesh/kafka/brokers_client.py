@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from sharemesh.domain.ids import TopicId
 from sharemesh.kafka.answers import fetched_records, produced_batch
 from sharemesh.kafka.dialing import REQUEST_TIMEOUT_MS, Dialing
-from sharemesh.kafka.directory import LeaderDirectory, BrokerLeader
+from sharemesh.kafka.directory import BrokerLeader, LeaderDirectory
 from sharemesh.kafka.lanes import BrokerLanes
 from sharemesh.kafka.messages import (
     Content,

@@ -1,4 +1,4 @@
-"""How a listener is spoken to: TLS from files, and with which login (spec KBR-10 to KBR-13)."""
+"""How a listener is spoken to: TLS from files, and with which login (spec KBR)."""
 
 import ssl
 from dataclasses import dataclass
