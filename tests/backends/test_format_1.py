@@ -44,7 +44,7 @@ async def test_record_logs_are_read_and_continued():
         if not result.headers[0].is_control:
             values += [record.value for record in decode_records(result.records)]
     assert values == [b"1-3", b"2-0", b"2-1", b"2-2", b"2-3"]
-    assert await aborted_in(log, 3) == [(9, 5)]
+    assert await aborted_in(log, 5) == [(9, 5)]
     assert await log.offset_for_timestamp(1003) == (3, 1003)
     await log.append_txn_marker(9, 2, commit=True)
     assert log.high_watermark == 11
