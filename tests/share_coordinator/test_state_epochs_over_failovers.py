@@ -30,7 +30,9 @@ async def late(persister):
     assert (deleted.error, deleted.known_state_epoch) == (ErrorCode.FENCED_STATE_EPOCH, 2)
     begun = await persister.initialize_state(KEY, 1, 15)
     assert begun.error is ErrorCode.FENCED_STATE_EPOCH
-    assert (await persister.read_state(KEY, OLD_LEADER)).error is ErrorCode.FENCED_LEADER_EPOCH
+    refused = await persister.read_state(KEY, OLD_LEADER)
+    assert refused.error is ErrorCode.FENCED_LEADER_EPOCH
+    assert refused.known_leader_epoch > OLD_LEADER
 
 
 @pytest.mark.parametrize("coordinator_first", [True, False])

@@ -43,7 +43,9 @@ class StateKeeper:
         )
         state = answer.state
         if answer.error or state is None:
-            return StateReadResult(answer.error, answer.message)
+            return StateReadResult(
+                answer.error, answer.message, known_leader_epoch=answer.known_leader_epoch
+            )
         return StateReadResult(
             ErrorCode.NONE, "", state.state_epoch, state.start_offset, tuple(state.batches)
         )

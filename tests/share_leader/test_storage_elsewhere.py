@@ -4,6 +4,9 @@ import pytest
 
 from sharemesh import methods
 from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import GroupId, SharePartitionKey
+from sharemesh.ports.shard_log import FencedError
+from sharemesh.share_leader.partition.share_partition_runner import Phase
 from sharemesh.share_leader.partition.state_requests import resolve_start_offset
 from sharemesh.v1 import share_leader_pb2 as pb
 from tests.share_leader.world import FOO, LEADER, TopicPartition, world
@@ -47,3 +50,34 @@ async def test_explain_says_that_the_storage_does_not_answer(monkeypatch):
         told = await w.network.caller().call(methods.EXPLAIN, request, to=LEADER)
         assert told.reason == "STORAGE_UNAVAILABLE"
         assert told.explanation.endswith(": no broker leads it since 3 s")
+
+
+async def test_leader_epochs_climb_past_what_is_stored_where_the_log_has_no_fence(monkeypatch):
+    """KRL-17: as after etcd was restored from a backup."""
+    async with world() as w:
+        key = SharePartitionKey(GroupId("g"), FOO, 0)
+        await w.lead(P0, epoch=1)
+        monkeypatch.setattr(type(w.service.partitions.get(P0).log), "has_own_fence", False)
+        await w.service.stop_partition(P0)
+        await w.keeper.read_state(key, 40)
+        ended = []
+        w.service.on_ended(ended.append)
+        await w.lead(P0, epoch=7)
+        await w.client().fetch(P0)
+        assert ended == [P0]
+        assert w.service.partitions.get(P0) is None
+        for epoch in (8, 40):
+            with pytest.raises(FencedError) as fenced:
+                await w.service.start_partition(P0, epoch)
+            assert fenced.value.fence_epoch == 40
+        await w.lead(P0, epoch=41)
+        await w.client("m2").join(P0)
+        assert w.runner(P0).phase is Phase.ACTIVE
+
+
+async def test_a_log_with_a_fence_of_its_own_is_not_given_up_for_a_refused_read():
+    async with world() as w:
+        await w.keeper.read_state(SharePartitionKey(GroupId("g"), FOO, 0), 40)
+        await w.lead(P0, epoch=7)
+        await w.client().fetch(P0)
+        assert w.service.partitions.get(P0) is not None

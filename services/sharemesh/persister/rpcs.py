@@ -142,6 +142,7 @@ def _state(each: pb.ReadPartitionStateResult) -> StateReadResult:
         each.state_epoch,
         each.start_offset,
         decode_batches(each.state_batches),
+        each.known_leader_epoch if each.HasField("known_leader_epoch") else -1,
     )
 
 

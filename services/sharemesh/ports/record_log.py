@@ -94,6 +94,11 @@ class PartitionLog(Protocol):
         ...
 
     @property
+    def has_own_fence(self) -> bool:
+        """Whether taking it over fences it; else state read under the new epoch is the fence."""
+        ...
+
+    @property
     def damage(self) -> tuple[int, str] | None:
         """The first offset that cannot be read, and where and what to do; None if all is whole."""
         ...

@@ -15,13 +15,17 @@ NO_MEMBER = MemberId("")
 
 @dataclass(frozen=True, slots=True)
 class StateReadResult:
-    """Answer to a read; ``error`` is the coordinator's own, not yet mapped (spec PER-8)."""
+    """Answer to a read; ``error`` is the coordinator's own, not yet mapped (spec PER-8).
+
+    ``known_leader_epoch`` comes with FENCED_LEADER_EPOCH: lead above it; -1 if not known.
+    """
 
     error: ErrorCode
     message: str = ""
     state_epoch: int = 0
     start_offset: int = -1
     batches: tuple[StateBatch, ...] = ()
+    known_leader_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)

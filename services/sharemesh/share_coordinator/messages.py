@@ -145,12 +145,15 @@ def _error(partition: int, answer: StateResult) -> pb.PartitionStateError:
 def _read_result(partition: int, answer: StateResult) -> pb.ReadPartitionStateResult:
     state = answer.state
     if state is None:
-        return pb.ReadPartitionStateResult(
+        refusal = pb.ReadPartitionStateResult(
             partition=partition,
             error_code=answer.error,
             error_message=answer.message,
             start_offset=_NO_OFFSET,
         )
+        if answer.error is ErrorCode.FENCED_LEADER_EPOCH:
+            refusal.known_leader_epoch = answer.known_leader_epoch
+        return refusal
     message = pb.ReadPartitionStateResult(
         partition=partition, state_epoch=state.state_epoch, start_offset=state.start_offset
     )

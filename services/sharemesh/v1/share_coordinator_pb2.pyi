@@ -86,20 +86,22 @@ class ReadShareGroupStateRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[ReadTopicState, _Mapping]]] = ...) -> None: ...
 
 class ReadPartitionStateResult(_message.Message):
-    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "start_offset", "state_batches")
+    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "start_offset", "state_batches", "known_leader_epoch")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     STATE_EPOCH_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     STATE_BATCHES_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     partition: int
     error_code: int
     error_message: str
     state_epoch: int
     start_offset: int
     state_batches: _containers.RepeatedCompositeFieldContainer[_common_pb2.StateBatch]
-    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., state_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ...) -> None: ...
+    known_leader_epoch: int
+    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., state_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ..., known_leader_epoch: _Optional[int] = ...) -> None: ...
 
 class ReadTopicStateResult(_message.Message):
     __slots__ = ("topic_id", "partitions")

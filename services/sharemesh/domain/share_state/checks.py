@@ -40,13 +40,14 @@ class StateResult:
     """An error, or NONE; ``state`` is what the answer describes (before the change, SC-10).
 
     ``known_state_epoch`` is set with FENCED_STATE_EPOCH: the highest one known; an initialization
-    above it will be accepted.
+    above it will be accepted. So is ``known_leader_epoch`` with FENCED_LEADER_EPOCH.
     """
 
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
     state: ShareState | None = None
     known_state_epoch: int = -1
+    known_leader_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +159,11 @@ def check_room(state: ShareState, request: WriteRequest) -> StateDecision | None
 
 def fenced_leader(leader_epoch: int, state: ShareState) -> StateDecision:
     """Refuse a leader that another one has replaced."""
-    return refused(
-        ErrorCode.FENCED_LEADER_EPOCH,
-        f"The leader epoch {leader_epoch} is below {state.leader_epoch_max}: "
-        "another leader has taken over.",
+    known = state.leader_epoch_max
+    return StateDecision(
+        StateResult(
+            ErrorCode.FENCED_LEADER_EPOCH,
+            f"The leader epoch {leader_epoch} is below {known}: another leader has taken over.",
+            known_leader_epoch=known,
+        )
     )

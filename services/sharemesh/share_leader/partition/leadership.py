@@ -53,6 +53,7 @@ class PartitionLeadership:
                 if before.leader_epoch >= leader_epoch:
                     return
                 await self._stop(before, 0)
+            self._partitions.check_fence(partition, leader_epoch)
             began_ns = self._environment.telemetry.spans.now_ns()
             groups = self._streams.groups_awaiting(partition)
             reads = StatePrefetch(self._environment, partition, leader_epoch, groups)

@@ -3,12 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from sharemesh.cluster.membership import node_message
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicPartition
 from sharemesh.ports.cluster import ClusterView, NodeInfo
 from sharemesh.ports.record_log import PartitionLog
+from sharemesh.ports.shard_log import FencedError
 from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.partition.read_barrier import ReadBarrier
 from sharemesh.share_leader.partition.share_partition_runner import SharePartitionRunner
@@ -82,6 +84,7 @@ class LedPartition:
         self.looks = ReadBarrier(log, environment.tasks)
         self.draining = False  # nothing is acquired any more
         self.closed = False  # nothing is acknowledged or produced any more
+        self.on_fenced: Callable[[int], None] = lambda _: None  # with the epoch that fences it
         self.shares: dict[GroupId, SharePartitionRunner] = {}
         self._environment = environment
         self._early_reads = early_reads
@@ -104,6 +107,7 @@ class LedPartition:
                 self._environment,
                 self._share_ended,
                 state=self._early_reads.take(group_id),
+                on_fenced=self.on_fenced,
             )
             self.shares[group_id] = runner
             if self.draining:
@@ -161,6 +165,7 @@ class LedPartitions:
         self._environment = environment
         self._led: dict[TopicPartition, LedPartition] = {}
         self._on_ended: list[Callable[[TopicPartition], None]] = []
+        self._fences: dict[TopicPartition, int] = {}
 
     def __iter__(self) -> Iterator[LedPartition]:
         return iter(list(self._led.values()))
@@ -187,6 +192,27 @@ class LedPartitions:
     def add(self, led: LedPartition) -> None:
         """Begin to serve a partition."""
         self._led[led.partition] = led
+        self._fences.pop(led.partition, None)
+        led.on_fenced = partial(self._fenced, led)
+
+    def check_fence(self, partition: TopicPartition, leader_epoch: int) -> None:
+        """Refuse an epoch under which state cannot be read.
+
+        Raises:
+            FencedError: The coordination store is behind what is stored: it was restored from a
+                backup. The epoch that it names is the one to go above (LOG-10).
+        """
+        fence = self._fences.get(partition, -1)
+        if fence >= leader_epoch:
+            raise FencedError(
+                f"state of {partition.topic_id.hex()}/{partition.partition} was read under leader "
+                f"epoch {fence}, {leader_epoch} is not above it",
+                fence_epoch=fence,
+            )
+
+    def _fenced(self, led: LedPartition, fence_epoch: int) -> None:
+        self._fences[led.partition] = fence_epoch
+        self.epoch_ended(led, FencedError(f"leader epoch {fence_epoch} has read the state"))
 
     def remove(self, partition: TopicPartition) -> LedPartition | None:
         """Stop serving a partition; it is closed by the caller."""

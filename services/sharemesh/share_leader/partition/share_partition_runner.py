@@ -75,8 +75,13 @@ class SharePartitionRunner:
         environment: LeaderEnvironment,
         on_ended: Callable[["SharePartitionRunner"], None],
         state: "asyncio.Future[StateReadResult] | None" = None,
+        on_fenced: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """``state`` was asked for under this leader epoch before the log was there."""
+        """Begin to initialize.
+
+        ``state`` was asked for under this leader epoch before the log was there. ``on_fenced``
+        hears of a higher leader epoch under which state was read, where the log cannot tell.
+        """
         self.key = key
         self.log = log
         self.phase = Phase.INITIALIZING
@@ -84,6 +89,7 @@ class SharePartitionRunner:
         self.message = ""
         self._environment = environment
         self._on_ended = on_ended
+        self._on_fenced = on_fenced
         self._work = StateRequests(key, log, environment, self._work_ended, state)
         self._config = environment.view.group_config(key.group_id)
         self._machine = SharePartition(key, log.leader_epoch, self._config)
@@ -386,6 +392,8 @@ class SharePartitionRunner:
 
     def _work_ended(self, event: Event) -> None:
         self.step(event)
+        if self._work.fence_epoch > self.leader_epoch and not self.log.has_own_fence:
+            self._on_fenced(self._work.fence_epoch)
         if isinstance(event, StateWritten) and event.error and self._machine.is_behind:
             # What ended locks left is not stored (spec LK-6).
             environment = self._environment

@@ -43,6 +43,7 @@ class StateRequests:
         self._environment = environment
         self._hear = hear
         self._early = early
+        self.fence_epoch = -1  # the highest leader epoch that refused a read of ours
         self._running: dict[asyncio.Task[Any], None] = {}
 
     def __len__(self) -> int:
@@ -89,6 +90,7 @@ class StateRequests:
             result = await self._environment.persister.read_state(self._key, leader_epoch)
         else:
             result = await early
+        self.fence_epoch = max(self.fence_epoch, result.known_leader_epoch)
         return StateRead(
             ErrorCode(result.error),
             state_epoch=result.state_epoch,

@@ -153,6 +153,11 @@ class EmbeddedPartitionLog:
         return self._index.total_bytes()
 
     @property
+    def has_own_fence(self) -> bool:
+        """Yes: a file in its directory."""
+        return True
+
+    @property
     def unavailable(self) -> str:
         """Empty: the disk is asked anew by every read."""
         return ""
