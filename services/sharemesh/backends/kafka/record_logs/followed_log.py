@@ -1,0 +1,294 @@
+"""What this process knows of one partition that Kafka leads: its ends, its epoch, its records."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sharemesh.backends.kafka.record_logs.cluster_words import (
+    CLUSTER_ERRORS,
+    OFFSET_OUT_OF_RANGE,
+    error_name,
+    name_of,
+)
+from sharemesh.backends.kafka.record_logs.fetched_batches import FetchedBatches, whole_batches
+from sharemesh.backends.kafka.record_logs.log_access import LogAccess
+from sharemesh.backends.kafka.record_logs.log_ends import EpochStarts, LogEnds
+from sharemesh.backends.kafka.record_logs.read_cache import ReadCache
+from sharemesh.backoff import Backoff
+from sharemesh.ports.brokers import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    BrokerPartition,
+    BrokerRefusedError,
+    Brokers,
+    BrokerUnreachableError,
+    FetchedRecords,
+    FoundOffset,
+    Isolation,
+    UnsupportedRequestError,
+    WatchAnswer,
+    WatchedPartition,
+)
+
+_BYTES_HALVED_FROM = 1 << 26
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundEnds:
+    """What the leader of a partition answers to three ListOffsets."""
+
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    leader_epoch: int
+
+
+async def find_ends(brokers: Brokers, where: BrokerPartition) -> FoundEnds:
+    """Ask the leader where a partition starts and ends; raises what ``Brokers`` raises."""
+    newest: FoundOffset = await brokers.list_offset(where, LATEST_TIMESTAMP)
+    stable, start = await asyncio.gather(
+        brokers.list_offset(where, LATEST_TIMESTAMP, isolation=Isolation.READ_COMMITTED),
+        brokers.list_offset(where, EARLIEST_TIMESTAMP),
+    )
+    return FoundEnds(start.offset, newest.offset, stable.offset, newest.leader_epoch)
+
+
+class FollowedLog:
+    """A partition as answers of the cluster show it; the watch and reads bring them here."""
+
+    def __init__(
+        self,
+        where: BrokerPartition,
+        access: LogAccess,
+        cache: ReadCache,
+        found: FoundEnds,
+    ) -> None:
+        self.where = where
+        self.cache = cache
+        self.ends = LogEnds(found.log_start_offset, found.high_watermark, found.last_stable_offset)
+        self.kafka_epoch = found.leader_epoch
+        self.checks = 0  # how often the epoch was compared: what was asked before does not count
+        self._brokers = access.brokers
+        self._clock = access.clock
+        self._tasks = access.tasks
+        self._bounds = access.bounds
+        self._starts = EpochStarts()
+        self._callbacks: list[Callable[[], None]] = []
+        self._trouble: tuple[str, int] | None = None
+        self._checking: asyncio.Task[None] | None = None
+        self._closed = False
+        self._hot_until_ms = -1
+        self._tail = found.high_watermark
+        self._bytes_seen = 0
+        self._offsets_seen = 0
+
+    # ---- what is known --------------------------------------------------------------------------
+
+    @property
+    def unavailable(self) -> str:
+        """What keeps records from being read, and for how long; empty if nothing does (KRL-10)."""
+        if self._trouble is None:
+            return ""
+        words, since_ms = self._trouble
+        return f"{words}, for {(self._clock.now_ms() - since_ms) / 1_000:.0f} s"
+
+    @property
+    def bytes_an_offset(self) -> float:
+        """Mean size of a record as far as records were seen, at least 1."""
+        if not self._offsets_seen:
+            return 1.0
+        return max(1.0, self._bytes_seen / self._offsets_seen)
+
+    @property
+    def is_checking(self) -> bool:
+        """Whether nothing may be delivered before the epoch of Kafka's leader is compared."""
+        return self._checking is not None
+
+    async def until_checked(self, wait_ms: int) -> None:
+        """Return once the epoch is compared, at the latest after the wait."""
+        if self._checking is not None and wait_ms > 0:
+            await asyncio.wait([self._checking], timeout=wait_ms / 1_000)
+
+    def on_advance(self, callback: Callable[[], None]) -> None:
+        """Call back after each move of an end, and of what is damaged."""
+        self._callbacks.append(callback)
+
+    def close(self) -> None:
+        """Forget everything; what is under way ends."""
+        self._closed = True
+        if self._checking is not None:
+            self._checking.cancel()
+        self.cache.clear()
+
+    # ---- what the watch asks and hears ----------------------------------------------------------
+
+    def keep_hot(self) -> None:
+        """Somebody read up to the end, and waits there: records come with the news (KRL-2)."""
+        now_ms = self._clock.now_ms()
+        if now_ms >= self._hot_until_ms:
+            self._tail = self.ends.newest_end
+        self._hot_until_ms = now_ms + self._bounds.hot_ms
+
+    def wanted(self) -> WatchedPartition:
+        """Return what the watch asks for: records behind the end, or hardly more than news."""
+        if self._clock.now_ms() < self._hot_until_ms:
+            offset, max_bytes = self._tail, self._bounds.fetch_bytes_min
+        else:
+            offset, max_bytes = self.ends.newest_end, 1
+        offset = max(offset, self.ends.log_start_offset)
+        return WatchedPartition(self.where, offset, max_bytes, self.kafka_epoch)
+
+    def heard(self, answer: WatchAnswer) -> bool:
+        """Take in an answer of the watch; return whether somebody waits for what it brought.
+
+        It may answer an older question than the last one: what it holds, only it says.
+        """
+        if answer.fetched is None:
+            self.failed_with(answer.error)
+            return False
+        is_hot = self._clock.now_ms() < self._hot_until_ms
+        part = self.took(answer.fetched, None)
+        if part is None or not part.frames:
+            return False
+        self._tail = max(self._tail, part.end_offset)
+        return is_hot
+
+    # ---- answers --------------------------------------------------------------------------------
+
+    def took(self, fetched: FetchedRecords, asked_offset: int | None) -> FetchedBatches | None:
+        """Take in an answer; None: it does not count, the epoch must be compared first (KRL-8)."""
+        if self._closed or not self._counts(fetched):
+            return None
+        self._trouble = None
+        part, problem = whole_batches(fetched.records, asked_offset)
+        if part.frames:
+            for frame in part.frames:
+                self._starts.note(frame.leader_epoch, frame.base_offset)
+            self._note_size(part)
+            self.cache.add(part)
+        if problem and part.end_offset >= 0:
+            words = self._cannot_serve(part, problem)
+            if self.ends.unreadable(part.end_offset, words):
+                _log.error("partition %s", words)
+        self.saw(fetched.log_start_offset, fetched.high_watermark, fetched.last_stable_offset)
+        return part
+
+    def saw(self, log_start_offset: int, high_watermark: int, last_stable_offset: int = -1) -> None:
+        """Take in where Kafka's log starts and ends; -1 is not known (KRL-3)."""
+        was_damaged = self.ends.damage is not None
+        if self.ends.saw(log_start_offset, high_watermark, last_stable_offset):
+            if was_damaged and self.ends.damage is None:
+                _log.warning(
+                    "partition %s: what was damaged is deleted; records are delivered again",
+                    name_of(self.where),
+                )
+            self._tell()
+
+    def failed(self, error: Exception) -> None:
+        """A request got no answer that could be used."""
+        if isinstance(error, BrokerRefusedError):
+            self.failed_with(error.code, str(error))
+        else:
+            self._note_trouble(str(error))
+
+    def failed_with(self, code: int, words: str = "") -> None:
+        """Kafka refused; an offset out of range may mean that the start moved (KRL-7)."""
+        if code == OFFSET_OUT_OF_RANGE:
+            self.compare()
+        else:
+            self._note_trouble(f"Kafka answers {words or error_name(code)}")
+
+    def compare(self) -> None:
+        """Compare the epoch and ask for the ends; until that is done nothing is delivered."""
+        if self._checking is None and not self._closed:
+            self._checking = self._tasks.spawn(self._check())
+
+    def _counts(self, fetched: FetchedRecords) -> bool:
+        if self.is_checking:
+            return False
+        epoch = fetched.leader_epoch
+        if fetched.diverging is not None or epoch > self.kafka_epoch >= 0:
+            self.compare()
+            return False
+        if 0 <= epoch < self.kafka_epoch:
+            return False  # a leader of yesterday
+        self.kafka_epoch = max(self.kafka_epoch, epoch)
+        return True
+
+    async def _check(self) -> None:
+        """Ask until the leader has answered; then deliver again, or stop at what was lost."""
+        backoff = Backoff(self._bounds.retry_first_ms, self._bounds.retry_most_ms)
+        try:
+            while not self._closed:
+                try:
+                    await self._compare()
+                except CLUSTER_ERRORS as error:
+                    self._note_trouble(f"Kafka answers {error}")
+                    await self._clock.sleep_ms(backoff.next_ms())
+                else:
+                    self._trouble = None
+                    break
+        finally:
+            self._checking = None
+            self.checks += 1
+            self._tell()
+
+    async def _compare(self) -> None:
+        # The ends first: an epoch that begins behind this answer is compared when it shows.
+        found = await find_ends(self._brokers, self.where)
+        if found.leader_epoch < self.kafka_epoch and found.leader_epoch >= 0:
+            raise BrokerUnreachableError(
+                f"the broker that answers was deposed: it leads under epoch {found.leader_epoch}, "
+                f"and {self.kafka_epoch} is known"
+            )
+        if self.kafka_epoch >= 0:
+            await self._look_for_loss(found)
+        self.kafka_epoch = max(self.kafka_epoch, found.leader_epoch)
+        self.saw(found.log_start_offset, found.high_watermark, found.last_stable_offset)
+
+    async def _look_for_loss(self, found: FoundEnds) -> None:
+        try:
+            epoch, end = await self._brokers.end_offset_of_epoch(self.where, self.kafka_epoch)
+        except UnsupportedRequestError:
+            return  # KRL-8: such a cluster does not tell
+        if end < 0:
+            return
+        differs = self._starts.differs_from(epoch, end)
+        if differs >= self.ends.high_watermark:
+            return
+        self.cache.clear()
+        self._starts.forget_from(differs)
+        if self.ends.lost(differs, found.high_watermark):
+            self._tail = self.ends.newest_end
+            damage = self.ends.damage
+            _log.error("partition %s: %s", name_of(self.where), damage[1] if damage else "")
+
+    def _note_trouble(self, words: str) -> None:
+        if self._trouble is None:
+            self._trouble = (words, self._clock.now_ms())
+            _log.warning(
+                "partition %s cannot be read: %s; fetches wait", name_of(self.where), words
+            )
+        elif self._trouble[0] != words:
+            self._trouble = (words, self._trouble[1])
+
+    def _note_size(self, part: FetchedBatches) -> None:
+        self._bytes_seen += sum(frame.size_bytes for frame in part.frames)
+        self._offsets_seen += part.end_offset - part.start_offset
+        if self._bytes_seen > _BYTES_HALVED_FROM:  # what is newer counts for more
+            self._bytes_seen //= 2
+            self._offsets_seen = max(1, self._offsets_seen // 2)
+
+    def _cannot_serve(self, part: FetchedBatches, problem: str) -> str:
+        return (
+            f"{name_of(self.where)}, offset {part.end_offset}: {problem}; or give the records up "
+            "with `sharemesh topics delete-records TOPIC/PARTITION --before` the first offset "
+            "behind them"
+        )
+
+    def _tell(self) -> None:
+        if not self._closed:
+            for callback in self._callbacks:
+                callback()

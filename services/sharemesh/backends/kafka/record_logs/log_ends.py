@@ -1,0 +1,125 @@
+"""Where a partition starts and ends, and what of it was lost: it only moves on (pure)."""
+
+EPOCHS_MAX = 64
+UNREADABLE_MAX = 100
+"""Places of one partition that are remembered as not to be served."""
+
+
+class EpochStarts:
+    """The lowest offset that was seen of each leader epoch of Kafka; the newest epochs only."""
+
+    def __init__(self) -> None:
+        self._lowest: dict[int, int] = {}
+
+    def note(self, leader_epoch: int, offset: int) -> None:
+        """A batch of this epoch begins at ``offset``."""
+        if leader_epoch < 0 or self._lowest.get(leader_epoch, offset + 1) <= offset:
+            return
+        self._lowest[leader_epoch] = offset
+        if len(self._lowest) > EPOCHS_MAX:
+            del self._lowest[min(self._lowest)]
+
+    def differs_from(self, leader_epoch: int, end_offset: int) -> int:
+        """Return the first offset that another log may hold differently.
+
+        That log ends at ``end_offset`` for ``leader_epoch``; here later epochs may begin before.
+        """
+        later = (low for epoch, low in self._lowest.items() if epoch > leader_epoch)
+        return min((end_offset, *later))
+
+    def forget_from(self, offset: int) -> None:
+        """What lies there was lost."""
+        self._lowest = {epoch: low for epoch, low in self._lowest.items() if low < offset}
+
+
+class LogEnds:
+    """Start, high watermark and last stable offset as Kafka said, and what it lost (KRL-9).
+
+    Attributes:
+        log_start_offset: The first offset that still counts.
+        high_watermark: One past the last committed record that may be delivered.
+        last_stable_offset: One past the last record that belongs to no open transaction.
+    """
+
+    def __init__(self, log_start_offset: int, high_watermark: int, last_stable_offset: int) -> None:
+        self.log_start_offset = log_start_offset
+        self.high_watermark = max(log_start_offset, high_watermark)
+        self.last_stable_offset = min(last_stable_offset, self.high_watermark)
+        self._lost: tuple[int, int] | None = None  # from, to
+        self._newest = (self.high_watermark, self.last_stable_offset)
+        self._unreadable: dict[int, str] = {}
+
+    @property
+    def damage(self) -> tuple[int, str] | None:
+        """The first offset that cannot be served, and why, in words."""
+        if self._lost is not None:
+            first, end = self._lost
+            return first, (
+                f"Kafka lost the records from offset {first} to {end - 1} that it had confirmed, "
+                "and may have written others in their place (unclean leader election, or a disk "
+                f"was lost): once the partition has passed offset {end}, give them up with "
+                f"`sharemesh topics delete-records TOPIC/PARTITION --before {end}`"
+            )
+        return min(self._unreadable.items(), default=None)
+
+    @property
+    def lost_from(self) -> int | None:
+        """The first offset that Kafka lost; None if it lost nothing."""
+        return None if self._lost is None else self._lost[0]
+
+    @property
+    def newest_end(self) -> int:
+        """Kafka's high watermark, also where what lies below it is not delivered."""
+        return self._newest[0]
+
+    @property
+    def confirmed_end(self) -> int:
+        """One past all that was ever seen as confirmed, also of what was lost."""
+        return self.high_watermark if self._lost is None else self._lost[1]
+
+    def saw(self, log_start_offset: int, high_watermark: int, last_stable_offset: int) -> bool:
+        """Take in what Kafka says; -1 is not known. Return whether something moved on."""
+        before = (self.log_start_offset, self.high_watermark, self.last_stable_offset)
+        self.log_start_offset = max(self.log_start_offset, log_start_offset)
+        high = max(self._newest[0], high_watermark, self.log_start_offset)
+        self._newest = (high, min(high, max(self._newest[1], last_stable_offset)))
+        if self._unreadable:
+            kept = (
+                (at, why) for at, why in self._unreadable.items() if at >= self.log_start_offset
+            )
+            self._unreadable = dict(kept)
+        if self._lost is not None and self.log_start_offset >= self._lost[1]:
+            self._lost = None
+        if self._lost is None:
+            self.high_watermark, self.last_stable_offset = self._newest
+        elif self.log_start_offset > self._lost[0]:
+            self._lost = (self.log_start_offset, self._lost[1])
+            self.high_watermark = self.log_start_offset
+        self.last_stable_offset = max(self.last_stable_offset, self.log_start_offset)
+        return before != (self.log_start_offset, self.high_watermark, self.last_stable_offset)
+
+    def lost(self, from_offset: int, newest_end: int) -> bool:
+        """Records that had been confirmed are gone; return whether that is news.
+
+        ``newest_end`` is where Kafka's log ends now.
+        """
+        if from_offset >= self.high_watermark:
+            return False
+        end = self.confirmed_end
+        first = max(from_offset, self.log_start_offset)
+        self._lost = (first, end)
+        self.high_watermark = first
+        self.last_stable_offset = min(self.last_stable_offset, first)
+        self._newest = (newest_end, min(newest_end, self._newest[1]))
+        return True
+
+    def unreadable(self, offset: int, words: str) -> bool:
+        """A batch at ``offset`` cannot be served; return whether that is news."""
+        if offset in self._unreadable or len(self._unreadable) >= UNREADABLE_MAX:
+            return False
+        self._unreadable[offset] = words
+        return True
+
+    def unreadable_at(self, offset: int) -> str | None:
+        """Return why what lies at ``offset`` cannot be served; None if it can."""
+        return self._unreadable.get(offset)
