@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from sharemesh.backends.kafka.record_logs.fetched_batches import read_out, whole_batches
-from sharemesh.backends.kafka.record_logs.log_ends import EPOCHS_MAX, EpochStarts, LogEnds
+from sharemesh.backends.kafka.record_logs.log_ends import EPOCHS_MAX, EpochStarts, TopicLogEnds
 from sharemesh.backends.kafka.record_logs.read_cache import ReadCache
 from sharemesh.backends.recent_pool import RecentPool
 from sharemesh.codec.batch_frame import place_frame
@@ -127,7 +127,7 @@ def test_memory_never_gives_another_answer_than_the_log():
 
 def test_ends_only_grow():
     """KRL-3."""
-    ends = LogEnds(0, 10, 8)
+    ends = TopicLogEnds(0, 10, 8)
     assert ends.saw(2, 12, 9)
     assert not ends.saw(0, 5, 3)
     assert not ends.saw(-1, -1, -1)
@@ -138,7 +138,7 @@ def test_ends_only_grow():
 
 def test_a_loss_ends_when_the_start_has_passed_all_that_was_confirmed():
     """KRL-9."""
-    ends = LogEnds(0, 10, 10)
+    ends = TopicLogEnds(0, 10, 10)
     assert not ends.lost(10, 10)
     assert ends.lost(6, 7)
     assert (ends.high_watermark, ends.confirmed_end, ends.newest_end) == (6, 10, 7)
@@ -156,7 +156,7 @@ def test_a_loss_ends_when_the_start_has_passed_all_that_was_confirmed():
 
 def test_places_that_cannot_be_served_are_forgotten_when_the_start_passes_them():
     """KRL-6."""
-    ends = LogEnds(0, 10, 10)
+    ends = TopicLogEnds(0, 10, 10)
     assert ends.unreadable(5, "old")
     assert not ends.unreadable(5, "old")
     assert ends.unreadable(3, "older")

@@ -13,7 +13,7 @@ from sharemesh.backends.kafka.record_logs.cluster_words import (
 )
 from sharemesh.backends.kafka.record_logs.fetched_batches import FetchedBatches, whole_batches
 from sharemesh.backends.kafka.record_logs.log_access import LogAccess
-from sharemesh.backends.kafka.record_logs.log_ends import EpochStarts, LogEnds
+from sharemesh.backends.kafka.record_logs.log_ends import EpochStarts, TopicLogEnds
 from sharemesh.backends.kafka.record_logs.read_cache import ReadCache
 from sharemesh.backoff import Backoff
 from sharemesh.ports.brokers import (
@@ -67,7 +67,9 @@ class FollowedLog:
     ) -> None:
         self.where = where
         self.cache = cache
-        self.ends = LogEnds(found.log_start_offset, found.high_watermark, found.last_stable_offset)
+        self.ends = TopicLogEnds(
+            found.log_start_offset, found.high_watermark, found.last_stable_offset
+        )
         self.kafka_epoch = found.leader_epoch
         self.checks = 0  # how often the epoch was compared: what was asked before does not count
         self._brokers = access.brokers

@@ -32,7 +32,7 @@ class EpochStarts:
         self._lowest = {epoch: low for epoch, low in self._lowest.items() if low < offset}
 
 
-class LogEnds:
+class TopicLogEnds:
     """Start, high watermark and last stable offset as Kafka said, and what it lost (KRL-9).
 
     Attributes:
