@@ -24,7 +24,10 @@ class LogFullError(LogFailedError):
 
 
 class CorruptLogError(Exception):
-    """Bytes that must be whole are not; the message names file, position and offset."""
+    """Bytes that must be whole are not; the message names the place and the offset.
+
+    ``file`` is a file of the log, or the partition that holds it; ``position`` −1 where it has none.
+    """
 
     def __init__(
         self, message: str, *, file: str = "", position: int = -1, offset: int = -1
@@ -78,7 +81,7 @@ class ShardLog(Protocol):
         """Queue records as one atomic batch and return the offset of the last one.
 
         They are not durable yet: wait with ``committed(offset + 1)``. Appends of one tick are
-        synced together (group commit).
+        synced together (group commit). A log may put them higher, never lower (STL-14).
 
         Raises:
             FencedError, LogFailedError: The log is no longer ours.
@@ -86,20 +89,25 @@ class ShardLog(Protocol):
         ...
 
     def has_room(self, more_bytes: int) -> bool:
-        """Whether an append of that many bytes would be accepted, as far as is known now.
+        """Whether an append of that many bytes would be taken, as far as is known now.
 
         A machine that is ahead of its log asks before it changes.
         """
         ...
 
+    def why_no_room(self) -> str:
+        """Return why ``has_room`` says no, and what to do."""
+        ...
+
     async def refresh_room(self) -> None:
-        """Ask the disk again how much space is left."""
+        """Ask again whether there is room, where that can be asked."""
         ...
 
     async def committed(self, end_offset: int) -> None:
         """Return once everything below ``end_offset`` is durable and no higher fence was seen.
 
-        Also for answers that only read: the check happens after this call (LOG-8).
+        That includes all that was appended before this call. Also for answers that only read: the
+        check happens after this call (LOG-8, STL-17).
 
         Raises:
             FencedError, LogFailedError: It never will be, by this writer.
@@ -107,7 +115,7 @@ class ShardLog(Protocol):
         ...
 
     async def delete_before(self, offset: int) -> None:
-        """Move the log start (a committed record first, then files go)."""
+        """Move the log start (a committed record first, then what lies below may go)."""
         ...
 
     async def close(self) -> None:
@@ -119,10 +127,11 @@ class ShardLogs(Protocol):
     """All shard logs of one kind; ``name`` is for example ``state`` or ``group``."""
 
     async def open(self, name: str, shard: int, epoch: int) -> ShardLog:
-        """Take the log over under ``epoch`` (LOG-5).
+        """Take the log over under ``epoch`` (LOG-5, STL-9).
 
         Raises:
             FencedError: A fence at or above ``epoch`` exists.
             CorruptLogError: Committed bytes cannot be read.
+            LogFailedError: The storage refused or did not answer.
         """
         ...

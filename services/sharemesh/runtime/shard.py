@@ -299,7 +299,7 @@ class CoordinatorShard(Generic[Machine, Record]):
             self.start_job("refresh room", self._log.refresh_room())
             raise RefusedError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{self._name} takes no writes: its volume is full; free space there",
+                f"{self._name} takes no writes: {self._log.why_no_room()}",
             )
         self._open.add(stored, size, self._limits.max_batch_bytes)
 

@@ -99,6 +99,10 @@ class EmbeddedShardLog:
         """Whether an append of that many bytes would be accepted, as far as is known now."""
         return self._commits.has_room(more_bytes)
 
+    def why_no_room(self) -> str:
+        """Return why ``has_room`` says no, and what to do."""
+        return "its volume is full; free space there"
+
     async def refresh_room(self) -> None:
         """Ask the disk again how much space is left."""
         await self._commits.refresh_room()
