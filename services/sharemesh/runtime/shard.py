@@ -21,6 +21,7 @@ from sharemesh.tasks import cancel_and_wait
 
 Response = TypeVar("Response")
 KEEP_PAUSE_MS = 1_000  # before failed work is retried
+_RECORD_OVERHEAD_BYTES = 21  # at most: what a log needs for a record beside key and value
 _BATCH_OVERHEAD_BYTES = 64 * 1024  # headers and lengths around the records of one commit
 
 
@@ -288,7 +289,8 @@ class CoordinatorShard(Generic[Machine, Record]):
         return decision.response, bool(decision.records)
 
     def _queue(self, stored: list[LogRecord]) -> None:
-        size = sum(len(record.key) + len(record.value or b"") for record in stored)
+        size = _RECORD_OVERHEAD_BYTES * len(stored)
+        size += sum(len(record.key) + len(record.value or b"") for record in stored)
         if size > self._limits.max_batch_bytes:
             raise RefusedError(
                 ErrorCode.MESSAGE_TOO_LARGE,
