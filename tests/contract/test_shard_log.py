@@ -3,22 +3,47 @@
 Offsets are compared with what the log says: a log may use some for itself.
 """
 
+import contextlib
+
 import pytest
 
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
+from sharemesh.backends.kafka.shard_logs.coordinator_topics import (
+    CoordinatorTopic,
+    coordinator_topic_configs,
+)
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.ports.shard_log import FencedError, LogFailedError, LogRecord
-from tests.backends.kafka.one_broker import TOPIC_ID, OneBroker
 from tests.backends.kafka.owned_logs import OwnedKafkaLogs
+from tests.clocks import LoopClock
+from tests.contract.broker_fillings import FILLINGS
 from tests.contract.disks import KINDS, make_disk
 
 
-@pytest.fixture(params=[*KINDS, "kafka"])
-def logs(request, tmp_path):
-    if request.param == "kafka":
-        topics = dict.fromkeys(("state", "group"), TOPIC_ID)
-        yield OwnedKafkaLogs(OneBroker(), topics, SystemClock())
+@contextlib.asynccontextmanager
+async def on_brokers(filling):
+    """Two topics of four partitions each, as a cluster has them."""
+    await filling.start()
+    try:
+        topics = {}
+        for name in ("state", "group"):
+            configs = coordinator_topic_configs(1)
+            made = await filling.make_topic(partitions=4, configs=configs)
+            topics[name] = CoordinatorTopic(made.topic, made.topic_id)
+        client = filling.client()
+        yield OwnedKafkaLogs(client, topics, LoopClock())
+        await client.close()
+    finally:
+        await filling.stop()
+
+
+@pytest.fixture(params=[*KINDS, *(f"kafka-{name}" for name in FILLINGS)])
+async def logs(request, tmp_path):
+    if request.param not in KINDS:
+        filling = FILLINGS[request.param.removeprefix("kafka-")]()
+        async with on_brokers(filling) as logs:
+            yield logs
         return
     disk = make_disk(request.param, tmp_path)
     yield EmbeddedShardLogs(disk, SystemClock(), LogSettings())

@@ -26,7 +26,7 @@ class LogFullError(LogFailedError):
 class CorruptLogError(Exception):
     """Bytes that must be whole are not; the message names the place and the offset.
 
-    ``file`` is a file of the log, or the partition that holds it; ``position`` −1 where it has none.
+    ``file`` is a file of the log or the partition that holds it; ``position`` is −1 without one.
     """
 
     def __init__(

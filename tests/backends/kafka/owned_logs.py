@@ -9,7 +9,6 @@ from sharemesh.backends.kafka.shard_logs.coordinator_topics import (
 from sharemesh.backends.kafka.shard_logs.settings import StampedLogSettings
 from sharemesh.backends.kafka.shard_logs.shard_log import KafkaShardLog
 from sharemesh.backends.kafka.shard_logs.shard_logs import KafkaShardLogs
-from sharemesh.domain.ids import TopicId
 from sharemesh.ports.brokers import Brokers
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ShardKind
@@ -40,18 +39,17 @@ class OwnedKafkaLogs:
     def __init__(
         self,
         brokers: Brokers,
-        topic_ids: dict[str, TopicId],
+        topics: dict[str, CoordinatorTopic],
         clock: Clock,
         settings: StampedLogSettings | None = None,
         *,
         seed: int = 1,
-        cluster_id: str = "kafka",
+        table: EpochTable | None = None,
     ) -> None:
-        self.table = EpochTable()
-        topics = {name: CoordinatorTopic(name, topic_id) for name, topic_id in topic_ids.items()}
+        self.table = table or EpochTable()
         self.logs = KafkaShardLogs(
             brokers,
-            CoordinatorTopics("mesh", cluster_id, topics),
+            CoordinatorTopics("mesh", "kafka", topics),
             self.table,
             clock,
             random.Random(seed),

@@ -5,6 +5,7 @@ import logging
 
 import pytest
 
+from sharemesh.backends.kafka.shard_logs.coordinator_topics import CoordinatorTopic
 from sharemesh.backends.kafka.shard_logs.settings import StampedLogSettings
 from sharemesh.codec.batch_frame import COMPRESSION_MASK, walk_frames
 from sharemesh.codec.hashes import crc32c
@@ -41,7 +42,7 @@ class Bench:
         self.logs = self.other_process()
 
     def other_process(self, seed: int = 1, **settings) -> OwnedKafkaLogs:
-        topics = dict.fromkeys(("state", "group"), TOPIC_ID)
+        topics = {name: CoordinatorTopic(name, TOPIC_ID) for name in ("state", "group")}
         bounds = StampedLogSettings(**settings)
         return OwnedKafkaLogs(self.brokers, topics, self.clock, bounds, seed=seed)
 
