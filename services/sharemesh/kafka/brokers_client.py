@@ -18,6 +18,7 @@ from sharemesh.kafka.messages import (
     to_uuid,
 )
 from sharemesh.kafka.versions import LAST_WITH_NAMES, KafkaRequest
+from sharemesh.kafka.watch import KafkaWatch
 from sharemesh.ports.brokers import (
     NO_TOPIC_ID,
     BrokerAddress,
@@ -25,6 +26,7 @@ from sharemesh.ports.brokers import (
     BrokerPartition,
     BrokerRefusedError,
     BrokerUnreachableError,
+    BrokerWatch,
     ClusterMetadata,
     FetchedRecords,
     FoundOffset,
@@ -57,7 +59,8 @@ class KafkaBrokers:
         if not bootstrap:
             raise ValueError("no bootstrap server given; name at least one as host:port")
         load()
-        clock = dialing.clock
+        self._clock = clock = dialing.clock
+        self._watches = 0
         servers = [_bootstrap_server(each) for each in bootstrap]
         self._lanes = BrokerLanes(dialing.open, clock, rng)
         self._directory = LeaderDirectory(servers, self._lanes, clock)
@@ -123,6 +126,11 @@ class KafkaBrokers:
             leader=leader,
         )
         return fetched_records(found, leader.epoch)
+
+    def watch(self) -> BrokerWatch:
+        """Return a new watch over no partition (port Brokers)."""
+        self._watches += 1
+        return KafkaWatch(self._watches, self._directory, self._lanes, self._clock)
 
     async def list_offset(
         self,

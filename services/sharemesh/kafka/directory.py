@@ -169,17 +169,9 @@ class LeaderDirectory:
             )
             if isinstance(answer, Exception):
                 raise answer.with_traceback(None)  # several callers may get this one
-            found = self._leader_in(answer, partition)
-        if partition.topic_id != NO_TOPIC_ID:  # without ids another topic may have come
-            newest = self._epochs.get(partition, -1)
-            if found.epoch < newest:
-                self.forget(partition)
-                raise BrokerRefusedError(
-                    *_FENCED_LEADER_EPOCH,
-                    f"metadata names the leader of epoch {found.epoch} for {_shown(partition)}; "
-                    f"{newest} is known already",
-                )
-            self._epochs[partition] = found.epoch
+            found = self.known_leader(partition)
+            if found is None:
+                raise self._why_none(answer, partition)
         return found
 
     def forget(self, partition: BrokerPartition) -> None:
@@ -228,7 +220,7 @@ class LeaderDirectory:
             if isinstance(answer, Exception):
                 self._known.pop(key, None)
             else:
-                self._known[key] = _KnownTopic(self._clock.now_ms(), self._leaders_in(answer))
+                self._known[key] = _KnownTopic(self._clock.now_ms(), self._believed(key, answer))
             waiting = self._wanted.pop(key)
             if not waiting.done():
                 waiting.set_result(answer)
@@ -247,22 +239,40 @@ class LeaderDirectory:
             for key in keys
         }
 
-    def _leaders_in(self, topic: TopicMetadata) -> dict[int, BrokerLeader]:
-        return {
-            each.partition: BrokerLeader(self._brokers[each.leader], each.leader_epoch)
-            for each in topic.partitions
-            if each.leader in self._brokers
-        }
+    def _believed(self, key: _TopicKey, topic: TopicMetadata) -> dict[int, BrokerLeader]:
+        """Return the leaders of an answer; for a partition of which more is known already, that."""
+        known = self._known.get(key)
+        leaders = {}
+        for each in topic.partitions:
+            place = BrokerPartition(key.topic_id, key.topic, each.partition)
+            if each.leader_epoch < self._newest_epoch(place):
+                if known is not None and each.partition in known.leaders:
+                    leaders[each.partition] = known.leaders[each.partition]
+                continue
+            self._epochs[place] = each.leader_epoch
+            if each.leader in self._brokers:
+                broker = self._brokers[each.leader]
+                leaders[each.partition] = BrokerLeader(broker, each.leader_epoch)
+        return leaders
 
-    def _leader_in(self, topic: TopicMetadata, partition: BrokerPartition) -> BrokerLeader:
-        found = self._leaders_in(topic).get(partition.partition)
-        if found is not None:
-            return found
-        if any(each.partition == partition.partition for each in topic.partitions):
-            raise BrokerRefusedError(
-                *_LEADER_NOT_AVAILABLE, f"{_shown(partition)} has no leader now"
+    def _newest_epoch(self, place: BrokerPartition) -> int:
+        """Return the newest leader epoch known; without ids another topic may have come."""
+        return -1 if place.topic_id == NO_TOPIC_ID else self._epochs.get(place, -1)
+
+    def _why_none(self, topic: TopicMetadata, partition: BrokerPartition) -> BrokerRefusedError:
+        found = [each for each in topic.partitions if each.partition == partition.partition]
+        if not found:
+            return BrokerRefusedError(
+                *_UNKNOWN_TOPIC_OR_PARTITION, f"there is no {_shown(partition)}"
             )
-        raise BrokerRefusedError(*_UNKNOWN_TOPIC_OR_PARTITION, f"there is no {_shown(partition)}")
+        newest = self._newest_epoch(partition)
+        if found[0].leader_epoch < newest:
+            return BrokerRefusedError(
+                *_FENCED_LEADER_EPOCH,
+                f"metadata names the leader of epoch {found[0].leader_epoch} for "
+                f"{_shown(partition)}; {newest} is known already",
+            )
+        return BrokerRefusedError(*_LEADER_NOT_AVAILABLE, f"{_shown(partition)} has no leader now")
 
     def _in_turn(self) -> Iterator[BrokerAddress]:
         """Return brokers to ask, beginning with another one each time; bootstrap servers last."""
