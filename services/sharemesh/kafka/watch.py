@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from sharemesh.kafka.answers import fetched_records
 from sharemesh.kafka.dialing import REQUEST_TIMEOUT_MS
 from sharemesh.kafka.directory import LeaderDirectory
-from sharemesh.kafka.fetch_session import FetchSession, Wanted, WatchedAtLeader
 from sharemesh.kafka.lanes import BrokerLanes
 from sharemesh.kafka.messages import KafkaMessage, milliseconds
 from sharemesh.kafka.versions import LAST_WITH_NAMES, KafkaRequest
+from sharemesh.kafka.watch_session import Wanted, WatchedAtLeader, WatchSession
 from sharemesh.ports.brokers import (
     NO_TOPIC_ID,
     BrokerAddress,
@@ -47,7 +47,7 @@ class KafkaWatch:
         self._lanes = lanes
         self._clock = clock
         self._watched: dict[BrokerPartition, WatchedPartition] = {}
-        self._sessions: dict[BrokerAddress, FetchSession] = {}
+        self._sessions: dict[BrokerAddress, WatchSession] = {}
         self._fetches: dict[BrokerAddress, asyncio.Task[list[WatchAnswer]]] = {}
         self._finding: asyncio.Task[list[WatchAnswer]] | None = None
         self._told: dict[BrokerPartition, int] = {}
@@ -107,7 +107,7 @@ class KafkaWatch:
                     self._tasks.spawn(self._end(broker, session))
         for broker, wanted in by_broker.items():
             if broker not in self._fetches:
-                session = self._sessions.setdefault(broker, FetchSession())
+                session = self._sessions.setdefault(broker, WatchSession())
                 asking = self._fetch(broker, session, wanted, max_wait_ms)
                 self._fetches[broker] = self._tasks.spawn(asking)
 
@@ -152,7 +152,7 @@ class KafkaWatch:
         return 0
 
     async def _fetch(
-        self, broker: BrokerAddress, session: FetchSession, wanted: Wanted, max_wait_ms: int
+        self, broker: BrokerAddress, session: WatchSession, wanted: Wanted, max_wait_ms: int
     ) -> list[WatchAnswer]:
         names = any(each.topic_id == NO_TOPIC_ID for each in wanted)
         at_most = LAST_WITH_NAMES if names else None
@@ -181,7 +181,7 @@ class KafkaWatch:
             return []  # the next poll begins a new session
         return [_answer(place, partition, asked.leader_epoch) for place, asked, partition in found]
 
-    async def _end(self, broker: BrokerAddress, session: FetchSession) -> None:
+    async def _end(self, broker: BrokerAddress, session: WatchSession) -> None:
         content = {
             **session.end(),
             "replica_id": -1,

@@ -26,7 +26,7 @@ class WatchedAtLeader(NamedTuple):
 Wanted = Mapping[BrokerPartition, WatchedAtLeader]
 
 
-class FetchSession:
+class WatchSession:
     """Says what to send, and what of an answer is about which partition."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from sharemesh.domain.ids import TopicId
-from sharemesh.kafka.fetch_session import FetchSession, WatchedAtLeader
+from sharemesh.kafka.watch_session import WatchedAtLeader, WatchSession
 from sharemesh.ports.brokers import (
     NO_TOPIC_ID,
     BrokerPartition,
@@ -55,7 +55,7 @@ def epoch(content):
 
 
 def test_kbr_14_a_session_is_sent_what_changed_only():
-    session = FetchSession()
+    session = WatchSession()
     first = session.request(wanted(a=1, b=2), 17)
     assert epoch(first) == (0, 0)
     assert asked(first) == {0: 1, 1: 2}
@@ -73,7 +73,7 @@ def test_kbr_14_a_session_is_sent_what_changed_only():
 
 @pytest.mark.parametrize("code", [70, 71, 103, 106])
 def test_kbr_14_a_session_that_the_broker_lost_begins_anew(code):
-    session = FetchSession()
+    session = WatchSession()
     session.request(wanted(a=1), 17)
     answered(session)
     session.request(wanted(a=1), 17)
@@ -85,7 +85,7 @@ def test_kbr_14_a_session_that_the_broker_lost_begins_anew(code):
 
 @pytest.mark.parametrize(("code", "requests"), [(70, 1), (42, 1), (42, 2)])
 def test_kbr_14_another_error_is_said_and_so_is_one_of_a_new_session(code, requests):
-    session = FetchSession()
+    session = WatchSession()
     for number in range(requests):
         session.request(wanted(a=1), 17)
         if number < requests - 1:
@@ -97,7 +97,7 @@ def test_kbr_14_another_error_is_said_and_so_is_one_of_a_new_session(code, reque
 
 
 def test_kbr_14_without_a_session_everything_is_sent_each_time():
-    session = FetchSession()
+    session = WatchSession()
     for _ in range(2):
         content = session.request(wanted(a=1, b=2), 17)
         assert epoch(content) == (0, 0)
@@ -107,7 +107,7 @@ def test_kbr_14_without_a_session_everything_is_sent_each_time():
 
 
 def test_kbr_14_a_session_does_not_mix_names_and_ids():
-    session = FetchSession()
+    session = WatchSession()
     session.request(wanted(a=1), 17)
     answered(session)
     assert epoch(session.request(wanted(a=1), 12)) == (0, 0)
@@ -115,7 +115,7 @@ def test_kbr_14_a_session_does_not_mix_names_and_ids():
 
 
 def test_a_lost_answer_begins_a_new_session():
-    session = FetchSession()
+    session = WatchSession()
     session.request(wanted(a=1), 17)
     answered(session)
     session.reset()
@@ -123,7 +123,7 @@ def test_a_lost_answer_begins_a_new_session():
 
 
 def test_after_the_last_epoch_comes_the_first():
-    session = FetchSession()
+    session = WatchSession()
     session.request(wanted(a=1), 17)
     answered(session)
     session._epoch = 2**31 - 1
@@ -133,7 +133,7 @@ def test_after_the_last_epoch_comes_the_first():
 
 
 def test_the_end_of_a_session_names_it():
-    session = FetchSession()
+    session = WatchSession()
     session.request(wanted(a=1), 17)
     answered(session)
     assert session.is_open
@@ -142,6 +142,6 @@ def test_the_end_of_a_session_names_it():
 
 def test_names_are_sent_for_topics_without_ids():
     place = BrokerPartition(NO_TOPIC_ID, "orders", 0)
-    content = FetchSession().request({place: WatchedAtLeader(WatchedPartition(place, 5, 1), 0)}, 12)
+    content = WatchSession().request({place: WatchedAtLeader(WatchedPartition(place, 5, 1), 0)}, 12)
     assert content["topics"][0]["topic"] == "orders"
     assert content["topics"][0]["topic_id"] is None
