@@ -177,6 +177,16 @@ async def test_each_acknowledgement_is_answered_once_with_an_error_for_each_part
         assert got == {1: {P0: 0, P1: 42}, 2: {P0: 121}, 3: {P1: 0}, 4: {P1: 42}}
 
 
+async def test_a_message_holds_as_many_records_as_are_wanted_though_batches_are_large():
+    async with world() as w:
+        await w.lead(P0)
+        await w.produce(P0, 500, 500, 500, 500, padding=b"p" * 100)  # 54 KiB each
+        stream = await w.client().consume(P0, records=700, max_records=700)
+        message = await anext(stream)
+        assert [part[:2] for part in acquired(message, P0)] == [(0, 499), (500, 999)]
+        assert len(parts(message)[P0].records) > 100_000
+
+
 async def test_partitions_take_turns():
     async with world() as w:
         for partition in (P0, P1):

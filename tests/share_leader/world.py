@@ -146,12 +146,12 @@ class World(ClusterRecords):
         led = self.service.partitions.get(partition)
         return None if led is None else led.shares.get(group)
 
-    async def produce(self, partition, *counts):
+    async def produce(self, partition, *counts, padding=b""):
         """Append one log batch for each count; return the offsets of the last one."""
         caller = self.caller()
         landed = None
         for count in counts:
-            values = [DecodedRecord(value=b"v%d" % n) for n in range(count)]
+            values = [DecodedRecord(value=b"v%d" % n + padding) for n in range(count)]
             response = await caller.call(
                 methods.PRODUCE,
                 record_log_pb2.ProduceRequest(

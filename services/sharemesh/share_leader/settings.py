@@ -32,7 +32,7 @@ class LeaderSettings:
     """Records in one response or stream message, unless a single batch is larger."""
 
     read_ahead_bytes: int = 64 * KIB
-    """Read at least so much of a partition, where the estimate from the index is smaller."""
+    """Read so much beyond the estimate from the index, so that the last batch wanted is whole."""
 
     max_fetch_records: int = 1_000_000
     """Upper bound of ``max_records``."""

@@ -148,17 +148,21 @@ class LeaderSession:
                 self._has_next.set()
 
     def grant(self, records: int, size_bytes: int) -> None:
-        """Raise the credit to ``records`` and ``size_bytes``; never lowers it."""
+        """Raise the credit to ``records`` and ``size_bytes``; never lowers it.
+
+        While more than half is left nothing is sent: the leader goes on, and few large messages
+        cost it less than many small ones.
+        """
         more_records = max(records - self.credit_records, 0)
         more_bytes = max(size_bytes - self.credit_bytes, 0)
-        if not more_records and self.credit_bytes > size_bytes // 2:
+        if more_records and self._asked_ms is None:
+            self._asked_ms = self._clock.now_ms()
+        if more_records <= records // 2 and self.credit_bytes > size_bytes // 2:
             return
         self.credit_records += more_records
         self.credit_bytes += more_bytes
         self._next.credit_records += more_records
         self._next.credit_bytes += more_bytes
-        if self._asked_ms is None:
-            self._asked_ms = self._clock.now_ms()
         self._has_next.set()
 
     def acquire(self, mode: int) -> None:

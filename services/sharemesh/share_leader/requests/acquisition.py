@@ -165,8 +165,9 @@ class FetchAcquisition:
         offset, end_offset = runner.next_fetch_offset, runner.end_offset
         if runner.stands_at_damage:
             end_offset = max(end_offset, offset + 1)  # the log answers with what is wrong there
-        wanted = runner.log.bytes_between(offset, min(end_offset, offset + remaining))
-        max_bytes = min(share_bytes, max(wanted, self._environment.settings.read_ahead_bytes))
+        end_offset = min(end_offset, offset + remaining)
+        wanted = runner.log.bytes_between(offset, end_offset)  # not all of the last batch
+        max_bytes = min(share_bytes, wanted + self._environment.settings.read_ahead_bytes)
         committed = runner.config.isolation_level is IsolationLevel.READ_COMMITTED
         result, looked = await asyncio.gather(
             runner.log.read(
