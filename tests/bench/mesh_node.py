@@ -10,6 +10,7 @@ Prints its port, serves until its standard input ends. Views are fixed: no etcd 
 """
 
 import asyncio
+import itertools
 import random
 import sys
 from pathlib import Path
@@ -45,8 +46,11 @@ LARGEST_PARTITIONS = 256
 
 
 class Ids:
+    def __init__(self):
+        self._ids = itertools.count(1)
+
     async def allocate(self):
-        return 1
+        return next(self._ids)
 
 
 async def fixed_view(clock, coordinator_port=0):
