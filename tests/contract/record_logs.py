@@ -10,8 +10,10 @@ from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.codec.record_set import build_batch
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicId, TopicPartition
+from sharemesh.ports.brokers import BrokerPartition
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.record_log import PartitionLog, TopicLogConfig
+from tests.backends.kafka.real_topics import RealTopics
 from tests.backends.kafka.record_log_world import KafkaWorld
 from tests.clocks import ManualClock
 
@@ -51,6 +53,8 @@ async def offsets(log, start: int, end: int | None = None, max_bytes: int = 1 <<
 class OnDisk:
     """The embedded log, whose leader alone writes to it."""
 
+    takes_transactions = True
+
     def __init__(self, disk: Disk, recent_bytes_max: int) -> None:
         settings = LogSettings(recent_bytes_max=recent_bytes_max)
         self._logs = EmbeddedRecordLogs(disk, ManualClock(), settings)
@@ -73,6 +77,8 @@ class OnDisk:
 class OnBrokers:
     """Kafka in memory: others write to the same partition."""
 
+    takes_transactions = True
+
     def __init__(self, world: KafkaWorld) -> None:
         self._world = world
 
@@ -87,6 +93,23 @@ class OnBrokers:
 
     async def end(self, producer: int, *, commit: bool) -> None:
         await self._world.end(producer, commit=commit)
+
+
+class OnKafka:
+    """A topic of Apache Kafka, which wants a coordinator of its own for transactions."""
+
+    takes_transactions = False
+
+    def __init__(self, topics: RealTopics, where: BrokerPartition) -> None:
+        self._topics = topics
+        self._where = where
+
+    async def open(self, epoch: int) -> PartitionLog:
+        return await self._topics.open(self._where, epoch)
+
+    async def limit_batches(self, bytes_max: int) -> None:
+        changed = {"max.message.bytes": str(bytes_max)}
+        await self._topics.brokers.alter_topic_configs(self._where.topic, changed)
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -12,11 +12,13 @@ from sharemesh.codec.record_set import COMPRESSION, build_batch, decode_records
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from tests.aborted import aborted_in
+from tests.backends.kafka.real_topics import real_topics
 from tests.backends.kafka.record_log_world import kafka_world
 from tests.contract.disks import make_disk
 from tests.contract.record_logs import (
     OnBrokers,
     OnDisk,
+    OnKafka,
     batch,
     idempotent,
     offsets,
@@ -28,8 +30,12 @@ ROOM_IN_MEMORY = {"from-disk": 0, "some-in-memory": 5_000, "in-memory": 32 << 20
 FILLINGS = [f"{kind}-{room}" for kind in ("system", "memory") for room in ROOM_IN_MEMORY]
 
 
-@pytest.fixture(params=[*FILLINGS, "brokers"])
-async def logs(request, tmp_path) -> AsyncIterator[OnDisk | OnBrokers]:
+@pytest.fixture(params=[*FILLINGS, "brokers", pytest.param("kafka", marks=pytest.mark.kafka)])
+async def logs(request, tmp_path) -> AsyncIterator[OnDisk | OnBrokers | OnKafka]:
+    if request.param == "kafka":
+        async with real_topics(request.getfixturevalue("kafka_broker").bootstrap) as topics:
+            yield OnKafka(topics, await topics.topic())
+        return
     if request.param == "brokers":
         async with kafka_world() as world:
             yield OnBrokers(world)
@@ -246,6 +252,8 @@ async def test_a_request_of_old_and_new_batches_writes_the_new_ones(logs):
 
 
 async def test_open_transactions_hold_the_last_stable_offset(logs):
+    if not logs.takes_transactions:
+        pytest.skip("tests/backends/kafka has a producer of transactions")
     log = await logs.open(0)
     await logs.write(batch(1))
     await logs.write(idempotent(0, producer=1, is_transactional=True))  # 1, 2

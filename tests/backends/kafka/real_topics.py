@@ -1,0 +1,66 @@
+"""Record logs on topics of a real Kafka cluster, which others write to with Kafka's own client."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from sharemesh.backends.kafka.record_logs.record_logs import KafkaRecordLogs
+from sharemesh.domain.ids import TopicId, TopicPartition
+from sharemesh.kafka.brokers_client import KafkaBrokers
+from sharemesh.kafka.dialing import Dialing
+from sharemesh.ports.brokers import (
+    LATEST_TIMESTAMP,
+    BrokerPartition,
+    BrokerRefusedError,
+    NewBrokerTopic,
+)
+from tests.backends.kafka.record_log_world import QUICK, ClaimsOfATest
+from tests.clocks import LoopClock
+
+NOT_YET = {3, 5, 6, 75, 100}  # metadata and leaders hear of a topic one after the other
+
+
+class RealTopics:
+    """One process's client of the cluster, and record logs over topics made here."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.claims = ClaimsOfATest()
+        self.brokers = KafkaBrokers(bootstrap.split(","), Dialing(LoopClock()), random.Random(1))
+        self._names: dict[TopicId, str] = {}
+        self.logs = KafkaRecordLogs(self.brokers, LoopClock(), self.claims, self._names.get, QUICK)
+
+    async def topic(self, **configs: str) -> BrokerPartition:
+        """Create a topic of one partition and return it once its leader answers."""
+        name = f"orders-{secrets.token_hex(6)}"
+        await self.brokers.create_topic(NewBrokerTopic(name, 1, 1, configs), timeout_ms=5_000)
+        while True:
+            try:
+                (made,) = (await self.brokers.metadata([name])).topics
+                if made.error or made.partitions[0].leader < 0:
+                    continue
+                where = BrokerPartition(made.topic_id, name, 0)
+                await self.brokers.list_offset(where, LATEST_TIMESTAMP)
+            except BrokerRefusedError as error:
+                if error.code not in NOT_YET:
+                    raise
+            else:
+                self._names[made.topic_id] = name
+                return where
+
+    async def open(self, where: BrokerPartition, epoch: int = 1):
+        partition = TopicPartition(where.topic_id, 0)
+        self.claims.epochs[partition] = epoch
+        return await self.logs.open(partition, epoch)
+
+
+@asynccontextmanager
+async def real_topics(bootstrap: str) -> AsyncIterator[RealTopics]:
+    topics = RealTopics(bootstrap)
+    try:
+        yield topics
+    finally:
+        await topics.brokers.close()
