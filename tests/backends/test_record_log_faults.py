@@ -14,6 +14,7 @@ from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from sharemesh.testing.memory_disk import MemoryDisk
 from tests.clocks import ManualClock
+from tests.record_directories import partitions_on
 
 PARTITION = TopicPartition(TopicId(bytes(16)), 0)
 
@@ -50,7 +51,7 @@ async def test_a_deletion_that_was_cut_short_is_finished_by_the_next_one():
             await logs.delete(PARTITION)
         disk.before = None
         disk.crash()
-        for partition in await logs.partitions():
+        for partition in partitions_on(disk):
             await logs.delete(partition)
         assert disk.files() == []
         assert disk.list("records") == []
@@ -68,10 +69,10 @@ async def test_a_power_cut_after_a_deletion_brings_nothing_back():
                 await log.append(batch())
         await logs.delete(PARTITION)
         disk.crash()
-        assert await logs.partitions() == (other,)
+        assert partitions_on(disk) == (other,)
         await logs.delete(other)
         disk.crash()
-        assert await logs.partitions() == ()
+        assert partitions_on(disk) == ()
 
 
 async def test_all_who_wait_hear_of_a_failed_sync_and_nothing_was_confirmed():

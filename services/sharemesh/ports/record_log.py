@@ -220,7 +220,7 @@ class PartitionLog(Protocol):
 
 
 class RecordLogs(Protocol):
-    """All topic-partitions of the data directory."""
+    """All topic-partitions that this process may lead."""
 
     async def open(self, partition: TopicPartition, leader_epoch: int) -> PartitionLog:
         """Take the partition over under ``leader_epoch`` (LOG-5).
@@ -230,19 +230,15 @@ class RecordLogs(Protocol):
 
         Raises:
             FencedError: A fence at or above ``leader_epoch`` exists.
-            LogFailedError: The disk refused; open it again with a new epoch.
+            LogFailedError: The storage refused; open it again with a new epoch.
         """
         ...
 
     async def delete(self, partition: TopicPartition) -> None:
-        """Free the directories of a deleted topic's partition; repeating it is fine.
+        """Free what is kept here of a deleted topic's partition; repeating it is fine.
 
-        Whoever still has it open is fenced.
+        Whoever still has it open is fenced, if anything was kept.
         """
-        ...
-
-    async def partitions(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions that have a directory, so that a start can finish deletions."""
         ...
 
 

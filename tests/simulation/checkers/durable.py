@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 
 from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
 from sharemesh.backends.embedded.settings import LogSettings
@@ -16,6 +17,7 @@ from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.ports.shard_log import ShardLog
 from sharemesh.share_coordinator.generations import GenerationReader, restore
 from sharemesh.share_coordinator.shard_kind import load
+from tests.record_directories import partitions_on
 from tests.simulation.checkers.group_log import GroupHistory
 from tests.simulation.checkers.state_log import StateHistory, finished_offsets
 from tests.simulation.invariants import STATE_IS_REPLAY
@@ -96,7 +98,7 @@ class Auditor:
 
     async def _read_records(self, audit: Audit) -> None:
         records = EmbeddedRecordLogs(self._disk, self._clock, LogSettings())
-        for partition in sorted(await records.partitions()):
+        for partition in sorted(await self._disk.run(partial(partitions_on, self._disk))):
             opened = await records.open(partition, AUDIT_EPOCH)
             found = audit.records[partition] = {}
             audit.log_starts[partition] = opened.log_start_offset

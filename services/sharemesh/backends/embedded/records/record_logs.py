@@ -13,12 +13,10 @@ from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.backends.recent_pool import RecentPool
 from sharemesh.codec.log_layout import RECORDS, record_log_path, topic_path
 from sharemesh.codec.segment import FENCES
-from sharemesh.domain.ids import TopicId, TopicPartition
+from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.disk import Disk
 from sharemesh.ports.shard_log import FencedError, LogFailedError
-
-_TOPIC_ID_HEX = 32
 
 
 class EmbeddedRecordLogs:
@@ -50,10 +48,6 @@ class EmbeddedRecordLogs:
     async def delete(self, partition: TopicPartition) -> None:
         """Free the directories of a deleted topic's partition; repeating it is fine."""
         await self._disk.run(partial(self._delete, partition))
-
-    async def partitions(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions that have a directory, or whose deletion has to be finished."""
-        return await self._disk.run(self._list)
 
     def _open(self, partition: TopicPartition, leader_epoch: int) -> tuple[OwnedLog, Loaded]:
         path = record_log_path(partition.topic_id, partition.partition)
@@ -89,15 +83,3 @@ class EmbeddedRecordLogs:
         # stay for ever.
         with suppress(FileNotFoundError):
             self._disk.sync_directory(parent)
-
-    def _list(self) -> tuple[TopicPartition, ...]:
-        found = []
-        for topic in self._disk.list(RECORDS):
-            if len(topic) != _TOPIC_ID_HEX:
-                continue
-            names = self._disk.list(f"{RECORDS}/{topic}")
-            numbers = [int(name) for name in names if name.isdigit()]
-            # An empty directory is what a deletion left that was cut short: name its partition 0.
-            for number in numbers or [0]:
-                found.append(TopicPartition(TopicId(bytes.fromhex(topic)), number))
-        return tuple(found)
