@@ -225,6 +225,14 @@ async def test_a_topic_that_compresses_keeps_offsets_and_records(filling, broker
     assert values(fetched.records) == [(end, b"a" * 100), (end + 1, b"b")]
 
 
+async def test_a_topic_that_takes_compression_off_keeps_offsets_and_records(filling, brokers):
+    place = await filling.make_topic(configs={"compression.type": "uncompressed"})
+    assert await put(brokers, place, b"a" * 100, compression=1) == 0
+    fetched = await get(brokers, place, 0)
+    assert not frames(fetched.records)[0].attributes & 7
+    assert values(fetched.records) == [(0, b"a" * 100)]
+
+
 async def _until_compressed(brokers, place) -> None:
     """Write until the broker has heard of the topic's setting."""
     for _ in range(200):

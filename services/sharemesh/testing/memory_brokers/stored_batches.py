@@ -24,6 +24,7 @@ from sharemesh.codec.record_set import COMPRESSION, Record, decode_records
 from sharemesh.testing.memory_brokers.broker_codes import BrokerCode, refusal
 
 LOG_APPEND_TIME = 0x08
+_CODECS = {**COMPRESSION, "uncompressed": 0}
 _LENGTH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
@@ -84,7 +85,7 @@ def check_produced(data: bytes, bytes_max: int) -> Frame:
 
 def as_configured(data: bytes, *, compression: str, append_time_ms: int | None) -> bytes:
     """Return a batch as a topic's settings want it: compression, and the time of its arrival."""
-    batch = data if compression == "producer" else _compressed(data, COMPRESSION[compression])
+    batch = data if compression == "producer" else _compressed(data, _CODECS[compression])
     if append_time_ms is None:
         return batch
     changed = bytearray(batch)
