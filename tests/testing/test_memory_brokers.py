@@ -301,6 +301,25 @@ def test_a_killed_client_takes_nothing_with_it_that_it_sent():
     simulated(test)
 
 
+def test_a_follower_that_is_far_behind_begins_where_the_leaders_log_does():
+    async def test(bed):
+        behind = next(each for each in bed.cluster.brokers if each != bed.leader())
+        bed.cluster.kill(behind)
+        records = batch_of(b"a", b"b", b"c")
+        await bed.client.produce(bed.place, records, timeout_ms=1_000)
+        bed.cluster.trim("t", 0, 2)
+        await bed.put(b"d")
+        bed.cluster.start(behind)
+        await asyncio.sleep(1)
+        log = bed.cluster.brokers[behind].replicas[bed.place.topic_id, 0].log
+        assert (log.start_offset, log.end_offset) == (2, 4)
+        bed.cluster.move_leader("t", to=behind)
+        fetched = await bed.again(lambda: bed.client.fetch(bed.place, 2, max_bytes=1 << 20))
+        assert values(fetched.records) == [b"a", b"b", b"c", b"d"]
+
+    simulated(test)
+
+
 def test_an_unclean_leader_loses_what_was_confirmed_and_the_others_follow_it():
     async def test(bed):
         await bed.put(b"a")

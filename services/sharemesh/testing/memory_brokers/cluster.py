@@ -12,6 +12,7 @@ from sharemesh.ports.brokers import (
     BrokerAddress,
     ClusterMetadata,
     NewBrokerTopic,
+    PartitionMetadata,
     TopicMetadata,
 )
 from sharemesh.ports.clock import Clock
@@ -197,18 +198,17 @@ class MemoryCluster:
             ValueError: There is none.
         """
         image, each = self.controller.partition(topic, partition)
-        living = self.controller.image.living
-        able = [
-            other
-            for other in each.replicas
-            if other in each.in_sync and other in living and other != each.leader
-        ]
+        able = self._able(each)
         if not able or (to is not None and to not in able):
             raise ValueError(f"{topic}-{partition}: of {able} none can lead instead")
         chosen = able[0] if to is None else to
         self.controller.lead(image, each, chosen)
         self.controller.publish()
         return chosen
+
+    def can_move(self, topic: str, partition: int = 0) -> bool:
+        """Return whether another replica could lead."""
+        return bool(self._able(self.controller.partition(topic, partition)[1]))
 
     def elect_unclean(self, topic: str, partition: int, to: int) -> None:
         """Let a replica lead whatever it lacks: committed records may be lost."""
@@ -304,6 +304,11 @@ class MemoryCluster:
             raise refusal(BrokerCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition}")
         broker = self.brokers[each.leader]
         return broker, broker.replicas[image.topic_id, partition]
+
+    def _able(self, partition: PartitionMetadata) -> list[int]:
+        living = self.controller.image.living
+        others = [each for each in partition.replicas if each != partition.leader]
+        return [each for each in others if each in partition.in_sync and each in living]
 
     def _new_role(self, broker: MemoryBroker, replica: Replica) -> None:
         if replica.is_leader:

@@ -107,6 +107,11 @@ class ReplicaLog:
         else:
             self._batches[index] = new
 
+    @property
+    def first_offset(self) -> int:
+        """Where the first batch begins; a log may start in the middle of it."""
+        return self._bases[0] if self._bases else self.start_offset
+
     # ---- reading ----------------------------------------------------------------------------
 
     def batches(self, offset: int, end_offset: int | None = None) -> list[StoredBatch]:

@@ -75,7 +75,7 @@ class Replication:
             _truncate(replica, source.log)
             replica.must_truncate = False
         if replica.log.end_offset < source.log.start_offset:
-            replica.log.restart_at(source.log.start_offset)
+            replica.log.restart_at(source.log.first_offset)
         for batch in source.log.batches(replica.log.end_offset):
             replica.log.append(batch)
         replica.log.advance_start(source.log.start_offset)

@@ -105,6 +105,14 @@ class LogPartition:
         self.name = f"topic {place.topic} partition {place.partition}"
         self.writes = Outage()
 
+    async def look(self) -> None:
+        """Return if the shard is still ours.
+
+        Raises:
+            FencedError: It is not.
+        """
+        await self._still_ours()
+
     async def check_topic(self) -> None:
         """Return if the topic of this name is the one that was recorded.
 

@@ -125,6 +125,7 @@ class KafkaShardLog:
                         if records:
                             yield records
         except LogStartMovedError as moved:
+            await self._look()  # a successor deletes what a sleeper has not read: no damage
             raise self._partition.corrupt(
                 BrokenLogError(
                     f"records from offset {first} to {moved.start} were removed by retention or "

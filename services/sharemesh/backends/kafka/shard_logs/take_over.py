@@ -36,6 +36,7 @@ async def take_over(
         except LogStartMovedError:
             continue
         except BrokenLogError as error:
+            await partition.look()  # a successor deletes what a sleeper has not read: no damage
             raise partition.corrupt(error) from error
         return WriterPosition.taken_over(own, offset, newest)
     raise LogFailedError(f"{partition.name}: records are deleted while the log is taken over")
