@@ -4,9 +4,11 @@ The broker answers the requests of a connection one after the other, in order.
 """
 
 import asyncio
+import ssl
 import struct
 from collections import deque
 from dataclasses import dataclass
+from typing import cast
 
 from sharemesh import __version__
 from sharemesh.kafka.messages import (
@@ -35,6 +37,10 @@ _THROTTLED = 89
 _CODE = slice(4, 6)  # of an answer whose header is the correlation id alone
 _TLS_ALERT = 0x15
 _NO_TIME = milliseconds(0)
+_CERTIFICATE_HINT = (
+    "if it asks for client certificates, set kafka_tls_certificate and kafka_tls_key to one that "
+    "it trusts"
+)
 _SECURITY_HINT = "check that kafka_security is what this listener expects"
 
 
@@ -189,8 +195,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep what is written to (asyncio)."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's TLS is none by its class
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - as asyncio asks
         """Return where the next bytes go: into the size of an answer, then into the answer."""
@@ -214,8 +219,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End what waits (asyncio)."""
-        hint = "" if self._answers else f" before its first answer: {_SECURITY_HINT}"
-        self._end(f"it closed the connection{hint}" if exc is None else f"{exc}{hint}")
+        said = "it closed the connection" if exc is None else str(exc)
+        if self._answers:
+            self._end(said)
+        elif isinstance(exc, ssl.SSLError):
+            self._end(f"it refused TLS ({exc.reason}): {_CERTIFICATE_HINT}")
+        else:
+            self._end(f"{said} before its first answer: {_SECURITY_HINT}")
 
     def _why_no_answer(self, size: int) -> str:
         if not self._answers:

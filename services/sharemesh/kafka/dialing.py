@@ -13,6 +13,7 @@ from sharemesh.ports.clock import Clock
 
 CONNECT_TIMEOUT_MS = 5_000
 REQUEST_TIMEOUT_MS = 10_000
+_SPEAKS_TLS = "check that this listener speaks what kafka_security says"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Dialing:
                         async with asyncio.timeout(patience_s):
                             await _connect_to(address, connection, broker, context)
                     except OSError as error:  # TimeoutError is one
-                        connected = connected or isinstance(error, ssl.SSLError)
+                        connected = connected or _was_reached(error, context)
                         tried.append(f"{address}: {_why(error, self.security)}")
                     else:
                         return
@@ -112,10 +113,17 @@ def _why(error: OSError, security: KafkaSecurity) -> str:
             "that it is made out to"
         )
     if isinstance(error, ssl.SSLError):
-        return f"TLS failed ({error.reason}): check that this listener speaks TLS and takes it"
+        return f"TLS failed ({error.reason}): {_SPEAKS_TLS}"
+    if isinstance(error, ConnectionResetError):
+        return f"it closed the connection: {_SPEAKS_TLS}"
     if isinstance(error, TimeoutError):
         return "no connection in time"
     return error.strerror or str(error)
+
+
+def _was_reached(error: OSError, context: ssl.SSLContext | None) -> bool:
+    """Return whether somebody was there, who did not agree about TLS."""
+    return context is not None and isinstance(error, ssl.SSLError | ConnectionResetError)
 
 
 def _advice(broker: BrokerAddress) -> str:
