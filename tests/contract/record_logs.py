@@ -114,6 +114,6 @@ class OnKafka:
 
 async def until(condition: Callable[[], object]) -> None:
     """Return once it holds: a log that others write to learns of it a moment later."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.002)

@@ -95,8 +95,8 @@ async def test_a_read_gives_at_least_one_batch_and_no_more_than_fits(logs):
     for _ in range(4):
         await log.append(sent)
     assert len((await log.read(0, max_bytes=1)).headers) == 1
-    assert len((await log.read(0, max_bytes=len(sent) * 2)).headers) == 2
-    assert len((await log.read(0, max_bytes=len(sent) * 3 - 1)).headers) == 2
+    for fits in (len(sent) * 2, len(sent) * 3 - 1):  # what lies in memory may be less than fits
+        assert len((await log.read(0, max_bytes=fits)).headers) in (1, 2)
     assert await offsets(log, 0, end=6) == list(range(6))
     assert await offsets(log, 0, end=7) == list(range(9))  # whole batches
     await log.close()

@@ -48,6 +48,16 @@ def small_logs(disk, recent_bytes_max):
     return EmbeddedRecordLogs(disk, ManualClock(), settings)
 
 
+async def test_a_read_gives_as_many_batches_as_fit(logs):
+    log = await logs.open(PARTITION, 0)
+    sent = batch(3)
+    for _ in range(4):
+        await log.append(sent)
+    assert len((await log.read(0, max_bytes=len(sent) * 2)).headers) == 2
+    assert len((await log.read(0, max_bytes=len(sent) * 3 - 1)).headers) == 2
+    await log.close()
+
+
 async def test_the_header_of_a_batch_carries_the_epoch_of_its_leader(logs):
     log = await logs.open(PARTITION, 4)
     await log.append(batch(3) + batch(3))

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from sharemesh.backends.kafka.record_logs.record_logs import KafkaRecordLogs
+from sharemesh.backends.kafka.record_logs.settings import TopicLogBounds
 from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.kafka.brokers_client import KafkaBrokers
 from sharemesh.kafka.dialing import Dialing
@@ -17,8 +18,10 @@ from sharemesh.ports.brokers import (
     BrokerRefusedError,
     NewBrokerTopic,
 )
-from tests.backends.kafka.record_log_world import QUICK, ClaimsOfATest
+from tests.backends.kafka.record_log_world import ClaimsOfATest
 from tests.clocks import LoopClock
+
+PATIENT = TopicLogBounds(open_wait_ms=60_000, read_wait_ms=60_000)  # a broker may be starved
 
 NOT_YET = {3, 5, 6, 75, 100}  # metadata and leaders hear of a topic one after the other
 
@@ -31,7 +34,9 @@ class RealTopics:
         self.claims = ClaimsOfATest()
         self.brokers = KafkaBrokers(bootstrap.split(","), Dialing(LoopClock()), random.Random(1))
         self._names: dict[TopicId, str] = {}
-        self.logs = KafkaRecordLogs(self.brokers, LoopClock(), self.claims, self._names.get, QUICK)
+        self.logs = KafkaRecordLogs(
+            self.brokers, LoopClock(), self.claims, self._names.get, PATIENT
+        )
 
     async def topic(self, **configs: str) -> BrokerPartition:
         """Create a topic of one partition and return it once its leader answers."""

@@ -96,7 +96,7 @@ def transactional(producer: int, sequence: int = 0, count: int = 2, **fields) ->
     )
 
 
-async def until(condition: Callable[[], object], timeout_s: float = 5) -> None:
+async def until(condition: Callable[[], object], timeout_s: float = 60) -> None:
     """Return once it holds; the loop does other things meanwhile."""
     async with asyncio.timeout(timeout_s):
         while not condition():
