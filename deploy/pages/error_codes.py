@@ -50,6 +50,7 @@ ADVICE = {
     ErrorCode.TOPIC_ALREADY_EXISTS: "use the topic, or choose another name",
     ErrorCode.INVALID_PARTITIONS: "the number can only grow, up to 10,000",
     ErrorCode.INVALID_CONFIG: "correct the value; `sharemesh configs explain NAME` has the bounds",
+    ErrorCode.POLICY_VIOLATION: "do it in the Kafka cluster, or set `kafka_manage_topics`",
     ErrorCode.NOT_CONTROLLER: "retry: another process is being elected",
     ErrorCode.INVALID_REQUEST: "correct the request as the message says",
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "send the batch that is missing first",

@@ -36,6 +36,8 @@ TASKS: dict[str, tuple[Method, ...]] = {
     "change the settings of a group, `consume --from-beginning`": (m.ALTER_GROUP_CONFIGS,),
     "see topics and their offsets": (m.METADATA, m.DESCRIBE_TOPICS, m.LIST_OFFSETS),
     "create a topic": (m.CREATE_TOPICS,),
+    "attach a topic of the Kafka cluster": (m.ATTACH_TOPICS,),
+    "detach one": (m.DETACH_TOPICS,),
     "add partitions to a topic": (m.CREATE_PARTITIONS,),
     "delete a topic, or records of it": (m.DELETE_TOPICS, m.DELETE_RECORDS),
     "see the settings of a topic, or of the cluster": (m.DESCRIBE_CONFIGS,),

@@ -228,6 +228,12 @@ DESCRIBE_TOPICS = _unary(_A.DescribeTopicsRequest, _A.DescribeTopicsResponse, id
 CREATE_PARTITIONS = _unary(
     _A.CreatePartitionsRequest, _A.CreatePartitionsResponse, idempotent=True, deadline_ms=15_000
 )
+ATTACH_TOPICS = _unary(
+    _A.AttachTopicsRequest, _A.AttachTopicsResponse, idempotent=True, deadline_ms=15_000
+)
+DETACH_TOPICS = _unary(
+    _A.DetachTopicsRequest, _A.DetachTopicsResponse, idempotent=False, deadline_ms=15_000
+)
 DESCRIBE_CONFIGS = _unary(_A.DescribeConfigsRequest, _A.DescribeConfigsResponse, idempotent=True)
 ALTER_CONFIGS = _unary(_A.AlterConfigsRequest, _A.AlterConfigsResponse, idempotent=True)
 DESCRIBE_CLUSTER = _unary(_A.DescribeClusterRequest, _A.DescribeClusterResponse, idempotent=True)

@@ -7,6 +7,7 @@ import pytest
 
 from sharemesh import methods
 from sharemesh.admin.service import AdminService
+from sharemesh.admin.topic_stores import StoredTopics
 from sharemesh.authorization.slices import UNITS_OF_A_SLICE
 from sharemesh.cluster.acl_table import AclTable
 from sharemesh.cluster.store.acl_rules import AclRule, Pattern, Permission, RuleSet
@@ -52,7 +53,13 @@ async def world():
 async def test_ten_thousand_names_against_ten_thousand_rules_bnd_20(world, method, make):
     table = AclTable(world.view, super_users=[])
     table._rules = RuleSet(rules())
-    service = AdminService(world.coordination, world.view, table, random.Random(1), world.clock)
+    service = AdminService(
+        world.coordination,
+        world.view,
+        table,
+        StoredTopics(world.coordination, world.view, random.Random(1)),
+        world.clock,
+    )
     service.offer(world.network.listener("other:1"))
     caller = world.network.caller(EVE)
     request = make()

@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 
 from sharemesh.admin.service import AdminService
+from sharemesh.admin.topic_stores import StoredTopics, TopicStore
 from sharemesh.cluster.store.keys import election_name
 from sharemesh.domain.ids import NodeId, TopicPartition
 from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
@@ -29,12 +30,19 @@ class World(ClusterRecords):
         await self.open(group_shards=2, state_shards=2)
         self.session = await self.coordination.open_session(ttl_ms=10_000)
         service = AdminService(
-            self.coordination, self.view, self.rules, random.Random(1), self.clock
+            self.coordination,
+            self.view,
+            self.rules,
+            self.topic_store(),
+            self.clock,
         )
         service.offer(self.network.listener(ADDRESS))
         self.view.on_change(self._lead_soon)
         self.tasks = set()
         return self
+
+    def topic_store(self) -> TopicStore:
+        return StoredTopics(self.coordination, self.view, random.Random(1))
 
     async def stop(self) -> None:
         await asyncio.gather(*self.tasks)

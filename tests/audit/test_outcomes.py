@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sharemesh import methods
+from sharemesh.admin.topic_stores import StoredTopics
 from sharemesh.admin.topics import TopicAdmin
 from sharemesh.audit import classes
 from sharemesh.audit.events import RESOURCES_MAX
@@ -174,7 +175,7 @@ def topic_admin(*allowed, waits=True):
         def topic_named(self, _name):
             return None
 
-    return TopicAdmin(None, View(), Access(Table()), None)
+    return TopicAdmin(StoredTopics(None, View(), None), View(), Access(Table()))
 
 
 @pytest.mark.parametrize("wanted", [["payroll", "payroll"], ["secret"] * 3 + ["payroll"]])

@@ -153,6 +153,8 @@ def by_topic_name(_world):
         pair(methods.DESCRIBE_TOPICS, lambda _: admin.DescribeTopicsRequest(), None),
         pair(methods.CREATE_TOPICS, named(admin.CreateTopicsRequest, partitions=3)),
         pair(methods.DELETE_TOPICS, lambda name: admin.DeleteTopicsRequest(names=[name])),
+        pair(methods.ATTACH_TOPICS, lambda name: admin.AttachTopicsRequest(names=[name])),
+        pair(methods.DETACH_TOPICS, lambda name: admin.DetachTopicsRequest(names=[name])),
         pair(methods.CREATE_PARTITIONS, named(admin.CreatePartitionsRequest, total=9)),
         pair(methods.DESCRIBE_CONFIGS, settings),
         pair(methods.ALTER_CONFIGS, set_to),

@@ -42,7 +42,7 @@ def bash(tmp_path, capsys):
     ("words", "found"),
     [
         ("sharemesh top", {"topics"}),
-        ("sharemesh topics de", {"describe", "delete", "delete-records"}),
+        ("sharemesh topics de", {"describe", "delete", "delete-records", "detach"}),
         ("sharemesh topics create --par", {"--partitions"}),
         ("sharemesh produce orders --compression sn", {"snappy"}),
         ("sharemesh produce orders ro", {"rows.jsonl"}),

@@ -4,6 +4,7 @@ import random
 from contextlib import asynccontextmanager
 
 from sharemesh.admin.service import AdminService
+from sharemesh.admin.topic_stores import StoredTopics
 from sharemesh.client.admin.client import AsyncAdminClient
 from sharemesh.client.environment import ClientEnvironment
 from sharemesh.cluster.acl_table import AllowAll
@@ -113,7 +114,11 @@ async def test_a_partition_that_never_started_is_absent_from_the_admin_result():
         assert (await both.offsets())["foo", 0] == (-1, -1)
         await made.elect("coordinator")
         service = AdminService(
-            made.coordination, made.view, AllowAll(), random.Random(1), LoopClock()
+            made.coordination,
+            made.view,
+            AllowAll(),
+            StoredTopics(made.coordination, made.view, random.Random(1)),
+            LoopClock(),
         )
         service.offer(made.network.listener(ADDRESS))
         environment = ClientEnvironment(made.network.caller, LoopClock(), random.Random(2), str)

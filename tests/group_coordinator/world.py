@@ -105,6 +105,7 @@ class World(ClusterRecords):
         self.epoch = 0
         self.service = None
         self.quotas = None
+        self.wishes = None
         leader = self.network.listener(LEADER)
         leader.offer(methods.LIST_OFFSETS, self._list_offsets)
 
@@ -120,6 +121,7 @@ class World(ClusterRecords):
             coordination=self.coordination,
             caller=self.caller,
             quotas=self.quotas,
+            wishes=self.wishes,
         )
         self.service = GroupCoordinatorService(NodeId("gc-1"), ports, limits=self.limits)
         self.service.offer(self.network.listener(ADDRESS))

@@ -38,6 +38,8 @@ Admin/CreateTopics
 Admin/DeleteTopics
 Admin/DescribeTopics
 Admin/CreatePartitions
+Admin/AttachTopics
+Admin/DetachTopics
 Admin/DescribeConfigs
 Admin/AlterConfigs
 Admin/DescribeCluster

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
+from sharemesh.admin.topic_stores import TopicStore
 from sharemesh.authorization.access import Access
-from sharemesh.cluster.store import configs, topics
+from sharemesh.cluster.store import configs
 from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.group_config.cluster_definitions import CLUSTER_CONFIGS
 from sharemesh.domain.group_config.definition import ConfigDefinition
@@ -23,7 +24,10 @@ _CLUSTER = pb.CONFIG_RESOURCE_TYPE_CLUSTER
 class ConfigAdmin:
     """Settings of groups are the group coordinator's; these are the others."""
 
-    def __init__(self, coordination: Coordination, view: ClusterView, access: Access) -> None:
+    def __init__(
+        self, coordination: Coordination, view: ClusterView, access: Access, store: TopicStore
+    ) -> None:
+        self._store = store
         self._coordination = coordination
         self._view = view
         self._access = access
@@ -40,7 +44,7 @@ class ConfigAdmin:
         response = pb.DescribeConfigsResponse()
         for resource in request.resources:
             try:
-                configs = self._described(resource, context)
+                configs = await self._described(resource, context)
             except RefusedError as error:
                 response.results.add(
                     resource=resource, error_code=error.error, error_message=error.message
@@ -64,7 +68,7 @@ class ConfigAdmin:
             )
         return pb.AlterConfigsResponse()
 
-    def _described(
+    async def _described(
         self, resource: pb.ConfigResource, context: CallContext
     ) -> list[common_pb2.ConfigEntry]:
         if resource.type == _CLUSTER:
@@ -78,7 +82,7 @@ class ConfigAdmin:
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"topic {resource.name[:100]!r} does not exist; correct the name",
                 )
-            return _entries(TOPIC_CONFIGS, topic.configs, "topic")
+            return _entries(TOPIC_CONFIGS, await self._store.configs(topic), "topic")
         raise _unknown(resource)
 
     async def _alter(self, request: pb.AlterConfigsRequest, context: CallContext) -> None:
@@ -96,12 +100,8 @@ class ConfigAdmin:
             )
         elif resource.type == _TOPIC:
             self._access.topic(context.principal, Operation.ALTER_CONFIGS, resource.name)
-            await topics.alter_topic_configs(
-                self._coordination,
-                self._view,
-                resource.name,
-                changes,
-                validate_only=request.validate_only,
+            await self._store.alter_configs(
+                resource.name, changes, validate_only=request.validate_only
             )
         else:
             raise _unknown(resource)

@@ -1,7 +1,6 @@
 """The Admin service: offered by every process, whatever its role."""
 
 from collections.abc import Awaitable, Callable
-from random import Random
 
 import sharemesh
 from sharemesh import methods
@@ -9,6 +8,7 @@ from sharemesh.admin.acls import AclAdmin
 from sharemesh.admin.configs import ConfigAdmin
 from sharemesh.admin.metadata import MetadataHandlers
 from sharemesh.admin.quotas import QuotaAdmin
+from sharemesh.admin.topic_stores import TopicStore
 from sharemesh.admin.topics import TopicAdmin
 from sharemesh.authorization.access import Access
 from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
@@ -36,7 +36,7 @@ class AdminService:
         coordination: Coordination,
         view: ClusterView,
         authorizer: Authorizer,
-        rng: Random,
+        topics: TopicStore,
         clock: Clock,
         *,
         acls_enabled: bool = False,
@@ -48,7 +48,7 @@ class AdminService:
             coordination: Where writes go.
             view: Where reads come from.
             authorizer: Who may do what.
-            rng: Makes topic ids.
+            topics: Where topics are kept.
             clock: Ends turns of the loop (BND-20).
             acls_enabled: The authorizer reads stored rules.
             drain: This node's id and what begins its drain; None: it cannot be drained.
@@ -56,8 +56,8 @@ class AdminService:
         self._view = view
         access = Access(authorizer)
         self._finding = MetadataHandlers(view, access, clock)
-        self._topics = TopicAdmin(coordination, view, access, rng)
-        self._configs = ConfigAdmin(coordination, view, access)
+        self._topics = TopicAdmin(topics, view, access)
+        self._configs = ConfigAdmin(coordination, view, access, topics)
         self._acls = AclAdmin(coordination, view, access, enabled=acls_enabled)
         self._quotas = QuotaAdmin(coordination, view, access, clock)
         self._draining = None if drain is None else Draining(drain[0], access, drain[1])
@@ -72,6 +72,8 @@ class AdminService:
         listener.offer(methods.CREATE_TOPICS, self._topics.create)
         listener.offer(methods.CREATE_PARTITIONS, self._topics.add_partitions)
         listener.offer(methods.DELETE_TOPICS, self._topics.delete)
+        listener.offer(methods.ATTACH_TOPICS, self._topics.attach)
+        listener.offer(methods.DETACH_TOPICS, self._topics.detach)
         listener.offer(methods.DESCRIBE_CONFIGS, self._configs.describe)
         listener.offer(methods.ALTER_CONFIGS, self._configs.alter)
         listener.offer(methods.CREATE_ACLS, self._acls.create)

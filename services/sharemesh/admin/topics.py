@@ -1,17 +1,16 @@
-"""Creating, growing and deleting topics; answers wait until the new partitions are led."""
+"""Changes of topics; answers wait until new partitions are led."""
 
 from collections import Counter
 from collections.abc import Iterable
-from random import Random
 from typing import TypeVar
 
+from sharemesh.admin.topic_stores import TopicStore
 from sharemesh.authorization.access import Access
-from sharemesh.cluster.store import topics
 from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.ports.authorizer import Operation, ResourceType
 from sharemesh.ports.cluster import ClusterView, TopicInfo
-from sharemesh.ports.coordination import Coordination, CoordinationError
+from sharemesh.ports.coordination import CoordinationError
 from sharemesh.ports.network import CallContext, CallFailedError, Failure
 from sharemesh.v1 import admin_pb2 as pb
 
@@ -25,13 +24,10 @@ LEADERS_WAIT_MS = 5_000
 class TopicAdmin:
     """The topic store, asked over RPC. One topic's refusal does not touch the others."""
 
-    def __init__(
-        self, coordination: Coordination, view: ClusterView, access: Access, rng: Random
-    ) -> None:
-        self._coordination = coordination
+    def __init__(self, store: TopicStore, view: ClusterView, access: Access) -> None:
+        self._store = store
         self._view = view
         self._access = access
-        self._rng = rng
 
     async def create(
         self, request: pb.CreateTopicsRequest, context: CallContext
@@ -44,14 +40,8 @@ class TopicAdmin:
             try:
                 _once(new.name, doubled)
                 self._check_creation(context.principal, new.name)
-                topic = await topics.create_topic(
-                    self._coordination,
-                    self._view,
-                    new.name,
-                    new.partitions,
-                    new.configs,
-                    rng=self._rng,
-                    validate_only=request.validate_only,
+                topic = await self._store.create(
+                    new.name, new.partitions, new.configs, validate_only=request.validate_only
                 )
             except (RefusedError, CoordinationError) as error:
                 response.topics.append(_refused(new.name, error))
@@ -78,9 +68,7 @@ class TopicAdmin:
             try:
                 _once(more.name, doubled)
                 self._access.topic(context.principal, Operation.ALTER, more.name)
-                topic = await topics.add_partitions(
-                    self._coordination, self._view, more.name, more.total
-                )
+                topic = await self._store.grow(more.name, more.total)
             except (RefusedError, CoordinationError) as error:
                 response.topics.append(_refused(more.name, error))
                 continue
@@ -98,17 +86,56 @@ class TopicAdmin:
         for name in _bounded(dict.fromkeys(request.names)):
             try:
                 self._access.topic(context.principal, Operation.DELETE, name)
-                topic = await topics.delete_topic(self._coordination, self._view, name)
+                topic = await self._store.delete(name)
             except (RefusedError, CoordinationError) as error:
                 response.topics.append(_refused(name, error))
                 continue
             response.topics.append(_done(topic))
             deleted.append(topic)
+        await self._until_gone(deleted)
+        return response
+
+    async def attach(
+        self, request: pb.AttachTopicsRequest, context: CallContext
+    ) -> pb.AttachTopicsResponse:
+        """Attach topics of the Kafka cluster, and wait as ``create`` does."""
+        response = pb.AttachTopicsResponse()
+        attached = []
+        for name in _bounded(dict.fromkeys(request.names)):
+            try:
+                self._check_creation(context.principal, name)
+                topic = await self._store.attach(name)
+            except (RefusedError, CoordinationError) as error:
+                response.topics.append(_refused(name, error))
+                continue
+            response.topics.append(_done(topic))
+            attached.append(topic)
+        await self._until_led(attached)
+        return response
+
+    async def detach(
+        self, request: pb.DetachTopicsRequest, context: CallContext
+    ) -> pb.DetachTopicsResponse:
+        """Detach topics of the Kafka cluster; returns when this process sees them no more."""
+        response = pb.DetachTopicsResponse()
+        detached = []
+        for name in _bounded(dict.fromkeys(request.names)):
+            try:
+                self._access.topic(context.principal, Operation.DELETE, name)
+                topic = await self._store.detach(name)
+            except (RefusedError, CoordinationError) as error:
+                response.topics.append(_refused(name, error))
+                continue
+            response.topics.append(_done(topic))
+            detached.append(topic)
+        await self._until_gone(detached)
+        return response
+
+    async def _until_gone(self, topics: list[TopicInfo]) -> None:
         await self._view.wait_for(
-            lambda: all(self._view.topic(topic.topic_id) is None for topic in deleted),
+            lambda: all(self._view.topic(topic.topic_id) is None for topic in topics),
             timeout_ms=LEADERS_WAIT_MS,
         )
-        return response
 
     async def _until_led(self, topics: list[TopicInfo]) -> None:
         if not topics:

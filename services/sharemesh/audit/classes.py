@@ -126,7 +126,7 @@ def _created_topic(topic: admin_pb2.NewTopic, _request: object, _: TopicName) ->
     return resource("topic", topic.name, words)
 
 
-def _deleted_topic(name: str, _request: object, _: TopicName) -> Resource:
+def _named(name: str, _request: object, _: TopicName) -> Resource:
     return resource("topic", name)
 
 
@@ -292,9 +292,11 @@ AUDIT_CLASSES: dict[str, AuditClass] = {
             _change(
                 m.DELETE_TOPICS,
                 lambda it: list(dict.fromkeys(it.names)),
-                _deleted_topic,
+                _named,
                 _of_topics,
             ),
+            _change(m.ATTACH_TOPICS, lambda it: list(dict.fromkeys(it.names)), _named, _of_topics),
+            _change(m.DETACH_TOPICS, lambda it: list(dict.fromkeys(it.names)), _named, _of_topics),
             _change(m.CREATE_PARTITIONS, lambda it: it.topics, _grown_topic, _of_topics),
             _change(m.ALTER_CONFIGS, _whole, _configs, _of_whole),
             _change(m.CREATE_ACLS, lambda it: it.rules, _created_rule, _of_results),

@@ -111,6 +111,10 @@ PERMISSIONS: dict[str, tuple[RequiredPermission, ...] | Open] = {
     m.DELETE_TOPICS.name: (_on(_T.TOPIC, _O.DELETE, _L.TOPIC),),
     m.DESCRIBE_TOPICS.name: (_on(_T.TOPIC, _O.DESCRIBE, _L.TOPIC),),
     m.CREATE_PARTITIONS.name: (_on(_T.TOPIC, _O.ALTER, _L.TOPIC),),
+    m.ATTACH_TOPICS.name: (
+        RequiredPermission(_O.CREATE, _T.TOPIC, _L.TOPIC, instead=(_O.CREATE, _T.CLUSTER)),
+    ),
+    m.DETACH_TOPICS.name: (_on(_T.TOPIC, _O.DELETE, _L.TOPIC),),
     m.DESCRIBE_CONFIGS.name: (
         _on(_T.TOPIC, _O.DESCRIBE_CONFIGS, _L.ENTRY),
         _on(_T.CLUSTER, _O.DESCRIBE_CONFIGS, _L.ENTRY),

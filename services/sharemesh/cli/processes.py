@@ -45,6 +45,8 @@ _EXAMPLES = """examples:
   sharemesh up
   sharemesh up --data-directory /var/lib/sharemesh --share-leaders 4
   sharemesh up --config cluster.toml --json
+  sharemesh up --kafka broker-1:9092,broker-2:9092
+  sharemesh up --kafka 127.0.0.1:9092 --kafka-single-replica true
   sharemesh up restart share-leader-1"""
 _SERVE_EXAMPLES = """examples:
   sharemesh serve
@@ -68,6 +70,12 @@ def register(commands: Commands) -> None:
     shown = up.add_mutually_exclusive_group()
     shown.add_argument("--plain", action="store_true", help="print lines instead of a table")
     shown.add_argument("--json", action="store_true", help="print a JSON object for each change")
+    up.add_argument(
+        "--kafka",
+        metavar="HOST:PORT[,…]",
+        help="keep records, states and groups in the Kafka cluster of these brokers; on a single "
+        "one it needs --kafka-single-replica true",
+    )
     add_flags(up, UpSettings)
     add_flags(up, ServeSettings, leave_out="role,node_id,listen_host,listen_port")
     up.set_defaults(run=_run)
@@ -127,6 +135,8 @@ def _run(args: argparse.Namespace) -> int:
     try:
         file = read_file(args.config)
         given = {name: value for name, value in vars(args).items() if value is not None}
+        if args.kafka is not None:
+            given |= {"storage": "kafka", "kafka_bootstrap_servers": args.kafka}
         given["role"] = "all"  # each process gets its own; etcd may still have to be started
         serve = serve_settings(given, os.environ, file)
         up = up_settings(given, file)

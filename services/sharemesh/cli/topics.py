@@ -1,4 +1,4 @@
-"""``sharemesh topics``: create, list, describe, delete, add partitions, delete records."""
+"""``sharemesh topics``: create, list, describe, delete, attach, grow, delete records."""
 
 import argparse
 
@@ -20,7 +20,9 @@ _EXAMPLES = """examples:
   sharemesh topics describe orders --json
   sharemesh topics add-partitions orders --total 8
   sharemesh topics delete-records orders/0 --before 1000
-  sharemesh topics delete orders"""
+  sharemesh topics delete orders
+  sharemesh topics attach orders
+  sharemesh topics detach orders"""
 
 
 def register(commands: Commands) -> None:
@@ -45,6 +47,16 @@ def register(commands: Commands) -> None:
 
     delete = add_admin_action(actions, "delete", _delete, help="delete topics and records")
     delete.add_argument("topics", nargs="+", metavar="TOPIC")
+
+    attach = add_admin_action(
+        actions, "attach", _attach, help="serve topics of the Kafka cluster that keeps the records"
+    )
+    attach.add_argument("topics", nargs="+", metavar="TOPIC")
+
+    detach = add_admin_action(
+        actions, "detach", _detach, help="serve them no more; nothing is deleted in Kafka"
+    )
+    detach.add_argument("topics", nargs="+", metavar="TOPIC")
 
     more = add_admin_action(actions, "add-partitions", _add_partitions, help="add partitions")
     more.add_argument("topic", metavar="TOPIC")
@@ -150,6 +162,14 @@ def _describe(session: CommandSession, admin: AdminClient, args: argparse.Namesp
 
 def _delete(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
     return session.report(admin.delete_topics(args.topics), "topic {} deleted", admin.list_topics)
+
+
+def _attach(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
+    return session.report(admin.attach_topics(args.topics), "topic {} attached", admin.list_topics)
+
+
+def _detach(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
+    return session.report(admin.detach_topics(args.topics), "topic {} detached", admin.list_topics)
 
 
 def _add_partitions(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:

@@ -236,6 +236,10 @@ class InvalidRequestError(ServiceError, code=ErrorCode.INVALID_REQUEST):
     """The request is malformed."""
 
 
+class PolicyViolationError(ServiceError, code=ErrorCode.POLICY_VIOLATION):
+    """The cluster is set up not to do this."""
+
+
 class OutOfOrderSequenceNumberError(ServiceError, code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
     """A batch of an idempotent producer is missing before this one."""
 

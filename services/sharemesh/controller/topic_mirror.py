@@ -88,7 +88,7 @@ class TopicMirror:
         self._absences: dict[str, TopicAbsence] = {}
         self._given_up: dict[TopicId, None] = {}
         self._wanted_since_ms: dict[str, int] = {}
-        self._asked: dict[str, None] = {}
+        self._asked: dict[str, int] = {}  # wishes by their revision
         self._said: dict[str, str] = {}
         self.last_error = ""
 
@@ -122,7 +122,6 @@ class TopicMirror:
 
     def _all_names(self) -> list[str]:
         tables = self._view.tables
-        self._asked = {}
         names = {**dict.fromkeys(tables.topics), **tables.attached, **tables.wanted}
         return sorted(
             name for name in names if self._attachable.match(name) or name in tables.topics
@@ -131,17 +130,24 @@ class TopicMirror:
     def _new_names(self) -> list[str]:
         """Return names that were wished for since they were last asked about."""
         tables = self._view.tables
-        wishes = {**tables.attached, **tables.wanted}
+        wishes = {**tables.wanted, **tables.attached}
         return sorted(
             name
-            for name in wishes
-            if name not in tables.topics
-            and name not in self._asked
-            and self._attachable.match(name)
+            for name, revision in wishes.items()
+            if self._asked.get(name) != revision and self._attachable.match(name)
         )
+
+    def _note_asked(self, names: Sequence[str]) -> None:
+        tables = self._view.tables
+        wishes = {**tables.wanted, **tables.attached}
+        self._asked = {name: at for name, at in self._asked.items() if name in wishes}
+        for name in names:
+            if name in wishes:
+                self._asked[name] = wishes[name]
 
     async def _round(self, leadership: ElectedLeadership, names: Sequence[str]) -> int:
         """Ask about names and write what follows; return how long to pause."""
+        self._note_asked(names)
         try:
             for at in range(0, len(names), NAMES_PER_REQUEST):
                 part = names[at : at + NAMES_PER_REQUEST]
@@ -149,11 +155,11 @@ class TopicMirror:
                 self._check_cluster(metadata)
                 found = {topic.topic: topic for topic in metadata.topics}
                 for name in part:
-                    self._asked[name] = None
                     await self._take(leadership, name, found.get(name), metadata)
         except (*BROKER_ERRORS, CoordinationError) as error:
             self.last_error = str(error)
             self._say("", f"topics are not mirrored now, again soon: {error}")
+            self._asked.clear()
             return RETRY_MS
         except Exception as error:  # whatever ended this round, another one begins
             self.last_error = f"{type(error).__name__}: {error}"

@@ -46,6 +46,7 @@ class ServiceLimits:
 
     reviews_at_once: int = 64  # groups reviewed concurrently: changes of topics, one request
     unknown_topic_grace_ms: int = 60_000  # until a topic never seen by this process counts as gone
+    deleted_topics_wait: bool = False  # a deleted topic has that grace too
     compact_interval_ms: int = 60_000
     compact_min_records: int = 10_000  # a shorter log is never rewritten
     compact_factor: int = 4  # rewritten once the log holds this many times what is live

@@ -25,6 +25,7 @@ from sharemesh.group_coordinator.member_stream import (
 from sharemesh.group_coordinator.served_groups import ServedGroups
 from sharemesh.ports.authorizer import Operation
 from sharemesh.ports.network import CallContext, CallFailedError
+from sharemesh.ports.topic_wishes import TopicWishes
 from sharemesh.v1.group_coordinator_pb2 import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
@@ -37,9 +38,16 @@ class HeartbeatHandler:
     """Handlers of both forms; refusals are answers, never gRPC errors."""
 
     def __init__(
-        self, coordinator: CoordinatorContext, groups_of: Callable[[GroupId], ServedGroups]
+        self,
+        coordinator: CoordinatorContext,
+        groups_of: Callable[[GroupId], ServedGroups],
+        wishes: TopicWishes | None = None,
     ) -> None:
-        """``groups_of`` returns who serves a group, or raises what the member must hear."""
+        """``groups_of`` returns who serves a group, or raises what the member must hear.
+
+        ``wishes`` is told of the topics of each subscription that was accepted (KTP-2).
+        """
+        self._wishes = wishes
         self._coordinator = coordinator
         self._groups_of = groups_of
 
@@ -116,6 +124,8 @@ class HeartbeatHandler:
                 member_id=request.member_id, member_epoch=LEAVE_EPOCH
             )
         answer = await groups.heartbeat(request, stream)
+        if self._wishes is not None and request.subscribed_topic_names:
+            self._wishes.want(request.subscribed_topic_names)
         if stream is None:
             answer = await self._held(message, request, answer, groups)
         config = self._coordinator.config(request.group_id)

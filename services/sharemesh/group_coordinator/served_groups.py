@@ -37,12 +37,14 @@ from sharemesh.group_coordinator.member_stream import (
 )
 from sharemesh.group_coordinator.share_state_work import ShareStateWork
 from sharemesh.ports.share_state import PersisterPort
+from sharemesh.ports.topic_wishes import TopicWishes
 from sharemesh.runtime.shard_kind import Decision
 from sharemesh.timers import Timers
 from sharemesh.v1.group_coordinator_pb2 import ShareGroupHeartbeatResponse
 
 REVIEW = MemberId("")
 """Key of the group itself in the deadlines: when to review it without a heartbeat."""
+WISHES_MS = 60_000
 RETRY_MS = 1_000
 """After a decision that the log did not take in time."""
 
@@ -63,7 +65,10 @@ class ServedGroups:
         coordinator: CoordinatorContext,
         persister: PersisterPort,
         timers: Timers,
+        wishes: TopicWishes | None = None,
     ) -> None:
+        """``wishes`` is reminded of the topics that groups subscribe to."""
+        self._wishes = wishes
         self.shard = shard
         self.decisions = GroupDecisions(shard, coordinator, self.want_review)
         self.state_work = ShareStateWork(self.decisions, coordinator, persister)
@@ -92,6 +97,16 @@ class ServedGroups:
         self.shard.every(
             limits.unknown_topic_grace_ms, "unknown topics", self.state_work.drop_unknown
         )
+
+        if self._wishes is not None:
+            self.shard.every(WISHES_MS, "wanted topics", self._remind)
+
+    async def _remind(self) -> None:
+        """Ask once more for what groups subscribe to: what was written may be forgotten (KTP-2)."""
+        if self._wishes is not None:
+            groups = self.shard.peek(lambda machine: list(machine.groups.values()))
+            for group in groups:
+                self._wishes.want(group.subscribed_names)
 
     def end(self) -> list[MemberStream]:
         """Stop the timers; return the streams, which must be closed: members look the shard up."""
@@ -226,7 +241,8 @@ class ServedGroups:
         """Look at the groups that topics which came, went or grew concern (spec GC-14, GC-30).
 
         Only a topic that this process saw counts as deleted at once; for others there is a grace
-        (``drop_unknown``): a view that lags must not cost a group its offsets.
+        (``drop_unknown``): a view that lags must not cost a group its offsets. Where topics are
+        those of a Kafka cluster, all have that grace (KTP-10).
         """
         changed = set(before.topics) ^ set(now.topics)
         names = {topic.name for topic in changed}
@@ -238,7 +254,7 @@ class ServedGroups:
         for group in self.shard.peek(lambda machine: list(machine.groups.values())):
             if not names.isdisjoint(group.subscribed_names):
                 self.want_review(group.group_id)
-        if gone:
+        if gone and not self._coordinator.limits.deleted_topics_wait:
             self.state_work.topics_gone(gone)
 
     async def _reviews(self) -> None:

@@ -27,6 +27,7 @@ from sharemesh.ports.network import Caller, Listener
 from sharemesh.ports.quotas import Quotas
 from sharemesh.ports.shard_log import ShardLogs
 from sharemesh.ports.share_state import PersisterPort
+from sharemesh.ports.topic_wishes import TopicWishes
 from sharemesh.remembered import Remembered
 from sharemesh.runtime.shard_kind import RuntimeLimits
 from sharemesh.runtime.shard_set import ShardSet
@@ -52,6 +53,7 @@ class GroupCoordinatorPorts:
     caller: Caller
     telemetry: Telemetry | None = None
     quotas: Quotas | None = None
+    wishes: TopicWishes | None = None  # who is told of topics that are subscribed to
 
 
 class GroupCoordinatorService:
@@ -103,7 +105,7 @@ class GroupCoordinatorService:
 
     def offer(self, listener: Listener) -> None:
         """Offer all methods of ``GroupCoordinator``."""
-        heartbeats = HeartbeatHandler(self._coordinator, self.groups_of)
+        heartbeats = HeartbeatHandler(self._coordinator, self.groups_of, self._ports.wishes)
         groups = GroupAdmin(self._coordinator, self.groups_of, lambda: self.served)
         offsets = OffsetAdmin(
             self._coordinator,
@@ -197,7 +199,9 @@ class GroupCoordinatorService:
             self._ending.spawn(stream.close())
 
     def _loaded(self, shard: LoadedShard) -> None:
-        served = ServedGroups(shard, self._coordinator, self._ports.persister, self._timers)
+        served = ServedGroups(
+            shard, self._coordinator, self._ports.persister, self._timers, self._ports.wishes
+        )
         self._served[shard.index] = served
         served.start()
 

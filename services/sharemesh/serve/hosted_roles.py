@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sharemesh.admin.service import AdminService, BeginDrain
+from sharemesh.admin.topic_stores import KafkaTopicStore, StoredTopics, TopicStore
 from sharemesh.audit.listener import AuditedListener
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.domain.ids import TopicId
@@ -15,6 +16,7 @@ from sharemesh.serve.process_context import ProcessContext, RoleService
 
 if TYPE_CHECKING:
     from sharemesh.controller.placement_controller import PlacementController
+    from sharemesh.controller.topic_mirror import TopicMirror
 
 
 class HostedRoles:
@@ -51,6 +53,7 @@ class HostedRoles:
 
     async def start(self, member: ClusterMember) -> None:
         """Begin work under the membership, then register it; call it once the port is open."""
+        await self._around.storage.start(member)
         for service in self._services:
             await service.start(member)
         await member.start()
@@ -66,6 +69,7 @@ class HostedRoles:
             await service.close()
         if self._quotas is not None:
             await self._quotas.close()
+        await self._around.storage.close()
 
 
 def _build_role(role: Role, around: ProcessContext) -> RoleService:
@@ -94,7 +98,7 @@ class AdminRole(RoleService):
             around.coordination,
             around.view,
             around.authorizer,
-            around.rng,
+            _topic_store(around),
             around.clock,
             acls_enabled=around.settings.authorizer == "acl",
             drain=(around.node_id, begin_drain),
@@ -103,6 +107,13 @@ class AdminRole(RoleService):
     def offer(self, listener: Listener) -> None:
         """Offer ``Admin``."""
         self._admin.offer(listener)
+
+
+def _topic_store(around: ProcessContext) -> TopicStore:
+    topics = around.storage.broker_topics
+    if topics is None:
+        return StoredTopics(around.coordination, around.view, around.rng)
+    return KafkaTopicStore(around.coordination, around.view, topics)
 
 
 class ControllerRole(RoleService):
@@ -122,8 +133,25 @@ class ControllerRole(RoleService):
             self._around.view,
             self._around.clock,
             telemetry=self._around.telemetry,
+            mirror=self._mirror(),
         )
         await self._controller.start()
+
+    def _mirror(self) -> "TopicMirror | None":
+        topics = self._around.storage.broker_topics
+        if topics is None:
+            return None
+        from sharemesh.controller.topic_mirror import TopicMirror
+
+        around = self._around
+        return TopicMirror(
+            around.coordination,
+            around.view,
+            around.clock,
+            around.rng,
+            topics.brokers,
+            topics.attachable,
+        )
 
     async def drain(self) -> None:
         """Resign: another controller is elected."""

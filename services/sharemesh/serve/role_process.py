@@ -9,15 +9,12 @@ from random import Random, SystemRandom
 from typing import Any
 
 import sharemesh
-from sharemesh.backends.embedded.data_directory import open_data_directory
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
-from sharemesh.backends.local.disk import SystemDisk
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.cluster.quota_table import QuotaTable
 from sharemesh.cluster.view.watched_view import WatchedView
-from sharemesh.codec.log_layout import DataDirectoryError
 from sharemesh.domain.ids import NodeId
 from sharemesh.ports.cluster import NodeInfo
 from sharemesh.ports.coordination import Coordination, CoordinationError
@@ -38,14 +35,8 @@ from sharemesh.serve.process.telemetry_export import TelemetryExport
 from sharemesh.serve.process_context import ProcessContext
 from sharemesh.serve.settings.room_settings import server_certificates, tls_files
 from sharemesh.serve.settings.settings import ServeSettings
-from sharemesh.serve.storage.embedded import EmbeddedStorage
+from sharemesh.serve.storage_opening import StorageOpening
 from sharemesh.serve.supervise.child_protocol import Report, Reporter, ReportKind
-from sharemesh.serve.supervise.data_directory import (
-    check_volume,
-    close_to_others,
-    is_known,
-    make_writable,
-)
 from sharemesh.tasks import cancel_and_wait
 
 REACH_TIMEOUT_MS = 5_000
@@ -82,7 +73,7 @@ class RoleProcess:
         self._readiness = Readiness(self._server.health)
         self._coordination: Coordination | None = None
         self._caller: GrpcCaller | None = None
-        self._disk: SystemDisk | None = None
+        self._opening = StorageOpening(settings, self._clock, self._rng)
         self._view: WatchedView | None = None
         self._member: ClusterMember | None = None
         self._roles: HostedRoles | None = None
@@ -107,10 +98,6 @@ class RoleProcess:
             raise StartError(ExitCode.PORT_IN_USE, str(error)) from error
         except (TlsError, TokenFileError) as error:
             raise StartError(ExitCode.SETTINGS, str(error)) from error
-        except DataDirectoryError as error:
-            raise StartError(
-                ExitCode.OTHER_CLUSTER, f"{self._settings.data_directory}: {error}"
-            ) from error
         except CoordinationError as error:
             raise StartError(ExitCode.COORDINATION_UNREACHABLE, str(error)) from error
         except OSError as error:
@@ -138,27 +125,16 @@ class RoleProcess:
             await self._drain_once(self._member)
         await self._server.stop(STOP_GRACE_MS if drain else 0)
         await self._within(self._close(), CLOSE_TIMEOUT_MS)
-        if self._disk is not None:
-            self._disk.close()
+        await self._opening.close()
 
     async def _start(self) -> NodeInfo:
         settings = self._settings
-        if settings.on_kafka:
-            raise StartError(ExitCode.SETTINGS, "storage kafka is not in this build; set embedded")
         await self._identity.start()
-        make_writable(settings.data_directory)
-        self._check_volume()
+        self._opening.prepare()
         coordination = self._coordination = self._connect()
         await reach(coordination, self._clock, settings.etcd_endpoints, timeout_ms=REACH_TIMEOUT_MS)
         record = await create_cluster(coordination, settings, self._clock, overwrite=False)
-        disk = self._disk = SystemDisk(settings.data_directory, threads=settings.disk_threads)
-        await open_data_directory(
-            disk,
-            cluster_id=record.cluster_id,
-            group_shards=record.group_shards,
-            state_shards=record.state_shards,
-        )
-        close_to_others(settings.data_directory)
+        await self._opening.claim(coordination, record)
         view = self._view = WatchedView(coordination, settings.cluster_id, self._clock)
         await view.start()
         caller = self._caller = GrpcCaller(
@@ -176,7 +152,7 @@ class RoleProcess:
             rng=self._rng,
             coordination=coordination,
             view=view,
-            storage=EmbeddedStorage(disk, self._clock, settings, coordination, view),
+            storage=self._opening.storage(coordination, view),
             caller=caller,
             authorizer=self._identity.authorizer(view),
             quotas=QuotaTable(view, super_users=settings.super_users),
@@ -224,6 +200,7 @@ class RoleProcess:
         await roles.start(member)
         if settings.in_memory:  # nobody else can lead: ready means led
             await around.view.wait_for(lambda: _all_led(around.view), timeout_ms=LED_TIMEOUT_MS)
+        self._opening.tell()
         self._reporter.tell(
             Report(
                 ReportKind.READY,
@@ -236,16 +213,6 @@ class RoleProcess:
             )
         )
         return self.node
-
-    def _check_volume(self) -> None:
-        mount = check_volume(self._settings.data_directory)
-        if mount is not None and not is_known(mount):
-            _log.warning(
-                "the data directory is on %s, which was not tried: it must show every process a "
-                "synced file at once, and keep what was synced",
-                mount.kind,
-                extra={"mount": mount.point},
-            )
 
     def _connect(self) -> Coordination:
         settings = self._settings

@@ -91,8 +91,6 @@ async def _serve(settings: ServeSettings, reporter: Reporter) -> int:
         _log.warning(
             "single process: coordination is in memory, topics and groups end with this process"
         )
-    if settings.durability != "fsync":
-        _log.warning("durability is os: a power cut loses confirmed records")
     _log.info("ready", extra={"address": node.address, "pid": os.getpid()})
     why = await _until_told_or_broken(process, stop)
     if why:

@@ -75,6 +75,8 @@ class AdminClient:
     create_topics = _blocking(AsyncAdminClient.create_topics)
     create_topic = _blocking(AsyncAdminClient.create_topic)
     delete_topics = _blocking(AsyncAdminClient.delete_topics)
+    attach_topics = _blocking(AsyncAdminClient.attach_topics)
+    detach_topics = _blocking(AsyncAdminClient.detach_topics)
     add_partitions = _blocking(AsyncAdminClient.add_partitions)
     list_topics = _blocking(AsyncAdminClient.list_topics)
     describe_topics = _blocking(AsyncAdminClient.describe_topics)

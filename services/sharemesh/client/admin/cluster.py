@@ -87,6 +87,16 @@ class TopicAdministration(AdminConnection):
         request = admin_pb2.DeleteTopicsRequest(names=names)
         return await self._change_topics(methods.DELETE_TOPICS, request)
 
+    async def attach_topics(self, names: Sequence[str]) -> dict[str, Problem]:
+        """Attach topics of the Kafka cluster that keeps the records; nothing is changed there."""
+        request = admin_pb2.AttachTopicsRequest(names=names)
+        return await self._change_topics(methods.ATTACH_TOPICS, request)
+
+    async def detach_topics(self, names: Sequence[str]) -> dict[str, Problem]:
+        """Detach topics of the Kafka cluster; groups' states of them go after a grace."""
+        request = admin_pb2.DetachTopicsRequest(names=names)
+        return await self._change_topics(methods.DETACH_TOPICS, request)
+
     async def add_partitions(self, name: str, total: int) -> None:
         """Raise the number of partitions of a topic to ``total``.
 

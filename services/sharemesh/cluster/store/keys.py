@@ -11,6 +11,7 @@
     lead/<topic id>/<partition>     who does lead: the claim (leased)
     trouble/<topic id>/<partition>  why the assigned leader cannot lead it (leased)
     deleted/<topic id>              directories of this topic are still to be freed
+    storage                         which engine keeps the logs, and where; written once
     wanted/<name>                   a topic of the Kafka cluster that a group subscribes to
     attached/<name>                 a topic of the Kafka cluster that somebody asked to attach
     configs/cluster/default         settings of the cluster
@@ -60,6 +61,7 @@ class Keys:
         self.claims = f"{self.prefix}lead/"
         self.troubles = f"{self.prefix}trouble/"
         self.deletions = f"{self.prefix}deleted/"
+        self.storage = f"{self.prefix}storage"
         self.wanted = f"{self.prefix}wanted/"
         self.attached = f"{self.prefix}attached/"
         self.cluster_configs = f"{self.prefix}configs/cluster/default"

@@ -1,6 +1,6 @@
 """Topics in the coordination store: create, delete, grow, configure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -61,7 +61,9 @@ async def create_topic(
     return topic
 
 
-async def delete_topic(coordination: Coordination, view: ClusterView, name: str) -> TopicInfo:
+async def delete_topic(
+    coordination: Coordination, view: ClusterView, name: str, *, also: Sequence[Delete] = ()
+) -> TopicInfo:
     """Delete a topic and return what it was; its files are freed by share leaders, later.
 
     Raises:
@@ -75,12 +77,34 @@ async def delete_topic(coordination: Coordination, view: ClusterView, name: str)
             [Guard(stored.key, mod_revision=stored.mod_revision)],
             [
                 Delete(stored.key),
+                *also,
                 Put(keys.deletion(topic.topic_id), records.encode_deletion(deletion)),
             ],
         )
         if revision is not None:
             return topic
     raise _busy(name)
+
+
+async def attach_topic(coordination: Coordination, view: ClusterView, name: str) -> None:
+    """Write down that a topic of the Kafka cluster is to be attached (KTP-3).
+
+    Raises:
+        CoordinationError: The store does not answer.
+    """
+    put = Put(Keys(view.cluster_id).attached_topic(name), records.encode({}))
+    await coordination.commit([], [put])
+
+
+async def detach_topic(coordination: Coordination, view: ClusterView, name: str) -> TopicInfo:
+    """Forget a topic of the Kafka cluster and return what it was (KTP-3).
+
+    Raises:
+        RefusedError: UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    keys = Keys(view.cluster_id)
+    notes = [Delete(keys.attached_topic(name)), Delete(keys.wanted_topic(name))]
+    return await delete_topic(coordination, view, name, also=notes)
 
 
 async def add_partitions(

@@ -69,8 +69,8 @@ class ClusterState:
         self.claims: dict[TopicPartition, Stored[Claim]] = {}
         self.deletions: dict[TopicId, Stored[Deletion]] = {}
         self.troubles: dict[TopicPartition, Stored[Trouble]] = {}
-        self.wanted: dict[str, None] = {}
-        self.attached: dict[str, None] = {}
+        self.wanted: dict[str, int] = {}  # and when: the revision
+        self.attached: dict[str, int] = {}
         self.cluster_configs: dict[str, str] = {}
         self.group_configs: dict[GroupId, dict[str, str]] = {}
         self.share_version: int | None = None
@@ -174,13 +174,13 @@ class ClusterState:
         _keep(self.deletions, topic_id, current, partial(records.decode_deletion, topic_id))
 
     def _wish(
-        self, table: dict[str, None], rest: str, current: KeyValue | None, changes: StateChanges
+        self, table: dict[str, int], rest: str, current: KeyValue | None, changes: StateChanges
     ) -> None:
         changes.wishes = True
         if current is None:
             table.pop(rest, None)
         else:
-            table[rest] = None
+            table[rest] = current.mod_revision
 
     def _configs(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
         kind, _, name = rest.partition("/")

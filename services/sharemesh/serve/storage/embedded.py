@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
+from sharemesh.cluster.membership import ClusterMember
 from sharemesh.cluster.view.watched_view import WatchedView
+from sharemesh.ports.broker_topics import BrokerTopics
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ShardKind
 from sharemesh.ports.coordination import Coordination
@@ -36,6 +38,14 @@ class EmbeddedStorage:
         self._coordination = coordination
         self._view = view
 
+    @property
+    def broker_topics(self) -> BrokerTopics | None:
+        """Nothing: topics are created here."""
+        return None
+
+    async def start(self, member: ClusterMember) -> None:
+        """Nothing to do: fences say who owns a log."""
+
     def record_logs(self) -> RecordLogs:
         """Return the logs of topic-partitions."""
         from sharemesh.backends.embedded.records.record_logs import (
@@ -62,3 +72,6 @@ class EmbeddedStorage:
     def producer_ids(self, highest_seen: Callable[[], int]) -> ProducerIds:
         """Return what hands out producer ids in blocks."""
         return BlockProducerIds(self._coordination, self._view, highest_seen)
+
+    async def close(self) -> None:
+        """Nothing to do: the disk is closed by who opened it."""

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from sharemesh.cluster.membership import ClusterMember
+from sharemesh.ports.broker_topics import BrokerTopics
 from sharemesh.ports.cluster import ShardKind
 from sharemesh.ports.record_log import ProducerIds, RecordLogs
 from sharemesh.ports.shard_log import ShardLogs
@@ -13,6 +15,15 @@ if TYPE_CHECKING:
 
 class ProcessStorage(Protocol):
     """The logs of one process; a role takes what it needs when it is built."""
+
+    @property
+    def broker_topics(self) -> BrokerTopics | None:
+        """The Kafka cluster whose topics these are; None: topics are created here."""
+        ...
+
+    async def start(self, member: ClusterMember) -> None:
+        """Begin to look whether what ``member`` leads is its own; before any role starts."""
+        ...
 
     def record_logs(self) -> RecordLogs:
         """Return the logs of topic-partitions."""
@@ -28,4 +39,8 @@ class ProcessStorage(Protocol):
 
     def producer_ids(self, highest_seen: Callable[[], int]) -> ProducerIds:
         """Return what hands out producer ids, above the highest that was seen in logs led here."""
+        ...
+
+    async def close(self) -> None:
+        """End what runs, once all roles have ended. Repeating it is fine."""
         ...

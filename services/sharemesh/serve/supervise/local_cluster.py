@@ -12,6 +12,7 @@ from random import SystemRandom
 
 from sharemesh.backends.embedded.data_directory import open_data_directory
 from sharemesh.backends.local.disk import SystemDisk
+from sharemesh.cluster.store.records import ClusterRecord
 from sharemesh.codec.log_layout import DataDirectoryError
 from sharemesh.methods import DESCRIBE_CLUSTER
 from sharemesh.ports.clock import Clock
@@ -24,6 +25,8 @@ from sharemesh.serve.process.coordination import connect_etcd, create_cluster, r
 from sharemesh.serve.process.identity import Identity, with_secret
 from sharemesh.serve.settings.room_settings import tls_files
 from sharemesh.serve.settings.settings import LOGS, ServeSettings, UpSettings
+from sharemesh.serve.storage.broker_connection import connect_brokers
+from sharemesh.serve.storage.own_topics import OwnTopics
 from sharemesh.serve.supervise.child_process import (
     ManagedProcess,
     ProcessPlan,
@@ -142,8 +145,6 @@ class LocalCluster:
             StartError: With one sentence; what had been started is stopped again. If a port was
                 taken, a directory that was empty is empty again.
         """
-        if self._serve.on_kafka:
-            raise StartError(ExitCode.SETTINGS, "storage kafka is not in this build; set embedded")
         first_start = InitRollback(self._directory)
         make_writable(self._directory)
         self._lock.take()
@@ -244,9 +245,19 @@ class LocalCluster:
     async def _create_cluster(self, coordination: Coordination) -> None:
         """Create the cluster with the file's settings, or bring its settings up to the file."""
         try:
-            await create_cluster(coordination, self._serve, self._clock, overwrite=True)
+            record = await create_cluster(coordination, self._serve, self._clock, overwrite=True)
+            if self._serve.on_kafka:
+                await self._create_topics(coordination, record)
         except CoordinationError as error:
             raise StartError(ExitCode.COORDINATION_UNREACHABLE, str(error)) from error
+
+    async def _create_topics(self, coordination: Coordination, record: ClusterRecord) -> None:
+        """Make or check the cluster's own topics, so that a mistake is said once, not by each."""
+        brokers = connect_brokers(self._serve, self._clock, SystemRandom())
+        try:
+            await OwnTopics(brokers, coordination, self._serve, self._clock).ready(record)
+        finally:
+            await brokers.close()
 
     def _etcd_command(self) -> Sequence[str]:
         assert self._etcd is not None

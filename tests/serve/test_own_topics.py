@@ -1,0 +1,235 @@
+"""The own topics of a cluster on Kafka: made once, checked ever after (spec KTP)."""
+
+import asyncio
+import random
+
+import pytest
+
+from sharemesh.backends.kafka.shard_logs.coordinator_topics import coordinator_topic_configs
+from sharemesh.backends.local.coordination import LocalCoordination
+from sharemesh.backends.local.coordination_store import LocalStore
+from sharemesh.cluster.bootstrap import ensure_cluster
+from sharemesh.cluster.store import records
+from sharemesh.cluster.store.keys import Keys
+from sharemesh.cluster.store.storage_record import stored_storage
+from sharemesh.codec.record_set import build_plain_batch
+from sharemesh.ports.brokers import (
+    BrokerPartition,
+    BrokerRefusedError,
+    Brokers,
+    BrokerUnreachableError,
+    NewBrokerTopic,
+)
+from sharemesh.ports.coordination import Put
+from sharemesh.serve.exit_codes import ExitCode, StartError
+from sharemesh.serve.settings.settings import ServeSettings
+from sharemesh.serve.storage.own_topics import OwnTopics
+from sharemesh.testing.clock import MeshClock
+from sharemesh.testing.memory_brokers.cluster import MemoryCluster
+from tests.clocks import ManualClock
+
+STATE, GROUP = "__sharemesh-local-state", "__sharemesh-local-group"
+SASL_AUTHENTICATION_FAILED, CLUSTER_AUTHORIZATION_FAILED = 58, 31
+
+
+class World:
+    """One coordination store, and Kafka clusters in memory."""
+
+    def __init__(self, brokers: int = 3) -> None:
+        self.clock = MeshClock()
+        self.store = LocalStore(self.clock)
+        self.coordination = LocalCoordination(self.store)
+        self.kafka = MemoryCluster(self.clock, random.Random(5), brokers=brokers)
+
+    async def ready(self, brokers: Brokers | None = None, **settings: object):
+        given = ServeSettings(
+            storage="kafka", kafka_bootstrap_servers=("127.0.0.1:9092",), **settings
+        )
+        cluster = await ensure_cluster(
+            self.coordination,
+            given.cluster_id,
+            group_shards=given.group_shards,
+            state_shards=given.state_shards,
+        )
+        client = brokers or self.kafka.client()
+        return await OwnTopics(client, self.coordination, given, self.clock).ready(cluster)
+
+    async def refused(self, code: ExitCode, *args: object, **settings: object) -> str:
+        with pytest.raises(StartError) as caught:
+            await self.ready(*args, **settings)
+        assert caught.value.code is code
+        return caught.value.message
+
+    async def close(self) -> None:
+        await self.kafka.close()
+        await self.store.close()
+
+
+@pytest.fixture
+async def world():
+    world = World()
+    yield world
+    await world.close()
+
+
+async def test_ktp_14_the_first_start_makes_both_topics_and_the_record(world):
+    record = await world.ready()
+    shown = await world.kafka.client().metadata([STATE, GROUP])
+    assert [len(topic.partitions) for topic in shown.topics] == [8, 4]
+    assert (record.state_topic_id, record.group_topic_id) == tuple(t.topic_id for t in shown.topics)
+    assert record.kafka_cluster_id == shown.cluster_id
+    configs = await world.kafka.client().topic_configs(STATE)
+    assert configs["cleanup.policy"] == "delete"
+    assert configs["retention.ms"] == "-1"
+    assert configs["min.insync.replicas"] == "2"
+    assert configs["message.timestamp.type"] == "LogAppendTime"
+    assert await world.ready() == record
+    assert await stored_storage(world.coordination, "local") == record
+
+
+async def test_ktp_14_topics_that_exist_and_are_empty_are_taken(world):
+    world.kafka.create(NewBrokerTopic(STATE, 8, 3, coordinator_topic_configs(2)))
+    record = await world.ready()
+    assert record.state_shards == 8
+
+
+async def test_ktp_14_topics_that_hold_records_are_anothers(world):
+    topic_id = world.kafka.create(NewBrokerTopic(GROUP, 4, 3, coordinator_topic_configs(2)))
+    batch = bytes(build_plain_batch([(b"k", b"v", 0)]))
+    await world.kafka.client().produce(BrokerPartition(topic_id, GROUP, 2), batch, timeout_ms=1_000)
+    assert "choose another kafka_topic_prefix" in await world.refused(ExitCode.OTHER_CLUSTER)
+    assert await stored_storage(world.coordination, "local") is None
+
+
+async def test_ktp_14_a_topic_that_is_missing_is_never_made_again(world):
+    world.clock = ManualClock()
+    await world.ready()
+    world.kafka.delete(GROUP)
+    client = world.kafka.client()
+    words = []
+
+    async def start():
+        words.append(await world.refused(ExitCode.STORAGE_MISCONFIGURED, client))
+
+    task = asyncio.create_task(start())
+    await world.clock.advance(30_000)
+    await task
+    assert f"topic {GROUP} is missing" in words[0]
+    assert (await client.metadata([GROUP])).topics[0].error
+
+
+async def test_ktp_13_a_topic_made_again_has_another_id(world):
+    await world.ready()
+    world.kafka.delete(STATE)
+    world.kafka.create(NewBrokerTopic(STATE, 8, 3, coordinator_topic_configs(2)))
+    words = await world.refused(ExitCode.OTHER_CLUSTER)
+    assert f"topic {STATE} has another id" in words
+
+
+async def test_ktp_13_another_kafka_cluster_refuses_and_changes_nothing(world):
+    record = await world.ready()
+    world.kafka.cluster_id = "another"
+    words = await world.refused(ExitCode.OTHER_CLUSTER)
+    assert "is Kafka cluster 'another', and the logs of 'local' are in" in words
+    assert await stored_storage(world.coordination, "local") == record
+
+
+async def test_ktp_13_another_prefix_is_refused(world):
+    await world.ready()
+    words = await world.refused(ExitCode.OTHER_CLUSTER, kafka_topic_prefix="other-")
+    assert "set kafka_topic_prefix back" in words
+
+
+async def test_ktp_13_a_cluster_that_led_shards_without_a_record_is_embedded(world):
+    key = Keys("local").epoch("state-0")
+    await world.coordination.commit([], [Put(key, records.encode_number(1))])
+    assert "keeps its logs in a data directory" in await world.refused(ExitCode.OTHER_CLUSTER)
+
+
+async def test_ktp_13_a_record_that_cannot_be_read_is_left_alone(world):
+    await world.coordination.commit([], [Put(Keys("local").storage, b'{"v":1,"engine":"tape"}')])
+    assert "engine 'tape' is not known" in await world.refused(ExitCode.OTHER_CLUSTER)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cleanup.policy", "compact"),
+        ("retention.ms", "604800000"),
+        ("retention.bytes", "1000"),
+        ("min.insync.replicas", "1"),
+        ("unclean.leader.election.enable", "true"),
+        ("compression.type", "zstd"),
+        ("max.message.bytes", "1000"),
+        ("message.timestamp.type", "CreateTime"),
+    ],
+)
+async def test_ktp_15_each_wrong_setting_is_named_with_its_repair(world, name, value):
+    await world.ready()
+    world.kafka.configure(STATE, {name: value})
+    words = await world.refused(ExitCode.STORAGE_MISCONFIGURED)
+    assert f"topic {STATE} has {name}={value}" in words
+    assert f"--entity-name {STATE} --add-config {name}=" in words
+
+
+async def test_ktp_16_too_few_brokers():
+    world = World(brokers=1)
+    words = await world.refused(ExitCode.STORAGE_TOO_FEW_REPLICAS)
+    assert f"has 1 broker, and topic {STATE} needs 3 copies" in words
+    record = await world.ready(kafka_single_replica=True)
+    assert record.state_shards == 8
+    await world.close()
+
+
+class Refusing:
+    """Brokers that answer every request with one error."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def metadata(self, *_: object) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (
+            BrokerRefusedError(SASL_AUTHENTICATION_FAILED, "SASL_AUTHENTICATION_FAILED", "bad"),
+            ExitCode.STORAGE_LOGIN_REFUSED,
+        ),
+        (
+            BrokerRefusedError(CLUSTER_AUTHORIZATION_FAILED, "CLUSTER_AUTHORIZATION_FAILED", ""),
+            ExitCode.STORAGE_LOGIN_REFUSED,
+        ),
+    ],
+)
+async def test_ktp_16_a_refused_login_is_said_at_once(world, error, code):
+    words = await world.refused(code, Refusing(error))
+    assert error.name in words
+
+
+async def test_ktp_16_brokers_that_do_not_answer_are_asked_for_a_while():
+    world = World()
+    world.clock = ManualClock()
+    error = BrokerUnreachableError("broker 127.0.0.1:9092 does not answer: connection refused")
+    words = []
+
+    async def start():
+        words.append(await world.refused(ExitCode.STORAGE_UNREACHABLE, Refusing(error)))
+
+    task = asyncio.create_task(start())
+    await world.clock.advance(14_000)
+    assert not task.done()
+    await world.clock.advance(2_000)
+    await task
+    assert "127.0.0.1:9092 does not answer" in words[0]
+    assert "correct kafka_bootstrap_servers" in words[0]
+    await world.close()
+
+
+async def test_ktp_16_a_right_that_is_missing_is_named(world):
+    await world.ready()
+    world.kafka.deny(STATE)
+    words = await world.refused(ExitCode.STORAGE_LOGIN_REFUSED)
+    assert STATE in words
