@@ -4,6 +4,7 @@ Offsets are compared with what the log says: a log may use some for itself.
 """
 
 import contextlib
+import random
 
 import pytest
 
@@ -12,8 +13,11 @@ from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.backends.kafka.shard_logs.coordinator_topics import (
     CoordinatorTopic,
     coordinator_topic_configs,
+    create_coordinator_topics,
 )
 from sharemesh.backends.local.clock import SystemClock
+from sharemesh.kafka.brokers_client import KafkaBrokers
+from sharemesh.kafka.dialing import Dialing
 from sharemesh.ports.shard_log import FencedError, LogFailedError, LogRecord
 from tests.backends.kafka.owned_logs import OwnedKafkaLogs
 from tests.clocks import LoopClock
@@ -38,8 +42,32 @@ async def on_brokers(filling):
         await filling.stop()
 
 
-@pytest.fixture(params=[*KINDS, *(f"kafka-{name}" for name in FILLINGS)])
+@contextlib.asynccontextmanager
+async def on_apache_kafka(bootstrap):
+    """The same on a real broker, through the client of the product."""
+    client = KafkaBrokers(bootstrap.split(","), Dialing(LoopClock()), random.Random(1))
+    name = f"contract-{random.SystemRandom().randrange(1 << 40):x}"
+    topics = await create_coordinator_topics(
+        client,
+        LoopClock(),
+        {"state": (f"{name}-state", 4), "group": (f"{name}-group", 4)},
+        replication_factor=1,
+        min_insync_replicas=1,
+    )
+    yield OwnedKafkaLogs(client, topics, LoopClock())
+    await client.close()
+
+
+ON_BROKERS = [f"kafka-{name}" for name in FILLINGS]
+ON_APACHE = pytest.param("apache", marks=pytest.mark.kafka)
+
+
+@pytest.fixture(params=[*KINDS, *ON_BROKERS, ON_APACHE])
 async def logs(request, tmp_path):
+    if request.param == "apache":
+        async with on_apache_kafka(request.getfixturevalue("kafka_broker").bootstrap) as logs:
+            yield logs
+        return
     if request.param not in KINDS:
         filling = FILLINGS[request.param.removeprefix("kafka-")]()
         async with on_brokers(filling) as logs:
