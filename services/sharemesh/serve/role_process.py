@@ -152,7 +152,7 @@ class RoleProcess:
             rng=self._rng,
             coordination=coordination,
             view=view,
-            storage=self._opening.storage(coordination, view),
+            storage=self._opening.storage(coordination, view, exporting.telemetry),
             caller=caller,
             authorizer=self._identity.authorizer(view),
             quotas=QuotaTable(view, super_users=settings.super_users),

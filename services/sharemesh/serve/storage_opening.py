@@ -23,6 +23,7 @@ from sharemesh.serve.supervise.data_directory import (
     is_known,
     make_writable,
 )
+from sharemesh.telemetry.telemetry import Telemetry
 
 _log = logging.getLogger(__name__)
 
@@ -113,19 +114,22 @@ class StorageOpening:
         topics = OwnTopics(brokers, coordination, settings, self._clock)
         self._record = await topics.ready(record)
 
-    def storage(self, coordination: Coordination, view: WatchedView) -> ProcessStorage:
+    def storage(
+        self, coordination: Coordination, view: WatchedView, telemetry: Telemetry
+    ) -> ProcessStorage:
         """Return the storage that was claimed."""
         if self._brokers is None:
             assert self._disk is not None
             return EmbeddedStorage(self._disk, self._clock, self._settings, coordination, view)
         from sharemesh.serve.storage.kafka import KafkaStorage
+        from sharemesh.serve.storage.measured_brokers import MeasuredBrokers
 
         assert self._record is not None
         folder = self._settings.generations
         if folder:
             self._disk = SystemDisk(Path(folder), threads=self._settings.disk_threads)
         return KafkaStorage(
-            self._brokers,
+            MeasuredBrokers(self._brokers, telemetry),
             self._record,
             coordination,
             view,

@@ -264,6 +264,18 @@ QUOTA_THROTTLE_TIME = _seconds(
 QUOTA_REFUSALS = _counter(
     "share.quota.refusals", "{refusal}", "what quotas refused, by quota", "quota"
 )
+KAFKA_REQUEST_DURATION = _seconds(
+    "share.kafka.request.duration",
+    "requests to the brokers of storage kafka, refused ones too; polls of a watch left out",
+    "api",
+)
+KAFKA_FAILURES = _counter(
+    "share.kafka.request.failures",
+    "{request}",
+    "of these, refused, or without an answer (unreachable), by error",
+    "api",
+    "error",
+)
 RECORDS_PRODUCED = _counter("share.records.produced", "{record}", "records appended")
 BYTES_PRODUCED = _counter("share.bytes.produced", "By", "bytes of record batches appended")
 BYTES_DELIVERED = _counter("share.bytes.delivered", "By", "bytes of record batches given out")
