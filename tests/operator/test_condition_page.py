@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+from sharemesh_operator.resources.problems import NOT_OPENED
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "conditions.md"
 CAMEL = re.compile(r"[A-Z][A-Za-z]+")
@@ -33,6 +35,7 @@ def reasons_in_code():
                 found |= set(_reasons(node))
     return found | {
         "UpToDate",
+        NOT_OPENED,
         "SharedClaim",
         "SingleNode",
         "AllElected",

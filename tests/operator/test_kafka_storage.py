@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from sharemesh.client.admin_results import PartitionDescription, TopicDescription
+from sharemesh.client.errors import UnknownTopicOrPartitionError
 from sharemesh.ports.cluster import Role
 from sharemesh.serve.exit_codes import ExitCode
 from sharemesh.serve.settings.sources import ConfigFile, serve_settings
@@ -338,12 +340,50 @@ def test_the_embedded_engine_keeps_seven_days_where_the_object_says_nothing():
     assert change_of(topic(), None).configs == {"retention.ms": "604800000"}
 
 
+class Admin:
+    """A mesh whose topics are those of a Kafka cluster."""
+
+    def __init__(self, **topics):
+        self.kafka = topics
+        self.attached = []
+        self.done = []
+
+    async def describe_topics(self, names):
+        if names[0] not in self.attached:
+            return {}
+        count = self.kafka[names[0]]
+        parts = tuple(PartitionDescription(number, "leader", 1, ()) for number in range(count))
+        return {names[0]: TopicDescription(names[0], "id", parts, dict(THEIRS))}
+
+    async def attach_topics(self, names):
+        if names[0] not in self.kafka:
+            return {names[0]: UnknownTopicOrPartitionError("no such topic")}
+        self.attached += names
+        return {names[0]: None}
+
+    async def create_topic(self, name, partitions, configs):
+        self.done.append(("create", name, partitions, configs))
+        self.kafka[name] = partitions
+        self.attached.append(name)
+
+    async def alter_configs(self, configs, name):
+        self.done.append(("alter", name, configs))
+
+    async def add_partitions(self, name, total):
+        self.done.append(("grow", name, total))
+
+    async def delete_topics(self, names):
+        self.done.append(("delete", *names))
+        return {}
+
+
 class Homed(TopicReconciler):
     """A reconciler whose objects all belong to one cluster."""
 
-    def __init__(self, spec):
-        self.spec = spec
-        self.deleted = []
+    def __init__(self, spec, admin):
+        self.spec, self.mesh, self._events = spec, self, self
+        self._admin = admin
+        self.told = []
 
     async def _home(self, body):
         return self
@@ -351,24 +391,59 @@ class Homed(TopicReconciler):
     async def _rival(self, body):
         return ""
 
-    @property
-    def mesh(self):
-        return self
-
     async def admin(self):
-        return self
+        return self._admin
 
-    async def delete(self, admin, body):
-        self.deleted.append(body["metadata"]["name"])
+    async def tell(self, body, reason, message, **more):
+        self.told.append(reason)
+
+
+async def brought(admin, body, **block):
+    homed = Homed(spec_of(storage(**block)), admin)
+    outcome = await homed.bring(homed, body)
+    return outcome.conditions[0], homed.told
+
+
+async def test_a_topic_that_is_there_is_attached_and_left_as_it_is():
+    admin = Admin(orders=4)
+    said, told = await brought(admin, topic())
+    assert (said.status, said.reason) == (True, "InSync")
+    assert (admin.attached, admin.done, told) == (["orders"], [], ["TopicAttached"])
+    said, told = await brought(admin, topic())
+    assert (admin.attached, told) == (["orders"], []), "once is enough"
+
+
+async def test_a_topic_that_kafka_does_not_have_is_made_only_where_topics_are_managed():
+    said, told = await brought(Admin(), topic())
+    assert (said.status, said.reason, told) == (False, "NotInKafka", [])
+    assert "no topic 'orders'" in said.message
+    admin = Admin()
+    said, told = await brought(admin, topic(), manageTopics=True)
+    assert admin.done == [("create", "orders", 4, {})]
+    assert (said.status, told) == (True, ["TopicCreated"])
+
+
+async def test_what_the_object_names_is_changed_and_nothing_else():
+    admin = Admin(orders=2)
+    await brought(admin, topic({"retentionSeconds": 60}), manageTopics=True)
+    wanted = [("alter", "orders", {"retention.ms": "60000"}), ("grow", "orders", 4)]
+    assert admin.done == wanted
+
+
+async def test_nothing_is_attached_for_an_object_that_is_paused():
+    paused = topic(annotations={"sharemesh.io/pause-reconciliation": "true"})
+    admin = Admin(orders=4)
+    said, _ = await brought(admin, paused)
+    assert (said.reason, admin.attached) == ("NotCreated", [])
 
 
 async def test_an_object_that_goes_leaves_the_topic_to_kafka():
     body = topic({"deletionPolicy": "Delete"})
-    kafka = Homed(spec_of(storage()))
-    assert await kafka.finalize(body) == (
+    admin = Admin(orders=4)
+    assert await Homed(spec_of(storage()), admin).finalize(body) == (
         "topic 'orders' is kept: topics of Kafka storage are deleted in Kafka"
     )
-    assert kafka.deleted == []
-    embedded = Homed(spec_of())
-    assert await embedded.finalize(body) == "topic 'orders' and its records are deleted"
-    assert embedded.deleted == ["orders"]
+    assert admin.done == []
+    said = await Homed(spec_of(), admin).finalize(body)
+    assert said == "topic 'orders' and its records are deleted"
+    assert admin.done == [("delete", "orders")]

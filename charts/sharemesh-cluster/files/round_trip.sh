@@ -4,7 +4,8 @@ set -eu
 value="helm-test-$(date +%s)-$$"
 group="$value"
 sm() { command=$1; shift; sharemesh "$command" "$@" $CONNECTION; }
-sm topics describe "$TOPIC" >/dev/null 2>&1 || sm topics create "$TOPIC" --partitions 1
+# On Kafka storage the topic is there and gets attached, or topics are managed and it gets created.
+sm topics describe "$TOPIC" >/dev/null 2>&1 || sm topics attach "$TOPIC" >/dev/null 2>&1 || sm topics create "$TOPIC" --partitions 1
 printf '%s\n' "$value" | sm produce "$TOPIC" --format text
 sm consume "$TOPIC" --group "$group" --from-beginning --idle 5000 > /tmp/got
 sm groups delete "$group" >/dev/null 2>&1 || true # its members may still be known

@@ -28,6 +28,8 @@ from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.telemetry.instruments import Registry
 from sharemesh.telemetry.spans import Spans
 from sharemesh.telemetry.telemetry import Telemetry
+from sharemesh_operator.cluster.connection_error import ClusterConnectionError
+from sharemesh_operator.cluster.kafka_mirror import KafkaMirror, open_mirror
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
 from sharemesh_operator.resources.cluster_status import PlacementSeen
 from sharemesh_operator.resources.problems import Problem, problem
@@ -40,14 +42,6 @@ EXAMPLES_MAX = 3
 LOAD_SLACK_MAX = 1.0  # a node may be empty then: more would mean nothing for the lower bound
 
 _log = logging.getLogger(__name__)
-
-
-class ClusterConnectionError(Exception):
-    """The cluster cannot be reached or used; ``problem`` says why and what to do."""
-
-    def __init__(self, reason: str, **about: object) -> None:
-        self.problem = problem(reason, **about)
-        super().__init__(f"{reason}: {self.problem.message}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +79,7 @@ class ClusterConnection:
         self._view: WatchedView | None = None
         self._member: ClusterMember | None = None
         self._controller: PlacementController | None = None
+        self._kafka: KafkaMirror | None = None
         self._admin: AsyncAdminClient | None = None
         self._admin_addresses: frozenset[str] = frozenset()
         self.broken = ""
@@ -113,6 +108,7 @@ class ClusterConnection:
         for part in (
             self._admin,
             self._controller,
+            self._kafka,
             self._member,
             self._view,
             self._coordination,
@@ -132,6 +128,11 @@ class ClusterConnection:
             return None
         why = self._member.last_error or "the lease was lost"
         return problem("EtcdUnavailable", where=self._etcd, why=why)
+
+    @property
+    def storage_problem(self) -> Problem | None:
+        """Why the operator cannot reach the brokers of Kafka storage now."""
+        return self._kafka.problem if self._kafka is not None and self.places else None
 
     async def admin(self) -> AsyncAdminClient:
         """Return the client of the cluster's admin service.
@@ -225,6 +226,14 @@ class ClusterConnection:
         member.on_lost(self._lost)
         if self._settings.guarded_etcd.issuperset(spec.etcd.addresses):
             member.on_lease(self._settings.on_lease)
+        kafka = self._kafka = await open_mirror(
+            spec,
+            coordination,
+            view,
+            clock,
+            self._settings.rng,
+            secrets=self._settings.secrets_directory,
+        )
         controller = self._controller = PlacementController(
             coordination,
             member,
@@ -234,6 +243,7 @@ class ClusterConnection:
                 settle_ms=spec.placement.settle_s * 1_000, limits=_limits(spec)
             ),
             telemetry=Telemetry(Registry(), self._settings.spans),
+            mirror=None if kafka is None else kafka.topics,
         )
         await controller.start()
         await member.start()
@@ -315,7 +325,10 @@ class ClusterConnections:
         Raises:
             ClusterConnectionError: It cannot be connected; nothing is left open.
         """
-        key = (spec.uid, spec.etcd, spec.tls_secret, spec.tokens, spec.placement, _shards(spec))
+        key = (
+            *(spec.uid, spec.etcd, spec.tls_secret, spec.tokens, spec.placement, _shards(spec)),
+            spec.storage,
+        )
         async with self._locks.setdefault(spec.name, asyncio.Lock()):
             known = self._open.get(spec.name)
             if known is not None and known[0] == key and not known[1].broken:

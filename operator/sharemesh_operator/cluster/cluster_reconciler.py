@@ -5,10 +5,8 @@ from collections.abc import Mapping
 
 import sharemesh_operator.resources.names as w
 from sharemesh.ports.cluster import Role
-from sharemesh_operator.cluster.cluster_connection import (
-    ClusterConnection,
-    ClusterConnectionError,
-)
+from sharemesh_operator.cluster.cluster_connection import ClusterConnection
+from sharemesh_operator.cluster.connection_error import ClusterConnectionError
 from sharemesh_operator.cluster.quota_keeper import QuotaKeeper
 from sharemesh_operator.cluster.reconciler import Reconciler
 from sharemesh_operator.resources.cluster_spec import ClusterSpec, cluster_spec
@@ -90,6 +88,8 @@ class ClusterReconciler(Reconciler):
         )
         if spec.storage.kafka is not None:
             storage = storage or kafka_problem(seen.pods)
+        if mesh is not None:
+            storage = storage or mesh.storage_problem
         found = ClusterSeen(seen, plan(spec, seen), placement, problem, storage)
         return found, mesh
 

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 
 from sharemesh.client.errors import InvalidGroupIdError, InvalidRequestError, SharemeshError
 from sharemesh.client.quotas import QuotaEntity, words_of
-from sharemesh_operator.cluster.cluster_connection import (
-    ClusterConnection,
-    ClusterConnectionError,
-)
+from sharemesh_operator.cluster.cluster_connection import ClusterConnection
+from sharemesh_operator.cluster.connection_error import ClusterConnectionError
 from sharemesh_operator.cluster.kube import Kube
 from sharemesh_operator.cluster.status_and_events import Events
 from sharemesh_operator.resources.conditions import Condition

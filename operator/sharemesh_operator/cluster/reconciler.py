@@ -13,11 +13,8 @@ import sharemesh_operator.resources.names as w
 from sharemesh.client.admin.client import AsyncAdminClient
 from sharemesh.client.errors import ConnectionFailedError, SharemeshError
 from sharemesh.ports.clock import Clock
-from sharemesh_operator.cluster.cluster_connection import (
-    ClusterConnection,
-    ClusterConnectionError,
-    ClusterConnections,
-)
+from sharemesh_operator.cluster.cluster_connection import ClusterConnection, ClusterConnections
+from sharemesh_operator.cluster.connection_error import ClusterConnectionError
 from sharemesh_operator.cluster.kube import Kube, RetryLaterError
 from sharemesh_operator.cluster.status_and_events import Events, StatusWriter
 from sharemesh_operator.resources.cluster_spec import ClusterSpec, cluster_spec

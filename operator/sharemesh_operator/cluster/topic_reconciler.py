@@ -11,6 +11,7 @@ from sharemesh_operator.resources.topics import (
     TopicFound,
     change_of,
     name_taken,
+    not_in_kafka,
     topic_condition,
     topic_name,
     topic_status,
@@ -18,7 +19,11 @@ from sharemesh_operator.resources.topics import (
 
 
 class TopicReconciler(NamedTenantReconciler):
-    """Creates topics, grows them, corrects their configs, deletes them by policy."""
+    """Creates topics, grows them, corrects their configs, deletes them by policy.
+
+    With Kafka storage they are adopted: attached if they are there, and otherwise made only where
+    the cluster manages topics.
+    """
 
     kind = "ShareTopic"
     noun = "topic"
@@ -27,11 +32,16 @@ class TopicReconciler(NamedTenantReconciler):
     taken = staticmethod(name_taken)
 
     async def bring(self, home: ClusterRef, body: KubeObject) -> Outcome:
-        """Create or alter the topic, unless it or its cluster is paused."""
-        admin = await home.mesh.admin()
+        """Create, adopt or alter the topic, unless it or its cluster is paused."""
+        admin, kafka = await home.mesh.admin(), home.spec.storage.kafka
         found = await describe(admin, topic_name(body))
-        change = change_of(body, found, adopts=home.spec.storage.kafka is not None)
-        if change != TopicChange() and not is_paused(body) and not home.spec.hands_off:
+        may_change = not is_paused(body) and not home.spec.hands_off
+        if kafka is not None and found is None and may_change:
+            found = await self._adopted(admin, body)
+            if found is None and not kafka.manage_topics:
+                return Outcome([not_in_kafka(body)], topic_status(body, None))
+        change = change_of(body, found, adopts=kafka is not None)
+        if change != TopicChange() and may_change:
             await self._change(admin, body, change)
             found = await describe(admin, topic_name(body))
         return Outcome([topic_condition(body, found)], topic_status(body, found))
@@ -50,6 +60,17 @@ class TopicReconciler(NamedTenantReconciler):
     def known(self, body: KubeObject) -> KubeObject:
         """Return the topic's name."""
         return topic_status(body, None)
+
+    async def _adopted(self, admin: AsyncAdminClient, body: KubeObject) -> TopicFound | None:
+        """Return the topic of the Kafka cluster, attached; None: there is none of this name."""
+        name = topic_name(body)
+        problem = (await admin.attach_topics([name])).get(name)
+        if isinstance(problem, UnknownTopicOrPartitionError):
+            return None
+        if problem is not None:
+            raise problem
+        await self._events.tell(body, "TopicAttached", f"topic {name!r} of the Kafka cluster")
+        return await describe(admin, name)
 
     async def _change(self, admin: AsyncAdminClient, body: KubeObject, change: TopicChange) -> None:
         name = topic_name(body)

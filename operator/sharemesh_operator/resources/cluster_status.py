@@ -8,7 +8,7 @@ from sharemesh.ports.cluster import Role
 from sharemesh_operator.resources.cluster_spec import ClusterSpec
 from sharemesh_operator.resources.conditions import Condition
 from sharemesh_operator.resources.names import KubeObject
-from sharemesh_operator.resources.problems import Problem
+from sharemesh_operator.resources.problems import NOT_OPENED, Problem
 from sharemesh_operator.resources.rollout import PodSeen, RolloutPlan, Seen
 
 
@@ -193,6 +193,8 @@ def _progressing(spec: ClusterSpec, step: RolloutPlan) -> Condition:
 def _mesh_conditions(spec: ClusterSpec, found: ClusterSeen) -> list[Condition]:
     if found.placement is None:
         problem = found.mesh_problem or Problem("Starting", "etcd was not asked yet")
+        if problem.reason == NOT_OPENED:
+            return [Condition.true("EtcdAvailable", "Reachable")]
         available = None if found.mesh_problem is None else False
         return [Condition("EtcdAvailable", available, problem.reason, problem.message)]
     placement = found.placement

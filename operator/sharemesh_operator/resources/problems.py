@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from sharemesh_operator.resources.conditions import Condition
 
 REFUSED = "Refused"
+NOT_OPENED = "StorageNotOpened"
+"""Of a cluster that etcd knows, and whose pods have not reached their storage yet."""
 
 _TEXTS = {
     "ClusterNotFound": "there is no ShareCluster {name!r} in namespace {namespace!r}; create it, "
@@ -15,6 +17,9 @@ _TEXTS = {
     "they lead, but no new leader can be elected: start etcd again",
     "SecretNotMounted": "the operator has no {files} of Secret {secret!r}; name the Secret in the "
     "value secrets of chart sharemesh (the operator reads no Secrets itself)",
+    NOT_OPENED: "{why}",
+    "KafkaUnreachable": "the operator cannot ask the brokers of {where} for topics: {why}. What is "
+    "attached stays as it is",
     "NotElected": "another replica of the operator leads",
     REFUSED: "{why}",
 }

@@ -92,6 +92,17 @@ def topic_condition(body: KubeObject, found: TopicFound | None) -> Condition:
     return Condition.true("Ready", "InSync", f"{found.partitions} partitions are led")
 
 
+def not_in_kafka(body: KubeObject) -> Condition:
+    """Return Ready of a ShareTopic whose topic the Kafka cluster does not have."""
+    return Condition.false(
+        "Ready",
+        "NotInKafka",
+        f"the Kafka cluster has no topic {topic_name(body)!r}, or shows it not to this cluster's "
+        "principal (right Describe): make it there, or set kafka.manageTopics of a ShareCluster "
+        "when it is made",
+    )
+
+
 def name_taken(body: KubeObject, rival: str) -> Condition:
     """Return Ready of a ShareTopic for whose topic an older one stands."""
     return Condition.false(
