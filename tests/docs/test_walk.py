@@ -2,14 +2,18 @@
 
 import contextlib
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.cli.local_up import local_up
 from tests.docs.pages import Step, fits, pages, steps
+from tests.kafka.real_broker import real_brokers
 
 ROOT = Path(__file__).parents[2]
 PAGES = pages(ROOT)
@@ -20,38 +24,44 @@ GUIDES = tuple(
     for name in ("consuming", "poison-records", "from-kafka", "from-celery", "quotas")
 )
 """Their readers have a cluster."""
+ON_KAFKA = "docs/guides/kafka.md"
+"""Its reader has a broker with a topic, and starts a cluster on it."""
 START = "sharemesh up"
 ADDRESS = "127.0.0.1:9400"
 """What the pages say that a process of the cluster has."""
+BROKER = "127.0.0.1:9092"
+"""What that page says that the broker has."""
 STEP_TIMEOUT_S = 60
 
 
 class Reader:
     """A new user: a directory with a virtual environment, and what `sharemesh up` started there."""
 
-    def __init__(self, directory: Path, stack: contextlib.ExitStack) -> None:
+    def __init__(self, directory: Path, stack: contextlib.ExitStack, broker: str = "") -> None:
         self._directory = directory
         self._stack = stack
         self._address = ""
+        self._broker = broker
         activate = directory / ".venv" / "bin" / "activate"
         activate.parent.mkdir(parents=True)
         activate.write_text(f'PATH="{Path(sys.executable).parent}:$PATH"\n')
 
-    def starts_a_cluster(self) -> None:
+    def starts_a_cluster(self, *options: str) -> None:
         """Start one as `sharemesh up` does, on free ports."""
-        up = self._stack.enter_context(local_up(self._directory / "sharemesh-data"))
+        up = self._stack.enter_context(local_up(self._directory / "sharemesh-data", *options))
         self._address = up.bootstrap.partition(",")[0]
 
     def takes(self, step: Step) -> str:
         """Take a step; return what it printed, on stderr too, and fail if it failed."""
         code = step.code.replace(ADDRESS, self._address or ADDRESS)
+        code = code.replace(BROKER, self._broker or BROKER)
         if step.title:
             (self._directory / step.title).write_text(code)
             return ""
         *before, last = code.splitlines()
-        if last == START:
+        if last.startswith(f"{START} ") or last == START:
             self._types("bash", "\n".join([*before, "command -v sharemesh"]))
-            self.starts_a_cluster()
+            self.starts_a_cluster(*shlex.split(last.removeprefix(START)))
             return ""
         return self._types("python" if step.language == "python" else "bash", code)
 
@@ -106,6 +116,21 @@ def test_a_new_user_gets_what_the_page_shows(page, tmp_path):
 @pytest.mark.parametrize("page", GUIDES)
 def test_a_user_gets_what_a_guide_shows(page, user):
     walk(user, page)
+
+
+@pytest.mark.integration
+@pytest.mark.slow
+@pytest.mark.kafka
+def test_who_has_a_broker_gets_what_the_page_shows(tmp_path):
+    with contextlib.ExitStack() as stack:
+        broker = stack.enter_context(real_brokers(tmp_path / "kafka")).bootstrap
+        admin = AdminClient({"bootstrap.servers": broker})
+        admin.create_topics([NewTopic("payments", 4)])["payments"].result(timeout=30)
+        producer = Producer({"bootstrap.servers": broker})
+        for value in (b"ten", b"twenty"):
+            producer.produce("payments", value)
+        assert producer.flush(30) == 0
+        walk(Reader(tmp_path, stack, broker), ON_KAFKA)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
