@@ -138,7 +138,7 @@ async def test_stl_8_late_copies_of_a_unit_are_void(client):
 
 @pytest.mark.slow
 async def test_what_was_confirmed_survives_kills_and_freezes_of_leaders(tmp_path):
-    """Three brokers, three processes that take the log from each other, and four faults."""
+    """Three brokers, three processes that take the log from each other, a kill and a freeze."""
     try:
         with real_brokers(tmp_path / "kafka", 3) as kafka:
             await survive(kafka)
@@ -153,7 +153,7 @@ async def survive(kafka: RealBrokers) -> None:
     tasks = [
         asyncio.ensure_future(Process(n, shared, each).live()) for n, each in enumerate(clients)
     ]
-    for number in range(4):
+    for number in range(2):
         await asyncio.sleep(4)
         [topic] = (await client.metadata([topics[TOPIC].topic])).topics
         await fault(kafka, max(1, topic.partitions[0].leader), is_kill=number % 2 == 0)
@@ -167,8 +167,8 @@ async def survive(kafka: RealBrokers) -> None:
     for log in shared.abandoned:
         await log.close()
     await shared.load(client)
-    assert shared.ledger.take_overs > 5
-    assert len(shared.ledger.confirmed) > 50
+    assert shared.ledger.take_overs > 2
+    assert len(shared.ledger.confirmed) > 20
     for each in (client, *clients):
         await each.close()
 
