@@ -12,6 +12,7 @@ ClusterError = BrokerRefusedError | BrokerUnreachableError | UnsupportedRequestE
 CLUSTER_ERRORS = (BrokerRefusedError, BrokerUnreachableError, UnsupportedRequestError)
 
 OFFSET_OUT_OF_RANGE = 1
+NETWORK_EXCEPTION = 13  # how a watch says that no answer came
 TOPIC_AUTHORIZATION_FAILED = 29
 POLICY_VIOLATION = 44
 

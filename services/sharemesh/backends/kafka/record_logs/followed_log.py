@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sharemesh.backends.kafka.record_logs.cluster_words import (
     CLUSTER_ERRORS,
+    NETWORK_EXCEPTION,
     OFFSET_OUT_OF_RANGE,
     error_name,
     name_of,
@@ -199,6 +200,8 @@ class FollowedLog:
         """Kafka refused; an offset out of range may mean that the start moved (KRL-7)."""
         if code == OFFSET_OUT_OF_RANGE:
             self.compare()
+        elif code == NETWORK_EXCEPTION:
+            self._note_trouble("the broker that leads it in Kafka cannot be reached")
         else:
             self._note_trouble(f"Kafka answers {words or error_name(code)}")
 
