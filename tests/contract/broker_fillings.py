@@ -11,8 +11,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
+from sharemesh.codec.batch_frame import frame_of
 from sharemesh.codec.record_set import build_batch
+from sharemesh.kafka.brokers_client import KafkaBrokers
+from sharemesh.kafka.dialing import Dialing
 from sharemesh.ports.brokers import (
     BrokerPartition,
     BrokerRefusedError,
@@ -23,7 +27,7 @@ from sharemesh.ports.brokers import (
 from sharemesh.testing.memory_brokers import MemoryCluster
 from tests.clocks import LoopClock
 
-PASSING = frozenset({3, 5, 6, 7, 13, 19, 41, 74, 75, 78, 100})
+PASSING = frozenset({3, 5, 6, 7, 13, 14, 15, 19, 41, 74, 75, 78, 100})
 """Errors that a leader change or a topic that is not known everywhere yet explains."""
 
 SETTLED_S = 20.0
@@ -54,6 +58,13 @@ class BrokerFilling:
     """What a filling can do beside the port; each verb that is left out skips the test."""
 
     name = ""
+    gaps: frozenset[str] = frozenset()
+    """What these brokers do otherwise than Kafka."""
+
+    def need(self, what: str) -> None:
+        """Skip the test where the brokers do this otherwise than Kafka."""
+        if what in self.gaps:
+            pytest.skip(f"{self.name} does otherwise: {what}")
 
     async def start(self) -> None:
         """Begin; called once a test."""
@@ -230,4 +241,65 @@ class MemoryFilling(BrokerFilling):
         return [each for each in self.cluster.brokers if each != leader]
 
 
-FILLINGS: dict[str, Callable[[], BrokerFilling]] = {MemoryFilling.name: MemoryFilling}
+class RealFilling(BrokerFilling):
+    """The client of room ``kafka`` at brokers that run already."""
+
+    def __init__(self, name: str, bootstrap: str) -> None:
+        self.name = name
+        self.gaps = GAPS.get(name, frozenset())
+        self._servers = bootstrap.split(",")
+        self._open: list[Producer] = []
+
+    def client(self) -> Brokers:
+        return KafkaBrokers(self._servers, Dialing(LoopClock()), random.Random(1))
+
+    async def write_transaction(
+        self, partition: BrokerPartition, values: Sequence[bytes], *, commit: bool | None
+    ) -> tuple[int, int]:
+        first = await asyncio.to_thread(self._write_transaction, partition, values, commit)
+        client = self.client()
+        fetched = await settled(lambda: client.fetch(partition, first, max_bytes=1))
+        await client.close()
+        return frame_of(fetched.records, first).producer_id, first
+
+    def _write_transaction(
+        self, partition: BrokerPartition, values: Sequence[bytes], commit: bool | None
+    ) -> int:
+        number = next(_TOPICS)
+        producer = Producer(
+            {
+                "bootstrap.servers": ",".join(self._servers),
+                "transactional.id": f"{partition.topic}-{number}",
+            }
+        )
+        offsets: list[int] = []
+        producer.init_transactions(SETTLED_S)
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(
+                partition.topic,
+                value,
+                partition=partition.partition,
+                on_delivery=lambda _, message: offsets.append(message.offset()),
+            )
+        producer.flush(SETTLED_S)
+        if commit is None:
+            self._open.append(producer)  # it is aborted when its object goes
+        elif commit:
+            producer.commit_transaction(SETTLED_S)
+        else:
+            producer.abort_transaction(SETTLED_S)
+        return min(offsets)
+
+
+GAPS = {
+    "kfake": frozenset(
+        {
+            "append time",
+            "compression of topics",
+            "deletion below the log start",
+            "cleanup policies",
+            "unknown settings",
+        }
+    )
+}

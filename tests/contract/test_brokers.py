@@ -1,6 +1,7 @@
 """The port Brokers: one suite over the cluster in memory and over real brokers."""
 
 import asyncio
+import time
 from contextlib import suppress
 
 import pytest
@@ -20,17 +21,38 @@ from sharemesh.ports.brokers import (
     NewBrokerTopic,
     WatchedPartition,
 )
-from tests.contract.broker_fillings import FILLINGS, SETTLED_S, batch_of, settled
+from tests.contract.broker_fillings import (
+    SETTLED_S,
+    BrokerFilling,
+    MemoryFilling,
+    RealFilling,
+    batch_of,
+    settled,
+)
 
 MIB = 1 << 20
 TIMEOUT_MS = 5_000
 NOBODY = TopicId(bytes(range(16)))
 COMMITTED = Isolation.READ_COMMITTED
+NOW_MS = int(time.time() * 1_000)
+"""Records of another time begin a new segment, and a fetch ends with a segment."""
 
 
-@pytest.fixture(params=FILLINGS)
-async def filling(request):
-    filling = FILLINGS[request.param]()
+REAL = {"apache": "kafka_broker", "kfake": "kfake_bootstrap"}
+PARAMS = ["memory", *(pytest.param(name, marks=pytest.mark.kafka) for name in REAL)]
+
+
+@pytest.fixture(params=PARAMS)
+def made(request) -> BrokerFilling:
+    if request.param == "memory":
+        return MemoryFilling()
+    found = request.getfixturevalue(REAL[request.param])
+    return RealFilling(request.param, found if isinstance(found, str) else found.bootstrap)
+
+
+@pytest.fixture
+async def filling(made):
+    filling = made
     await filling.start()
     async with asyncio.timeout(120):
         yield filling
@@ -205,6 +227,7 @@ async def test_too_few_replicas_in_sync_refuse_a_write(filling, brokers):
 
 
 async def test_log_append_time_is_the_brokers(filling, brokers):
+    filling.need("append time")
     place = await filling.make_topic(configs={"message.timestamp.type": "LogAppendTime"})
     batch = batch_of(b"a", timestamp_ms=1_000)
     produced = await settled(lambda: brokers.produce(place, batch, timeout_ms=TIMEOUT_MS))
@@ -214,6 +237,7 @@ async def test_log_append_time_is_the_brokers(filling, brokers):
 
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd", "snappy"])
 async def test_a_topic_that_compresses_keeps_offsets_and_records(filling, brokers, codec):
+    filling.need("compression of topics")
     place = await filling.make_topic()
     await put(brokers, place, b"plain")
     await settled(lambda: brokers.alter_topic_configs(place.topic, {"compression.type": codec}))
@@ -226,6 +250,7 @@ async def test_a_topic_that_compresses_keeps_offsets_and_records(filling, broker
 
 
 async def test_a_topic_that_takes_compression_off_keeps_offsets_and_records(filling, brokers):
+    filling.need("compression of topics")
     place = await filling.make_topic(configs={"compression.type": "uncompressed"})
     assert await put(brokers, place, b"a" * 100, compression=1) == 0
     fetched = await get(brokers, place, 0)
@@ -260,7 +285,7 @@ async def test_the_first_batch_comes_whole_and_the_last_may_be_cut(brokers, plac
     assert [frame.base_offset for frame in frames(alone)] == [1]
     assert len(alone) == size
     cut = (await get(brokers, place, 0, max_bytes=size * 2 + size // 2)).records
-    assert len(cut) == size * 2 + size // 2
+    assert len(cut) in (size * 2, size * 2 + size // 2)
     whole = [frame for frame in frames(cut) if frame.position + frame.size_bytes <= len(cut)]
     assert [frame.base_offset for frame in whole] == [0, 1]
 
@@ -305,7 +330,7 @@ async def test_records_that_compaction_removed_leave_holes(filling, brokers, pla
 
 
 async def test_an_aborted_transaction_is_listed_for_committed_reads(filling, brokers, place):
-    await put(brokers, place)
+    await put(brokers, place, timestamp_ms=NOW_MS)
     producer_id, first = await filling.write_transaction(place, [b"no"], commit=False)
     await filling.write_transaction(place, [b"yes"], commit=True)
     end = await end_of(brokers, place, COMMITTED)
@@ -318,9 +343,9 @@ async def test_an_aborted_transaction_is_listed_for_committed_reads(filling, bro
 
 
 async def test_an_open_transaction_holds_the_last_stable_offset(filling, brokers, place):
-    await put(brokers, place)
+    await put(brokers, place, timestamp_ms=NOW_MS)
     await filling.write_transaction(place, [b"open"], commit=None)
-    await put(brokers, place, b"behind")
+    await put(brokers, place, b"behind", timestamp_ms=NOW_MS)
     fetched = await get(brokers, place, 0, isolation=COMMITTED)
     assert (fetched.high_watermark, fetched.last_stable_offset) == (3, 1)
     assert [offset for offset, _ in values(fetched.records)] == [0]
@@ -345,7 +370,8 @@ async def test_offsets_are_found_by_time(brokers, place):
     assert (await found(LATEST_TIMESTAMP)).offset == 6
 
 
-async def test_records_are_deleted_up_to_an_offset_or_to_the_end(brokers, place):
+async def test_records_are_deleted_up_to_an_offset_or_to_the_end(filling, brokers, place):
+    filling.need("deletion below the log start")
     await put(brokers, place, *[b"v"] * 5)
     assert await settled(lambda: brokers.delete_records(place, 3, timeout_ms=TIMEOUT_MS)) == 3
     assert (await get(brokers, place, 3)).log_start_offset == 3
@@ -358,6 +384,7 @@ async def test_records_are_deleted_up_to_an_offset_or_to_the_end(brokers, place)
 
 
 async def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(filling, brokers):
+    filling.need("cleanup policies")
     place = await filling.make_topic(configs={"cleanup.policy": "compact"})
     assert await refused(lambda: brokers.delete_records(place, 0, timeout_ms=TIMEOUT_MS)) == 44
 
@@ -652,6 +679,7 @@ async def test_topics_are_made_grown_and_deleted(filling, brokers, place):
 
 
 async def test_settings_of_a_topic_are_read_and_changed(filling, brokers):
+    filling.need("unknown settings")
     place = await filling.make_topic(configs={"retention.ms": "-1"})
     configs = await settled(lambda: brokers.topic_configs(place.topic))
     assert (configs["retention.ms"], configs["cleanup.policy"]) == ("-1", "delete")
