@@ -21,7 +21,7 @@ from sharemesh.kafka.dialing import Dialing
 from sharemesh.ports.shard_log import FencedError, LogFailedError, LogRecord
 from tests.backends.kafka.owned_logs import OwnedKafkaLogs
 from tests.clocks import LoopClock
-from tests.contract.broker_fillings import FILLINGS
+from tests.contract.broker_fillings import MemoryFilling
 from tests.contract.disks import KINDS, make_disk
 
 
@@ -58,19 +58,17 @@ async def on_apache_kafka(bootstrap):
     await client.close()
 
 
-ON_BROKERS = [f"kafka-{name}" for name in FILLINGS]
 ON_APACHE = pytest.param("apache", marks=pytest.mark.kafka)
 
 
-@pytest.fixture(params=[*KINDS, *ON_BROKERS, ON_APACHE])
+@pytest.fixture(params=[*KINDS, "kafka-memory", ON_APACHE])
 async def logs(request, tmp_path):
     if request.param == "apache":
         async with on_apache_kafka(request.getfixturevalue("kafka_broker").bootstrap) as logs:
             yield logs
         return
     if request.param not in KINDS:
-        filling = FILLINGS[request.param.removeprefix("kafka-")]()
-        async with on_brokers(filling) as logs:
+        async with on_brokers(MemoryFilling()) as logs:
             yield logs
         return
     disk = make_disk(request.param, tmp_path)
