@@ -1,8 +1,13 @@
 """``prefetch.records``: how far ahead of poll leaders may send."""
 
 import asyncio
+from contextlib import suppress
+
+import pytest
 
 from sharemesh.client.consumer import consume_stream
+from sharemesh.client.errors import TopicAuthorizationFailedError
+from sharemesh.domain.errors import ErrorCode
 from tests.client.mini_cluster import MiniCluster
 from tests.client.test_async_share_consumer import consumer_of, explicit_of, until
 
@@ -92,3 +97,18 @@ async def test_acknowledgements_that_wait_when_the_session_ends_fail(monkeypatch
         (offsets,) = failed[0][0].values()
         assert offsets == set(range(10))
         assert failed[0][1] is not None
+
+
+async def test_records_of_a_partition_whose_right_is_lost_are_not_handed_out():
+    """CL-35."""
+    cluster = MiniCluster()
+    cluster.append(*[b"%d" % n for n in range(400)], batched=False)
+    async with await consumer_of(cluster, max_poll_records=10, prefetch_records=40) as consumer:
+        await ahead_of_poll(cluster, consumer)
+        cluster.refuse_partition = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        cluster.append(b"more")
+        await until(lambda: not cluster.refuse_partition)
+        with pytest.raises(TopicAuthorizationFailedError):
+            await consumer.poll(1_000)
+        with suppress(TopicAuthorizationFailedError):
+            assert all(record.offset >= 50 for record in await consumer.poll(1_000))

@@ -337,6 +337,8 @@ class ConsumerEngine:
         """Find the leader again; an error that no move explains goes to the application."""
         stream.forget([source])
         self._sessions.refused(source, stream.node_id)
+        if policy_of(answer.error_code).ends is Ends.CONSUMER:  # its leader released them (CL-35)
+            self._buffer.remove(lambda held: held.route is stream and held.source == source)
         if not leader_moved(answer.error_code):
             self._passing_errors.append(
                 error_for(answer.error_code, answer.error_message, about=str(source))
