@@ -205,8 +205,12 @@ class MixedWorkload:
         world.tell(f"finished: lags {lags}")
         self.pace.stopping = True
         consumers = [each for each, _ in self.consumers if each.process.alive]
-        if not await world.until(lambda: all(each.done for each in consumers), STOP_S):
-            stuck = [each.name for each in consumers if not each.done]
+
+        def going_on() -> list[str]:
+            return [each.name for each in consumers if each.process.alive and not each.done]
+
+        if not await world.until(lambda: not going_on(), STOP_S):
+            stuck = going_on()
             text = f"consumers never stopped: {stuck}"
             world.event_log.violation(world.now_s, PROGRESS.broken(text))
 
