@@ -224,7 +224,7 @@ async def test_ktp_16_brokers_that_do_not_answer_are_asked_for_a_while():
     await world.clock.advance(2_000)
     await task
     assert "127.0.0.1:9092 does not answer" in words[0]
-    assert "correct kafka_bootstrap_servers" in words[0]
+    assert "correct what their listeners advertise" in words[0]
     await world.close()
 
 

@@ -269,8 +269,8 @@ class OwnTopics:
                 if self._clock.now_ms() >= deadline_ms:
                     raise StartError(
                         ExitCode.STORAGE_UNREACHABLE,
-                        f"{what}: {error}; start the brokers, or correct kafka_bootstrap_servers "
-                        "and what their listeners advertise",
+                        f"{what}: {error}; start the brokers, or correct what their listeners "
+                        "advertise",
                     ) from error
             await self._clock.sleep_ms(RETRY_MS)
 
