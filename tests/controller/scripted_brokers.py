@@ -27,6 +27,7 @@ class ScriptedBrokers:
         self.stale: dict[int, dict[str, tuple[TopicId, int]]] = {}
         self.cluster_id = KAFKA_CLUSTER
         self.unreachable = False
+        self.alone: int | None = None  # the only broker that answers, and names itself only
         self.asked: list[tuple[str, ...]] = []
         self._ids = tuple(range(1, brokers + 1))
 
@@ -36,11 +37,12 @@ class ScriptedBrokers:
         """Answer as the next broker."""
         if self.unreachable:
             raise BrokerUnreachableError("broker 127.0.0.1:9092 does not answer")
-        broker = self._ids[len(self.asked) % len(self._ids)]
+        ids = self._ids if self.alone is None else (self.alone,)
+        broker = ids[len(self.asked) % len(ids)]
         self.asked.append(tuple(topics))
         shown = self.stale.get(broker, self.topics)
         answers = [self._answer(name, shown) for name in topics if name not in self.left_out]
-        addresses = tuple(BrokerAddress(each, "127.0.0.1", 9_000 + each) for each in self._ids)
+        addresses = tuple(BrokerAddress(each, "127.0.0.1", 9_000 + each) for each in ids)
         return ClusterMetadata(self.cluster_id, 1, addresses, tuple(answers), broker)
 
     def _answer(self, name: str, shown: dict[str, tuple[TopicId, int]]) -> TopicMetadata:

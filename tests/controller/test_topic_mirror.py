@@ -254,3 +254,44 @@ async def test_wishes_are_written_once_the_store_answers_again(mesh, brokers):
     await mesh.settle(3_000)
     assert node.topic() is not None
     await node.coordination.commit([], [Delete(node.view.keys.topic("orders"))])
+
+
+async def test_ktp_4_a_wanted_topic_without_rights_is_said_once(mesh, brokers, caplog):
+    brokers.errors["orders"] = TOPIC_AUTHORIZATION_FAILED
+    node = await node_in(mesh, brokers)
+    node.wishes.want(["orders"])
+    await mesh.settle(3 * MINUTE_MS)
+    assert caplog.text.count("topic 'orders' is not attached") == 1
+    assert "TOPIC_AUTHORIZATION_FAILED; give the principal of Sharemesh the rights" in caplog.text
+    del brokers.errors["orders"]
+    await mesh.settle(MINUTE_MS)
+    assert node.topic().topic_id == ONE
+
+
+async def test_ktp_7_an_attached_topic_whose_rights_went_is_said_each_time(mesh, brokers, caplog):
+    await attached(mesh, brokers)
+    for times in (1, 2):
+        brokers.errors["orders"] = TOPIC_AUTHORIZATION_FAILED
+        await mesh.settle(3 * MINUTE_MS)
+        assert caplog.text.count("topic 'orders' keeps its record and its states") == times
+        del brokers.errors["orders"]
+        await mesh.settle(MINUTE_MS)
+
+
+async def test_ktp_4_a_wanted_name_that_is_forgotten_is_said(mesh, brokers, caplog):
+    node = await node_in(mesh, brokers)
+    node.wishes.want(["missing"])
+    await mesh.settle(11 * MINUTE_MS)
+    assert caplog.text.count("topic 'missing' is wanted no longer") == 1
+
+
+async def test_ktp_8_a_broker_that_forgot_the_others_deletes_nothing(mesh, brokers, caplog):
+    node = await attached(mesh, brokers)
+    brokers.alone = 2
+    del brokers.topics["orders"]
+    await mesh.settle(20 * MINUTE_MS)
+    assert node.topic().topic_id == ONE
+    assert caplog.text.count("no more than one broker of 3 says that it is gone") == 1
+    brokers.alone = None
+    await mesh.settle(2 * MINUTE_MS)
+    assert node.topic() is None

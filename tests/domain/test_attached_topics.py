@@ -7,6 +7,7 @@ from sharemesh.domain.attached_topics import (
     TopicAnswer,
     TopicSighting,
     noted_absence,
+    refusal_words,
     pattern_problem,
     sighting,
 )
@@ -103,6 +104,14 @@ def test_ktp_8_one_broker_is_not_enough_where_any_answer_named_two():
     assert absence(*named, (62_000, answer(ABSENT, broker=2))).is_gone(62_000)
 
 
+def test_ktp_8_an_answer_of_nobody_knows_who_is_that_of_no_broker():
+    unnamed = [(at_ms, answer(ABSENT, broker=-1)) for at_ms in (0, 30_000, 60_000)]
+    assert not absence((0, answer(ABSENT)), *unnamed).is_gone(60_000)
+    assert not absence(*[(at, answer(ABSENT, broker=-1, brokers=1)) for at, _ in unnamed]).is_gone(
+        60_000
+    )
+
+
 def test_ktp_8_a_shown_answer_begins_the_count_anew_and_a_doubtful_one_counts_neither_way():
     gone = [(0, answer(ABSENT)), (30_000, answer(ABSENT, broker=2)), (60_000, answer(ABSENT))]
     assert absence(*gone, (61_000, answer())) is None
@@ -117,3 +126,18 @@ def test_ktp_8_another_id_under_the_name_needs_as_many_answers():
     given = [(at_ms, answer(topic_id=OTHER, broker=at_ms % 2)) for at_ms in (0, 30_001, 60_000)]
     assert not absence(*given[:2]).is_gone(60_000)
     assert absence(*given).is_gone(60_000)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (0, ""),
+        (UNKNOWN_TOPIC_OR_PARTITION, ""),
+        (TOPIC_AUTHORIZATION_FAILED, "the rights Describe and Read on this topic"),
+        (17, "INVALID_TOPIC_EXCEPTION; correct the subscriptions"),
+        (9_999, "error 9999; look at the Kafka cluster"),
+    ],
+)
+def test_ktp_4_what_is_said_of_an_error(error, words):
+    assert words in refusal_words("orders", error, attached=False)
+    assert bool(refusal_words("orders", error, attached=True)) is bool(words)

@@ -17,6 +17,7 @@ from sharemesh.domain.attached_topics import (
     TopicAnswer,
     TopicSighting,
     noted_absence,
+    refusal_words,
     sighting,
 )
 from sharemesh.domain.ids import TopicId
@@ -90,6 +91,8 @@ class TopicMirror:
         self._wanted_since_ms: dict[str, int] = {}
         self._asked: dict[str, int] = {}  # wishes by their revision
         self._said: dict[str, str] = {}
+        self._said_of: dict[str, str] = {}  # topics whose answer is an error, or of one broker
+        self._brokers_most = 0  # that the Kafka cluster ever named to this process
         self.last_error = ""
 
     async def run(self, leadership: ElectedLeadership) -> None:
@@ -106,6 +109,9 @@ class TopicMirror:
                 if whole:
                     whole_due_ms = self._clock.now_ms() + self._settings.round_ms
                     names = self._all_names()
+                    self._said_of = {
+                        name: words for name in names if (words := self._said_of.get(name))
+                    }
                 else:
                     names = self._new_names()
                 pause_ms = await self._round(leadership, names)
@@ -178,7 +184,9 @@ class TopicMirror:
     ) -> None:
         """Take one answer about one name into account."""
         stored = self._view.tables.topics.get(name)
-        answer = _answer(found, metadata)
+        answer = _answer(found, metadata, self._brokers_most)
+        if answer is not None and answer.kafka_cluster_id == self._kafka_cluster_id:
+            self._say_refusal(name, answer.error, attached=stored is not None)
         if stored is None:
             self._absences.pop(name, None)
             if found is not None and found.partitions and self._is_new(answer):
@@ -201,6 +209,13 @@ class TopicMirror:
             await self._grow(leadership, stored, found)
         elif noted is not None and noted.is_gone(now_ms):
             await self._give_up(leadership, stored)
+        elif noted is not None and noted.is_long(now_ms):
+            self._say_of(
+                name,
+                f"topic {name!r} keeps its record and its states: no more than one broker of "
+                f"{noted.brokers} says that it is gone; if the Kafka cluster has only one now, "
+                "and the topic is gone indeed, restart the controllers",
+            )
 
     def _is_new(self, answer: TopicAnswer | None) -> bool:
         """Return whether a name that is not attached is shown by the right cluster (KTP-4)."""
@@ -238,8 +253,15 @@ class TopicMirror:
         since_ms = self._wanted_since_ms.setdefault(name, now_ms)
         if now_ms - since_ms >= self._settings.wanted_ms:
             key = self._view.keys.wanted_topic(name)
-            await self._coordination.commit([leadership.guard], [Delete(key)])
+            if await self._coordination.commit([leadership.guard], [Delete(key)]) is None:
+                return
             self._wanted_since_ms.pop(name, None)
+            _log.warning(
+                "topic %r is wanted no longer: the Kafka cluster did not show it for %d s; create "
+                "it there, or correct the subscriptions that name it",
+                name,
+                self._settings.wanted_ms // 1_000,
+            )
 
     async def _grow(
         self, leadership: ElectedLeadership, stored: Stored[TopicInfo], found: TopicMetadata
@@ -289,6 +311,7 @@ class TopicMirror:
     def _check_cluster(self, metadata: ClusterMetadata) -> None:
         if metadata.cluster_id == self._kafka_cluster_id:
             self._said.pop("cluster", None)
+            self._brokers_most = max(self._brokers_most, len(metadata.brokers))
             return
         self._say(
             "cluster",
@@ -297,6 +320,18 @@ class TopicMirror:
             "correct kafka_bootstrap_servers",
         )
 
+    def _say_refusal(self, name: str, error: int, *, attached: bool) -> None:
+        """Say once that a topic answers with an error; forget it when it is shown (KTP-4)."""
+        if not error:
+            self._said_of.pop(name, None)
+        elif words := refusal_words(name, error, attached=attached):
+            self._say_of(name, words)
+
+    def _say_of(self, name: str, words: str) -> None:
+        if self._said_of.get(name) != words:
+            self._said_of[name] = words
+            _log.warning(words)
+
     def _say(self, about: str, words: str) -> None:
         """Log words once, until they change."""
         if self._said.get(about) != words:
@@ -304,7 +339,9 @@ class TopicMirror:
             _log.warning(words)
 
 
-def _answer(found: TopicMetadata | None, metadata: ClusterMetadata) -> TopicAnswer | None:
+def _answer(
+    found: TopicMetadata | None, metadata: ClusterMetadata, brokers: int
+) -> TopicAnswer | None:
     if found is None:
         return None
     return TopicAnswer(
@@ -312,5 +349,5 @@ def _answer(found: TopicMetadata | None, metadata: ClusterMetadata) -> TopicAnsw
         topic_id=None if found.topic_id == NO_TOPIC_ID else found.topic_id,
         kafka_cluster_id=metadata.cluster_id,
         broker=metadata.answered_by,
-        brokers=len(metadata.brokers),
+        brokers=brokers,
     )

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import TopicId
 
 _PATTERN = re.compile(r"!?[a-zA-Z0-9._*?-]+")
@@ -82,8 +83,8 @@ class TopicAnswer:
         error: Kafka's error code for the name; 0: none.
         topic_id: The id that it showed; None: it shows no ids.
         kafka_cluster_id: The cluster that the broker says it is of.
-        broker: Who answered; -1: it did not say.
-        brokers: How many brokers of the cluster the answer names.
+        broker: Who answered; -1: it did not say, so it counts as no broker.
+        brokers: How many brokers the cluster has: the most that any answer ever named.
     """
 
     error: int
@@ -123,9 +124,11 @@ class TopicAbsence:
 
     def is_gone(self, now_ms: int) -> bool:
         """Return whether the topic counts as gone (KTP-8)."""
-        long_enough = now_ms - self.since_ms >= ABSENT_MS
-        by_enough = len(self.by) >= min(2, self.brokers)
-        return self.answers >= ABSENT_ANSWERS and long_enough and by_enough
+        return self.is_long(now_ms) and len(self.by) >= max(1, min(2, self.brokers))
+
+    def is_long(self, now_ms: int) -> bool:
+        """Return whether there were enough answers, be they of one broker only."""
+        return self.answers >= ABSENT_ANSWERS and now_ms - self.since_ms >= ABSENT_MS
 
 
 def noted_absence(
@@ -136,11 +139,27 @@ def noted_absence(
         return None
     if seen is TopicSighting.DOUBTFUL or answer is None:
         return before
+    by = frozenset({answer.broker}) if answer.broker >= 0 else frozenset()
     if before is None:
-        return TopicAbsence(now_ms, 1, frozenset({answer.broker}), answer.brokers)
+        return TopicAbsence(now_ms, 1, by, answer.brokers)
     return TopicAbsence(
         before.since_ms,
         before.answers + 1,
-        before.by | {answer.broker},
+        before.by | by,
         max(before.brokers, answer.brokers),
     )
+
+
+def refusal_words(name: str, error: int, *, attached: bool) -> str:
+    """Return what to say of a topic whose answer is neither shown nor absent; empty: nothing."""
+    if error == NO_ERROR or error in UNKNOWN_TOPIC_CODES:
+        return ""
+    if error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        advice = "give the principal of Sharemesh the rights Describe and Read on this topic"
+    elif error == ErrorCode.INVALID_TOPIC_EXCEPTION:
+        advice = "correct the subscriptions that name it"
+    else:
+        advice = "look at the Kafka cluster"
+    known = {each.value: each.name for each in ErrorCode}.get(error, f"error {error}")
+    state = "keeps its record and its states as they are" if attached else "is not attached"
+    return f"topic {name!r} {state}: the Kafka cluster answers {known}; {advice}; it is asked again"
