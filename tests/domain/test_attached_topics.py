@@ -7,8 +7,8 @@ from sharemesh.domain.attached_topics import (
     TopicAnswer,
     TopicSighting,
     noted_absence,
-    refusal_words,
     pattern_problem,
+    refusal_words,
     sighting,
 )
 from sharemesh.domain.ids import TopicId
