@@ -12,7 +12,11 @@ from sharemesh.ports.brokers import BrokerAddress, BrokerUnreachableError
 from sharemesh.ports.clock import Clock
 
 CONNECT_TIMEOUT_MS = 5_000
+OPEN_TIMEOUT_MS = 10_000
+"""Until a connection is ready, with its login: no provider of tokens is waited for longer."""
+
 REQUEST_TIMEOUT_MS = 10_000
+PORT_MAX = 65_535
 _SPEAKS_TLS = "check that this listener speaks what kafka_security says"
 
 
@@ -40,12 +44,14 @@ class Dialing:
         )
         connection = BrokerConnection(listener, self.client_id, self.clock)
         try:
-            await self._connect(connection, broker)
-            await connection.greet(REQUEST_TIMEOUT_MS)
-            if self.security.protocol.logs_in:
-                began_ms = self.clock.now_ms()
-                renew_ms = await log_in(connection, self.security, REQUEST_TIMEOUT_MS)
-                connection.renew_at_ms = None if renew_ms is None else began_ms + renew_ms
+            async with asyncio.timeout(OPEN_TIMEOUT_MS / 1_000):
+                await self._make_ready(connection, broker)
+        except TimeoutError:
+            late = self._what_is_late(connection)
+            connection.close()
+            raise BrokerUnreachableError(
+                f"{listener}: {late} within {OPEN_TIMEOUT_MS} ms after it was dialled"
+            ) from None
         except KafkaSecurityError as error:
             connection.close()
             raise BrokerUnreachableError(f"{listener}: {error}") from error
@@ -53,6 +59,19 @@ class Dialing:
             connection.close()
             raise
         return connection
+
+    async def _make_ready(self, connection: BrokerConnection, broker: BrokerAddress) -> None:
+        await self._connect(connection, broker)
+        await connection.greet(REQUEST_TIMEOUT_MS)
+        if self.security.protocol.logs_in:
+            began_ms = self.clock.now_ms()
+            renew_ms = await log_in(connection, self.security, REQUEST_TIMEOUT_MS)
+            connection.renew_at_ms = None if renew_ms is None else began_ms + renew_ms
+
+    def _what_is_late(self, connection: BrokerConnection) -> str:
+        if self.security.token_provider and not connection.waiting:
+            return f"kafka_oauth_provider {self.security.token_provider} returned no token"
+        return "it did not answer the login"
 
     async def _connect(self, connection: BrokerConnection, broker: BrokerAddress) -> None:
         context = self.security.tls()
@@ -80,9 +99,14 @@ class Dialing:
 
 
 async def _addresses(broker: BrokerAddress) -> list[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(
-        broker.host, broker.port, type=socket.SOCK_STREAM
-    )
+    if not 0 < broker.port <= PORT_MAX:
+        raise OSError(f"{broker.port} is no port; ports are 1 to {PORT_MAX}")
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            broker.host, broker.port, type=socket.SOCK_STREAM
+        )
+    except ValueError as error:  # labels that are empty or longer than 63, bytes of zero
+        raise OSError(f"{broker.host!r} is no name of a host: {error}") from error
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 

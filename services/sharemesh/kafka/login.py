@@ -5,6 +5,7 @@ import importlib
 import inspect
 import secrets
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from sharemesh.kafka.connection import BrokerConnection
 from sharemesh.kafka.messages import in_milliseconds, refuse
@@ -17,6 +18,9 @@ RENEW_AT_PERCENT = 80
 """A session with a broker is replaced after this share of the life that the broker gave it."""
 
 _REFUSED = 58, "SASL_AUTHENTICATION_FAILED"
+_PROVIDERS = ThreadPoolExecutor(4, "kafka-oauth-provider")
+"""Providers may ask a server without a loop; one that hangs takes no thread of anything else."""
+
 _ALGORITHMS = {SaslMechanism.SCRAM_SHA_256: "sha256", SaslMechanism.SCRAM_SHA_512: "sha512"}
 
 
@@ -107,13 +111,13 @@ def _password(security: KafkaSecurity) -> str:
 async def _token(security: KafkaSecurity) -> str:
     if security.token_file is not None:
         return secret_of(security.token_file, "kafka_oauth_token_file").strip()
-    provider = _provider(security.token_provider)
+    loop = asyncio.get_running_loop()
+    provider = await loop.run_in_executor(_PROVIDERS, _provider, security.token_provider)
     try:
-        # In a thread: it may ask a server without a loop.
         found = (
             await provider()
             if inspect.iscoroutinefunction(provider)
-            else await asyncio.to_thread(provider)
+            else await loop.run_in_executor(_PROVIDERS, provider)
         )
     except Exception as error:
         raise KafkaSecurityError(
@@ -133,5 +137,9 @@ def _provider(name: str) -> Callable[[], object]:
     except (ImportError, AttributeError, ValueError) as error:
         raise KafkaSecurityError(
             f"kafka_oauth_provider {name} is no module:function that can be imported: {error}"
+        ) from error
+    except Exception as error:  # whatever the module does when it is imported
+        raise KafkaSecurityError(
+            f"kafka_oauth_provider {name} failed at its import: {type(error).__name__}"
         ) from error
     return found
