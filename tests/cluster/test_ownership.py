@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from sharemesh.cluster.ownership import StoreOwnership
+from sharemesh.cluster.ownership import LOOK_TIMEOUT_MS, SharedReads, StoreOwnership
 from sharemesh.cluster.store import records
 from sharemesh.domain.ids import NodeId, TopicId, TopicPartition
 from sharemesh.ports.cluster import ShardKind
-from sharemesh.ports.coordination import CoordinationError, Put
+from sharemesh.ports.coordination import CoordinationError, Put, RangeSnapshot
 from sharemesh.ports.shard_log import FencedError
+from sharemesh.tasks import OwnedTasks
+from tests.clocks import ManualClock
 from tests.cluster.mesh import Mesh
 
 PARTITION = TopicPartition(TopicId(bytes(range(16))), 3)
@@ -30,8 +32,8 @@ async def node(mesh):
 
 
 @pytest.fixture
-async def ownership(node):
-    ownership = StoreOwnership(node.coordination, node.member, node.view)
+async def ownership(mesh, node):
+    ownership = StoreOwnership(node.coordination, node.member, node.view, mesh.clock)
     yield ownership
     await ownership.close()
 
@@ -191,3 +193,48 @@ async def test_looks_under_way_end_when_the_process_stops(mesh, node, ownership)
     found = await asyncio.gather(*looks, return_exceptions=True)
     assert all(isinstance(each, FencedError) for each in found)
     assert isinstance(found[0].__cause__, CoordinationError)
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_who_comes_after_the_last_answer_and_before_the_end_of_its_task_is_answered(turns):
+    """STL-18: both answers come in one turn of the loop, and a caller a few turns later."""
+    gates: list[asyncio.Future[RangeSnapshot]] = []
+    found = RangeSnapshot((), 1)
+
+    async def read():
+        gates.append(asyncio.get_running_loop().create_future())
+        return await gates[-1]
+
+    clock, tasks = ManualClock(), OwnedTasks("looks")
+    reads = SharedReads(read, tasks, clock)
+    looks = []
+    for _ in range(2):
+        looks.append(asyncio.create_task(reads.after_now()))
+        await clock.settle()
+    for gate in gates:
+        gate.set_result(found)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    looks.append(asyncio.create_task(reads.after_now()))
+    await clock.settle()
+    assert len(gates) == 3
+    gates[2].set_result(found)
+    await asyncio.gather(*looks)
+    await tasks.close()
+
+
+async def test_a_look_that_is_not_answered_in_time_counts_as_fenced(mesh, node, ownership):
+    """STL-18: the deadline is for each read; those that come later are read anew."""
+    await set_epoch(mesh, "state-0", 1)
+    reads = Reads(node.coordination)
+    look = asyncio.create_task(ownership.still(ShardKind.STATE, 0, 1))
+    await mesh.settle()
+    await mesh.clock.advance(LOOK_TIMEOUT_MS - 1)
+    assert not look.done()
+    await mesh.clock.advance(1)
+    with pytest.raises(FencedError, match=f"no answer for {LOOK_TIMEOUT_MS} ms"):
+        await look
+    later = asyncio.create_task(ownership.still(ShardKind.STATE, 0, 1))
+    await mesh.settle()
+    reads.begun[1].set_result(None)
+    await later

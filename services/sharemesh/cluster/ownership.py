@@ -1,14 +1,16 @@
 """Looks at the coordination store: is what this process leads still its own (port Ownership)?"""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.cluster.store import records
 from sharemesh.cluster.store.keys import election_name, partition_path
 from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.ids import TopicPartition
+from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ShardKind
 from sharemesh.ports.coordination import (
     Coordination,
@@ -17,9 +19,10 @@ from sharemesh.ports.coordination import (
     RangeSnapshot,
 )
 from sharemesh.ports.shard_log import FencedError
-from sharemesh.tasks import OwnedTasks
+from sharemesh.tasks import OwnedTasks, cancel_and_wait, first_done
 
 READS_MAX = 2  # under way at a time: with one, who just missed it waits for twice as long
+LOOK_TIMEOUT_MS = 5_000  # for one read; longer counts as fenced
 
 
 class SharedReads:
@@ -28,11 +31,18 @@ class SharedReads:
     Args:
         read: Reads the range once.
         tasks: Where the reads run.
+        clock: Bounds each read.
     """
 
-    def __init__(self, read: Callable[[], Awaitable[RangeSnapshot]], tasks: OwnedTasks) -> None:
+    def __init__(
+        self,
+        read: Callable[[], Coroutine[Any, Any, RangeSnapshot]],
+        tasks: OwnedTasks,
+        clock: Clock,
+    ) -> None:
         self._read = read
         self._tasks = tasks
+        self._clock = clock
         self._under_way = 0
         self._next: asyncio.Future[RangeSnapshot] | None = None
 
@@ -57,7 +67,7 @@ class SharedReads:
         while self._next is not None:
             waiting, self._next = self._next, None
             try:
-                found = await self._read()
+                found = await self._read_in_time()
             except BaseException as error:
                 _fail(waiting, error)
                 if not isinstance(error, Exception):
@@ -65,9 +75,24 @@ class SharedReads:
             else:
                 waiting.set_result(found)
 
+    async def _read_in_time(self) -> RangeSnapshot:
+        read = asyncio.create_task(self._read())
+        try:
+            await first_done(read, self._clock.sleep_ms(LOOK_TIMEOUT_MS))
+            if not read.done():
+                raise CoordinationError(f"no answer for {LOOK_TIMEOUT_MS} ms")
+            return read.result()
+        finally:
+            await cancel_and_wait(read)
+
     def _ended(self, outcome: BaseException | None) -> None:
+        """Hear that a task ended, a turn late: who came in between found all reads under way."""
         self._under_way -= 1
-        if outcome is not None and self._next is not None and not self._under_way:
+        if self._next is None:
+            return
+        if outcome is None:
+            self._begin()
+        elif not self._under_way:
             waiting, self._next = self._next, None
             _fail(waiting, outcome)
 
@@ -83,7 +108,11 @@ class StoreOwnership:
     """Looks over ``Coordination``: two range reads, each shared by all who wait for it."""
 
     def __init__(
-        self, coordination: Coordination, member: ClusterMember, view: WatchedView
+        self,
+        coordination: Coordination,
+        member: ClusterMember,
+        view: WatchedView,
+        clock: Clock,
     ) -> None:
         self._coordination = coordination
         self._member = member
@@ -91,8 +120,8 @@ class StoreOwnership:
         self._member_key = view.keys.member(member.node.node_id)
         self._revision = 0
         self._tasks = OwnedTasks("ownership")
-        self._epochs = SharedReads(partial(self._list, view.keys.epochs), self._tasks)
-        self._registration = SharedReads(partial(self._list, self._member_key), self._tasks)
+        self._epochs = SharedReads(partial(self._list, view.keys.epochs), self._tasks, clock)
+        self._registration = SharedReads(partial(self._list, self._member_key), self._tasks, clock)
 
     async def still(self, kind: ShardKind, shard: int, epoch: int) -> None:
         """Return if the epoch in the store is ``epoch`` (STL-18).

@@ -96,7 +96,9 @@ class KafkaStorage:
 
     async def start(self, member: ClusterMember) -> None:
         """Begin to look whether what ``member`` leads is its own."""
-        await self._ownership.start(StoreOwnership(self._coordination, member, self._view))
+        await self._ownership.start(
+            StoreOwnership(self._coordination, member, self._view, self._clock)
+        )
 
     def record_logs(self) -> RecordLogs:
         """Return the logs of topic-partitions."""
