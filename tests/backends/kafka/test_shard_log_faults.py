@@ -205,6 +205,18 @@ async def test_stl_12_a_cluster_that_changes_records_is_noticed(bench):
         await keys_of(bench, log)
 
 
+async def test_stl_4_a_hole_past_the_end_of_what_is_read_is_corruption(bench):
+    log = await bench.open(1)
+    await put(bench, log, "a")
+    await put(bench, log, "b")
+    await log.close()
+    again = await bench.open(2)
+    bench.write(junk())  # others write above
+    del bench.brokers.log().batches[2:4]  # unit b and the fence
+    with pytest.raises(CorruptLogError, match="begins at offset 4 where 2 was expected"):
+        await keys_of(bench, again)
+
+
 async def test_stl_3_units_that_the_cluster_compressed_are_loaded(bench):
     own = WriterIdentity(LOG, 1, 5)
     bench.write(build_stamped_batch([(None, b"", 1)], own.fence()))

@@ -237,7 +237,7 @@ class LogPartition:
             for frame in walk.frames:
                 if frame.end_offset <= at and frame.end_offset > frame.base_offset:
                     continue  # below what was asked for
-                if frame.base_offset >= end:
+                if frame.base_offset >= end and judged:  # else it shows a hole up to there
                     return judged
                 data = view[frame.position : frame.position + frame.size_bytes]
                 header = read_stamped_batch(frame, data)
