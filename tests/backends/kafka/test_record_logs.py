@@ -462,6 +462,23 @@ async def test_a_committed_read_without_transactions_comes_from_memory():
         await log.close()
 
 
+async def test_a_committed_read_from_memory_ends_at_the_last_stable_offset():
+    """KRL-12."""
+    async with kafka_world() as w:
+        log = await w.open()
+        await w.write(batch(2))  # 0, 1
+        await w.write(transactional(7))  # 2, 3
+        await w.write(batch(2))  # 4, 5
+        await until(lambda: (log.last_stable_offset, log.high_watermark) == (2, 6))
+        assert (await log.read(4, max_bytes=1 << 20)).headers  # they are in memory now
+        for start in (2, 4):
+            read = await log.read(start, max_bytes=1 << 20, end_offset=6, committed=True)
+            assert read.headers == ()
+        read = await log.read(0, max_bytes=1 << 20, end_offset=6, committed=True)
+        assert [header.last_offset for header in read.headers] == [1]
+        await log.close()
+
+
 # ---- produce ------------------------------------------------------------------------------------
 
 

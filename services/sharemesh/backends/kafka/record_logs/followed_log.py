@@ -31,6 +31,7 @@ from sharemesh.ports.brokers import (
     WatchAnswer,
     WatchedPartition,
 )
+from sharemesh.tasks import first_done
 
 _BYTES_HALVED_FROM = 1 << 26
 _log = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ class FollowedLog:
     async def until_checked(self, wait_ms: int) -> None:
         """Return once the epoch is compared, at the latest after the wait."""
         if self._checking is not None and wait_ms > 0:
-            await asyncio.wait([self._checking], timeout=wait_ms / 1_000)
+            await first_done(self._checking, self._clock.sleep_ms(wait_ms))
 
     def on_advance(self, callback: Callable[[], None]) -> None:
         """Call back after each move of an end, and of what is damaged."""

@@ -17,6 +17,7 @@ from sharemesh.domain.share_partition.events import AbortedTransaction
 from sharemesh.ports.brokers import Isolation
 from sharemesh.ports.record_log import ReadResult
 from sharemesh.ports.shard_log import LogFailedError
+from sharemesh.tasks import first_done
 
 NOTHING = ReadResult(b"", ())
 NOTHING_COMMITTED = ReadResult(b"", (), ())
@@ -55,7 +56,7 @@ class LogReads:
             end = self._end_of(offset, end_offset, committed=committed)
             if offset >= end or self._log.is_checking:
                 break
-            found = await self._try(offset, end, max_bytes, committed=committed)
+            found = await self._try(offset, end, max_bytes, deadline_ms, committed=committed)
             if found is not None and found.headers:
                 if found.headers[-1].last_offset + 1 >= self._log.ends.newest_end:
                     self._log.keep_hot()
@@ -77,12 +78,11 @@ class LogReads:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is not in {ends.log_start_offset}..{ends.high_watermark}",
             )
-        if end_offset is None:
-            return ends.last_stable_offset if committed else ends.high_watermark
-        return min(end_offset, ends.high_watermark)
+        end = ends.last_stable_offset if committed else ends.high_watermark
+        return end if end_offset is None else min(end_offset, end)
 
     async def _try(
-        self, offset: int, end_offset: int, max_bytes: int, *, committed: bool
+        self, offset: int, end_offset: int, max_bytes: int, deadline_ms: int, *, committed: bool
     ) -> ReadResult | None:
         """Return what lies there, from memory if it can be; None: ask again later."""
         read = self._from_memory(offset, end_offset, max_bytes, committed=committed)
@@ -92,7 +92,10 @@ class LogReads:
             return await self._fetch_committed(offset, end_offset, max_bytes)
         running = self._fetches.get(offset)
         if running is not None:
-            await asyncio.wait([running])
+            left_ms = max(0, deadline_ms - self._clock.now_ms())
+            await first_done(running, self._closed.wait(), self._clock.sleep_ms(left_ms))
+            if not running.done():
+                return None
             read = self._from_memory(offset, end_offset, max_bytes, committed=False)
             if read is not None:
                 return read
