@@ -38,6 +38,7 @@ class Cluster:
     def __init__(self, monkeypatch):
         self.topics = [topic((0, 1, 4))]
         self.down = set()
+        self.frozen = set()
         self.asked = []
         self.contents = []
         monkeypatch.setattr(room, "cluster_metadata", self.metadata)
@@ -55,7 +56,7 @@ class Cluster:
     async def call(self, request, content, *, timeout_ms):
         self.asked.append(self.at.host)
         self.contents.append(content)
-        await asyncio.sleep(0)
+        await (asyncio.Event().wait() if self.at.host in self.frozen else asyncio.sleep(0))
         return self.topics
 
     def metadata(self, topics, broker):
@@ -100,6 +101,38 @@ async def test_kbr_8_another_broker_is_asked_each_time_and_one_that_is_down_is_p
         await known.metadata()
 
 
+async def test_kbr_8_beside_a_broker_that_says_nothing_the_next_one_is_asked(
+    known, cluster, monkeypatch
+):
+    await known.metadata()
+    monkeypatch.setattr(room, "METADATA_PATIENCE_MS", 50)
+    cluster.asked.clear()
+    cluster.frozen = {"a", "b"}
+    for _ in range(3):
+        async with asyncio.timeout(20):
+            assert (await known.metadata()).answered_by == 3
+    assert {"a", "b"} < set(cluster.asked)
+    await known.close()
+
+
+async def test_kbr_8_a_broker_that_answers_late_is_heard_if_no_other_one_answers(
+    known, cluster, monkeypatch
+):
+    monkeypatch.setattr(room, "METADATA_PATIENCE_MS", 0)
+    answered = asyncio.Event()
+
+    async def late(*words, **more):
+        await answered.wait()
+        return cluster.topics
+
+    cluster.call = late
+    asked = asyncio.create_task(known.metadata())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    answered.set()
+    assert (await asked).answered_by == -1
+
+
 async def test_kbr_8_no_topic_is_created_by_asking(known, cluster):
     await known.leader(ONE)
     assert all(each["allow_auto_topic_creation"] is False for each in cluster.contents)
@@ -125,10 +158,62 @@ async def test_kbr_8_what_is_old_stays_in_use_while_it_is_asked_for_anew(known, 
     clock.now += 60_001
     cluster.topics = [topic((0, 2, 5))]
     assert (await known.leader(ONE)).broker.broker_id == 1
-    while len(cluster.asked) < 2:
+    while known._wanted:
         await asyncio.sleep(0)
-    await asyncio.sleep(0)
     assert (await known.leader(ONE)).epoch == 5
+
+
+async def test_kbr_8_a_refresh_that_fails_keeps_leaders_and_is_repeated(known, cluster, clock):
+    found = await known.leader(ONE)
+    clock.now += 60_001
+    cluster.down = {"a", "b", "c", "boot"}
+    assert known.known_leader(ONE) == found
+    while known._wanted:
+        await asyncio.sleep(0)
+    assert known.known_leader(ONE) == found
+    cluster.down = set()
+    cluster.topics = [topic((0, 2, 5))]
+    while known.known_leader(ONE) == found:
+        await asyncio.sleep(0)
+    assert known.known_leader(ONE) == (BROKERS[1], 5)
+
+
+async def test_kbr_8_a_topic_that_is_refused_has_no_leader_any_more(known, cluster, clock):
+    await known.leader(ONE)
+    clock.now += 60_001
+    cluster.topics = [topic(error=3)]
+    known.known_leader(ONE)
+    while known._wanted:
+        await asyncio.sleep(0)
+    assert known.known_leader(ONE) is None
+
+
+def many(cluster, count):
+    ids = [TopicId(number.to_bytes(16, "big")) for number in range(1, count + 1)]
+    places = [BrokerPartition(each, f"t{number}", 0) for number, each in enumerate(ids)]
+    cluster.topics = [
+        topic((0, 1, 4), (1, 2, 4), topic=each.topic, topic_id=each.topic_id) for each in places
+    ]
+    return places
+
+
+async def test_kbr_8_so_many_partitions_are_known_and_those_asked_for_last_are_kept(
+    known, cluster, monkeypatch
+):
+    monkeypatch.setattr(room, "PARTITIONS_KNOWN_MAX", 20)
+    places = many(cluster, 30)
+    for each in places:
+        await known.leader(each)
+    assert [known.known_leader(each) is not None for each in places] == [False] * 20 + [True] * 10
+
+
+async def test_kbr_8_what_is_no_longer_asked_for_is_forgotten(known, cluster, clock):
+    first, second = many(cluster, 2)
+    await known.leader(first)
+    clock.now += 600_001
+    await known.leader(second)
+    assert known.known_leader(first) is None
+    assert known.known_leader(second) is not None
 
 
 async def test_kbr_9_a_leader_of_an_older_epoch_is_not_believed(known, cluster):

@@ -34,7 +34,18 @@ METADATA_AGE_MAX_MS = 60_000
 REFRESH_MIN_MS = 100
 """Leaders are asked for at most once in this time; all topics that wait go into one request."""
 
+METADATA_PATIENCE_MS = 2_000
+"""A broker that has not answered in this time may still do so, but the next one is asked too."""
+
 TOPICS_A_REQUEST = 500
+
+PARTITIONS_KNOWN_MAX = 100_000
+"""Of how many partitions leaders and epochs are kept, besides the topic asked for last."""
+
+FORGET_AFTER_MS = 600_000
+"""A topic that nobody asked for in this time is known no more; it is asked for anew if needed."""
+
+_ASKED_NO_MORE = "the leader is asked for no more"
 
 _UNKNOWN_TOPIC_OR_PARTITION = 3, "UNKNOWN_TOPIC_OR_PARTITION"
 _LEADER_NOT_AVAILABLE = 5, "LEADER_NOT_AVAILABLE"
@@ -56,10 +67,14 @@ class _TopicKey(NamedTuple):
 
 @dataclass(slots=True)
 class _KnownTopic:
+    """The newest leader epochs stay when leaders are forgotten."""
+
     asked_ms: int
     leaders: dict[int, BrokerLeader]
+    epochs: dict[int, int]
 
 
+_Answered = ClusterMetadata | BrokerRefusedError | BrokerUnreachableError | UnsupportedRequestError
 _Learned = TopicMetadata | BrokerRefusedError | BrokerUnreachableError | UnsupportedRequestError
 
 
@@ -78,8 +93,8 @@ class LeaderDirectory:
         self._brokers: dict[int, BrokerAddress] = {}
         self._controller = -1
         self._turn = 0
-        self._known: dict[_TopicKey, _KnownTopic] = {}
-        self._epochs: dict[BrokerPartition, int] = {}
+        self._known: dict[_TopicKey, _KnownTopic] = {}  # in the order in which they were asked for
+        self._partitions_known = 0
         self._wanted: dict[_TopicKey, asyncio.Future[_Learned]] = {}
         self._asking: asyncio.Task[None] | None = None
         self._asked_ms = -REFRESH_MIN_MS
@@ -88,41 +103,61 @@ class LeaderDirectory:
     async def metadata(
         self, topics: Sequence[str] = (), topic_ids: Sequence[TopicId] = ()
     ) -> ClusterMetadata:
-        """Ask one broker, another one each time; those that cannot be reached are passed over.
+        """Ask one broker, another one each time, and the next one beside it if it says nothing.
 
         Raises:
             BrokerRefusedError: It refuses the login.
-            BrokerUnreachableError: None can be reached, or the one that was asked did not answer.
+            BrokerUnreachableError: None can be reached, or none of them answers.
             UnsupportedRequestError: It cannot be asked by id, or not in a version spoken here.
         """
-        unreachable: BrokerUnreachableError | None = None
-        for broker in self._in_turn():
-            try:
-                connection = await self._lanes.connection(broker, BrokerLane.CONTROL)
-            except BrokerUnreachableError as error:
-                unreachable = error  # nothing was asked yet
-                continue
+        asked: dict[asyncio.Task[_Answered], None] = {}
+        unreachable = BrokerUnreachableError(_ASKED_NO_MORE)
+        brokers = self._in_turn()
+        while (broker := next(brokers, None)) is not None or asked:
+            if broker is not None:
+                asked[self._tasks.spawn(self._ask_broker(broker, topics, topic_ids))] = None
+            patience_s = None if broker is None else METADATA_PATIENCE_MS / 1_000
+            await asyncio.wait(asked, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+            for each in [task for task in asked if task.done()]:
+                del asked[each]
+                found = unreachable if each.cancelled() else each.result()
+                if isinstance(found, BrokerUnreachableError):
+                    unreachable = found
+                elif isinstance(found, Exception):
+                    raise found
+                else:
+                    self._take(found)
+                    return found
+        raise unreachable
+
+    async def _ask_broker(
+        self, broker: BrokerAddress, topics: Sequence[str], topic_ids: Sequence[TopicId]
+    ) -> _Answered:
+        """Return its answer, or why there is none; nobody may wait for it any more."""
+        by_id = [{"topic_id": to_uuid(each), "name": None} for each in topic_ids]
+        content = {
+            "topics": [*by_id, *({"topic_id": None, "name": each} for each in topics)],
+            "allow_auto_topic_creation": False,
+            "include_cluster_authorized_operations": False,
+            "include_topic_authorized_operations": False,
+        }
+        try:
+            connection = await self._lanes.connection(broker, BrokerLane.CONTROL)
             if topic_ids and connection.version_of(KafkaRequest.METADATA) < FIRST_BY_ID:
-                raise UnsupportedRequestError(
+                return UnsupportedRequestError(
                     f"{connection.listener} cannot be asked for topics by id; ask by name"
                 )
-            by_id = [{"topic_id": to_uuid(each), "name": None} for each in topic_ids]
-            content = {
-                "topics": [*by_id, *({"topic_id": None, "name": each} for each in topics)],
-                "allow_auto_topic_creation": False,
-                "include_cluster_authorized_operations": False,
-                "include_topic_authorized_operations": False,
-            }
             answer = await connection.call(
                 KafkaRequest.METADATA, content, timeout_ms=REQUEST_TIMEOUT_MS
             )
-            found = cluster_metadata(answer, broker)
-            if found.brokers:  # one that is cut off from the controller may name none
-                self._brokers = {each.broker_id: each for each in found.brokers}
-            self._controller = found.controller
-            return found
-        assert unreachable is not None
-        raise unreachable
+        except (BrokerRefusedError, BrokerUnreachableError, UnsupportedRequestError) as error:
+            return error
+        return cluster_metadata(answer, broker)
+
+    def _take(self, found: ClusterMetadata) -> None:
+        if found.brokers:  # one that is cut off from the controller may name none
+            self._brokers = {each.broker_id: each for each in found.brokers}
+        self._controller = found.controller
 
     async def any_broker(self) -> BrokerAddress:
         """Return one that answers; raises as ``metadata``."""
@@ -204,7 +239,7 @@ class LeaderDirectory:
                 await self._ask_once(list(self._wanted)[:TOPICS_A_REQUEST])
         finally:
             for waiting in self._wanted.values():  # this process ends, or it is a bug
-                waiting.set_result(BrokerUnreachableError("the leader is asked for no more"))
+                waiting.set_result(BrokerUnreachableError(_ASKED_NO_MORE))
             self._wanted.clear()
 
     async def _ask_once(self, keys: Sequence[_TopicKey]) -> None:
@@ -217,13 +252,12 @@ class LeaderDirectory:
                 learned |= await self._learn(some)
         for key in keys:
             answer = learned[key]
-            if isinstance(answer, Exception):
-                self._known.pop(key, None)
-            else:
-                self._known[key] = _KnownTopic(self._clock.now_ms(), self._believed(key, answer))
+            if isinstance(answer, TopicMetadata):
+                self._know(key, answer)
             waiting = self._wanted.pop(key)
             if not waiting.done():
                 waiting.set_result(answer)
+        self._forget_old()
 
     async def _learn(self, keys: Sequence[_TopicKey]) -> dict[_TopicKey, _Learned]:
         names = list(dict.fromkeys(key.topic for key in keys if key.topic))
@@ -234,30 +268,40 @@ class LeaderDirectory:
             return dict.fromkeys(keys, error)
         by_name = {each.topic: each for each in answer.topics}
         by_id = {each.topic_id: each for each in answer.topics}
-        return {
+        learned = {
             key: _judged(key, by_name.get(key.topic) if key.topic else by_id.get(key.topic_id))
             for key in keys
         }
+        for key, found in learned.items():
+            if isinstance(found, BrokerRefusedError) and key in self._known:
+                self._known[key].leaders.clear()
+        return learned
 
-    def _believed(self, key: _TopicKey, topic: TopicMetadata) -> dict[int, BrokerLeader]:
-        """Return the leaders of an answer; for a partition of which more is known already, that."""
-        known = self._known.get(key)
-        leaders = {}
+    def _know(self, key: _TopicKey, topic: TopicMetadata) -> None:
+        """Keep the leaders of an answer; for a partition of which more is known already, that."""
+        before = self._known.pop(key, None) or _KnownTopic(0, {}, {})
+        known = _KnownTopic(self._clock.now_ms(), {}, dict(before.epochs))
+        self._known[key] = known
         for each in topic.partitions:
-            place = BrokerPartition(key.topic_id, key.topic, each.partition)
-            if each.leader_epoch < self._newest_epoch(place):
-                if known is not None and each.partition in known.leaders:
-                    leaders[each.partition] = known.leaders[each.partition]
+            if each.leader_epoch < _newest_epoch(key, before, each.partition):
+                if each.partition in before.leaders:
+                    known.leaders[each.partition] = before.leaders[each.partition]
                 continue
-            self._epochs[place] = each.leader_epoch
+            known.epochs[each.partition] = each.leader_epoch
             if each.leader in self._brokers:
                 broker = self._brokers[each.leader]
-                leaders[each.partition] = BrokerLeader(broker, each.leader_epoch)
-        return leaders
+                known.leaders[each.partition] = BrokerLeader(broker, each.leader_epoch)
+        self._partitions_known += len(known.epochs) - len(before.epochs)
 
-    def _newest_epoch(self, place: BrokerPartition) -> int:
-        """Return the newest leader epoch known; without ids another topic may have come."""
-        return -1 if place.topic_id == NO_TOPIC_ID else self._epochs.get(place, -1)
+    def _forget_old(self) -> None:
+        """Drop topics that were not asked for longest, as far as there are too many or too old."""
+        old_ms = self._clock.now_ms() - FORGET_AFTER_MS
+        while len(self._known) > 1:
+            key, known = next(iter(self._known.items()))
+            if known.asked_ms > old_ms and self._partitions_known <= PARTITIONS_KNOWN_MAX:
+                return
+            del self._known[key]
+            self._partitions_known -= len(known.epochs)
 
     def _why_none(self, topic: TopicMetadata, partition: BrokerPartition) -> BrokerRefusedError:
         found = [each for each in topic.partitions if each.partition == partition.partition]
@@ -265,7 +309,8 @@ class LeaderDirectory:
             return BrokerRefusedError(
                 *_UNKNOWN_TOPIC_OR_PARTITION, f"there is no {_shown(partition)}"
             )
-        newest = self._newest_epoch(partition)
+        key = _TopicKey(partition.topic_id, partition.topic)
+        newest = _newest_epoch(key, self._known.get(key), partition.partition)
         if found[0].leader_epoch < newest:
             return BrokerRefusedError(
                 *_FENCED_LEADER_EPOCH,
@@ -282,6 +327,11 @@ class LeaderDirectory:
             yield known[(self._turn + number) % len(known)]
         for number in range(len(self._bootstrap)):
             yield self._bootstrap[(self._turn + number) % len(self._bootstrap)]
+
+
+def _newest_epoch(key: _TopicKey, known: _KnownTopic | None, partition: int) -> int:
+    """Return the newest leader epoch known; without ids another topic may have come."""
+    return -1 if known is None or key.topic_id == NO_TOPIC_ID else known.epochs.get(partition, -1)
 
 
 def _judged(key: _TopicKey, topic: TopicMetadata | None) -> _Learned:
