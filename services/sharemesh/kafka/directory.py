@@ -307,7 +307,7 @@ class LeaderDirectory:
         found = [each for each in topic.partitions if each.partition == partition.partition]
         if not found:
             return BrokerRefusedError(
-                *_UNKNOWN_TOPIC_OR_PARTITION, f"there is no {_shown(partition)}"
+                *_UNKNOWN_TOPIC_OR_PARTITION, f"there is no {_shown(partition)}", sent=False
             )
         key = _TopicKey(partition.topic_id, partition.topic)
         newest = _newest_epoch(key, self._known.get(key), partition.partition)
@@ -338,9 +338,13 @@ def _judged(key: _TopicKey, topic: TopicMetadata | None) -> _Learned:
     """Return what an answer says of a topic; another id under its name is another topic."""
     shown = key.topic or format_topic_id(key.topic_id)
     if topic is None:
-        return BrokerRefusedError(*_UNKNOWN_TOPIC_OR_PARTITION, f"{shown} is not in the answer")
+        return BrokerRefusedError(
+            *_UNKNOWN_TOPIC_OR_PARTITION, f"{shown} is not in the answer", sent=False
+        )
     if topic.error:
-        return BrokerRefusedError(topic.error, error_name(topic.error), f"topic {shown}")
+        return BrokerRefusedError(
+            topic.error, error_name(topic.error), f"topic {shown}", sent=False
+        )
     if NO_TOPIC_ID not in (key.topic_id, topic.topic_id) and key.topic_id != topic.topic_id:
         return BrokerRefusedError(
             *_UNKNOWN_TOPIC_ID,

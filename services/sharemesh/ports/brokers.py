@@ -21,17 +21,19 @@ NO_TOPIC_ID = TopicId(bytes(16))
 class BrokerRefusedError(Exception):
     """A broker answered with an error: nothing was done, or, where ``may_be_done``, perhaps.
 
+    With ``sent=False`` metadata refused it, before the request itself was sent.
+
     Attributes:
         code: Kafka's error code; it may be one that ``domain.errors`` does not name.
         name: The code's name in Kafka, upper case.
         may_be_done: A write that was refused so may lie in the log nevertheless.
     """
 
-    def __init__(self, code: int, name: str, detail: str = "") -> None:
+    def __init__(self, code: int, name: str, detail: str = "", *, sent: bool = True) -> None:
         super().__init__(f"{name}: {detail}" if detail else name)
         self.code = code
         self.name = name
-        self.may_be_done = code in _MAY_BE_DONE
+        self.may_be_done = sent and code in _MAY_BE_DONE
 
 
 class BrokerUnreachableError(Exception):
@@ -42,8 +44,12 @@ class UnsupportedRequestError(Exception):
     """The cluster does not offer this request in a version that is spoken here."""
 
 
-_MAY_BE_DONE = frozenset({6, 7, 20})
-"""NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND."""
+_MAY_BE_DONE = frozenset({-1, 3, 6, 7, 20, 56})
+"""What a write may be answered after the leader appended it, while replicas were waited for.
+
+UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT,
+NOT_ENOUGH_REPLICAS_AFTER_APPEND, KAFKA_STORAGE_ERROR.
+"""
 
 
 class BrokerLane(Enum):

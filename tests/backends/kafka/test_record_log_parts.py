@@ -5,11 +5,15 @@ import struct
 
 import pytest
 
+from sharemesh.backends.kafka.record_logs.cluster_words import produce_refusal
 from sharemesh.backends.kafka.record_logs.fetched_batches import read_out, whole_batches
 from sharemesh.backends.kafka.record_logs.log_ends import EPOCHS_MAX, EpochStarts, TopicLogEnds
 from sharemesh.backends.kafka.record_logs.read_cache import ReadCache
 from sharemesh.backends.recent_pool import RecentPool
 from sharemesh.codec.batch_frame import place_frame
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import TopicId
+from sharemesh.ports.brokers import BrokerPartition, BrokerRefusedError
 from tests.backends.kafka.record_log_world import batch
 
 
@@ -182,3 +186,31 @@ def test_where_another_log_differs_is_the_lower_of_both_ends_of_an_epoch():
     for epoch in range(10, 10 + 2 * EPOCHS_MAX):
         starts.note(epoch, epoch)
     assert len(starts._lowest) == EPOCHS_MAX
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (-1, "UNKNOWN_SERVER_ERROR"),
+        (3, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (6, "NOT_LEADER_OR_FOLLOWER"),
+        (7, "REQUEST_TIMED_OUT"),
+        (20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
+        (56, "KAFKA_STORAGE_ERROR"),
+    ],
+)
+def test_what_a_leader_may_say_after_its_append_means_perhaps(code, name):
+    """KRL-13."""
+    place = BrokerPartition(TopicId(b"o" * 16), "orders", 0)
+    answered = produce_refusal(place, BrokerRefusedError(code, name))
+    assert answered.code is ErrorCode.REQUEST_TIMED_OUT
+    assert "may be written" in str(answered)
+    not_sent = produce_refusal(place, BrokerRefusedError(code, name, sent=False))
+    assert not_sent.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_too_few_replicas_before_the_append_is_refused():
+    """KRL-13."""
+    place = BrokerPartition(TopicId(b"o" * 16), "orders", 0)
+    answered = produce_refusal(place, BrokerRefusedError(19, "NOT_ENOUGH_REPLICAS"))
+    assert answered.code is ErrorCode.KAFKA_STORAGE_ERROR

@@ -39,6 +39,6 @@ class BrokerCode(IntEnum):
     UNKNOWN_TOPIC_ID = 100
 
 
-def refusal(code: BrokerCode, detail: str = "") -> BrokerRefusedError:
-    """Return what the port raises for a code."""
-    return BrokerRefusedError(int(code), code.name, detail)
+def refusal(code: BrokerCode, detail: str = "", *, sent: bool = True) -> BrokerRefusedError:
+    """Return what the port raises for a code; not sent: metadata said so."""
+    return BrokerRefusedError(int(code), code.name, detail, sent=sent)

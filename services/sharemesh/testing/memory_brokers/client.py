@@ -334,7 +334,7 @@ class MemoryBrokers:
         """Take over the leaders of a topic; an answer older than what is known teaches nothing."""
         topic = answer.topics[0]
         if topic.error:
-            raise refusal(BrokerCode(topic.error), wanted.topic)
+            raise refusal(BrokerCode(topic.error), wanted.topic, sent=False)
         for each in topic.partitions:
             place = (wanted.topic_id, wanted.topic, each.partition)
             if each.leader >= 0 and each.leader_epoch >= self._newest.get(place, -1):
@@ -342,7 +342,7 @@ class MemoryBrokers:
                 self._leaders[place] = (each.leader, each.leader_epoch)
         name = f"{wanted.topic}-{wanted.partition}"
         if all(each.partition != wanted.partition for each in topic.partitions):
-            raise refusal(BrokerCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+            raise refusal(BrokerCode.UNKNOWN_TOPIC_OR_PARTITION, name, sent=False)
         known = self.known_leader(wanted)
         if known is None:
             detail = f"broker {answer.answered_by} knows no leader of {name}"
