@@ -556,6 +556,38 @@ async def test_stl_21_an_engine_without_deletions_is_named_once(bench, caplog):
     assert log.start_offset == 3
 
 
+async def test_stl_15_a_request_that_hangs_is_looked_after_and_given_up(bench, caplog):
+    log = await bench.open()
+    bench.brokers.script = [asyncio.Event().wait]
+    began_ms, looks = bench.clock.now_ms(), bench.table.looks
+    log.append([record("a")])
+    with pytest.raises(LogFailedError, match=r"no answer for \d+ ms: a request is not answered"):
+        await bench.run(log.committed(log.end_offset))
+    assert 59_000 < bench.clock.now_ms() - began_ms < 62_000
+    assert 55 <= bench.table.looks - looks <= 60
+    said = [each.getMessage() for each in caplog.records]
+    assert len([each for each in said if "not answered for" in each]) == 1
+
+
+async def test_stl_15_a_writer_whose_request_hangs_hears_within_seconds_of_its_successor(bench):
+    log = await bench.open()
+    bench.brokers.script = [asyncio.Event().wait]
+    log.append([record("a")])
+    bench.table.raise_to("state", 0, 2)
+    began_ms = bench.clock.now_ms()
+    with pytest.raises(FencedError):
+        await bench.run(log.committed(log.end_offset))
+    assert bench.clock.now_ms() - began_ms < 3_000
+
+
+async def test_stl_15_a_take_over_whose_requests_hang_is_given_up(bench):
+    bench.brokers.metadata = lambda *_, **__: asyncio.Event().wait()
+    began_ms = bench.clock.now_ms()
+    with pytest.raises(LogFailedError, match="no answer for"):
+        await bench.open()
+    assert bench.clock.now_ms() - began_ms <= 10_500
+
+
 async def test_a_log_closes_soon_though_its_unit_is_not_answered(bench):
     log = await bench.open()
     bench.brokers.script = [asyncio.Event().wait]

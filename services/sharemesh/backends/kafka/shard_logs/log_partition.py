@@ -1,5 +1,6 @@
 """One partition that holds a stamped log: requests repeated until they are answered (STL-15)."""
 
+import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -26,6 +27,7 @@ from sharemesh.ports.brokers import (
 )
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.shard_log import CorruptLogError, LogFailedError
+from sharemesh.tasks import cancel_and_wait, first_done
 
 Result = TypeVar("Result")
 _log = logging.getLogger(__name__)
@@ -70,6 +72,15 @@ class Outage:
     since_ms: int = -1
     why: str = ""
     is_said: bool = False
+
+
+@dataclass(slots=True)
+class _Patience:
+    """How long one request is repeated, and when it was last asked whether the shard is ours."""
+
+    began_ms: int
+    looked_ms: int
+    limit_ms: int
 
 
 class LogPartition:
@@ -262,14 +273,15 @@ class LogPartition:
         limit_ms: int,
         outage: Outage | None = None,
     ) -> Result:
-        began_ms = looked_ms = self._clock.now_ms()
+        began_ms = self._clock.now_ms()
+        patience = _Patience(began_ms, began_ms, limit_ms)
         outage = outage or Outage()
         settings = self._settings
         usual = Backoff(settings.retry_min_ms, settings.retry_max_ms, self._rng)
         slow = Backoff(settings.retry_min_ms, settings.slow_retry_max_ms, self._rng)
         while True:
             try:
-                result = await ask()
+                result = await self._one_try(ask, patience, outage)
             except UnsupportedRequestError as error:
                 raise LogFailedError(f"{self.name}: {error}") from error
             except BrokerUnreachableError as error:
@@ -280,7 +292,7 @@ class LogPartition:
                 again = slow if error.code in WRITTEN_PERHAPS_AGAIN else usual
                 why, wait_ms = str(error), again.next_ms()
                 if error.code in ANOTHER_TOPIC_PERHAPS and ask != self._ask_for_topic:
-                    await self._look_for_another_topic()
+                    await self._look_for_another_topic(patience, outage)
             else:
                 self._is_over(outage)
                 return result
@@ -288,14 +300,39 @@ class LogPartition:
             self._goes_on(outage, began_ms, now_ms, why)
             if now_ms - began_ms + wait_ms > limit_ms:
                 raise LogFailedError(f"{self.name}: no answer for {now_ms - began_ms} ms: {why}")
-            if now_ms - looked_ms >= settings.look_interval_ms:
-                looked_ms = now_ms
-                await self._still_ours()
+            await self._look_if_due(patience)
             await self._clock.sleep_ms(wait_ms)
 
-    async def _look_for_another_topic(self) -> None:
+    async def _one_try(
+        self, ask: Callable[[], Awaitable[Result]], patience: _Patience, outage: Outage
+    ) -> Result:
+        """Ask once; one that hangs is looked after like one that fails, and ended at the limit."""
+        asked = asyncio.ensure_future(ask())
         try:
-            await self._ask_for_topic()
+            while not asked.done():
+                now_ms = self._clock.now_ms()
+                left_ms = patience.began_ms + patience.limit_ms - now_ms
+                if left_ms <= 0:
+                    raise BrokerUnreachableError("a request is not answered")
+                due_ms = patience.looked_ms + self._settings.look_interval_ms - now_ms
+                await first_done(asked, self._clock.sleep_ms(max(1, min(left_ms, due_ms))))
+                if not asked.done():
+                    why = outage.why or "no answer yet"
+                    self._goes_on(outage, patience.began_ms, self._clock.now_ms(), why)
+                    await self._look_if_due(patience)
+            return asked.result()
+        finally:
+            await cancel_and_wait(asked)
+
+    async def _look_if_due(self, patience: _Patience) -> None:
+        now_ms = self._clock.now_ms()
+        if now_ms - patience.looked_ms >= self._settings.look_interval_ms:
+            patience.looked_ms = now_ms
+            await self._still_ours()
+
+    async def _look_for_another_topic(self, patience: _Patience, outage: Outage) -> None:
+        try:
+            await self._one_try(self._ask_for_topic, patience, outage)
         except (BrokerRefusedError, BrokerUnreachableError, UnsupportedRequestError):
             return  # perhaps a broker that does not know of the topic yet: ask again
 
