@@ -14,6 +14,7 @@ from sharemesh.codec.log_stamp import (
     log_identity,
     read_stamped_batch,
 )
+from sharemesh.codec.plain_batch import PLAIN_BATCH_BYTES_MAX
 from sharemesh.codec.record_set import COMPRESSION, RecordSetError, build_batch, decode_records
 from sharemesh.domain.ids import TopicId
 from sharemesh.domain.stamped_log.stamp import Stamp, StampedBatch, StampKind
@@ -69,6 +70,9 @@ def test_stl_3_a_stamp_is_found_under_any_compression(compression):
 def test_stl_3_batches_of_others_have_no_stamp():
     assert read(build_batch([(b"k", b"v", [])], timestamp_ms=1)).stamp is None
     assert read(build_batch([(b"k", b"v", [("x", b"y")])], timestamp_ms=1)).stamp is None
+    for of_others in (None, b"", b"x", encode_stamp(STAMP)[:-1], encode_stamp(STAMP) + b"x"):
+        headers = [(HEADER_NAME, of_others)]
+        assert read(build_batch([(b"k", b"v", headers)], timestamp_ms=1)).stamp is None
     foreign = build_batch(
         [(b"k", b"v", [])], timestamp_ms=1, producer_id=1, producer_epoch=0, is_transactional=True
     )
@@ -78,11 +82,8 @@ def test_stl_3_batches_of_others_have_no_stamp():
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (None, "not 50 bytes"),
-        (b"", "not 50 bytes"),
-        (encode_stamp(STAMP)[:-1], "not 50 bytes"),
+        (b"\x00" + encode_stamp(STAMP)[1:], "unknown format 0"),
         (b"\x02" + encode_stamp(STAMP)[1:], "format 2, newer than 1"),
-        (b"\x02", "format 2, newer than 1"),
         (b"\x01\x09" + encode_stamp(STAMP)[2:], "unknown kind 9"),
     ],
 )
@@ -101,3 +102,10 @@ def test_stl_4_a_compression_that_nobody_knows_is_never_void(codec):
     batch[22] |= codec
     with pytest.raises(RecordSetError, match="first record cannot be read"):
         read_stamped_batch(frame, batch)
+
+
+@pytest.mark.parametrize("compression", [1, 3, 4])
+def test_stl_3_a_batch_that_unpacks_to_more_than_any_unit_is_of_others(compression):
+    value = bytes(PLAIN_BATCH_BYTES_MAX + 1)
+    batch = build_batch([(b"k", value, [])], timestamp_ms=1, compression=compression)
+    assert read(batch) == StampedBatch(0, 1, 1, False, None)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from sharemesh.codec.batch_frame import CONTROL, MAGIC, TRANSACTIONAL, Frame
-from sharemesh.codec.plain_batch import plain_batch
+from sharemesh.codec.plain_batch import TooLargeError, plain_batch
 from sharemesh.codec.record_set import UNDECODABLE, RecordSetError
 from sharemesh.domain.ids import TopicId
 from sharemesh.domain.stamped_log.stamp import Stamp, StampedBatch, StampKind
@@ -39,20 +39,22 @@ def encode_stamp(stamp: Stamp) -> bytes:
     return _STAMP.pack(STAMP_FORMAT, *stamp)
 
 
-def decode_stamp(data: bytes | None) -> Stamp:
-    """Return what ``encode_stamp`` wrote.
+def decode_stamp(data: bytes | None) -> Stamp | None:
+    """Return what ``encode_stamp`` wrote; None for a header of others, which has another length.
 
     Raises:
-        RecordSetError: It is none, or of a newer format: nobody can say whether it counts.
+        RecordSetError: It has another format or kind: nobody can say whether it counts.
     """
-    if data and data[0] > STAMP_FORMAT:
+    if data is None or len(data) != _STAMP.size:
+        return None  # stamps of every format have this length (STL-1)
+    form, kind, *rest = _STAMP.unpack(data)
+    if form > STAMP_FORMAT:
         raise RecordSetError(
-            f"its stamp has format {data[0]}, newer than {STAMP_FORMAT}, the newest that this "
+            f"its stamp has format {form}, newer than {STAMP_FORMAT}, the newest that this "
             "version reads"
         )
-    if data is None or len(data) != _STAMP.size:
-        raise RecordSetError(f"its stamp is not {_STAMP.size} bytes long")
-    _, kind, *rest = _STAMP.unpack(data)
+    if form != STAMP_FORMAT:
+        raise RecordSetError(f"its stamp has the unknown format {form}")
     try:
         return Stamp(StampKind(kind), *rest)
     except ValueError as error:
@@ -92,7 +94,15 @@ def read_stamped_batch(frame: Frame, batch: bytes | memoryview) -> StampedBatch:
 
 def _first_stamp(batch: bytes | memoryview) -> Stamp | None:
     try:
-        first = next(iter(DefaultRecordBatch(plain_batch(batch))))
+        plain = plain_batch(batch)
+    except TooLargeError:
+        # No unit of ours: each is sent uncompressed, and neither the bound on what waits to be
+        # written (16 MiB) nor that on one decision (1 MB) lets it become as large as that.
+        return None
+    except UNDECODABLE as error:
+        raise RecordSetError(f"its first record cannot be read: {error}") from error
+    try:
+        first = next(iter(DefaultRecordBatch(plain)))
         found = [value for name, value in first.headers if name == HEADER_NAME]
     except UNDECODABLE as error:
         raise RecordSetError(f"its first record cannot be read: {error}") from error
