@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 class FencedError(Exception):
     """A higher epoch owns this log: nothing of the failed call was confirmed, nor will be.
 
+    The outcome of what was sent before is unknown: the next owner's load says whether it counts.
     ``fence_epoch`` is the highest fence that was seen, -1 if that is not known.
     """
 

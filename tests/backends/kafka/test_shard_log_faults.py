@@ -545,6 +545,54 @@ async def test_stl_21_a_deletion_that_fails_is_tried_again(bench):
     assert bench.brokers.deletions == [2]
 
 
+@pytest.mark.parametrize(
+    ("code", "name", "words"),
+    [
+        (29, "TOPIC_AUTHORIZATION_FAILED", "grant the principal the right Delete"),
+        (44, "POLICY_VIOLATION", "a policy of the cluster forbids DeleteRecords"),
+    ],
+)
+async def test_stl_21_a_deletion_without_the_right_to_it_is_warned_of_once(
+    bench, caplog, code, name, words
+):
+    log = await bench.open()
+    await put(bench, log, "a", "b", "c")
+
+    def said() -> list[str]:
+        found = [each for each in caplog.records if each.levelno >= logging.WARNING]
+        return [each.getMessage() for each in found]
+
+    bench.brokers.delete_error = BrokerRefusedError(code, name)
+    await bench.run(log.delete_before(2))
+    await bench.run(log.delete_before(3))
+    assert len(said()) == 1
+    assert name in said()[0]
+    assert words in said()[0]
+    bench.brokers.delete_error = None
+    await bench.run(log.delete_before(3))
+    assert bench.brokers.deletions == [3]
+    bench.brokers.delete_error = BrokerRefusedError(code, name)  # taken away again
+    await bench.run(log.delete_before(4))
+    assert len(said()) == 2
+
+
+async def test_own_pruning_under_a_replay_is_called_that(bench):
+    log = await bench.open()
+    for key in "abcdef":
+        log.append([record(key, 400_000)])
+    await bench.run(log.committed(log.end_offset))
+    replay = log.replay()
+    await anext(replay)
+    await bench.run(log.delete_before(log.committed_end_offset))
+
+    async def rest():
+        return [chunk async for chunk in replay]
+
+    with pytest.raises(LogFailedError, match="pruned by this process itself while it read them"):
+        await bench.run(rest())
+    await put(bench, log, "g")
+
+
 async def test_stl_21_an_engine_without_deletions_is_named_once(bench, caplog):
     log = await bench.open()
     await put(bench, log, "a", "b", "c")

@@ -36,6 +36,11 @@ from sharemesh.tasks import cancel_and_wait, first_done
 
 _log = logging.getLogger(__name__)
 
+DELETION_REFUSED = {
+    29: "grant the principal the right Delete on the topic",
+    44: "a policy of the cluster forbids DeleteRecords on the topic: allow it there",
+}
+"""TOPIC_AUTHORIZATION_FAILED, POLICY_VIOLATION: it stays so until somebody sees to it."""
 RECORD_OVERHEAD_BYTES = 21  # at most: length, attributes, deltas, lengths of key and value
 START_RECORD: PlainRecord = (None, None, 0)
 """Of the log itself: a unit of this one record declares a log start and is never replayed."""
@@ -89,6 +94,7 @@ class KafkaShardLog:
         self._committed_end = position.end
         self._deleted_below = 0
         self._deletes = True
+        self._is_refusal_said = False
         self._task: asyncio.Task[None] | None = None
         self._error: Exception | None = None
 
@@ -113,7 +119,13 @@ class KafkaShardLog:
         return self._committed_end
 
     async def replay(self, from_offset: int | None = None) -> AsyncIterator[Sequence[LogRecord]]:
-        """Yield what is committed, oldest first; a chunk is one unit (STL-12)."""
+        """Yield what is committed, oldest first; a chunk is one unit (STL-12).
+
+        Raises:
+            CorruptLogError: The log is not what its writers made of it.
+            FencedError: The log is no longer ours.
+            LogFailedError: No answer, or ``delete_before`` pruned what was still to be read.
+        """
         first = self.start_offset if from_offset is None else max(from_offset, self.start_offset)
         end = self._committed_end
         limit_ms = self._settings.open_timeout_ms
@@ -125,6 +137,12 @@ class KafkaShardLog:
                         if records:
                             yield records
         except LogStartMovedError as moved:
+            if moved.start <= self.start_offset:
+                raise LogFailedError(
+                    f"{self._partition.name}: records from offset {first} to {moved.start} were "
+                    "pruned by this process itself while it read them: read from offset "
+                    f"{self.start_offset} on"
+                ) from moved
             await self._look()  # a successor deletes what a sleeper has not read: no damage
             raise self._partition.corrupt(
                 BrokenLogError(
@@ -327,7 +345,21 @@ class KafkaShardLog:
             self._deletes = False
             _log.warning("%s: it only grows: %s", self._partition.name, error)
             return
-        except (BrokerRefusedError, BrokerUnreachableError) as error:
+        except BrokerRefusedError as error:
+            repair = DELETION_REFUSED.get(error.code)
+            if repair is None:
+                _log.info("%s: nothing is deleted now: %s", self._partition.name, error)
+            elif not self._is_refusal_said:
+                self._is_refusal_said = True
+                _log.warning(
+                    "%s: it only grows, nothing may be deleted: %s; %s",
+                    self._partition.name,
+                    error,
+                    repair,
+                )
+            return
+        except BrokerUnreachableError as error:
             _log.info("%s: nothing is deleted now: %s", self._partition.name, error)
             return
         self._deleted_below = limit
+        self._is_refusal_said = False

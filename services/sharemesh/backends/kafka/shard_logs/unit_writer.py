@@ -34,7 +34,8 @@ class UnitWriter:
         """Write records as one unit; return once it counts.
 
         Raises:
-            FencedError: A writer of a higher epoch took over; nothing of the unit is in the log.
+            FencedError: A writer of a higher epoch took over, or a look says so. The outcome of
+                what was sent is unknown: it counts if it came before the successor's fence.
             CorruptLogError: The log is not what its writers made of it.
             LogFailedError: The cluster refused or did not answer; the outcome is unknown.
         """
