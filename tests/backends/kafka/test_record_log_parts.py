@@ -203,14 +203,14 @@ def test_what_a_leader_may_say_after_its_append_means_perhaps(code, name):
     """KRL-13."""
     place = BrokerPartition(TopicId(b"o" * 16), "orders", 0)
     answered = produce_refusal(place, BrokerRefusedError(code, name))
-    assert answered.code is ErrorCode.REQUEST_TIMED_OUT
+    assert answered.error is ErrorCode.REQUEST_TIMED_OUT
     assert "may be written" in str(answered)
     not_sent = produce_refusal(place, BrokerRefusedError(code, name, sent=False))
-    assert not_sent.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert not_sent.error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_too_few_replicas_before_the_append_is_refused():
     """KRL-13."""
     place = BrokerPartition(TopicId(b"o" * 16), "orders", 0)
     answered = produce_refusal(place, BrokerRefusedError(19, "NOT_ENOUGH_REPLICAS"))
-    assert answered.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert answered.error is ErrorCode.KAFKA_STORAGE_ERROR
