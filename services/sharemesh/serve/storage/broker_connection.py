@@ -1,5 +1,6 @@
 """The Kafka cluster of a process, by its settings."""
 
+import logging
 from random import Random
 
 from sharemesh.kafka.brokers_client import KafkaBrokers
@@ -15,6 +16,10 @@ from sharemesh.ports.clock import Clock
 from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.settings.settings import ServeSettings
 
+_log = logging.getLogger(__name__)
+
+_SENDS_ITS_SECRET = frozenset({SaslMechanism.PLAIN, SaslMechanism.OAUTHBEARER})
+
 
 def connect_brokers(settings: ServeSettings, clock: Clock, rng: Random) -> Brokers:
     """Return a client of the cluster; nothing is sent yet.
@@ -27,6 +32,14 @@ def connect_brokers(settings: ServeSettings, clock: Clock, rng: Random) -> Broke
         security.tls()
     except KafkaSecurityError as error:
         raise StartError(ExitCode.SETTINGS, str(error)) from error
+    if not security.protocol.encrypts and security.mechanism in _SENDS_ITS_SECRET:
+        _log.warning(
+            "kafka_security=%s with kafka_sasl_mechanism=%s sends the secret of this login in "
+            "clear text to the brokers, and whoever can read along can use it; set "
+            "kafka_security=sasl_tls",
+            security.protocol.value,
+            security.mechanism.value,
+        )
     dialing = Dialing(clock, settings.kafka_client_id, security)
     return KafkaBrokers(settings.kafka_bootstrap_servers, dialing, rng)
 
