@@ -158,3 +158,14 @@ async def test_closing_ends_connections_and_attempts(lanes, clock):
         await waiting
     with pytest.raises(BrokerUnreachableError, match="has closed"):
         await lanes.connection(BROKER, BrokerLane.CONTROL)
+
+
+async def test_kbr_15_an_open_connection_is_found_without_dialling(dialled, clock):
+    lanes = BrokerLanes(dialled.open, clock, random.Random(1))
+    assert lanes.open_connection(BROKER, BrokerLane.WATCH, 1) is None
+    opened = await lanes.connection(BROKER, BrokerLane.WATCH, 1)
+    assert lanes.open_connection(BROKER, BrokerLane.WATCH, 1) is opened
+    assert lanes.open_connection(BROKER, BrokerLane.WATCH, 2) is None
+    opened.closed = True
+    assert lanes.open_connection(BROKER, BrokerLane.WATCH, 1) is None
+    assert dialled.count == 1

@@ -122,6 +122,15 @@ class BrokerLanes:
             raise found.with_traceback(None)  # one error may be that of several callers
         return found
 
+    def open_connection(
+        self, broker: BrokerAddress, lane: BrokerLane, share: object = None
+    ) -> BrokerConnection | None:
+        """Return a connection of a lane that is open now; none is dialled for it."""
+        now_ms = self._clock.now_ms()
+        slots = self._slots.get((broker.host, broker.port, lane, share), ())
+        found = (each.connection() for each in slots if not each.is_over(now_ms))
+        return next((each for each in found if each is not None), None)
+
     async def close(self) -> None:
         """Close every connection; none is opened any more."""
         self._closed = True

@@ -10,6 +10,7 @@ from sharemesh.kafka.directory import LeaderDirectory
 from sharemesh.kafka.lanes import BrokerLanes
 from sharemesh.kafka.messages import KafkaMessage, milliseconds
 from sharemesh.kafka.versions import LAST_WITH_NAMES, KafkaRequest
+from sharemesh.kafka.watch_errors import WatchErrors
 from sharemesh.kafka.watch_session import Wanted, WatchedAtLeader, WatchSession
 from sharemesh.ports.brokers import (
     NO_TOPIC_ID,
@@ -24,7 +25,7 @@ from sharemesh.ports.brokers import (
     WatchedPartition,
 )
 from sharemesh.ports.clock import Clock
-from sharemesh.tasks import OwnedTasks
+from sharemesh.tasks import OwnedTasks, first_done
 
 RESPONSE_BYTES_MAX = 8 << 20
 """Records of one answer, all partitions together; one batch that is larger comes whole."""
@@ -50,15 +51,15 @@ class KafkaWatch:
         self._sessions: dict[BrokerAddress, WatchSession] = {}
         self._fetches: dict[BrokerAddress, asyncio.Task[list[WatchAnswer]]] = {}
         self._finding: asyncio.Task[list[WatchAnswer]] | None = None
-        self._told: dict[BrokerPartition, int] = {}
+        self._errors = WatchErrors()
         self._tasks = OwnedTasks("a watch over Kafka's partitions")
 
     def set(self, partitions: Sequence[WatchedPartition]) -> None:
         """Watch exactly these from the next poll on (port BrokerWatch)."""
         before, self._watched = self._watched, {each.partition: each for each in partitions}
-        for place in list(self._told):
-            if self._watched.get(place) != before.get(place):
-                del self._told[place]  # it is given up, or asked something else
+        for place, asked in before.items():
+            if self._watched.get(place) != asked:
+                self._errors.forget(place)
 
     async def poll(self, max_wait_ms: int) -> Sequence[WatchAnswer]:
         """Return what is new, at the latest after the wait (port BrokerWatch)."""
@@ -67,14 +68,10 @@ class KafkaWatch:
             left_ms = max(0, deadline_ms - self._clock.now_ms())
             self._begin(left_ms)
             under_way = [*self._fetches.values(), *([self._finding] if self._finding else ())]
-            if not under_way:
-                await self._clock.sleep_ms(left_ms)
-                return []
-            done, _ = await asyncio.wait(
-                under_way, timeout=left_ms / 1_000, return_when=asyncio.FIRST_COMPLETED
-            )
+            pause_ms = self._errors.pause_ms(self._clock.now_ms(), left_ms)
+            await first_done(*under_way, self._clock.sleep_ms(pause_ms))
             answers = self._harvest()
-            if answers or not done or self._clock.now_ms() >= deadline_ms:
+            if answers or self._clock.now_ms() >= deadline_ms:
                 return answers
 
     async def close(self) -> None:
@@ -88,10 +85,16 @@ class KafkaWatch:
         await asyncio.gather(*[self._end(broker, session) for broker, session in open_])
 
     def _begin(self, max_wait_ms: int) -> None:
-        """Ask every broker that is not being asked, and for leaders that are not known."""
+        """Ask every broker that is not being asked, and for leaders that are not known.
+
+        Partitions that pause after an error are left out.
+        """
+        now_ms = self._clock.now_ms()
         by_broker: dict[BrokerAddress, dict[BrokerPartition, WatchedAtLeader]] = {}
         homeless = []
         for place, watched in self._watched.items():
+            if not self._errors.may_ask(place, now_ms):
+                continue
             leader = self._directory.known_leader(place)
             if leader is None:
                 homeless.append(place)
@@ -112,7 +115,7 @@ class KafkaWatch:
                 self._fetches[broker] = self._tasks.spawn(asking)
 
     def _harvest(self) -> list[WatchAnswer]:
-        """Return what has been answered, errors of partitions only the first time."""
+        """Return what has been answered, errors that last only now and then."""
         found: list[WatchAnswer] = []
         for broker, task in list(self._fetches.items()):
             if task.done():
@@ -127,11 +130,10 @@ class KafkaWatch:
                 continue  # it was given up meanwhile
             if each.error:
                 self._directory.forget(each.partition)
-                if self._told.get(each.partition) == each.error:
+                if not self._errors.failed(each.partition, each.error, self._clock.now_ms()):
                     continue
-                self._told[each.partition] = each.error
             else:
-                self._told.pop(each.partition, None)
+                self._errors.forget(each.partition)
             kept.append(each)
         return kept
 
@@ -182,6 +184,10 @@ class KafkaWatch:
         return [_answer(place, partition, asked.leader_epoch) for place, asked, partition in found]
 
     async def _end(self, broker: BrokerAddress, session: WatchSession) -> None:
+        """Let the broker forget a session; without an open connection it does so by itself."""
+        connection = self._lanes.open_connection(broker, BrokerLane.WATCH, self._number)
+        if connection is None:
+            return
         content = {
             **session.end(),
             "replica_id": -1,
@@ -189,8 +195,7 @@ class KafkaWatch:
             "min_bytes": 0,
             "isolation_level": 0,
         }
-        with contextlib.suppress(*_REFUSALS):  # the broker forgets it by itself, later
-            connection = await self._lanes.connection(broker, BrokerLane.WATCH, self._number)
+        with contextlib.suppress(*_REFUSALS):
             await connection.call(KafkaRequest.FETCH, content, timeout_ms=_END_TIMEOUT_MS)
 
 

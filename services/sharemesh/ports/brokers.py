@@ -208,8 +208,8 @@ class BrokerWatch(Protocol):
     async def poll(self, max_wait_ms: int) -> Sequence[WatchAnswer]:
         """Return what is new, at the latest after the wait (then perhaps nothing).
 
-        Partitions whose leader cannot be asked come back with an error once and are asked again
-        by later polls; it never raises for a single broker.
+        Partitions whose leader cannot be asked come back with an error, and are asked again by
+        later polls; while it lasts it is told again each 10 s. It never raises for a single broker.
         """
         ...
 

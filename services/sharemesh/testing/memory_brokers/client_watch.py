@@ -29,6 +29,7 @@ from sharemesh.testing.memory_brokers.session_rounds import end_session, session
 ANSWER_BYTES_MAX = 8 * 1024 * 1024
 AGAIN_MS = 50
 """How long a partition whose leader cannot be asked waits for the next try."""
+TELL_AGAIN_MS = 10_000
 
 
 class WatchClient(Protocol):
@@ -94,7 +95,7 @@ class MemoryWatch:
         self._wanted: dict[BrokerPartition, WatchedPartition] = {}
         self._sessions: dict[int, _Session] = {}
         self._ready: list[WatchAnswer] = []
-        self._failing: dict[BrokerPartition, int] = {}
+        self._failing: dict[BrokerPartition, tuple[int, float]] = {}  # the error, and when told
         self._not_before_ms: dict[BrokerPartition, float] = {}
         self._finding: dict[BrokerPartition, None] = {}
         self._changed: asyncio.Future[None] | None = None
@@ -217,10 +218,12 @@ class MemoryWatch:
                 self._ready.append(each)
 
     def _failed(self, partition: BrokerPartition, error: int) -> None:
-        """Tell of an error once, until it is over or another one."""
-        self._not_before_ms[partition] = self._schedule.now_ms() + AGAIN_MS
-        if partition in self._wanted and self._failing.get(partition) != error:
-            self._failing[partition] = error
+        """Tell of an error once, until it is over or another one, and again while it lasts."""
+        now_ms = self._schedule.now_ms()
+        self._not_before_ms[partition] = now_ms + AGAIN_MS
+        told, told_ms = self._failing.get(partition, (None, now_ms))
+        if partition in self._wanted and (told != error or now_ms - told_ms >= TELL_AGAIN_MS):
+            self._failing[partition] = error, now_ms
             self._ready.append(WatchAnswer(partition, None, int(error)))
             self._wake()
 
