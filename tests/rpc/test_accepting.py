@@ -70,6 +70,30 @@ async def test_a_stop_ends_at_once_whatever_was_asked_for_ahead():
         await server.stop(60)
 
 
+@pytest.mark.parametrize("turns", [1, 10, 40])
+async def test_a_stop_under_a_burst_ends_every_call_at_once(turns):
+    calls = Calls()
+    calls.open.set()
+    server = grpc_server((), 10_000)
+    server.add_generic_rpc_handlers((calls,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        await channel.unary_unary(METHOD)(b"", timeout=30)
+        burst = [channel.unary_unary(METHOD)(b"", timeout=30) for _ in range(10 * CALLS_AHEAD)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(20):
+            stopping = asyncio.create_task(server.stop(60))
+            heard = [await each.code() for each in burst]
+            await stopping
+    assert set(heard) <= {
+        grpc.StatusCode.OK,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.UNAVAILABLE,
+    }
+
+
 async def test_a_call_beyond_the_bound_is_refused_and_the_next_one_is_taken():
     calls = Calls()
     server = grpc_server((), 1)

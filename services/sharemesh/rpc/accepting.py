@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 CALLS_AHEAD = 32
 """Calls that the core may hand over before the loop comes to the first of them."""
 
-_NEEDED = ("_make_request_call_future", "_request_call")
+_NEEDED = ("_make_request_call_future", "_request_call", "shutdown")
 
 
 class _CallsAhead(cygrpc.AioServer):  # type: ignore[misc]
@@ -31,6 +31,16 @@ class _CallsAhead(cygrpc.AioServer):  # type: ignore[misc]
         self._asked: dict[asyncio.Task[Any], None] = {}
         self._came: deque[asyncio.Task[Any]] = deque()
         self._next: asyncio.Future[Any] | None = None
+        self._stops = False
+
+    async def shutdown(self, grace: float | None) -> None:
+        """Stop; calls that nobody took end at once rather than with the grace.
+
+        The core cancels a call that is held no more.
+        """
+        self._stops = True
+        self._came.clear()
+        await super().shutdown(grace)
 
     def _make_request_call_future(self, method: bytes | None) -> asyncio.Future[Any]:
         """Return a future of the next call; the server's loop waits for one at a time."""
@@ -47,11 +57,9 @@ class _CallsAhead(cygrpc.AioServer):  # type: ignore[misc]
 
     def _arrived(self, task: asyncio.Task[Any]) -> None:
         del self._asked[task]
-        if not task.cancelled() and task.exception() is not None:
-            self._came.clear()  # the server shuts down: what nobody took is cancelled with its call
         if self._next is not None and not self._next.done():
             self._give(task)
-        elif not task.cancelled() and task.exception() is None:
+        elif not task.cancelled() and task.exception() is None and not self._stops:
             self._came.append(task)
 
     def _give(self, task: asyncio.Task[Any]) -> None:
