@@ -5,9 +5,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.simulation.mutants.plan import MUTANTS
+from tests.simulation.patching import Patches
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ("expiry_skips_parts", "a_late_delete_ends_the_next_life")
 SEEDS = 3
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_planted_bug_finds_what_it_replaces(name):
+    patches = Patches()
+    try:
+        MUTANTS[name](patches)
+    finally:
+        patches.undo()
 
 
 def test_planted_bugs_are_caught_by_seeds_that_are_clean_without_them():

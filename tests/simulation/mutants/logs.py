@@ -15,7 +15,7 @@ from sharemesh.group_coordinator.member_stream import MemberStream
 from sharemesh.persister.persister import Persister
 from sharemesh.ports.share_state import StateWriteResult
 from sharemesh.runtime.shard import CoordinatorShard
-from sharemesh.serve.roles import group_coordinator, share_coordinator, share_leader
+from sharemesh.serve.storage import embedded
 from sharemesh_spark.reader import data_directory
 from tests.simulation.patching import Patches
 
@@ -25,11 +25,8 @@ PLANTED = "planted: a task that nobody looks at"
 
 def lost_fsync(patch: Patches) -> None:
     """Confirmed, but never synced: a power cut takes it."""
-    for role in (share_leader, share_coordinator, group_coordinator):
-        real = role.log_settings
-        patch.setattr(
-            role, "log_settings", lambda settings, real=real: replace(real(settings), fsync=False)
-        )
+    real = embedded.log_settings
+    patch.setattr(embedded, "log_settings", lambda settings: replace(real(settings), fsync=False))
 
 
 def nobody_looks_for_fences(patch: Patches) -> None:
