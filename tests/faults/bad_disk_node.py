@@ -13,8 +13,8 @@ import os
 import sys
 from pathlib import Path
 
-import sharemesh.serve.role_process
 from sharemesh.backends.local.disk import SystemDisk
+from sharemesh.serve import storage_opening
 from sharemesh.serve.__main__ import main
 
 
@@ -74,5 +74,7 @@ class BadDisk(SystemDisk):
 
 if __name__ == "__main__":
     BadDisk.control = Path(os.environ["SHAREMESH_BAD_DISK"])
-    sharemesh.serve.role_process.SystemDisk = BadDisk  # type: ignore[attr-defined]
+    names = vars(storage_opening)
+    assert names["SystemDisk"] is SystemDisk  # else nothing would fail
+    names["SystemDisk"] = BadDisk
     sys.exit(main())
