@@ -99,7 +99,8 @@ PARTS = (
     ),
     pytest_part("integration", "integration and not scenario", workers=3, budget_s=420),
     pytest_part("spark", "spark", workers=1, budget_s=180),
-    pytest_part("kafka", "kafka", workers=1, budget_s=240),
+    # The first test of a new machine fetches a broker's jars.
+    pytest_part("kafka", "kafka", "--timeout=300", workers=1, budget_s=240),
 )
 
 

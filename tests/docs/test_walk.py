@@ -118,9 +118,9 @@ def test_a_user_gets_what_a_guide_shows(page, user):
     walk(user, page)
 
 
-@pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.kafka
+@pytest.mark.timeout(400)
 def test_who_has_a_broker_gets_what_the_page_shows(tmp_path):
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(real_brokers(tmp_path / "kafka")).bootstrap

@@ -21,7 +21,8 @@ from sharemesh.serve.supervise.local_cluster import LocalCluster
 from tests.kafka.jars import KafkaMissingError
 from tests.kafka.real_broker import RealBrokers, real_brokers
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+# The first test of a new machine fetches the jars of a broker.
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
 
 WAIT_S = 60
 

@@ -3,6 +3,7 @@
 The jars are pinned by checksum and kept below ``build/``.
 """
 
+import fcntl
 import hashlib
 import shutil
 import subprocess
@@ -36,13 +37,16 @@ def jars() -> Path:
     pinned = dict(
         reversed(line.split()) for line in (HERE / "jars.sha256").read_text().splitlines()
     )
-    if _checksums() == pinned:
-        return DIRECTORY
-    shutil.rmtree(DIRECTORY, ignore_errors=True)
-    _fetch()
-    if _checksums() != pinned:
-        wrong = sorted(set(_checksums().items()) ^ set(pinned.items()))
-        raise KafkaMissingError(f"these jars are not those of jars.sha256: {wrong}")
+    DIRECTORY.parent.mkdir(parents=True, exist_ok=True)
+    with (DIRECTORY.parent / f"{DIRECTORY.name}.lock").open("w") as one_at_a_time:
+        fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
+        if _checksums() == pinned:
+            return DIRECTORY
+        shutil.rmtree(DIRECTORY, ignore_errors=True)
+        _fetch()
+        if _checksums() != pinned:
+            wrong = sorted(set(_checksums().items()) ^ set(pinned.items()))
+            raise KafkaMissingError(f"these jars are not those of jars.sha256: {wrong}")
     return DIRECTORY
 
 
