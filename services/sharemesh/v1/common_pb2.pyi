@@ -7,21 +7,23 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class StateBatch(_message.Message):
-    __slots__ = ("first_offset", "last_offset", "delivery_state", "delivery_count", "cause")
+    __slots__ = ("first_offset", "last_offset", "delivery_state", "delivery_count", "cause", "not_before_ms")
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LAST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     DELIVERY_STATE_FIELD_NUMBER: _ClassVar[int]
     DELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
+    NOT_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
     first_offset: int
     last_offset: int
     delivery_state: int
     delivery_count: int
     cause: int
-    def __init__(self, first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., delivery_state: _Optional[int] = ..., delivery_count: _Optional[int] = ..., cause: _Optional[int] = ...) -> None: ...
+    not_before_ms: int
+    def __init__(self, first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., delivery_state: _Optional[int] = ..., delivery_count: _Optional[int] = ..., cause: _Optional[int] = ..., not_before_ms: _Optional[int] = ...) -> None: ...
 
 class RecordEvent(_message.Message):
-    __slots__ = ("timestamp_ms", "cause", "member_id", "delivery_state", "delivery_count", "start_offset", "log_offset", "trace_id", "span_id")
+    __slots__ = ("timestamp_ms", "cause", "member_id", "delivery_state", "delivery_count", "start_offset", "log_offset", "trace_id", "span_id", "not_before_ms")
     TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +33,7 @@ class RecordEvent(_message.Message):
     LOG_OFFSET_FIELD_NUMBER: _ClassVar[int]
     TRACE_ID_FIELD_NUMBER: _ClassVar[int]
     SPAN_ID_FIELD_NUMBER: _ClassVar[int]
+    NOT_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
     timestamp_ms: int
     cause: str
     member_id: str
@@ -40,7 +43,8 @@ class RecordEvent(_message.Message):
     log_offset: int
     trace_id: bytes
     span_id: bytes
-    def __init__(self, timestamp_ms: _Optional[int] = ..., cause: _Optional[str] = ..., member_id: _Optional[str] = ..., delivery_state: _Optional[str] = ..., delivery_count: _Optional[int] = ..., start_offset: _Optional[int] = ..., log_offset: _Optional[int] = ..., trace_id: _Optional[bytes] = ..., span_id: _Optional[bytes] = ...) -> None: ...
+    not_before_ms: int
+    def __init__(self, timestamp_ms: _Optional[int] = ..., cause: _Optional[str] = ..., member_id: _Optional[str] = ..., delivery_state: _Optional[str] = ..., delivery_count: _Optional[int] = ..., start_offset: _Optional[int] = ..., log_offset: _Optional[int] = ..., trace_id: _Optional[bytes] = ..., span_id: _Optional[bytes] = ..., not_before_ms: _Optional[int] = ...) -> None: ...
 
 class ArchivedCounts(_message.Message):
     __slots__ = ("since_ms", "counts")

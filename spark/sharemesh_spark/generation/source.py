@@ -40,7 +40,7 @@ from sharemesh_spark.reader.data_directory import (
     shard_bytes,
     shards,
 )
-from sharemesh_spark.reader.protobuf_columns import Batches
+from sharemesh_spark.reader.protobuf_columns import BATCH_FIELDS, Batches
 from sharemesh_spark.reader.protobuf_templates import ValueTemplates
 from sharemesh_spark.reader.shard_windows import windows
 from sharemesh_spark.reader.state_columns import (
@@ -265,9 +265,9 @@ def _changed(_: int, window: StateColumns) -> pa.Array:
     group = np.concatenate([of_own[keep], of_note])
     order = np.argsort(group, kind="stable")
     splits = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=len(window)))])
-    names = ("first_offset", "last_offset", "delivery_state", "delivery_count", "cause")
     columns = [
-        np.concatenate([getattr(own, name)[keep], getattr(note, name)])[order] for name in names
+        np.concatenate([getattr(own, name)[keep], getattr(note, name)])[order]
+        for name, _ in BATCH_FIELDS
     ]
     return _batches(Batches(splits, *columns))
 

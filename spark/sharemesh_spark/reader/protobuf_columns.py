@@ -64,6 +64,7 @@ class Batches:
     delivery_state: Ints
     delivery_count: Ints
     cause: Ints
+    not_before_ms: Ints
 
 
 class Walked:
@@ -171,7 +172,7 @@ class Walked:
         if not found:
             nothing = np.zeros(0, dtype=np.int64)
             splits = np.zeros(len(self.at) + 1, dtype=np.int64)
-            return Batches(splits, nothing, nothing, nothing, nothing, nothing)
+            return Batches(splits, *[nothing] * len(BATCH_FIELDS))
         rows, bodies, lengths = (np.concatenate(part) for part in zip(*found, strict=True))
         order = np.argsort(rows, kind="stable")
         counts = np.bincount(rows, minlength=len(self.at))

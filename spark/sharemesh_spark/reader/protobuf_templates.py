@@ -237,7 +237,7 @@ class Shaped:
         each = self._shape.repeated.get(name, ())
         splits = np.arange(len(self.rows) + 1) * len(each)
         if not each:
-            return Batches(splits, *[_NOTHING] * 5)
+            return Batches(splits, *[_NOTHING] * len(BATCH_FIELDS))
         columns = []
         for column, _ in BATCH_FIELDS:
             table = np.empty((len(self.rows), len(each)), dtype=np.int64)
