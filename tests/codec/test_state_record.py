@@ -35,7 +35,13 @@ keys = st.builds(
 )
 batches = st.lists(
     st.builds(
-        StateBatch, int64, int64, st.sampled_from(DeliveryState), int32, st.sampled_from(Cause)
+        StateBatch,
+        int64,
+        int64,
+        st.sampled_from(DeliveryState),
+        int32,
+        st.sampled_from(Cause),
+        st.integers(0, 2**62),
     ),
     max_size=4,
 ).map(tuple)

@@ -7,8 +7,8 @@ from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.state_batch import StateBatch, combine
 
 
-def batch(first, last, state, count, cause=Cause.UNSPECIFIED):
-    return StateBatch(first, last, DeliveryState(state), count, cause)
+def batch(first, last, state, count, cause=Cause.UNSPECIFIED, not_before_ms=0):
+    return StateBatch(first, last, DeliveryState(state), count, cause, not_before_ms)
 
 
 def naive(stored, new, start_offset):
@@ -16,14 +16,14 @@ def naive(stored, new, start_offset):
     for item in [*stored, *new]:
         for offset in range(item.first_offset, item.last_offset + 1):
             if start_offset == -1 or offset >= start_offset:
-                key = (item.delivery_count, item.delivery_state)
+                key = (item.delivery_count, item.delivery_state, item.not_before_ms)
                 best[offset] = max(best.get(offset, key), key)
     return best
 
 
 def spread(batches):
     return {
-        offset: (item.delivery_count, item.delivery_state)
+        offset: (item.delivery_count, item.delivery_state, item.not_before_ms)
         for item in batches
         for offset in range(item.first_offset, item.last_offset + 1)
     }
@@ -31,10 +31,26 @@ def spread(batches):
 
 def random_batches(rng, size):
     firsts = [rng.randrange(0, 40) for _ in range(size)]
-    return [
-        batch(first, first + rng.randrange(0, 12), rng.choice([0, 2, 4]), rng.randrange(0, 4))
-        for first in firsts
-    ]
+    return [random_batch(rng, first, rng.choice([0, 2, 4])) for first in firsts]
+
+
+def random_batch(rng, first, state):
+    made = batch(first, first + rng.randrange(0, 12), state, rng.randrange(0, 4))
+    return made if state else made._replace(not_before_ms=rng.choice([0, 0, 5, 6]))
+
+
+def test_rty_7_of_equals_the_later_not_before_wins_and_different_ones_do_not_merge():
+    stored = [batch(0, 9, 0, 1, not_before_ms=50)]
+    assert combine(stored, [batch(3, 4, 0, 1, not_before_ms=60)], start_offset=-1) == (
+        batch(0, 2, 0, 1, not_before_ms=50),
+        batch(3, 4, 0, 1, not_before_ms=60),
+        batch(5, 9, 0, 1, not_before_ms=50),
+    )
+    assert combine(stored, [batch(0, 9, 0, 1)], start_offset=4) == (
+        batch(4, 9, 0, 1, not_before_ms=50),
+    )
+    finished = [batch(0, 9, 2, 1)]
+    assert combine(stored, finished, start_offset=-1) == tuple(finished)
 
 
 def test_random_lists_agree_with_the_naive_model_and_come_out_canonical():
@@ -49,8 +65,8 @@ def test_random_lists_agree_with_the_naive_model_and_come_out_canonical():
             assert left.last_offset < right.first_offset, f"seed {seed}"
             assert not (
                 left.last_offset + 1 == right.first_offset
-                and (left.delivery_state, left.delivery_count)
-                == (right.delivery_state, right.delivery_count)
+                and (left.delivery_state, left.delivery_count, left.not_before_ms)
+                == (right.delivery_state, right.delivery_count, right.not_before_ms)
             ), f"seed {seed}"
 
 

@@ -222,7 +222,7 @@ def _rows(shard: int, folded: DomainFold) -> list[dict[str, object]]:
         }
         runs = [
             {"first": b.first_offset, "last": b.last_offset, "state": int(b.delivery_state)}
-            | {"count": b.delivery_count}
+            | {"count": b.delivery_count, "not_before": b.not_before_ms}
             for b in state.batches
         ]
         place = {"group_id": key.group_id, "topic_id": key.topic_id, "partition": key.partition}

@@ -1,6 +1,7 @@
 """The vectorised fold is the domain's fold, on every log; and reads every value the codec reads."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sharemesh.codec.batch_frame import place_frame
-from sharemesh.codec.generation import arrow_schema
+from sharemesh.codec.generation import arrow_schema, shard_states
 from sharemesh.codec.log_chain import ReadablePart
 from sharemesh.codec.record_set import build_plain_batch
 from sharemesh.codec.segment import SegmentName
@@ -45,6 +46,7 @@ KEYS = [
 ]
 ORIGIN = Origin(Cause.ACCEPT, MemberId("m"), b"t" * 16, b"s" * 8)
 epochs = st.integers(0, 3)
+NOT_BEFORE = st.sampled_from([0, 0, 1_750_000_000_000, 1_750_000_000_001])
 delivery = st.sampled_from(
     [DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED]
 )
@@ -54,7 +56,9 @@ delivery = st.sampled_from(
 def state_batches(draw):
     first = draw(st.integers(0, 40))
     last = first + draw(st.integers(0, 15))
-    return StateBatch(first, last, draw(delivery), draw(st.integers(0, 3)), Cause.ACCEPT)
+    state = draw(delivery)
+    later = draw(NOT_BEFORE) if state is DeliveryState.AVAILABLE else 0
+    return StateBatch(first, last, state, draw(st.integers(0, 3)), Cause.ACCEPT, later)
 
 
 several = st.lists(state_batches(), max_size=4).map(tuple)
@@ -259,7 +263,9 @@ def random_state(rng):
     for _ in range(rng.randrange(4)):
         first = at + rng.randrange(1, 1 << 33)
         at = first + rng.randrange(50)
-        batches.append(StateBatch(first, at, rng.choice(DURABLE), rng.randrange(1, 6)))
+        later = rng.choice([0, 0, 0, 1 << 41])
+        made = StateBatch(first, at, rng.choice(DURABLE), rng.randrange(1, 6), not_before_ms=later)
+        batches.append(made)
     numbers = {name: rng.randrange(-1, 1 << 20) for name in NUMBERS}
     return ShareState(batches=tuple(batches), **numbers)
 
@@ -268,8 +274,31 @@ def row_of(key, state):
     numbers = {name: getattr(state, name) for name in NUMBERS}
     batches = [
         {"first": b.first_offset, "last": b.last_offset, "state": int(b.delivery_state),
-         "count": b.delivery_count}
+         "count": b.delivery_count, "not_before": b.not_before_ms}
         for b in state.batches
     ]  # fmt: skip
     return {"shard": 0, "kind": "state", "group_id": key.group_id, "topic_id": key.topic_id,
             "partition": key.partition, "batches": batches, **numbers}  # fmt: skip
+
+
+def test_rty_9_a_generation_of_an_older_version_has_no_not_before_and_the_hash_that_it_had():
+    import pyarrow as pa
+
+    batch = StateBatch(3, 9, DeliveryState.AVAILABLE, 2)
+    state = ShareState(0, 1, 2, 2, 3, 0, 5, 6, (batch,))
+    row = row_of(KEYS[0], state)
+    for each in row["batches"]:
+        del each["not_before"]
+    columns = [field for field in arrow_schema() if field.name != "batches"]
+    inner = arrow_schema().field("batches").type.value_type
+    old = pa.list_(pa.struct([field for field in inner if field.name != "not_before"]))
+    schema = pa.schema([*columns, pa.field("batches", old)])
+    floors = {"shard": 0, "kind": "floors", "state_epoch": -1, "leader_epoch": -1}
+    table = pa.Table.from_pylist([row, floors], schema=schema)
+    wanted = "153aa282207111472ee71b9f249cf695ca4285b0f51b656b72902c117357a5de"
+    assert content_hash({KEYS[0]: state}, Floors()).hex() == wanted
+    assert shard_states(table, 0) == ({KEYS[0]: state}, Floors())
+    read = table.select(arrow_schema().names).cast(arrow_schema())  # as Spark reads its files
+    assert shard_content(read, 0).hash().hex() == wanted
+    delayed = replace(state, batches=(batch._replace(not_before_ms=7),))
+    assert content_hash({KEYS[0]: delayed}, Floors()).hex() != wanted

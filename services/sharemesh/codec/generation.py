@@ -31,7 +31,13 @@ FOLDER = "generations"
 MANIFEST = "manifest.json"
 COMMITTED = "COMMITTED"
 
-BATCH_COLUMNS = (("first", "bigint"), ("last", "bigint"), ("state", "int"), ("count", "int"))
+BATCH_COLUMNS = (
+    ("first", "bigint"),
+    ("last", "bigint"),
+    ("state", "int"),
+    ("count", "int"),
+    ("not_before", "bigint"),
+)
 COLUMNS = (
     ("shard", "int"),
     ("kind", "string"),  # state, or floors: one row a shard
@@ -61,6 +67,8 @@ COLUMNS = (
 
 States = dict[SharePartitionKey, ShareState]
 
+_OLD_COLUMNS = ("first", "last", "state", "count")
+_NOT_BEFORE = "not_before"  # generations of older versions have none (RTY-9)
 _UNSPECIFIED = Cause.UNSPECIFIED
 _STATES_BY_NUMBER = {int(state): state for state in DeliveryState}
 _KEY = ("group_id", "topic_id", "partition")
@@ -216,13 +224,18 @@ def _batches(table: "pa.Table") -> tuple[list[int], list[StateBatch]]:
     """Return all batches of a table, and where those of each row begin."""
     splits = [0]
     made: list[StateBatch] = []
+    later: Iterable[int]
     for chunk in table["batches"].chunks:
         base = splits[-1] - chunk.offsets[0].as_py() if len(chunk) else 0
         splits += [base + offset for offset in chunk.offsets.to_pylist()[1:]]
         columns = chunk.flatten()
-        first, last, number, count = (_integers(columns.field(name)) for name, _ in BATCH_COLUMNS)
+        names = [field.name for field in columns.type]
+        first, last, number, count = (_integers(columns.field(name)) for name in _OLD_COLUMNS)
         states = map(_STATES_BY_NUMBER.__getitem__, number)
-        made += map(StateBatch._make, zip(first, last, states, count, repeat(_UNSPECIFIED)))
+        later = repeat(0)
+        if _NOT_BEFORE in names:
+            later = _integers(columns.field(_NOT_BEFORE).fill_null(0))
+        made += map(StateBatch._make, zip(first, last, states, count, repeat(_UNSPECIFIED), later))
     return splits, made
 
 

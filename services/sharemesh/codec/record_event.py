@@ -19,6 +19,7 @@ def encode_event(event: RecordChange) -> RecordEventMessage:
         log_offset=event.log_offset,
         trace_id=event.origin.trace_id,
         span_id=event.origin.span_id,
+        not_before_ms=event.not_before_ms,
     )
 
 
@@ -33,4 +34,5 @@ def decode_event(message: RecordEventMessage) -> RecordChange:
         message.start_offset,
         DeliveryState.__members__.get(message.delivery_state),
         message.delivery_count,
+        message.not_before_ms,
     )

@@ -155,14 +155,16 @@ def put_batches(
 ) -> None:
     """Add batches to a field of a message: made in place, which costs half of a list of them."""
     add = target.add
-    for first_offset, last_offset, delivery_state, delivery_count, cause in batches:
-        add(
+    for first_offset, last_offset, delivery_state, delivery_count, cause, not_before_ms in batches:
+        message = add(
             first_offset=first_offset,
             last_offset=last_offset,
             delivery_state=delivery_state,
             delivery_count=delivery_count,
             cause=cause,
         )
+        if not_before_ms:
+            message.not_before_ms = not_before_ms
 
 
 def decode_batches(messages: Iterable[StateBatchMessage]) -> tuple[StateBatch, ...]:
@@ -178,6 +180,7 @@ def decode_batches(messages: Iterable[StateBatchMessage]) -> tuple[StateBatch, .
                     states.get(state := message.delivery_state, state),
                     message.delivery_count,
                     causes.get(message.cause, unknown),
+                    message.not_before_ms,
                 ),
             )
             for message in messages

@@ -15,7 +15,7 @@ class StateBatch(NamedTuple):
     """Offsets ``first_offset..last_offset``, both included (spec SC-21); never ACQUIRED.
 
     ``cause`` says what brought them there. It is a note for the audit trail, not state: it takes
-    no part in combining and equality.
+    no part in combining and equality. ``not_before_ms`` is wall time, 0 without a delay (RTY-7).
     """
 
     first_offset: int
@@ -23,15 +23,20 @@ class StateBatch(NamedTuple):
     delivery_state: DeliveryState
     delivery_count: int
     cause: Cause = Cause.UNSPECIFIED
+    not_before_ms: int = 0
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, StateBatch) and self[:4] == other[:4]
+        return (
+            isinstance(other, StateBatch)
+            and self[:4] == other[:4]
+            and self.not_before_ms == other.not_before_ms
+        )
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:
-        return hash(self[:4])
+        return hash((*self[:4], self.not_before_ms))
 
 
 def combine(
@@ -44,8 +49,9 @@ def combine(
     """Return sorted, disjoint, merged batches that cover what either list covers (spec CMB-1..12).
 
     On an offset that several batches cover, the higher delivery count wins, then the higher
-    delivery state; age does not matter (CMB-2). Examples: CMB-5 equal ones, CMB-6 a newer one that
-    loses, CMB-7 a split, CMB-8 one swallowed, CMB-9 a tail, CMB-10 a clip, CMB-11 mixed.
+    delivery state, then the later not-before; age does not matter (CMB-2, RTY-7). Examples: CMB-5
+    equal ones, CMB-6 a newer one that loses, CMB-7 a split, CMB-8 one swallowed, CMB-9 a tail,
+    CMB-10 a clip, CMB-11 mixed.
     Neither list needs to be sorted or free of overlap (CMB-4). The cost beyond one pass over each
     batch follows the part of ``stored`` that ``new`` touches.
 
@@ -101,6 +107,7 @@ def _cut(batch: StateBatch, first_offset: int) -> StateBatch:
         batch.delivery_state,
         batch.delivery_count,
         batch.cause,
+        batch.not_before_ms,
     )
 
 
@@ -122,6 +129,7 @@ def _mergeable(left: StateBatch, right: StateBatch, *, keep_causes: bool) -> boo
         left.last_offset + 1 == right.first_offset
         and left.delivery_count == right.delivery_count
         and left.delivery_state == right.delivery_state
+        and left.not_before_ms == right.not_before_ms
         and not (keep_causes and left.cause is not right.cause)
     )
 
@@ -141,7 +149,7 @@ def _index_of_end(batches: list[StateBatch], offset: int) -> int:
 def _sweep(batches: list[StateBatch], *, keep_causes: bool) -> list[StateBatch]:
     """Walk from the lowest to the highest offset; the best of those that cover it wins (CMB-2)."""
     pending = sorted(batches, key=_first_offset)
-    covering: list[tuple[int, int, int, StateBatch]] = []
+    covering: list[tuple[int, int, int, int, StateBatch]] = []
     result: list[StateBatch] = []
     index, position = 0, 0
     while index < len(pending) or covering:
@@ -149,9 +157,10 @@ def _sweep(batches: list[StateBatch], *, keep_causes: bool) -> list[StateBatch]:
             position = pending[index].first_offset
         while index < len(pending) and pending[index].first_offset <= position:
             batch = pending[index]
-            heappush(covering, (-batch.delivery_count, -batch.delivery_state, index, batch))
+            rank = (-batch.delivery_count, -batch.delivery_state, -batch.not_before_ms)
+            heappush(covering, (*rank, index, batch))
             index += 1
-        best = covering[0][3]
+        best = covering[0][4]
         if best.last_offset < position:
             heappop(covering)
             continue
@@ -178,6 +187,7 @@ def _append(
             left.last_offset + 1 == first
             and left.delivery_count == source.delivery_count
             and left.delivery_state == source.delivery_state
+            and left.not_before_ms == source.not_before_ms
             and not (keep_causes and left.cause is not source.cause)
         ):
             first = left.first_offset
@@ -186,4 +196,5 @@ def _append(
     if first == source.first_offset and last == source.last_offset and cause is source.cause:
         result.append(source)
     else:
-        result.append(StateBatch(first, last, source.delivery_state, source.delivery_count, cause))
+        state, count = source.delivery_state, source.delivery_count
+        result.append(StateBatch(first, last, state, count, cause, source.not_before_ms))

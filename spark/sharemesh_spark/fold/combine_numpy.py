@@ -25,6 +25,7 @@ class Runs(Columns):
     last: Ints
     state: Ints
     count: Ints
+    not_before: Ints
 
 
 def combined(runs: Runs, groups: int) -> tuple[Runs, Ints]:
@@ -52,7 +53,7 @@ def combined(runs: Runs, groups: int) -> tuple[Runs, Ints]:
 
 
 def _best_pieces(runs: Runs, groups: int) -> tuple[Runs, Ints]:
-    """Cut at every boundary; on each piece the highest count, then state, wins (CMB-2)."""
+    """Cut at every boundary; on each piece the highest count, state, not-before wins (CMB-2)."""
     edge_group = np.concatenate([runs.group, runs.group])
     edge = np.concatenate([runs.first, runs.last + 1])
     order = np.lexsort((edge, edge_group))
@@ -74,7 +75,12 @@ def _best_pieces(runs: Runs, groups: int) -> tuple[Runs, Ints]:
     piece = np.repeat(begin - behind + lengths, lengths) + np.arange(total)
     rank = ((runs.count + 1) << _STATE_BITS) | runs.state
     best = np.zeros(len(edge), dtype=np.int64)
-    np.maximum.at(best, piece, np.repeat(rank, lengths))
+    rank_of_piece = np.repeat(rank, lengths)
+    np.maximum.at(best, piece, rank_of_piece)
+    not_before = np.zeros(len(edge), dtype=np.int64)
+    if runs.not_before.any():  # of equals the later one (RTY-7)
+        later = np.where(rank_of_piece == best[piece], np.repeat(runs.not_before, lengths), 0)
+        np.maximum.at(not_before, piece, later)
     covered = np.flatnonzero(best)
     rank = best[covered]
     found = Runs(
@@ -83,6 +89,7 @@ def _best_pieces(runs: Runs, groups: int) -> tuple[Runs, Ints]:
         edge[covered + 1] - 1,
         rank & ((1 << _STATE_BITS) - 1),
         (rank >> _STATE_BITS) - 1,
+        not_before[covered],
     )
     return found, given_up
 
@@ -96,6 +103,7 @@ def _merged(runs: Runs) -> Runs:
         & (runs.first[1:] == runs.last[:-1] + 1)
         & (runs.state[1:] == runs.state[:-1])
         & (runs.count[1:] == runs.count[:-1])
+        & (runs.not_before[1:] == runs.not_before[:-1])
     )
     if not joined.any():
         return runs
@@ -107,4 +115,5 @@ def _merged(runs: Runs) -> Runs:
         runs.last[ends],
         runs.state[begins],
         runs.count[begins],
+        runs.not_before[begins],
     )

@@ -6,7 +6,7 @@ snapshot) are folded by the domain itself, so the result is the domain's for eve
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,7 @@ def joined(parts: Sequence[FoldRows]) -> FoldRows:
 def no_rows() -> FoldRows:
     """Return no rows."""
     nothing = np.zeros(0, dtype=np.int64)
-    return FoldRows(nothing, dict.fromkeys(NUMBERS, nothing), Runs(*[nothing] * 5))
+    return FoldRows(nothing, dict.fromkeys(NUMBERS, nothing), Runs(*[nothing] * len(fields(Runs))))
 
 
 def folded(rows: FoldRows) -> FoldRows:
@@ -141,7 +141,7 @@ class _Fold:
         plain = FoldRows(
             self.keys[good],
             {name: states[name][good] for name in NUMBERS},
-            Runs(place[runs.group], runs.first, runs.last, runs.state, runs.count),
+            replace(runs, group=place[runs.group]),
         )
         odd = np.flatnonzero(self.odd)
         if odd.size == 0:
@@ -205,10 +205,10 @@ class _Fold:
 
 def batches_of(runs: Runs, low: int, high: int) -> tuple[StateBatch, ...]:
     """Return the state batches of some rows."""
-    columns = (runs.first, runs.last, runs.state, runs.count)
+    columns = (runs.first, runs.last, runs.state, runs.count, runs.not_before)
     return tuple(
-        StateBatch(first, last, DeliveryState(state), count)
-        for first, last, state, count in zip(
+        StateBatch(first, last, DeliveryState(state), count, not_before_ms=not_before)
+        for first, last, state, count, not_before in zip(
             *(column[low:high].tolist() for column in columns), strict=True
         )
     )
@@ -232,14 +232,11 @@ def rows_of(key: int, state: ShareState) -> FoldRows:
         for name in NUMBERS
     }
     columns = zip(
-        *(
-            (0, b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
-            for b in state.batches
-        ),
+        *((0, *batch[:4], batch.not_before_ms) for batch in state.batches),
         strict=True,
     )
     runs = [np.array(column, dtype=np.int64) for column in columns]
-    empty = [np.zeros(0, dtype=np.int64)] * 5
+    empty = [np.zeros(0, dtype=np.int64)] * len(fields(Runs))
     return FoldRows(np.array([key], dtype=np.int64), value, Runs(*(runs or empty)))
 
 

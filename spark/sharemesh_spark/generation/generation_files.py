@@ -26,7 +26,12 @@ from sharemesh.codec.generation import (
     encode_manifest,
 )
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId, format_key, parse_key
-from sharemesh.domain.share_state.fold import BATCH_FIELDS, Floors, packed_hash
+from sharemesh.domain.share_state.fold import (
+    BATCH_FIELDS,
+    DELAYED_BATCH_FIELDS,
+    Floors,
+    packed_hash,
+)
 from sharemesh.domain.share_state.fold import NUMBERS as HASHED_NUMBERS
 from sharemesh_spark.fold.combine_numpy import Runs
 from sharemesh_spark.fold.vector_fold import FoldRows
@@ -132,27 +137,40 @@ class ShardContent:
         """Return the hash of one state alone, as proofs are made."""
         return packed_hash(self._packed(range(row, row + 1)), Floors())
 
-    def _packed(self, chosen: range) -> Iterator[tuple[str, Sequence[int], bytes]]:
+    def _packed(self, chosen: range) -> Iterator[tuple[str, Sequence[int], bytes, bool]]:
         runs, numbers = self.rows.runs, self.rows.numbers
         splits = np.searchsorted(runs.group, np.arange(chosen.start, chosen.stop + 1))
         low, high = int(splits[0]), int(splits[-1])
-        fields = (runs.first, runs.last, runs.state, runs.count)
-        table = np.empty(high - low, dtype=_PACKED)
-        for field, column in zip(_PACKED.names or (), fields, strict=True):
-            table[field] = column[low:high]
-        packed = table.tobytes()
+        packed = _table_of(runs, low, high, _PACKED).tobytes()
+        delayed = np.zeros(len(chosen), dtype=bool)
+        delayed[runs.group[low:high][runs.not_before[low:high] > 0] - chosen.start] = True
         at = ((splits - low) * _PACKED.itemsize).tolist()
         some = slice(chosen.start, chosen.stop)
         columns = zip(*(numbers[name][some].tolist() for name in HASHED_NUMBERS), strict=True)
         for place, (name, values) in enumerate(zip(self.names[some], columns, strict=True)):
-            yield name.decode(), values, packed[at[place] : at[place + 1]]
+            if delayed[place]:
+                table = _table_of(runs, int(splits[place]), int(splits[place + 1]), _PACKED_DELAYED)
+                yield name.decode(), values, table.tobytes(), True
+            else:
+                yield name.decode(), values, packed[at[place] : at[place + 1]], False
 
 
-_PACKED = np.dtype(
-    [(f"f{place}", f">{code}{size}") for place, (code, size) in enumerate(
-        ("i", {"q": 8, "i": 4}[field]) for field in BATCH_FIELDS
-    )]
-)  # fmt: skip
+def _packed_type(fields: Sequence[str]) -> "np.dtype[np.void]":
+    sizes = {"q": 8, "i": 4}
+    return np.dtype([(f"f{place}", f">i{sizes[field]}") for place, field in enumerate(fields)])
+
+
+_PACKED = _packed_type(BATCH_FIELDS)
+_PACKED_DELAYED = _packed_type(DELAYED_BATCH_FIELDS)
+
+
+def _table_of(runs: Runs, low: int, high: int, packed: "np.dtype[np.void]") -> np.ndarray[Any, Any]:
+    """Return the batches ``low`` to ``high``, exclusive, as they are hashed."""
+    table = np.empty(high - low, dtype=packed)
+    fields = (runs.first, runs.last, runs.state, runs.count, runs.not_before)
+    for field, column in zip(packed.names or (), fields, strict=False):
+        table[field] = column[low:high]
+    return table
 
 
 def shard_content(table: pa.Table, shard: int) -> ShardContent:
@@ -185,10 +203,9 @@ def _rows(states: pa.Table) -> FoldRows:
         lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], lists.type)
     inner = lists.flatten()
     group = np.repeat(np.arange(count), lists.value_lengths().to_numpy(zero_copy_only=False))
-    columns = [
-        inner.field(name).to_numpy(zero_copy_only=False).astype(np.int64)
-        for name, _ in BATCH_COLUMNS
-    ]
+    found = [inner.field(name) for name, _ in BATCH_COLUMNS]
+    found[-1] = found[-1].fill_null(0)  # generations of older versions have no not-before (RTY-9)
+    columns = [each.to_numpy(zero_copy_only=False).astype(np.int64) for each in found]
     return FoldRows(np.arange(count), numbers, Runs(group, *columns))
 
 
@@ -206,6 +223,7 @@ def state_batch_of(
             pa.array(runs.last),
             pa.array(runs.state.astype(np.int32)),
             pa.array(runs.count.astype(np.int32)),
+            pa.array(runs.not_before),
         ],
         fields=list(arrow_schema().field("batches").type.value_type),
     )

@@ -210,6 +210,7 @@ def _rows(columns: StateColumns, keyed: Ints, keys: Ints) -> FoldRows:
             batches.last_offset,
             batches.delivery_state,
             batches.delivery_count,
+            batches.not_before_ms,
         ),
     )
 

@@ -99,11 +99,14 @@ def check_batches(batches: tuple[StateBatch, ...]) -> StateDecision | None:
             batch.first_offset < 0
             or batch.last_offset < batch.first_offset
             or batch.delivery_count < 0
+            or batch.not_before_ms < 0
+            or (batch.not_before_ms and batch.delivery_state is not DeliveryState.AVAILABLE)
             or not isinstance(batch.delivery_state, DeliveryState)
         ):
             return invalid(
                 f"The state batch {batch.first_offset}-{batch.last_offset} (state "
-                f"{batch.delivery_state}, count {batch.delivery_count}) is not valid."
+                f"{batch.delivery_state}, count {batch.delivery_count}, not before "
+                f"{batch.not_before_ms}) is not valid."
             )
     return None
 

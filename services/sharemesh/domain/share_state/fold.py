@@ -40,8 +40,12 @@ NUMBERS = (
 BATCH_FIELDS = ("q", "q", "i", "i")
 """First and last offset, delivery state and delivery count; big-endian, without gaps."""
 
+DELAYED_BATCH_FIELDS = (*BATCH_FIELDS, "q")
+"""The same with the not-before: of states that have one (RTY-9)."""
+
 _STATE = struct.Struct(">iiiiqiqqqi")
 _BATCH = struct.Struct(">" + "".join(BATCH_FIELDS))
+_DELAYED_BATCH = struct.Struct(">" + "".join(DELAYED_BATCH_FIELDS))
 _FLOORS = struct.Struct(">ii")
 
 
@@ -203,7 +207,7 @@ def content_hash(states: Mapping[SharePartitionKey, ShareState], floors: Floors)
             (
                 format_key(key),
                 [getattr(state, name) for name in NUMBERS],
-                b"".join([_BATCH.pack(*batch[:4]) for batch in state.batches]),
+                *_packed(state.batches),
             )
             for key, state in states.items()
         ),
@@ -211,17 +215,30 @@ def content_hash(states: Mapping[SharePartitionKey, ShareState], floors: Floors)
     )
 
 
-def packed_hash(states: Iterable[tuple[str, Sequence[int], bytes]], floors: Floors) -> bytes:
+def _packed(batches: Sequence[StateBatch]) -> tuple[bytes, bool]:
+    """Return the bytes of batches, and whether they have the not-before."""
+    if not any(batch.not_before_ms for batch in batches):
+        return b"".join([_BATCH.pack(*batch[:4]) for batch in batches]), False
+    pack = _DELAYED_BATCH.pack
+    return b"".join([pack(*batch[:4], batch.not_before_ms) for batch in batches]), True
+
+
+def packed_hash(states: Iterable[tuple[str, Sequence[int], bytes, bool]], floors: Floors) -> bytes:
     """Return the same hash of states that stand in columns, without making them.
 
     Args:
-        states: Key text, ``NUMBERS`` and the bytes of the batches (``BATCH_FIELDS``) of each.
+        states: Key text, ``NUMBERS``, the bytes of the batches of each, and whether these have
+            ``DELAYED_BATCH_FIELDS``, as they must if one has a not-before, else ``BATCH_FIELDS``.
         floors: Of the shard.
     """
     digest = hashlib.sha256(_FLOORS.pack(floors.state_epoch, floors.leader_epoch))
-    for text, numbers, batches in sorted(states, key=lambda item: item[0]):
+    for text, numbers, batches, is_delayed in sorted(states, key=lambda item: item[0]):
         name = text.encode()
         digest.update(struct.pack(">i", len(name)) + name)
-        digest.update(_STATE.pack(*numbers, len(batches) // _BATCH.size))
+        # Below 0: no state without a delay has the same bytes.
+        count = (
+            -(len(batches) // _DELAYED_BATCH.size) if is_delayed else len(batches) // _BATCH.size
+        )
+        digest.update(_STATE.pack(*numbers, count))
         digest.update(batches)
     return digest.digest()

@@ -29,6 +29,7 @@ class RecordChange:
     start_offset: int = NO_START_OFFSET
     state: DeliveryState | None = None
     delivery_count: int = 0
+    not_before_ms: int = 0
 
     @property
     def member_id(self) -> MemberId:
@@ -132,6 +133,7 @@ class RecordHistory:
                 start_offset,
                 None if batch is None else batch.delivery_state,
                 0 if batch is None else batch.delivery_count,
+                0 if batch is None else batch.not_before_ms,
             )
         )
 
@@ -141,7 +143,9 @@ def _covers(batch: StateBatch, offset: int) -> bool:
 
 
 def _wins(new: StateBatch, old: StateBatch | None) -> bool:
-    """Whether the state is another one after this write (spec CMB-2)."""
-    if old is None:
-        return True
-    return (new.delivery_count, new.delivery_state) > (old.delivery_count, old.delivery_state)
+    """Whether the state is another one after this write (spec CMB-2, RTY-7)."""
+    return old is None or _rank(new) > _rank(old)
+
+
+def _rank(batch: StateBatch) -> tuple[int, int, int]:
+    return batch.delivery_count, batch.delivery_state, batch.not_before_ms

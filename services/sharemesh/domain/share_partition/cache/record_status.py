@@ -126,20 +126,24 @@ class RecordStatus:
         write_id: The write that a transition waits for, or None (spec RS-9).
         saved: What the record returns to if that write fails (RS-10); None with a ``write_id``
             means that it was archived meanwhile and stays so (RS-14).
-        acquirable: AVAILABLE and not in transition (OFF-5).
+        acquirable: AVAILABLE, neither in transition (OFF-5) nor delayed.
         done: Terminal and not in transition, so that the start offset may pass (OFF-7).
         terminal: ACKNOWLEDGED or ARCHIVED, in transition or not (VOC-13).
         hand_backs_left: How often it may still be released uncounted: 0 also if unknown
             whether its count is stored (HBK-4).
+        not_before_ms: Monotonic time before which an AVAILABLE record is not delivered; 0: none.
+        delayed: It waits for that time, and for no write.
     """
 
     __slots__ = (
         "acquirable",
+        "delayed",
         "delivery_count",
         "done",
         "hand_backs_left",
         "lock",
         "member_id",
+        "not_before_ms",
         "saved",
         "state",
         "terminal",
@@ -163,9 +167,27 @@ class RecordStatus:
         self.write_id = write_id
         self.saved = saved
         self.hand_backs_left = hand_backs_left
+        self.not_before_ms = 0
+        self.delayed = False
         self.terminal = terminal = state is _ACKNOWLEDGED or state is _ARCHIVED
         self.done = terminal and write_id is None
         self.acquirable = state is _AVAILABLE and write_id is None
+
+    def until(self, not_before_ms: int) -> "RecordStatus":
+        """Return a status like this AVAILABLE one that waits for a time."""
+        status = RecordStatus(
+            self.state,
+            self.delivery_count,
+            self.member_id,
+            self.lock,
+            self.write_id,
+            self.saved,
+            self.hand_backs_left,
+        )
+        status.not_before_ms = not_before_ms
+        status.delayed = status.write_id is None
+        status.acquirable = False
+        return status
 
     def __repr__(self) -> str:
         transition = "" if self.write_id is None else f" in write {self.write_id}"

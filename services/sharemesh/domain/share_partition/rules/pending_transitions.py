@@ -12,8 +12,8 @@ from sharemesh.domain.state_batch import StateBatch
 _AVAILABLE = DeliveryState.AVAILABLE
 
 
-Written = tuple[int, int, DeliveryState, int, Cause]
-"""The fields of a state batch: first and last offset, state, delivery count, cause."""
+Written = tuple[int, int, DeliveryState, int, Cause, int]
+"""The fields of a state batch: offsets, state, delivery count, cause, not-before (0: none)."""
 
 
 class PendingTransitions:
@@ -111,16 +111,18 @@ class PendingTransitions:
         """Write what has become of a run, together with an equal one right before it."""
         batches = self.written
         if batches:
-            begin, end, state, count, why = batches[-1]
+            begin, end, state, count, why, later = batches[-1]
             if (
                 end + 1 == first
                 and state is status.state
                 and why is cause
                 and count == status.delivery_count
+                and later == status.not_before_ms
             ):
-                batches[-1] = (begin, last, state, count, cause)
+                batches[-1] = (begin, last, state, count, cause, later)
                 return
-        batches.append((first, last, status.state, status.delivery_count, cause))
+        count = status.delivery_count
+        batches.append((first, last, status.state, count, cause, status.not_before_ms))
 
     def apply_run(
         self, batch: CachedBatch, first: int, last: int, old: RecordStatus, new: RecordStatus
@@ -248,7 +250,7 @@ class PendingTransitions:
             state, cause = TARGETS[Trigger.LOCK_EXPIRY_BELOW_START], Cause.LOG_START
         if state is DeliveryState.AVAILABLE:
             self._available = True
-        self.unlocked.append((first, last, state, count, cause))
+        self.unlocked.append((first, last, state, count, cause, 0))
         return first, last, old, self._flight.settled.get(state, count)
 
     def _held_again(self, old: RecordStatus, saved: RecordStatus) -> RecordStatus:
@@ -278,8 +280,10 @@ def note_again(flight: InFlight, unwritten: Iterable[Written], changes: PendingT
     too: they were archived for the group (ARC-3).
     """
     start = flight.start_offset
-    for first, last, state, count, cause in sorted(unwritten):
+    for first, last, state, count, cause, not_before_ms in sorted(unwritten):
         left = flight.settled.get(state, count)
+        if not_before_ms:  # what was delayed then may be available now
+            left = left.until(not_before_ms)
         if first < start and state is DeliveryState.ARCHIVED:
             changes.note(first, min(last, start - 1), left, cause)
         for batch in flight.overlapping(max(first, start), last):
