@@ -41,6 +41,7 @@ class NaiveAcquire:
     request: Acquire
     now_ms: int
     room: int  # records that may still be in flight
+    locks: int | None = None  # records that may still be held; None: as many as one likes
     taken: dict[int, int] = field(default_factory=dict)  # offset -> delivery count
     budget: int = 0
 
@@ -55,6 +56,8 @@ class NaiveAcquire:
         if self.room <= 0:  # only what was fetched before may go out again
             last = min(last, cache.end)
             self.budget = min(request.max_fetch_records, cache.end - at + 1)
+        if self.locks is not None:
+            self.budget = min(self.budget, self.locks)
         if self.budget <= 0:
             return {}
         if at < base:  # compacted away

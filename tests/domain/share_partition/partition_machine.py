@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.group_config import GroupConfig
+from sharemesh.domain.group_config import GroupConfig, InFlightLimitType
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
 from sharemesh.domain.share_partition.effects import (
     Answered,
@@ -77,6 +77,8 @@ class PartitionMachine(RuleBasedStateMachine):
     """One history; a step that the rules do not allow raises ``ModelError``."""
 
     LONG = 50
+    TYPE = InFlightLimitType.SPAN
+    MAX_RUNS = 100_000
     long_histories = 0  # with at least that many events
 
     @initialize(
@@ -94,6 +96,8 @@ class PartitionMachine(RuleBasedStateMachine):
             delivery_count_limit=limit,
             partition_max_record_locks=max_locks,
             renew_acknowledge_enable=renew,
+            in_flight_limit_type=self.TYPE,
+            partition_max_runs=self.MAX_RUNS,
         )
         self.machine = SharePartition(KEY, 0, self.config)
         self.log: list[LogBatch] = []
@@ -185,8 +189,7 @@ class PartitionMachine(RuleBasedStateMachine):
             machine.end_offset,
             machine.gap_window,
         )
-        room = self.config.partition_max_record_locks - machine.in_flight_count
-        fetch = NaiveAcquire(self.model, cache, request, self.now_ms, room)
+        fetch = NaiveAcquire(self.model, cache, request, self.now_ms, *self._room())
         expected = fetch.run(self._whole(), self._batches())
         (acquired,) = (each for each in self._step(request) if isinstance(each, RecordsAcquired))
         granted = {
@@ -198,9 +201,9 @@ class PartitionMachine(RuleBasedStateMachine):
         self._same("count", acquired.count, len(expected))
         if record_limit and len(granted) > most:
             raise ModelError(f"{len(granted)} records acquired in record_limit mode of {most}")
-        self._same("batches", [(a, b) for a, b, _ in self._batches()], cache.batches)
+        self._compare_batches(cache.batches)
         self._same("end offset", machine.end_offset, cache.end)
-        self._same("gap window", machine.gap_window, cache.window)
+        self._compare_windows(cache.window)
 
     @rule(**FETCH)
     def fetch(self, **drawn):
@@ -317,6 +320,16 @@ class PartitionMachine(RuleBasedStateMachine):
 
     # ---- small things
 
+    def _room(self):
+        """Return how many records may go out: new ones, and (None: no limit) at all."""
+        return self.config.partition_max_record_locks - self.machine.in_flight_count, None
+
+    def _compare_windows(self, window):
+        self._same("gap window", self.machine.gap_window, window)
+
+    def _compare_batches(self, batches):
+        self._same("batches", [(a, b) for a, b, _ in self._batches()], batches)
+
     def _step(self, event):
         self.events += 1
         machine = self.machine
@@ -366,3 +379,38 @@ class PartitionMachine(RuleBasedStateMachine):
     def _active_window(self):
         window = self.machine.gap_window
         return window[0] if window is not None and window[1] == self.machine.end_offset else None
+
+
+class LocksMachine(PartitionMachine):
+    """The same with a limit that counts locks: what is done is packed (spec WIN)."""
+
+    TYPE = InFlightLimitType.LOCKS
+    MAX_RUNS = 30
+
+    def _room(self):
+        held = sum(rec.deadline_ms is not None for rec in self.model.recs.values())
+        locks = self.config.partition_max_record_locks - held
+        runs = self.MAX_RUNS - len(self.machine.record_states()) - held
+        return min(locks, runs), locks
+
+    def _compare_batches(self, batches):
+        """Packed batches are cut and joined, but hold what they held."""
+
+        def offsets(ranges):
+            return [each for first, last in ranges for each in range(first, last + 1)]
+
+        mine = [(first, last) for first, last, _ in self._batches()]
+        self._same("cached offsets", offsets(mine), offsets(batches))
+
+    def _compare_windows(self, window):
+        """It begins at its first hole (WIN-6)."""
+        self._same("holes", self._holes(self.machine.gap_window), self._holes(window))
+
+    def _holes(self, window):
+        batches = self._batches()
+        if window is None or window[1] != self.machine.end_offset or not batches:
+            return []
+        return [each for each in range(window[0], batches[-1][1]) if each not in self.model.recs]
+
+    def _active_window(self):
+        return next(iter(self._holes(self.machine.gap_window)), None)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.domain.share_partition.partition_machine import PartitionMachine
+from tests.domain.share_partition.partition_machine import LocksMachine, PartitionMachine
 
 ASKED_FOR = os.environ.get("SHAREMESH_PROPERTY_SEQUENCES")
 SEQUENCES = int(ASKED_FOR or "2000")
@@ -18,9 +18,9 @@ SPARE = SEQUENCES * 2 // 3 + 10  # a third of what Hypothesis tries stays short 
 STEPS = 55  # each is one event at least
 
 
-def check(sequences: int, *, same_each_time: bool) -> None:
+def check(sequences: int, *, same_each_time: bool, machine=PartitionMachine) -> None:
     run_state_machine_as_test(
-        PartitionMachine,
+        machine,
         settings=settings(
             max_examples=sequences,
             stateful_step_count=STEPS,
@@ -48,3 +48,14 @@ def test_random_histories_agree_with_the_naive_model(monkeypatch):
 
 def test_the_first_histories_agree_with_the_naive_model():
     check(20, same_each_time=True)
+
+
+def test_the_first_histories_with_counted_locks_agree_with_the_naive_model():
+    """Rules WIN-2, WIN-3, WIN-4, WIN-8."""
+    check(40, same_each_time=True, machine=LocksMachine)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600 + SEQUENCES)
+def test_random_histories_with_counted_locks_agree_with_the_naive_model():
+    check(SEQUENCES, same_each_time=ASKED_FOR is None, machine=LocksMachine)

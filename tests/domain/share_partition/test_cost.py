@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.group_config import GroupConfig
+from sharemesh.domain.group_config import GroupConfig, InFlightLimitType
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
 from sharemesh.domain.share_partition.effects import WriteState
 from sharemesh.domain.share_partition.events import (
@@ -25,6 +26,7 @@ from sharemesh.domain.share_partition.events import (
     Tick,
 )
 from sharemesh.domain.share_partition.machine import SharePartition
+from sharemesh.domain.state_batch import StateBatch
 
 M1, M2 = MemberId("m1"), MemberId("m2")
 LOCK_MS = 30_000
@@ -171,3 +173,72 @@ def test_moving_the_start_offset_costs_what_it_passes():
         spent.append(calls(lambda bed=bed: bed.acknowledge(M2, 0, 499, (ACCEPT,))))
         assert bed.machine.start_offset == 500
     assert spent[1] <= SLACK * spent[0], spent
+
+
+class HeldBed(Bed):
+    """Durable state of so many finished runs, packed, behind one record that m1 holds (WIN-9)."""
+
+    def __init__(self, runs: int, batch: int = 500) -> None:
+        key = SharePartitionKey(GroupId("g"), TopicId(bytes(16)), 0)
+        config = GroupConfig(
+            in_flight_limit_type=InFlightLimitType.LOCKS, partition_max_runs=1_000_000
+        )
+        self.machine = SharePartition(key, 0, config)
+        self.now_ms = 0
+        finished = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
+        batches = tuple(StateBatch(each, each, finished[each % 2], 1) for each in range(1, runs))
+        self.step(Initialize())
+        self.step(StateRead(ErrorCode.NONE, start_offset=0, batches=batches))
+        self.batch, self.first = batch, runs
+        self.acquire(M1, 0, 1)
+        self.machine.next_fetch_offset()
+
+    def acknowledge_in_the_middle(self) -> int:
+        """Of a record between the finished ones, which a failover gave back."""
+        self.now_ms += 1
+        return calls(lambda: self.acknowledge(M1, 0, 0, (RENEW,)))
+
+    def expire_held(self) -> int:
+        self.now_ms = LOCK_MS
+        spent = calls(lambda: self.step(Tick()))
+        assert self.machine.next_fetch_offset() == 0
+        return spent
+
+    def acquire_and_finish(self) -> int:
+        """Batch after batch, each acknowledged whole, is packed behind the held record."""
+
+        def work():
+            for first in range(self.first, self.first + 40, 4):
+                self.acquire(M2, first, 4)
+                self.acknowledge(M2, first, first + 3, (ACCEPT,))
+
+        return calls(work)
+
+
+HELD_OPERATIONS = (
+    Bed.acquire_batch,
+    Bed.acknowledge_batch,
+    Bed.acknowledge_record,
+    Bed.release_member,
+    Bed.release_nobody,
+    Bed.find_next_offset,
+    Bed.look_at_the_clock,
+    HeldBed.acknowledge_in_the_middle,
+    HeldBed.expire_held,
+    HeldBed.acquire_and_finish,
+)
+
+
+@pytest.mark.parametrize("operation", HELD_OPERATIONS, ids=lambda each: each.__name__)
+def test_a_hundred_thousand_finished_runs_cost_no_more_than_ten(operation):
+    """WIN-9, in calls; ``make bench PART=delivery`` takes the time with a million."""
+    few, many = operation(HeldBed(FEW)), operation(HeldBed(100_000))
+    assert many <= SLACK * few, (few, many)
+
+
+def test_a_start_offset_that_passes_finished_runs_calls_nothing_for_each():
+    """WIN-9: they leave by blocks."""
+    bed = HeldBed(100_000)
+    spent = calls(lambda: bed.acknowledge(M1, 0, 0, (ACCEPT,)))
+    assert bed.machine.start_offset == 100_000
+    assert spent <= 10_000

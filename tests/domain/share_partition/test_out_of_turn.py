@@ -144,10 +144,10 @@ def test_offsets_that_were_taken_since_leave_the_heap_of_available_ones():
 def test_batches_that_left_the_cache_leave_the_index_of_holders():
     holders = Holders()
     for first in range(STALE_BATCHES_KEPT - 1):
-        holders.add(M1, first, 0)
-        holders.add(M1, first, 0)  # noted once
+        holders.add(M1, first, lambda _: True)
+        holders.add(M1, first, lambda _: True)  # noted once
     assert len(holders.batches_of(M1)) == STALE_BATCHES_KEPT - 1
-    holders.add(M2, STALE_BATCHES_KEPT, STALE_BATCHES_KEPT)
+    holders.add(M2, STALE_BATCHES_KEPT, lambda first: first >= STALE_BATCHES_KEPT)
     assert holders.batches_of(M1) == []
     assert holders.batches_of(M2) == [STALE_BATCHES_KEPT]
 

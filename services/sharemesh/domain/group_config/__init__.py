@@ -1,7 +1,7 @@
 """Effective settings of one share group, after the cluster's defaults and bounds (spec CFG)."""
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 
 class IsolationLevel(IntEnum):
@@ -9,6 +9,13 @@ class IsolationLevel(IntEnum):
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
+
+
+class InFlightLimitType(StrEnum):
+    """``share.in.flight.limit.type``: what ``share.partition.max.record.locks`` bounds (WIN-1)."""
+
+    LOCKS = "locks"
+    SPAN = "span"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +31,5 @@ class GroupConfig:
     session_timeout_ms: int = 45_000  # share.session.timeout.ms
     heartbeat_interval_ms: int = 5_000  # share.heartbeat.interval.ms
     assignment_interval_ms: int = 1_000  # share.assignment.interval.ms
+    in_flight_limit_type: InFlightLimitType = InFlightLimitType.SPAN  # not Kafka's (spec WIN)
+    partition_max_runs: int = 100_000  # share.partition.max.runs: not Kafka's (WIN-4)

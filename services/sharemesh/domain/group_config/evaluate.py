@@ -4,7 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sharemesh.domain.errors import RefusedError, invalid_config
-from sharemesh.domain.group_config import GroupConfig, IsolationLevel, group_definitions
+from sharemesh.domain.group_config import (
+    GroupConfig,
+    InFlightLimitType,
+    IsolationLevel,
+    group_definitions,
+)
 from sharemesh.domain.group_config.cluster_definitions import (
     CLUSTER_CONFIGS,
     MAX_SHARE_SESSIONS,
@@ -128,6 +133,10 @@ def effective_group_config(entries: Mapping[str, str], cluster: Mapping[str, str
         session_timeout_ms=_clamped(group_definitions.SESSION_TIMEOUT, entries, cluster),
         heartbeat_interval_ms=_clamped(group_definitions.HEARTBEAT_INTERVAL, entries, cluster),
         assignment_interval_ms=_clamped(group_definitions.ASSIGNMENT_INTERVAL, entries, cluster),
+        in_flight_limit_type=InFlightLimitType(
+            _text(group_definitions.IN_FLIGHT_LIMIT_TYPE, entries)
+        ),
+        partition_max_runs=_clamped(group_definitions.PARTITION_MAX_RUNS, entries, cluster),
     )
 
 
@@ -178,6 +187,8 @@ def _check_bounds(definition: ConfigDefinition, value: str, cluster: Mapping[str
 
 def _clamped(name: str, entries: Mapping[str, str], cluster: Mapping[str, str]) -> int:
     definition = GROUP_CONFIGS[name]
+    if not definition.fallback:  # a setting that the cluster has no say in
+        return int(_readable(definition, entries))
     value = cluster_int(cluster, definition.fallback)
     if name in entries:
         try:

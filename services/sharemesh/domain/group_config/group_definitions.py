@@ -1,6 +1,11 @@
 """The settings of one share group (spec CFG-20), by Kafka's names."""
 
-from sharemesh.domain.group_config.definition import ConfigDefinition, ValueKind, by_name
+from sharemesh.domain.group_config.definition import (
+    ConfigDefinition,
+    ValueKind,
+    by_name,
+    integer,
+)
 
 SESSION_TIMEOUT = "share.session.timeout.ms"
 HEARTBEAT_INTERVAL = "share.heartbeat.interval.ms"
@@ -11,6 +16,8 @@ AUTO_OFFSET_RESET = "share.auto.offset.reset"
 ISOLATION_LEVEL = "share.isolation.level"
 RENEW_ACKNOWLEDGE_ENABLE = "share.renew.acknowledge.enable"
 ASSIGNMENT_INTERVAL = "share.assignment.interval.ms"
+IN_FLIGHT_LIMIT_TYPE = "share.in.flight.limit.type"
+PARTITION_MAX_RUNS = "share.partition.max.runs"
 NO_DEAD_LETTER_QUEUE = "not in this version: dead-letter topics are left out; remove the setting"
 
 _INTEGER = ValueKind.INTEGER
@@ -82,6 +89,23 @@ GROUP_CONFIGS = by_name(
             ASSIGNMENT_INTERVAL,
             "Milliseconds at least between two assignments of partitions to members.",
             minimum=0,
+        ),
+        ConfigDefinition(
+            IN_FLIGHT_LIMIT_TYPE,
+            ValueKind.CHOICE,
+            "span",
+            "What share.partition.max.record.locks bounds: locks counts the records that members "
+            "hold, so that one slow record keeps nothing back; span counts all offsets from the "
+            "start offset on, as Kafka does.",
+            choices=("locks", "span"),
+        ),
+        integer(
+            PARTITION_MAX_RUNS,
+            "How many runs of equal records a share partition may remember above its start offset, "
+            "if the limit counts locks; beyond it only records that were delivered before go out.",
+            100_000,
+            minimum=1_000,
+            maximum=1_000_000,
         ),
         ConfigDefinition(
             "errors.deadletterqueue.topic.name",

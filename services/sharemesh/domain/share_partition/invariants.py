@@ -44,7 +44,9 @@ def _require(condition: bool, message: str) -> None:  # noqa: FBT001
 
 def _check_order(flight: InFlight) -> None:
     previous: CachedBatch | None = None
-    _require(flight.keys == [b.first_offset for b in flight.batches], "keys differ from batches")
+    _require(flight.batches.is_well_formed(), "blocks of batches: not well formed")
+    found = sum(batch.run_count for batch in flight.batches)
+    _require(flight.run_count == found, f"runs: {flight.run_count} counted, {found} found")
     for batch in flight.batches:
         _require(batch.is_well_formed(), f"batch at {batch.first_offset}: runs not well formed")
         if previous is not None:

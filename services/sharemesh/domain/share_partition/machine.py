@@ -7,7 +7,7 @@ from sharemesh.domain.errors import ErrorCode, RefusedError, drops_partition, se
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import MemberId, SharePartitionKey
 from sharemesh.domain.share_partition import invariants
-from sharemesh.domain.share_partition.cache.in_flight import InFlight
+from sharemesh.domain.share_partition.cache.in_flight import InFlight, InFlightBar
 from sharemesh.domain.share_partition.cache.record_status import NO_MEMBER
 from sharemesh.domain.share_partition.effects import (
     Answered,
@@ -57,6 +57,7 @@ from sharemesh.domain.share_partition.view import BatchView, RecordView, batch_v
 from sharemesh.domain.state_batch import NO_START_OFFSET
 
 _NONE = ErrorCode.NONE
+_WAKE = WakeWaiters()
 _IN_USE = frozenset({Lifecycle.EMPTY, Lifecycle.INITIALIZING, Lifecycle.ACTIVE})
 
 
@@ -102,8 +103,14 @@ class SharePartition:
             event: What happened.
             now_ms: Monotonic time; never less than in the step before.
         """
+        flight = self._flight
+        bar = flight.bar if flight.counts_locks else 0
         effects = self._doors[type(event)](event, now_ms)
-        waiting = self._flight.locks.waiting
+        if flight.finished:
+            flight.pack()
+        if bar and flight.bar < bar and _WAKE not in effects:  # WIN-7
+            effects.append(_WAKE)
+        waiting = flight.locks.waiting
         if waiting and (self._announced_ms is None or waiting[0][0] < self._announced_ms):
             self._announced_ms = waiting[0][0]
             effects.append(WakeAt(self._announced_ms))
@@ -155,6 +162,16 @@ class SharePartition:
         return self._flight.delivery_complete_count
 
     @property
+    def held_count(self) -> int:
+        """Records that members hold, or held until a write that is outstanding (WIN-2)."""
+        return self._flight.locks.held_count
+
+    @property
+    def bar(self) -> InFlightBar:
+        """What the limit in force keeps back now (OFF-6, WIN-3, WIN-5)."""
+        return self._flight.bar
+
+    @property
     def gap_window(self) -> tuple[int, int] | None:
         """First missing offset and end of the window, active or not (INI-10)."""
         window = self._flight.window
@@ -188,7 +205,7 @@ class SharePartition:
     @property
     def run_count(self) -> int:
         """Runs of equal records in the cache: what the memory and the work follow."""
-        return sum(batch.run_count for batch in self._flight.batches)
+        return self._flight.run_count
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -220,8 +237,8 @@ class SharePartition:
         batches = self._flight.batches
         if not batches:
             return ()
-        low = batches[0].first_offset if first is None else first
-        high = batches[-1].last_offset if last is None else last
+        low = batches.first_offset if first is None else first
+        high = batches.last_offset if last is None else last
         return record_views(self._flight, low, high)
 
     def cached_batches(self) -> tuple[BatchView, ...]:

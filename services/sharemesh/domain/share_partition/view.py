@@ -59,7 +59,7 @@ def _lock_count(batch: CachedBatch) -> int:
 def record_views(flight: InFlight, first: int, last: int) -> tuple[RecordView, ...]:
     """Return the cached runs of ``first..last``, ascending; a run ends where its batch ends."""
     result = []
-    for batch in flight.overlapping(first, last):
+    for batch in flight.batches.overlapping(first, last):
         low, high = max(first, batch.first_offset), min(last, batch.last_offset)
         for begin, end, status in batch.runs_between(low, high):
             result.append(_view(begin, end, status))

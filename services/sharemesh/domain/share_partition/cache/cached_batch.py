@@ -13,14 +13,31 @@ class CachedBatch:
     Where a batch begins and ends is data that the rules observe; inside there are only runs.
     ``per_offset`` says that an operation once touched a part of it, so that from then on each
     offset has an acquisition lock of its own (IFB-2, LK-2); it never goes back.
+
+    Attributes:
+        is_packed: It stands for what ``CachedBatches`` keeps of a settled batch: unpack it before
+            it is changed.
+        open_count: How many of its records are not done; ``InFlight`` keeps it true.
     """
 
-    __slots__ = ("_starts", "_statuses", "first_offset", "last_offset", "per_offset")
+    done = False  # unlike the status of a packed batch, this says nothing: look at the runs
+
+    __slots__ = (
+        "_starts",
+        "_statuses",
+        "first_offset",
+        "is_packed",
+        "last_offset",
+        "open_count",
+        "per_offset",
+    )
 
     def __init__(self, first_offset: int, last_offset: int, status: RecordStatus) -> None:
         self.first_offset = first_offset
         self.last_offset = last_offset
         self.per_offset = False
+        self.is_packed = False
+        self.open_count = 0 if status.done else last_offset - first_offset + 1
         self._starts = [first_offset]
         self._statuses = [status]
 
@@ -85,37 +102,46 @@ class CachedBatch:
             return None
         return self._statuses[following - 1]
 
-    def replace(self, first: int, last: int, status: RecordStatus) -> None:
-        """Give all of ``first..last`` one status; what it had before is another one."""
+    def replace(self, first: int, last: int, status: RecordStatus) -> int:
+        """Give all of ``first..last`` one status; what it had before is another one.
+
+        Returns:
+            How many runs more there are.
+        """
         starts, statuses = self._starts, self._statuses
         following = bisect_right(starts, first)
         index = following - 1
         end = starts[following] - 1 if following < len(starts) else self.last_offset
         if starts[index] != first or last > end:
-            self.splice(first, last, [first], [status])
-            return
+            return self.splice(first, last, [first], [status])
         joins_left = index > 0 and statuses[index - 1] is status
         if last < end:  # the head of a run
             starts[index] = last + 1
-            if not joins_left:
-                starts.insert(index, first)
-                statuses.insert(index, status)
-            return
+            if joins_left:
+                return 0
+            starts.insert(index, first)
+            statuses.insert(index, status)
+            return 1
+        more = 0
         if following < len(starts) and statuses[following] is status:
             del starts[following], statuses[following]
+            more = -1
         if joins_left:
             del starts[index], statuses[index]
-        else:
-            statuses[index] = status
+            return more - 1
+        statuses[index] = status
+        return more
 
-    def splice(
-        self, first: int, last: int, starts: list[int], statuses: list[RecordStatus]
-    ) -> None:
+    def splice(self, first: int, last: int, starts: list[int], statuses: list[RecordStatus]) -> int:
         """Put the given runs in place of ``first..last``; ``starts[0]`` is ``first``.
 
         Neighbouring runs of the same status become one.
+
+        Returns:
+            How many runs more there are.
         """
         old_starts, old_statuses = self._starts, self._statuses
+        before = len(old_starts)
         low = bisect_right(old_starts, first) - 1
         high = bisect_right(old_starts, last, low)
         if last < self.last_offset and (high == len(old_starts) or old_starts[high] != last + 1):
@@ -130,6 +156,7 @@ class CachedBatch:
             del starts[0], statuses[0]
         old_starts[low:high] = starts
         old_statuses[low:high] = statuses
+        return len(old_starts) - before
 
     def is_well_formed(self) -> bool:
         """Return whether runs are in order, inside the batch and merged."""
@@ -141,4 +168,6 @@ class CachedBatch:
             and all(starts[i] < starts[i + 1] for i in range(len(starts) - 1))
             and all(statuses[i] is not statuses[i + 1] for i in range(len(starts) - 1))
             and (self.per_offset or len(starts) == 1)
+            and self.open_count
+            == sum(last - first + 1 for first, last, status in self.runs() if not status.done)
         )

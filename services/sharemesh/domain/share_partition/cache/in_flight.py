@@ -1,12 +1,13 @@
 """The in-flight cache of a share partition, and the numbers that stay true with it (spec IFB)."""
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 
-from sharemesh.domain.group_config import GroupConfig
+from sharemesh.domain.group_config import GroupConfig, InFlightLimitType
 from sharemesh.domain.ids import MemberId
 from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch
+from sharemesh.domain.share_partition.cache.cached_batches import CachedBatches
 from sharemesh.domain.share_partition.cache.indexes import AvailableOffsets, Holders
 from sharemesh.domain.share_partition.cache.record_status import (
     Lock,
@@ -14,6 +15,16 @@ from sharemesh.domain.share_partition.cache.record_status import (
     RecordStatus,
     SettledStatuses,
 )
+
+UNLIMITED = 2**31 - 1
+
+
+class InFlightBar(IntEnum):
+    """What may not go out now, the stricter the higher."""
+
+    NONE = 0
+    END = 1  # too many runs, or too wide a span: nothing above the end offset
+    LOCKS = 2  # too many records held: nothing
 
 
 class GapWindow:
@@ -46,12 +57,15 @@ class InFlight:
     Attributes:
         end_offset: Last cached offset; equal to ``start_offset`` while the cache is empty (VOC-4).
         find_next: Something may be available below the end offset (spec OFF-4).
+        run_count: Runs of equal records, those of packed batches included.
+        finished: Batches that became done as a whole and may be packed (WIN-8).
         done_through: All cached offsets up to here are done; the start offset is sought from here.
     """
 
     config: GroupConfig
-    keys: list[int] = field(default_factory=list)  # first offsets of the batches
-    batches: list[CachedBatch] = field(default_factory=list)
+    batches: CachedBatches = field(default_factory=CachedBatches)
+    run_count: int = 0
+    finished: list[CachedBatch] = field(default_factory=list)
     start_offset: int = 0
     end_offset: int = 0
     delivery_complete_count: int = 0
@@ -69,6 +83,34 @@ class InFlight:
         return self.end_offset - self.start_offset + 1 if self.batches else 0
 
     @property
+    def counts_locks(self) -> bool:
+        """Whether the limit bounds held records, not the span of offsets (WIN-1)."""
+        return self.config.in_flight_limit_type is InFlightLimitType.LOCKS
+
+    @property
+    def room(self) -> int:
+        """How many records above the end offset may be acquired now (OFF-6, ACQ-2, WIN-3)."""
+        limit = self.config.partition_max_record_locks
+        if not self.counts_locks:
+            return limit - self.in_flight_count
+        held = self.locks.held_count
+        return min(limit - held, self.config.partition_max_runs - self.run_count - held)
+
+    @property
+    def lock_room(self) -> int:
+        """How many records may be acquired at all: no limit if the span counts (WIN-3)."""
+        if not self.counts_locks:
+            return UNLIMITED
+        return self.config.partition_max_record_locks - self.locks.held_count
+
+    @property
+    def bar(self) -> InFlightBar:
+        """What may not go out now (OFF-6, WIN-3, WIN-5)."""
+        if self.lock_room <= 0:
+            return InFlightBar.LOCKS
+        return InFlightBar.NONE if self.room > 0 else InFlightBar.END
+
+    @property
     def active_window(self) -> GapWindow | None:
         """The gap window while its end is still the end offset (spec INI-11)."""
         window = self.window
@@ -76,67 +118,45 @@ class InFlight:
 
     # ---- finding
 
-    def floor(self, offset: int) -> int:
-        """Return the index of the last batch that begins at or below ``offset``, or -1."""
-        return bisect_right(self.keys, offset) - 1
-
-    def index_from(self, offset: int) -> int:
-        """Return the index of the first batch that ends at or after ``offset``."""
-        index = bisect_right(self.keys, offset) - 1
-        if index >= 0 and self.batches[index].last_offset >= offset:
-            return index
-        return index + 1
-
-    def overlapping(self, first: int, last: int) -> list[CachedBatch]:
-        """Return the batches that hold an offset of ``first..last``."""
-        return self.batches[self.index_from(first) : bisect_right(self.keys, last)]
-
-    def status_at(self, offset: int) -> RecordStatus | None:
-        """Return the status of an offset, or None if it is not cached."""
-        index = bisect_right(self.keys, offset) - 1
-        if index < 0 or self.batches[index].last_offset < offset:
-            return None
-        return self.batches[index].status_at(offset)
-
     def held_batches(self, member_id: MemberId) -> list[CachedBatch]:
         """Return, ascending, the cached batches that the member may hold records of."""
         found = []
         for first in self.holders.batches_of(member_id):
-            index = self.floor(first)
-            if index >= 0 and self.keys[index] == first:
-                found.append(self.batches[index])
+            batch = self.batches.at_or_below(first)
+            if batch is not None and batch.first_offset == first:
+                found.append(batch)
         return found
 
     def first_available(self) -> int | None:
         """Return the lowest offset that can be acquired now (spec OFF-2)."""
-        return self.available.first(self.status_at)
+        return self.available.first(self.batches.status_at)
 
     # ---- changing
 
     def insert(self, batch: CachedBatch) -> None:
         """Add a batch; it must not overlap another (spec IFB-5)."""
         first = batch.first_offset
-        keys = self.keys
-        if not keys or first > keys[-1]:
-            keys.append(first)
-            self.batches.append(batch)
-        else:
-            index = bisect_right(keys, first)
-            keys.insert(index, first)
-            self.batches.insert(index, batch)
+        self.batches.insert(first, batch.last_offset, batch)
+        self.run_count += batch.run_count
         if first <= self.done_through:
             self.done_through = first - 1
         for begin, end, status in batch.runs():
             self._entered(begin, end, status)
             if status.member_id:
-                self.holders.add(status.member_id, first, keys[0])
+                self.holders.add(status.member_id, first, self.batches.is_whole)
 
     def put(
         self, batch: CachedBatch, first: int, last: int, old: RecordStatus, new: RecordStatus
     ) -> None:
         """Change one run, or a part of it, from ``old`` to ``new``."""
-        batch.replace(first, last, new)
+        if batch.is_packed:
+            self.batches.unpack(batch)
+        self.run_count += batch.replace(first, last, new)
         count = last - first + 1
+        if old.done is not new.done:
+            batch.open_count += -count if new.done else count
+            if not batch.open_count and self.counts_locks:
+                self.finished.append(batch)
         if old.terminal is not new.terminal:
             live = count if first >= self.start_offset else self._live(first, last)
             self.delivery_complete_count += live if new.terminal else -live
@@ -153,6 +173,8 @@ class InFlight:
 
     def put_runs(self, batch: CachedBatch, moves: Sequence[Move]) -> None:
         """Change a part of a batch, given whole as (first, last, old, new), in order."""
+        if batch.is_packed:
+            self.batches.unpack(batch)
         starts: list[int] = []
         statuses: list[RecordStatus] = []
         previous = None
@@ -166,9 +188,14 @@ class InFlight:
             if old.terminal is not new.terminal:
                 live = self._live(begin, end)
                 self.delivery_complete_count += live if new.terminal else -live
+            if old.done is not new.done:
+                count = end - begin + 1
+                batch.open_count += -count if new.done else count
         self._change_locks(moves)
         last = moves[-1][1]
-        batch.splice(moves[0][0], last, starts, statuses)
+        self.run_count += batch.splice(moves[0][0], last, starts, statuses)
+        if not batch.open_count and self.counts_locks:
+            self.finished.append(batch)
         self._still_available(batch, last + 1)
 
     def _change_locks(self, moves: Sequence[Move]) -> None:
@@ -197,6 +224,8 @@ class InFlight:
         """
         if batch.per_offset:
             return
+        if batch.is_packed:
+            self.batches.unpack(batch)
         batch.per_offset = True
         old = batch.status
         if old.lock is None and old.write_id is None:
@@ -216,17 +245,39 @@ class InFlight:
 
     def stop_tallies(self) -> None:
         """Count no records for quotas any more: all locks are over at once (QUO-12)."""
-        for batch in self.batches:
+        for batch in self.batches.kept_whole():
             for _, _, status in batch.runs():
                 lock = status.lock
                 if lock is not None and lock.tally is not None:
                     lock.tally.add(-lock.held)
                     lock.tally = None
 
-    def drop_front(self, count: int) -> None:
-        """Remove the first ``count`` batches; all of their records must be done."""
-        del self.keys[:count]
-        del self.batches[:count]
+    def drop_below(self, offset: int) -> bool:
+        """Remove the batches that begin below ``offset``, all done; return whether there were."""
+        gone = self.batches.drop_below(offset)
+        self.run_count -= gone
+        return gone > 0
+
+    def load(self, first: int, last: int, status: RecordStatus) -> None:
+        """Add a batch of durable state; a packed one if the limit counts locks (WIN-8)."""
+        if not self.counts_locks:
+            self.insert(CachedBatch(first, last, status))
+            return
+        self.batches.insert(first, last, status)
+        self.run_count += 1
+        self._entered(first, last, status)
+
+    def pack(self) -> None:
+        """Pack the batches that became done and are still there (WIN-8)."""
+        for batch in self.finished:
+            if not batch.open_count and self.batches.holds(batch):
+                self.run_count += self.batches.pack(batch)
+        self.finished.clear()
+
+    def clear(self) -> None:
+        """Remove all batches; all of their records must be done."""
+        self.batches.clear()
+        self.run_count = self.delivery_complete_count = 0
 
     # ---- what stays true
 

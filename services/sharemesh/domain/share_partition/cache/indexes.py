@@ -56,11 +56,8 @@ class Holders:
         self._count = 0
         self._clean_at = STALE_BATCHES_KEPT
 
-    def add(self, member_id: MemberId, first_offset: int, cache_start: int) -> None:
-        """Note an acquisition out of a batch; no batch of the cache begins below ``cache_start``.
-
-        Batches leave the cache at its front only (OFF-10), so what lies below it is stale.
-        """
+    def add(self, member_id: MemberId, first_offset: int, is_kept: Callable[[int], bool]) -> None:
+        """Note an acquisition out of a batch; ``is_kept`` tells which ones are not stale."""
         firsts = self._firsts.get(member_id)
         if firsts is None:
             firsts = self._firsts[member_id] = set()
@@ -69,15 +66,15 @@ class Holders:
         firsts.add(first_offset)
         self._count += 1
         if self._count >= self._clean_at:
-            self._clean(cache_start)
+            self._clean(is_kept)
 
     def batches_of(self, member_id: MemberId) -> list[int]:
         """Return first offsets of batches, ascending: all that the member holds of, and more."""
         return sorted(self._firsts.get(member_id, ()))
 
-    def _clean(self, cache_start: int) -> None:
+    def _clean(self, is_kept: Callable[[int], bool]) -> None:
         kept = {
-            member_id: {first for first in firsts if first >= cache_start}
+            member_id: {first for first in firsts if is_kept(first)}
             for member_id, firsts in self._firsts.items()
         }
         self._firsts = {member_id: firsts for member_id, firsts in kept.items() if firsts}

@@ -43,13 +43,15 @@ class LockIndex:
     gets a lock that a member holds.
 
     Attributes:
+        held_count: Records that name a lock: held, or in transition since they were (WIN-2).
         waiting: The heap of (deadline, age, lock); its head, if there is one, holds records.
     """
 
-    __slots__ = ("_dead", "_orders", "waiting")
+    __slots__ = ("_dead", "_orders", "held_count", "waiting")
 
     def __init__(self) -> None:
         self.waiting: list[tuple[int, int, Lock]] = []
+        self.held_count = 0
         self._orders = 0
         self._dead = 0  # entries of locks without records
 
@@ -59,6 +61,7 @@ class LockIndex:
         A lock that lost all its records gets none again.
         """
         lock.held += record_count
+        self.held_count += record_count
         if lock.tally is not None:
             lock.tally.add(record_count)
         if lock.order < 0:
@@ -69,6 +72,7 @@ class LockIndex:
     def leave(self, lock: Lock, record_count: int) -> None:
         """Note that records no longer name this lock."""
         lock.held -= record_count
+        self.held_count -= record_count
         if lock.tally is not None:
             lock.tally.add(-record_count)
         if lock.held == 0 and lock.waits:

@@ -1,7 +1,5 @@
 """A member says what became of the records that it holds (spec ACK)."""
 
-from bisect import bisect_right
-
 from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
 from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch, Run
@@ -68,16 +66,16 @@ def _types(batch: AcknowledgementBatch) -> list[AcknowledgeType]:
 
 def _entries(flight: InFlight, first: int, last: int) -> list[CachedBatch]:
     """Return the cached batches that the acknowledgement reaches (ACK-5, ACK-6, ACK-7)."""
-    low = bisect_right(flight.keys, first) - 1
-    if low < 0 and first < flight.start_offset:
-        low = flight.floor(flight.start_offset)
-    if low < 0:
+    batches = flight.batches
+    entry = batches.at_or_below(first)
+    if entry is None and first < flight.start_offset:
+        entry = batches.at_or_below(flight.start_offset)
+    if entry is None:
         message = f"offsets {first}-{last} are not in flight: fetch them before acknowledging"
         raise RefusedError(ErrorCode.INVALID_RECORD_STATE, message)
-    entry = flight.batches[low]
     if entry.last_offset >= last:
         return [entry]
-    entries = flight.batches[low : flight.floor(last) + 1]
+    entries = batches.starting_in(entry.first_offset, last)
     end = entries[-1].last_offset
     if end < last:
         message = f"offsets {first}-{last} reach past offset {end}, the last one acquired there"

@@ -77,7 +77,7 @@ def acquire_new_range(taken: Acquisition, first: int, last: int) -> None:
     else:
         acquired_last = cached_last
         _add_pieces(taken, first, cached_last)
-    if flight.keys[0] == first:  # OFF-15
+    if flight.batches.first_offset == first:  # OFF-15
         flight.start_offset = first
     flight.end_offset = max(flight.end_offset, cached_last)  # OFF-16
     if flight.window is not None:
@@ -127,25 +127,24 @@ def _add_limited(taken: Acquisition, first: int, acquired_last: int, cached_last
 
 
 def _budget(flight: InFlight, request: Acquire, last: int) -> tuple[int, int]:
-    """Return how many offsets may be acquired, and up to which one (ACQ-2)."""
-    room = flight.config.partition_max_record_locks - flight.in_flight_count
+    """Return how many offsets may be acquired, and up to which one (ACQ-2, WIN-3, WIN-5)."""
+    room = flight.room
     if room > 0:
         return min(request.max_fetch_records, room), last
     if request.fetch_offset > flight.end_offset:
         return 0, last
-    behind = flight.end_offset - request.fetch_offset + 1
+    behind = min(flight.end_offset - request.fetch_offset + 1, flight.lock_room)
     return min(request.max_fetch_records, behind), min(last, flight.end_offset)
 
 
 def _position(flight: InFlight, base: int) -> int:
     """Return where to begin in the cache (ACQ-4)."""
-    index = flight.floor(base)
-    if index < 0:
+    batch = flight.batches.at_or_below(base)
+    if batch is None:
         base = max(base, flight.start_offset)
-        index = flight.floor(base)
-        if index < 0:
+        batch = flight.batches.at_or_below(base)
+        if batch is None:
             return base
-    batch = flight.batches[index]
     return batch.first_offset if batch.last_offset >= base else base
 
 
@@ -155,8 +154,7 @@ def _walk(taken: Acquisition, position: int, base: int, last: int) -> None:
     What lies between the first and the last offset counts even if its log batch is gone (ACQ-6).
     """
     flight = taken.flight
-    low, high = flight.floor(position - 1) + 1, flight.floor(last) + 1
-    batches = flight.batches[low:high]
+    batches = flight.batches.starting_in(position, last)
     if not batches:  # ACQ-5
         acquire_new_range(taken, position, last)
         return
@@ -228,6 +226,7 @@ def _pass_compacted(flight: InFlight, fetch_offset: int, base: int) -> None:
         flight.window = None
     else:
         window.move(base)
-    if flight.floor(flight.start_offset) < 0 and flight.batches:
-        flight.start_offset = min(base, flight.keys[0])
+    batches = flight.batches
+    if batches and batches.first_offset > flight.start_offset:
+        flight.start_offset = min(base, batches.first_offset)
         move_start_offset(flight)

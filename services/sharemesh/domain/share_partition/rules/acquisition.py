@@ -64,7 +64,7 @@ class Acquisition:
         flight = self.flight
         new = self.status(first, last, count, old.hand_backs_left)
         flight.put(batch, first, last, old, new)
-        flight.holders.add(self.request.member_id, batch.first_offset, flight.keys[0])
+        flight.holders.add(self.request.member_id, batch.first_offset, flight.batches.is_whole)
         ranges = self.ranges
         if len(ranges) > merge_from and ranges[-1][1] + 1 == first and ranges[-1][2] == count:
             ranges[-1] = (ranges[-1][0], last, count)

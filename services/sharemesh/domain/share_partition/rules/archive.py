@@ -18,7 +18,7 @@ def archive_available(flight: InFlight, first: int, last: int) -> bool:
     archived = False
     if first > last:
         return archived
-    for batch in flight.overlapping(first, last):
+    for batch in flight.batches.unfinished(first, last):
         low, high = max(first, batch.first_offset), min(last, batch.last_offset)
         partial = low > batch.first_offset or high < batch.last_offset
         if partial and not batch.per_offset and batch.status.state is DeliveryState.AVAILABLE:
@@ -77,7 +77,7 @@ def archive_aborted(
 
 
 def _archive(flight: InFlight, first: int, last: int) -> None:
-    for batch in flight.overlapping(first, last):
+    for batch in flight.batches.overlapping(first, last):
         low, high = max(first, batch.first_offset), min(last, batch.last_offset)
         if low > batch.first_offset or high < batch.last_offset:
             flight.track_per_offset(batch)

@@ -53,7 +53,7 @@ class Expiry:
     def _expire(self, lock: Lock) -> int | None:
         """Expire one lock; return where the limit stopped it, or None."""
         flight = self._flight
-        for batch in flight.overlapping(lock.first_offset, lock.last_offset):
+        for batch in flight.batches.unfinished(lock.first_offset, lock.last_offset):
             if self._left == 0:
                 return max(batch.first_offset, lock.first_offset)
             if _straddles(batch, flight.start_offset) and batch.status.lock is lock:

@@ -222,7 +222,7 @@ class PendingTransitions:
             first, last, old, new = moves[0]
             if old is not new:
                 flight.put(batch, first, last, old, new)
-        else:
+        elif any(old is not new for _, _, old, new in moves):
             flight.put_runs(batch, moves)
 
     def _ended(self, old: RecordStatus) -> RecordStatus:
@@ -286,7 +286,7 @@ def note_again(flight: InFlight, unwritten: Iterable[Written], changes: PendingT
             left = left.until(not_before_ms)
         if first < start and state is DeliveryState.ARCHIVED:
             changes.note(first, min(last, start - 1), left, cause)
-        for batch in flight.overlapping(max(first, start), last):
+        for batch in flight.batches.overlapping(max(first, start), last):
             low, high = max(first, start, batch.first_offset), min(last, batch.last_offset)
             for begin, end, status in batch.runs_between(low, high):
                 if _is_left(status, state, count):

@@ -1,7 +1,6 @@
 """The in-flight cache is filled from durable state (spec INI-7..12)."""
 
 from sharemesh.domain.delivery_state import DeliveryState
-from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch
 from sharemesh.domain.share_partition.cache.in_flight import GapWindow, InFlight
 from sharemesh.domain.share_partition.events import StateRead
 from sharemesh.domain.share_partition.rules.start_offset import move_start_offset
@@ -37,7 +36,7 @@ def load(flight: InFlight, start_offset: int, batches: tuple[StateBatch, ...]) -
         if gap_start is None and batch.first_offset > expected:
             gap_start = expected
         status = flight.settled.get(_LOADED_AS[batch.delivery_state], batch.delivery_count)
-        flight.insert(CachedBatch(batch.first_offset, batch.last_offset, status))
+        flight.load(batch.first_offset, batch.last_offset, status)
         expected = batch.last_offset + 1
     if batches:  # INI-9
         flight.end_offset = batches[-1].last_offset

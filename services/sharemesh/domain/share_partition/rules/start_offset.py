@@ -4,8 +4,6 @@ The start offset advances over finished records (OFF-7..14) and follows the log 
 the next fetch offset is the first one that may still be acquired (OFF-1..6).
 """
 
-from bisect import bisect_left
-
 from sharemesh.domain.share_partition.cache.in_flight import GapWindow, InFlight
 from sharemesh.domain.share_partition.rules.archive import archive_available
 
@@ -16,16 +14,27 @@ def move_start_offset(flight: InFlight) -> bool:
     Tried after initialization, so that a start offset that lags in storage catches up (PER-3), and
     after each write that may have finished something (OFF-13).
     """
+    if flight.window is not None and flight.counts_locks:
+        _narrow(flight, flight.window)
     moved = _moved_inside_first(flight, flight.start_offset)
     if moved is None:
         moved = _may_move(flight) and _moved_over_batches(flight)
     return moved
 
 
+def _narrow(flight: InFlight, window: GapWindow) -> None:
+    """Let the window begin at its first hole, and end with its last one (WIN-6)."""
+    hole = None if flight.active_window is None else first_hole(flight, window)
+    if hole is None:
+        flight.window = None
+    else:
+        window.move(hole)
+
+
 def next_fetch_offset(flight: InFlight) -> int:
     """Return the offset from which the log should be read next."""
     batches = flight.batches
-    if not batches or flight.start_offset > batches[-1].last_offset:  # OFF-1, OFF-21
+    if not batches or flight.start_offset > batches.last_offset:  # OFF-1, OFF-21
         flight.find_next = False
         return flight.end_offset
     if not flight.find_next:  # OFF-1
@@ -44,21 +53,22 @@ def next_fetch_offset(flight: InFlight) -> int:
 def first_hole(flight: InFlight, window: GapWindow) -> int | None:
     """Return the first offset of the window that no batch holds but some batch follows (OFF-3)."""
     position = window.scan_from
-    for index in range(flight.index_from(position), len(flight.batches)):
-        batch = flight.batches[index]
-        if batch.first_offset > position:
+    for first, last, _ in flight.batches.spans(position):
+        if first > position:
             window.scan_from = position
             return position
-        position = batch.last_offset + 1
+        position = last + 1
     window.scan_from = position
     return None
 
 
 def can_acquire(flight: InFlight) -> bool:
-    """Return whether a fetch may find something (spec OFF-6); always with an empty cache."""
+    """Return whether a fetch may find something (spec OFF-6, WIN-3); always with an empty cache."""
+    if flight.lock_room <= 0:
+        return False
     if next_fetch_offset(flight) != flight.end_offset + 1:
         return True
-    return flight.in_flight_count < flight.config.partition_max_record_locks
+    return flight.room > 0
 
 
 def move_log_start(flight: InFlight, log_start_offset: int) -> bool:
@@ -73,7 +83,7 @@ def move_log_start(flight: InFlight, log_start_offset: int) -> bool:
     if not flight.batches:
         flight.start_offset = flight.end_offset = log_start_offset
         return True
-    for batch in flight.overlapping(old_start, log_start_offset - 1):  # OFF-22
+    for batch in flight.batches.overlapping(old_start, log_start_offset - 1):  # OFF-22
         low = max(old_start, batch.first_offset)
         high = min(log_start_offset - 1, batch.last_offset)
         for begin, end, status in batch.runs_between(low, high):
@@ -105,7 +115,7 @@ def _archive_below(flight: InFlight, offset: int) -> bool:
     Not only from the start offset on (OFF-18): a log batch that straddles the log start may have
     been cached whole (ACQ-4), and what nobody can read would keep the start offset for ever.
     """
-    if flight.batches and archive_available(flight, flight.keys[0], offset - 1):
+    if flight.batches and archive_available(flight, flight.batches.first_offset, offset - 1):
         flight.find_next = True  # OFF-4
         return True
     return False
@@ -116,19 +126,22 @@ def _moved_over_batches(flight: InFlight) -> bool:
     if last_done is None:
         return False
     old_start = flight.start_offset
-    index = flight.floor(last_done)
-    batch = flight.batches[index]
-    gone = index + 1 if last_done == batch.last_offset else index
-    if gone == len(flight.batches):
+    batches = flight.batches
+    batch = batches.at_or_below(last_done)
+    assert batch is not None
+    is_whole = last_done == batch.last_offset
+    stays: int | None = batch.first_offset
+    if is_whole:
+        stays = batches.first_after(batch.first_offset)
+    if stays is None:
         # OFF-9. QUIRK, as Kafka's traces show: if only batches below a moved log start were left,
         # this goes back behind the last of them; the next fetch reports the log start again.
         flight.start_offset = flight.end_offset = last_done + 1
-        flight.keys, flight.batches = [], []
-        flight.delivery_complete_count = 0
+        flight.clear()
         return True
     new_start = last_done + 1  # OFF-11
-    if gone > index:  # OFF-10
-        new_start = flight.keys[gone]
+    if is_whole:  # OFF-10
+        new_start = stays
         window = flight.active_window
         if window is not None:
             new_start = min(new_start, window.gap_start)
@@ -136,12 +149,11 @@ def _moved_over_batches(flight: InFlight) -> bool:
         if batch.first_offset <= old_start <= last_done:
             passed = last_done - old_start + 1
         else:
-            passed = _cached_between(flight, old_start, last_done)
+            passed = batches.offsets_between(old_start, last_done)
         flight.delivery_complete_count -= passed
         flight.start_offset = new_start
-    if gone:
-        flight.drop_front(gone)
-    return new_start > old_start or gone > 0
+    gone = flight.drop_below(stays)
+    return new_start > old_start or gone
 
 
 def _moved_inside_first(flight: InFlight, start: int) -> bool | None:
@@ -151,7 +163,7 @@ def _moved_inside_first(flight: InFlight, start: int) -> bool | None:
     """
     if flight.window is not None or not flight.batches:
         return None
-    batch = flight.batches[0]
+    batch = flight.batches.first_batch()
     if not batch.first_offset <= start <= batch.last_offset or flight.done_through < start - 1:
         return None
     end = batch.done_end(start)
@@ -171,10 +183,9 @@ def _may_move(flight: InFlight) -> bool:
     QUIRK: if the start offset lies behind the batch that precedes it, after a move of the log
     start, a batch that was never tracked per offset counts as a whole, another one does not.
     """
-    index = flight.floor(flight.start_offset)
-    if index < 0:
+    batch = flight.batches.at_or_below(flight.start_offset)
+    if batch is None:
         return False
-    batch = flight.batches[index]
     start = flight.start_offset
     if start > batch.last_offset:
         return not batch.per_offset and batch.status.done
@@ -184,35 +195,18 @@ def _may_move(flight: InFlight) -> bool:
 def _last_done(flight: InFlight) -> int | None:
     """Return the last offset of the longest done prefix of the cache (OFF-8)."""
     batches = flight.batches
-    stop = len(batches)
+    stop: int | None = None  # where the first batch begins that reaches the window
     window = flight.active_window
     if window is not None:
-        stop = flight.index_from(window.gap_start)
-    if flight.done_through < flight.keys[0]:
-        flight.done_through = flight.keys[0] - 1
-    for index in range(flight.index_from(flight.done_through + 1), stop):
-        batch = batches[index]
-        end = batch.done_end(max(batch.first_offset, flight.done_through + 1))
-        if end >= batch.first_offset:
-            flight.done_through = max(flight.done_through, end)
-        if end < batch.last_offset:
-            break
+        stop = next((first for first, _, _ in batches.spans(window.gap_start)), None)
+    done_through = max(flight.done_through, batches.first_offset - 1)
+    flight.done_through = batches.done_through(done_through + 1, stop)
     return _prefix_end(flight, stop)
 
 
-def _prefix_end(flight: InFlight, stop: int) -> int | None:
+def _prefix_end(flight: InFlight, stop: int | None) -> int | None:
     end = flight.done_through
-    if stop < len(flight.batches) and end >= flight.keys[stop]:
-        end = flight.batches[stop - 1].last_offset if stop else -1
-    return end if end >= flight.keys[0] else None
-
-
-def _cached_between(flight: InFlight, first: int, last: int) -> int:
-    """Return how many offsets of ``first..last`` the cache holds."""
-    if first > last:
-        return 0
-    low, high = flight.index_from(first), bisect_left(flight.keys, last + 1)
-    return sum(
-        min(batch.last_offset, last) - max(batch.first_offset, first) + 1
-        for batch in flight.batches[low:high]
-    )
+    if stop is not None and end >= stop:
+        before = flight.batches.at_or_below(stop - 1)
+        end = -1 if before is None else before.last_offset
+    return end if end >= flight.batches.first_offset else None
