@@ -68,8 +68,8 @@ def start_offset_is_not_guarded(patch):
     def move(flight):
         old = flight.start_offset
         moved = real(flight)
-        if moved and flight.batches and flight.keys[0] < old:
-            flight.start_offset = flight.keys[0]
+        if moved and flight.batches and flight.batches.first_offset < old:
+            flight.start_offset = flight.batches.first_offset
         return moved
 
     patch.setattr(machine, "move_start_offset", move)
