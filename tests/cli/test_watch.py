@@ -14,6 +14,7 @@ class Admin:
     """Answers each round with another epoch; at the epochs in ``gone`` nobody answers."""
 
     gone: frozenset[int] = frozenset()
+    paused = False
 
     def __init__(self, settings) -> None:
         self.epoch = 0
@@ -29,7 +30,7 @@ class Admin:
         if self.epoch in self.gone:
             raise ConnectionFailedError("nobody answers")
         return {
-            each: GroupDescription(each, "Empty", self.epoch, 0, "simple", "g-0", ())
+            each: GroupDescription(each, "Empty", self.epoch, 0, "simple", "g-0", (), self.paused)
             for each in group_ids
         }
 
@@ -91,6 +92,12 @@ def test_an_interval_out_of_bounds_is_refused(run, interval):
     code, _, err, _ = run("--watch", "--interval", interval)
     assert code == 2
     assert "must be 0.1 to 3600 seconds" in err
+
+
+def test_a_paused_group_is_shown_as_such(run, monkeypatch):
+    monkeypatch.setattr(Admin, "paused", True)
+    _, out, _, _ = run()
+    assert "PAUSED: nothing more is delivered until `sharemesh groups resume`" in out
 
 
 def test_without_watch_it_is_shown_once(run):

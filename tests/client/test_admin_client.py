@@ -170,6 +170,18 @@ def test_configs_of_groups_topics_and_the_cluster(admin, cluster):
     admin.alter_configs({"group.share.max.size": None})
 
 
+def test_a_group_is_paused_and_resumed(admin):
+    def paused():
+        return {each.name: each.value for each in admin.describe_group_configs("gp")}[
+            "share.paused"
+        ]
+
+    admin.pause_group("gp")
+    assert paused() == "true"
+    admin.resume_group("gp")
+    assert paused() == "false"
+
+
 def test_quotas_are_altered_and_described(admin):
     """QUO-7, QUO-8: also more entities than one request may have."""
     users = QuotaEntity(EntityType.USER, None)

@@ -32,6 +32,15 @@ async def test_settings_are_stored_and_in_force_when_answered():
         assert configs["share.record.lock.duration.ms"] == ("30000", "default")
 
 
+async def test_a_description_says_that_the_group_is_paused():
+    """PAU-4."""
+    async with world() as made:
+        await made.hb("m1", 0, ["foo"])
+        assert not (await made.describe()).paused
+        await alter(made, share_paused="true")
+        assert (await made.describe()).paused
+
+
 async def test_an_absent_value_goes_back_to_the_default():
     async with world() as made:
         await alter(made, share_isolation_level="read_committed")

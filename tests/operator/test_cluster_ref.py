@@ -90,6 +90,16 @@ def test_a_groups_fields_become_kafkas_configs_that_the_coordinator_accepts():
     check_group_configs({}, found, {})
 
 
+@pytest.mark.parametrize(("given", "set_to"), [(True, "true"), (False, "false")])
+def test_a_pause_is_set_where_the_group_says_so_pau_5(given, set_to):
+    assert group_configs(group({"paused": given}))["share.paused"] == set_to
+
+
+def test_without_a_word_on_pauses_what_others_did_stays_pau_5():
+    current = group_configs(group()) | {"share.paused": "true"}
+    assert drifted(group(), current) == {}
+
+
 def test_only_configs_that_differ_are_set():
     current = group_configs(group())
     assert drifted(group(), current) == {}

@@ -74,6 +74,8 @@ def group_configs(body: KubeObject) -> dict[str, str]:
     found[names.ISOLATION_LEVEL] = _ISOLATION[spec.get("isolationLevel", "ReadUncommitted")]
     renew = spec.get("renewAcknowledge", "Enabled") == "Enabled"
     found[names.RENEW_ACKNOWLEDGE_ENABLE] = "true" if renew else "false"
+    if "paused" in spec:  # else `sharemesh groups pause` decides
+        found[names.PAUSED] = "true" if spec["paused"] else "false"
     return found
 
 

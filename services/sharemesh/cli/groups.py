@@ -25,6 +25,8 @@ from sharemesh.client.errors import GroupIdNotFoundError, SharemeshError
 INTERVAL_MIN_S = 0.1
 INTERVAL_MAX_S = 3_600.0
 
+PAUSED_NOTE = "; PAUSED: nothing more is delivered until `sharemesh groups resume`"
+
 Pause = Callable[[float], object]
 
 _EXAMPLES = """examples:
@@ -33,8 +35,14 @@ _EXAMPLES = """examples:
   sharemesh groups describe billing --watch --interval 5
   sharemesh groups offsets billing
   sharemesh groups reset-offsets billing --topic orders --to-earliest --execute
+  sharemesh groups pause billing
+  sharemesh groups resume billing
   sharemesh groups delete-offsets billing --topic orders
   sharemesh groups delete billing"""
+_ABOUT_PAUSES = (
+    "A paused group (share.paused) is delivered nothing more. What its members hold they may "
+    "acknowledge and renew as ever, locks end as ever, and lag grows with what is produced."
+)
 _ARCHIVED_BY = {"DELIVERY_LIMIT": "by the delivery limit", "REJECT": "rejected", "GAP": "gaps"}
 
 
@@ -67,6 +75,13 @@ def register(commands: Commands) -> None:
         metavar="S",
         help="seconds from one to the next with --watch (default: %(default)g)",
     )
+
+    for name, run, text in (
+        ("pause", _pause, "deliver nothing more to groups"),
+        ("resume", _resume, "deliver to groups again"),
+    ):
+        action = add_admin_action(actions, name, run, help=text, description=_ABOUT_PAUSES)
+        action.add_argument("groups", nargs="+", metavar="GROUP")
 
     delete = add_admin_action(actions, "delete", _delete, help="delete empty groups")
     delete.add_argument("groups", nargs="+", metavar="GROUP")
@@ -103,7 +118,7 @@ def _describe(session: CommandSession, admin: AdminClient, args: argparse.Namesp
     return _show_groups(session, admin, args.groups)
 
 
-def _pause(seconds: float) -> None:
+def _wait(seconds: float) -> None:
     Event().wait(seconds)
 
 
@@ -112,7 +127,7 @@ def watch(
     interval_s: float,
     show: Callable[[], object],
     *,
-    pause: Pause = _pause,
+    pause: Pause = _wait,
 ) -> None:
     """Call ``show`` every ``interval_s`` seconds; a terminal is cleared before.
 
@@ -162,6 +177,7 @@ def _show_groups(session: CommandSession, admin: AdminClient, group_ids: Sequenc
                     "group_epoch": found.group_epoch,
                     "assignment_epoch": found.assignment_epoch,
                     "assignor": found.assignor,
+                    "paused": found.paused,
                     "coordinator": found.coordinator_id,
                     "members": members,
                     "offsets": offset_rows(offsets),
@@ -171,7 +187,7 @@ def _show_groups(session: CommandSession, admin: AdminClient, group_ids: Sequenc
         session.say(
             f"group {found.group_id}: {found.state}, {counted(len(members), 'member')}, group "
             f"epoch {found.group_epoch}, assignment epoch {found.assignment_epoch}, coordinator "
-            f"{found.coordinator_id or '-'}"
+            f"{found.coordinator_id or '-'}{PAUSED_NOTE if found.paused else ''}"
         )
         session.show(members, "member, client, host, epoch, assignment", empty="no members")
         show_offsets(session, offsets)
@@ -198,6 +214,36 @@ def _member_row(member: MemberDescription) -> dict[str, Any]:
         "epoch": member.member_epoch,
         "assignment": assignment_text(member),
     }
+
+
+def _pause(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
+    return _change_pause(session, admin, args.groups, paused=True)
+
+
+def _resume(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:
+    return _change_pause(session, admin, args.groups, paused=False)
+
+
+def _change_pause(
+    session: CommandSession, admin: AdminClient, group_ids: Sequence[str], *, paused: bool
+) -> int:
+    """Pause or resume each group; a group that does not exist is pointed out."""
+    problems: dict[str, SharemeshError | None] = {}
+    for group_id in group_ids:
+        try:
+            if paused:
+                admin.pause_group(group_id)
+            else:
+                admin.resume_group(group_id)
+        except SharemeshError as error:
+            problems[group_id] = error
+            continue
+        problems[group_id] = None
+        if paused and _missing(admin, group_id) is not None:
+            hint = nearest(group_id, _known(admin))
+            session.complain(f"sharemesh: there is no group {group_id!r} yet: it begins so{hint}")
+    done = "group {} is paused" if paused else "group {} is resumed"
+    return session.report(problems, done, lambda: _known(admin))
 
 
 def _offsets(session: CommandSession, admin: AdminClient, args: argparse.Namespace) -> int:

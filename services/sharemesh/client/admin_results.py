@@ -68,7 +68,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One share group."""
+    """One share group; ``paused``: leaders deliver nothing more to it (spec PAU-1)."""
 
     group_id: str
     state: str
@@ -77,6 +77,7 @@ class GroupDescription:
     assignor: str
     coordinator_id: str
     members: tuple[MemberDescription, ...]
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

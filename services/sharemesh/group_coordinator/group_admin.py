@@ -170,6 +170,7 @@ class GroupAdmin:
             assignor_name=assignor.NAME,
             coordinator_id=coordinator.node_id,
             authorized_operations=NOT_ASKED,
+            paused=coordinator.config(group_id).paused,
         )
         if operations:
             described.authorized_operations = sum(

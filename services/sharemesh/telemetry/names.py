@@ -216,6 +216,12 @@ BACKLOG_AGE = _gauge(
     "how long the next record to deliver has been in the log, at most 1 s too low",
     *_GROUP_TOPIC,
 )
+GROUP_PAUSED = _gauge(
+    "share.group.paused",
+    "1",
+    "1 while nothing is delivered because the group is paused (PAU-4), else 0",
+    *_GROUP_TOPIC,
+)
 FETCH_REQUESTS = _counter(
     "share.fetch.requests", "{request}", "fetches, once for each of their topics (MET-3)", "topic"
 )

@@ -82,7 +82,7 @@ class ShareGroupMember(_message.Message):
     def __init__(self, member_id: _Optional[str] = ..., rack_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., subscribed_topic_names: _Optional[_Iterable[str]] = ..., assignment: _Optional[_Union[ShareGroupAssignment, _Mapping]] = ...) -> None: ...
 
 class DescribedShareGroup(_message.Message):
-    __slots__ = ("error_code", "error_message", "group_id", "group_state", "group_epoch", "assignment_epoch", "assignor_name", "members", "authorized_operations", "coordinator_id")
+    __slots__ = ("error_code", "error_message", "group_id", "group_state", "group_epoch", "assignment_epoch", "assignor_name", "members", "authorized_operations", "coordinator_id", "paused")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
@@ -93,6 +93,7 @@ class DescribedShareGroup(_message.Message):
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     AUTHORIZED_OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_ID_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     error_message: str
     group_id: str
@@ -103,7 +104,8 @@ class DescribedShareGroup(_message.Message):
     members: _containers.RepeatedCompositeFieldContainer[ShareGroupMember]
     authorized_operations: int
     coordinator_id: str
-    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., group_id: _Optional[str] = ..., group_state: _Optional[str] = ..., group_epoch: _Optional[int] = ..., assignment_epoch: _Optional[int] = ..., assignor_name: _Optional[str] = ..., members: _Optional[_Iterable[_Union[ShareGroupMember, _Mapping]]] = ..., authorized_operations: _Optional[int] = ..., coordinator_id: _Optional[str] = ...) -> None: ...
+    paused: bool
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., group_id: _Optional[str] = ..., group_state: _Optional[str] = ..., group_epoch: _Optional[int] = ..., assignment_epoch: _Optional[int] = ..., assignor_name: _Optional[str] = ..., members: _Optional[_Iterable[_Union[ShareGroupMember, _Mapping]]] = ..., authorized_operations: _Optional[int] = ..., coordinator_id: _Optional[str] = ..., paused: _Optional[bool] = ...) -> None: ...
 
 class ShareGroupDescribeResponse(_message.Message):
     __slots__ = ("throttle_time_ms", "groups")

@@ -31,6 +31,7 @@ NEVER_HERE = {
     Reason.GROUP_NOT_SEEN,
     Reason.OPEN_TRANSACTION,
     Reason.DAMAGED,
+    Reason.PAUSED,
     Reason.STORAGE_UNAVAILABLE,
 }
 DONE = {

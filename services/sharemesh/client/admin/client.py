@@ -91,6 +91,8 @@ class AdminClient:
     delete_share_group_offsets = _blocking(AsyncAdminClient.delete_share_group_offsets)
     describe_group_configs = _blocking(AsyncAdminClient.describe_group_configs)
     alter_group_configs = _blocking(AsyncAdminClient.alter_group_configs)
+    pause_group = _blocking(AsyncAdminClient.pause_group)
+    resume_group = _blocking(AsyncAdminClient.resume_group)
     describe_configs = _blocking(AsyncAdminClient.describe_configs)
     alter_configs = _blocking(AsyncAdminClient.alter_configs)
     list_offsets = _blocking(AsyncAdminClient.list_offsets)

@@ -32,6 +32,7 @@ from sharemesh.client.errors import (
 )
 from sharemesh.codec.state_record import put_batches
 from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.group_config.group_definitions import PAUSED
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.methods import Method, Request, Response
 from sharemesh.v1 import group_coordinator_pb2
@@ -251,6 +252,24 @@ class GroupAdministration(AdminConnection):
                 validate_only=validate_only,
             ),
         )
+
+    async def pause_group(self, group_id: str) -> None:
+        """Let leaders deliver nothing more to a group until ``resume_group`` (spec PAU-1).
+
+        A group that does not exist yet begins paused. Repeating it is fine.
+
+        Raises:
+            ServiceError: Its settings may not be changed, or the cluster does not know pauses.
+        """
+        await self.alter_group_configs(group_id, {PAUSED: "true"})
+
+    async def resume_group(self, group_id: str) -> None:
+        """Let leaders deliver to a group again. Repeating it is fine.
+
+        Raises:
+            ServiceError: Its settings may not be changed, or the cluster does not know pauses.
+        """
+        await self.alter_group_configs(group_id, {PAUSED: None})
 
     async def explain(self, group_id: str, topic: str, partition: int, offset: int) -> Explanation:
         """Return why a record is, or is not, being delivered to a group, and what became of it.

@@ -33,3 +33,4 @@ class GroupConfig:
     assignment_interval_ms: int = 1_000  # share.assignment.interval.ms
     in_flight_limit_type: InFlightLimitType = InFlightLimitType.SPAN  # not Kafka's (spec WIN)
     partition_max_runs: int = 100_000  # share.partition.max.runs: not Kafka's (WIN-4)
+    paused: bool = False  # share.paused: not a setting of Kafka (spec PAU)

@@ -137,6 +137,7 @@ def effective_group_config(entries: Mapping[str, str], cluster: Mapping[str, str
             _text(group_definitions.IN_FLIGHT_LIMIT_TYPE, entries)
         ),
         partition_max_runs=_clamped(group_definitions.PARTITION_MAX_RUNS, entries, cluster),
+        paused=_text(group_definitions.PAUSED, entries) == "true",
     )
 
 

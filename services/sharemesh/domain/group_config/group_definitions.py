@@ -18,6 +18,7 @@ RENEW_ACKNOWLEDGE_ENABLE = "share.renew.acknowledge.enable"
 ASSIGNMENT_INTERVAL = "share.assignment.interval.ms"
 IN_FLIGHT_LIMIT_TYPE = "share.in.flight.limit.type"
 PARTITION_MAX_RUNS = "share.partition.max.runs"
+PAUSED = "share.paused"
 NO_DEAD_LETTER_QUEUE = "not in this version: dead-letter topics are left out; remove the setting"
 
 _INTEGER = ValueKind.INTEGER
@@ -106,6 +107,13 @@ GROUP_CONFIGS = by_name(
             100_000,
             minimum=1_000,
             maximum=1_000_000,
+        ),
+        ConfigDefinition(
+            PAUSED,
+            ValueKind.BOOLEAN,
+            "false",
+            "Whether leaders deliver nothing more to the group; what members hold they may "
+            "acknowledge and renew as ever.",
         ),
         ConfigDefinition(
             "errors.deadletterqueue.topic.name",

@@ -222,8 +222,9 @@ class SharePartition:
         return next_fetch_offset(self._flight)
 
     def can_acquire(self) -> bool:
-        """Return whether a fetch may find something (OFF-6); only while ACTIVE (IFB-6)."""
-        return self._state is Lifecycle.ACTIVE and can_acquire(self._flight)
+        """Return whether a fetch may find something (OFF-6); only while ACTIVE (IFB-6, PAU-1)."""
+        active = self._state is Lifecycle.ACTIVE and not self.config.paused
+        return active and can_acquire(self._flight)
 
     def state_at(self, offset: int) -> RecordView | None:
         """Return what is known of one offset, or None if it is not in the cache."""
@@ -298,7 +299,7 @@ class SharePartition:
     # ---- members
 
     def _acquire(self, event: Acquire, now_ms: int) -> list[Effect]:
-        if self._state is not Lifecycle.ACTIVE:  # ACQ-1
+        if self._state is not Lifecycle.ACTIVE or self.config.paused:  # ACQ-1, PAU-1
             return [RecordsAcquired(event.request_id, (), 0)]
         return [acquire(self._flight, event, now_ms)]
 

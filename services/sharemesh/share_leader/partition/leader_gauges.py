@@ -69,6 +69,7 @@ class LeaderGauges:
             (names.BACKLOG_RECORDS, _backlog),
             (names.OLDEST_ACQUIRED_AGE, self._oldest_acquired_s),
             (names.BACKLOG_AGE, self._backlog_age_s),
+            (names.GROUP_PAUSED, _paused),
         ):
             registry.observe(metric, self._by_share(of_share))
         self.sample()
@@ -180,6 +181,10 @@ def _in_flight(_: LedPartition, runner: SharePartitionRunner) -> float:
 
 def _batches(_: LedPartition, runner: SharePartitionRunner) -> float:
     return runner.machine.batch_count
+
+
+def _paused(_: LedPartition, runner: SharePartitionRunner) -> float:
+    return runner.config.paused
 
 
 def _backlog(led: LedPartition, runner: SharePartitionRunner) -> float:

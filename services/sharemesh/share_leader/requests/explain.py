@@ -157,6 +157,8 @@ class Explain:
             config = self._environment.view.group_config(GroupId(request.group_id))
             if is_in_open_transaction(led, config, request.offset):
                 return Reason.OPEN_TRANSACTION
+            if config.paused:
+                return Reason.PAUSED
         return better
 
     def _describe(

@@ -22,6 +22,7 @@ class Reason(StrEnum):
     GROUP_NOT_SEEN = "GROUP_NOT_SEEN"
     INITIALIZING = "INITIALIZING"
     DRAINING = "DRAINING"
+    PAUSED = "PAUSED"
     LOCKED = "LOCKED"
     BEING_WRITTEN = "BEING_WRITTEN"
     ACKNOWLEDGED = "ACKNOWLEDGED"
@@ -54,6 +55,10 @@ WORDS = {
     ),
     Reason.INITIALIZING: "the group's state is being read from the share coordinator; wait",
     Reason.DRAINING: "the partition is moving to another leader; it is delivered there",
+    Reason.PAUSED: (
+        "the group is paused (share.paused): it is delivered after `sharemesh groups resume`, or "
+        "spec.paused: false of its ShareGroup; what members hold they may acknowledge meanwhile"
+    ),
     Reason.LOCKED: "a member holds its acquisition lock; it acknowledges, or the lock expires",
     Reason.BEING_WRITTEN: "a change of its state is being made durable; wait",
     Reason.ACKNOWLEDGED: "a member accepted it; it is never delivered again",
@@ -145,6 +150,8 @@ def is_in_open_transaction(led: LedPartition, config: GroupConfig, offset: int) 
 def _why_available(led: LedPartition, runner: SharePartitionRunner, offset: int) -> Reason:
     if led.draining:
         return Reason.DRAINING
+    if runner.config.paused:
+        return Reason.PAUSED
     if not runner.machine.can_acquire():
         return Reason.IN_FLIGHT_LIMIT
     if led.log.unavailable:
