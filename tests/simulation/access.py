@@ -9,8 +9,9 @@ from sharemesh.cluster.store.acl_rules import AclRule, Permission, add_rules, re
 from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.ports.authorizer import Authorizer, Operation, ResourceType
 from sharemesh.testing.cluster_records import ClusterRecords
+from tests.simulation.engines.engine import CLUSTER
 from tests.simulation.loop import Process, SimClock
-from tests.simulation.world import CLUSTER, World
+from tests.simulation.world import World
 
 ABOVE = "User:above"
 SEEN_S = 2.0  # so long after a change the last process has seen it

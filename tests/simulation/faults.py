@@ -27,7 +27,7 @@ class Faults:
         self.world = world
         self._gap_s = gap_s
         self.rng = Random(world.rng.getrandbits(64))
-        names = sorted(FAULTS)
+        names = world.engine.faults
         chosen = [name for name in names if self.rng.random() < 0.6]
         self.kinds = list(kinds) or chosen or names
         self.healing = False
@@ -44,9 +44,9 @@ class Faults:
                 return
             kind = self.rng.choice(self.kinds)
             self.world.tell(f"fault: {kind}")
-            self.world.loop.create_task(
-                (FAULTS.get(kind) or SPECIAL[kind])(self), context=self.world.loop.world.context()
-            )
+            fault = FAULTS.get(kind) or SPECIAL.get(kind)
+            carried_out = self.world.engine.begin_fault(kind) if fault is None else fault(self)
+            self.world.loop.create_task(carried_out, context=self.world.loop.world.context())
 
     async def heal(self) -> None:
         """End all faults; what is down comes up again."""
@@ -54,11 +54,7 @@ class Faults:
         world = self.world
         world.network.heal()
         world.network.slow_permille = 0
-        world.volume.slow_permille = 0
-        world.volume.deadly.clear()
-        world.volume.unreadable.clear()
-        world.volume.disk.failing_syncs.clear()
-        world.volume.disk.capacity_bytes = 1 << 40
+        world.engine.heal()
         world.store_slow_permille = 0
         world.store_is_down = False
         world.lost_answers_permille = 0
@@ -108,7 +104,7 @@ async def kill_in_job(faults: Faults) -> None:
     """kill -9 between two operations of a disk job."""
     node = faults.node()
     if node is not None:
-        faults.world.volume.deadly[node.process] = faults.rng.randrange(60)
+        faults.world.embedded.volume.deadly[node.process] = faults.rng.randrange(60)
 
 
 async def freeze(faults: Faults) -> None:
@@ -187,10 +183,10 @@ async def usurp(faults: Faults) -> None:
     world.tell(f"{node.name} is taken for dead, while it goes on with a slow disk")
     faults.happens(usurp)
     coordination.cut_off = True
-    world.volume.slow_permille = 1_000
+    world.engine.slow(1_000)
     world.store.revoke(session.lease_id)
     await faults.pause(3, 12)
-    world.volume.slow_permille = 0
+    world.engine.slow(0)
     if node.coordination is coordination and node.process.alive:
         coordination.cut_off = False
 
@@ -211,23 +207,23 @@ async def network_slow(faults: Faults) -> None:
 
 async def disk_slow(faults: Faults) -> None:
     """Syncs take up to half a second."""
-    faults.world.volume.slow_permille = faults.rng.choice((20, 200, 1_000))
+    faults.world.embedded.volume.slow_permille = faults.rng.choice((20, 200, 1_000))
     faults.happens(disk_slow)
     await faults.pause(1, 20)
-    faults.world.volume.slow_permille = 0
+    faults.world.embedded.volume.slow_permille = 0
 
 
 async def sync_fails(faults: Faults) -> None:
     """A sync fails, and the pages are clean nevertheless."""
     faults.happens(sync_fails)
-    faults.world.volume.disk.failing_syncs.append(
+    faults.world.embedded.volume.disk.failing_syncs.append(
         faults.rng.choice(("records/", "state/", "group/"))
     )
 
 
 async def disk_full(faults: Faults) -> None:
     """The volume is full for a while."""
-    disk = faults.world.volume.disk
+    disk = faults.world.embedded.volume.disk
     used = disk.capacity_bytes - disk.free_bytes()
     disk.capacity_bytes = used + faults.rng.choice((0, 5 << 20, 20 << 20))
     faults.happens(disk_full)
@@ -322,21 +318,21 @@ async def state_cut(faults: Faults) -> None:
 
 async def state_refused(faults: Faults) -> None:
     """Writes of states that wait for their coordinator are refused when they reach it."""
-    disk = faults.world.volume.disk
+    engine = faults.world.engine
     faults.happens(state_refused)
-    disk.capacity_bytes = disk.capacity_bytes - disk.free_bytes()
+    engine.refuse_writes()
     await state_cut(faults)
     await faults.pause(1, 4)
-    disk.capacity_bytes = 1 << 40
+    engine.take_writes()
 
 
 async def state_full(faults: Faults) -> None:
     """Writes of states fail until nobody tries again (spec PER-6: five times, some 15 s)."""
-    disk = faults.world.volume.disk
+    engine = faults.world.engine
     faults.happens(state_full)
-    disk.capacity_bytes = disk.capacity_bytes - disk.free_bytes()
+    engine.refuse_writes()
     await faults.pause(16, 24)
-    disk.capacity_bytes = 1 << 40
+    engine.take_writes()
 
 
 async def store_down(faults: Faults) -> None:
@@ -370,9 +366,10 @@ async def reads_fail(faults: Faults) -> None:
     node = faults.rng.choice(living)
     world.tell(f"{node.name} cannot read record logs")
     faults.happens(reads_fail)
-    world.volume.unreadable.add(node.process)
+    process = node.process
+    world.engine.cut_reads(process, cut=True)
     await faults.pause(0.2, 3)
-    world.volume.unreadable.discard(node.process)
+    world.engine.cut_reads(process, cut=False)
 
 
 async def rights_revoked(faults: Faults) -> None:

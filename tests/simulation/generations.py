@@ -28,53 +28,18 @@ from sharemesh.codec.state_record import decode_record
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId, format_key, home_shard
 from sharemesh.domain.share_state.fold import content_hash
 from sharemesh.domain.share_state.records import Generation
-from sharemesh.ports.disk import Disk
 from sharemesh.ports.network import CallFailedError
 from sharemesh.share_coordinator.generations import GenerationReader
 from sharemesh.v1 import admin_pb2, share_coordinator_pb2
 from sharemesh_spark.reader.data_directory import UnreadableLogError, read_shard, records
+from tests.simulation.disk_path import DiskPath
+from tests.simulation.engines.engine import STATE_SHARDS
 from tests.simulation.invariants import STATE_IS_REPLAY
-from tests.simulation.world import STATE_SHARDS, World
+from tests.simulation.world import World
 from tests.spark.reference_fold import DomainFold
 
 GAP_S = (30.0, 90.0)
 PART = "part-0.parquet"
-
-
-class DiskPath:
-    """As much of a ``Path`` as readers of a data directory use, on port Disk."""
-
-    def __init__(self, disk: Disk, path: str = "") -> None:
-        self._disk = disk
-        self._path = path
-
-    def __truediv__(self, other: object) -> "DiskPath":
-        return DiskPath(self._disk, f"{self._path}/{other}" if self._path else str(other))
-
-    def __str__(self) -> str:
-        return self._path
-
-    @property
-    def name(self) -> str:
-        """The last part."""
-        return self._path.rpartition("/")[2]
-
-    def is_dir(self) -> bool:
-        """Whether anything lies in it."""
-        return bool(self._disk.list(self._path))
-
-    def iterdir(self) -> "list[DiskPath]":
-        """Return what lies in it."""
-        return [self / name for name in self._disk.list(self._path)]
-
-    def read_bytes(self) -> bytes:
-        """Return the whole file."""
-        return bytes(self._disk.read(self._path))
-
-    def open(self, mode: str) -> io.BytesIO:
-        """Open it for reading."""
-        assert mode == "rb"
-        return io.BytesIO(self.read_bytes())
 
 
 class GenerationJob:
@@ -86,7 +51,7 @@ class GenerationJob:
         self._process, _ = world.new_client("spark")
         self._rng = Random(world.rng.getrandbits(64))
         self._caller = world.network.caller(self._process)
-        self._disk = world.volume.view(self._process)
+        self._disk = world.embedded.volume.view(self._process)
         self._keys = _keys_of_shards()
         self._made = 0
 

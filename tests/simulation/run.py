@@ -115,8 +115,7 @@ def run_seed(
         count for name, count in event_log.counters.items() if name.startswith("fault ")
     )
     event_log.counters["messages"] = world.network.messages
-    event_log.counters["disk jobs between operations of another"] = world.volume.between
-    event_log.counters["reads of record logs that failed"] = world.volume.failed_reads
+    world.engine.count(event_log.counters)
     return Outcome(
         seed,
         tuple(event_log.violations),

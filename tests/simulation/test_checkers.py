@@ -3,12 +3,9 @@
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from sharemesh.codec.log_layout import record_log_path
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import GroupConfig
@@ -97,17 +94,34 @@ def test_a_log_that_was_pruned_unseen_is_a_violation(world):
 
 def test_who_takes_a_log_over_finds_all_that_was_committed(world):
     checker = FencingChecker(world)
-    first: Any
-    second: Any
-    first, second = (
-        SimpleNamespace(path="group/0", epoch=epoch, committed_end_offset=0) for epoch in (1, 2)
-    )
-    checker.took_over(first)
-    checker.committed(first, 7)
-    second.committed_end_offset = 6
-    checker.took_over(second)
+    checker.took_over("group/0", 1, 0)
+    checker.committed("group/0", 1, 7)
+    checker.took_over("group/0", 2, 6)
     [text] = world.event_log.violations
     assert text.startswith("group/0 was committed up to 7, and epoch 2 found 6")
+
+
+@pytest.mark.parametrize(("at_once", "is_late"), [(True, True), (False, False)])
+def test_a_take_over_may_end_after_that_of_a_higher_epoch_where_fences_have_an_order(
+    world, at_once, is_late
+):
+    world.engine.fences_at_once = at_once
+    checker = FencingChecker(world)
+    checker.took_over("group/0", 3, 9)
+    checker.took_over("group/0", 2, 5)
+    assert bool(world.event_log.violations) == is_late
+
+
+def test_what_is_committed_above_a_successors_fence_is_a_violation(world):
+    world.engine.fences_at_once = False
+    checker = FencingChecker(world)
+    checker.took_over("group/0", 1, 0)
+    checker.took_over("group/0", 2, 5)
+    checker.committed("group/0", 1, 5)
+    assert world.event_log.violations == []
+    checker.committed("group/0", 1, 8)
+    [text] = world.event_log.violations
+    assert text.startswith("epoch 1 committed group/0 up to 8 after epoch 2 had taken it over at 5")
 
 
 def test_a_confirmed_record_goes_only_when_it_may(world):
@@ -117,11 +131,11 @@ def test_a_confirmed_record_goes_only_when_it_may(world):
     for offset in range(4):
         journal.produced("producer", "flights/0", offset, b"%d" % offset)
     checker = LogStartChecker(world, journal, lambda _partition, offset, _value: offset < 2)
-    checker.begins(record_log_path(KEY.topic_id, 0), 2)
-    checker.begins(record_log_path(KEY.topic_id, 1), 4)
-    checker.begins("state/00000", 4)
+    checker.begins(KEY.topic_id, 0, 2)
+    checker.begins(KEY.topic_id, 1, 4)
+    checker.begins(TopicId(rb"\8" * 16), 0, 4)
     assert world.event_log.violations == []
-    checker.begins(record_log_path(KEY.topic_id, 0), 3)
+    checker.begins(KEY.topic_id, 0, 3)
     [text] = world.event_log.violations
     assert text == "flights/0@2 was confirmed, and the log begins at 3: nobody had it deleted"
 

@@ -6,10 +6,8 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from sharemesh.backends.embedded.data_directory import open_data_directory
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.client.environment import ClientEnvironment
@@ -25,16 +23,14 @@ from sharemesh.ports.coordination import CoordinationError
 from sharemesh.serve.hosted_roles import HostedRoles
 from sharemesh.serve.process_context import ProcessContext
 from sharemesh.serve.settings.settings import ServeSettings
-from sharemesh.serve.storage.embedded import EmbeddedStorage
 from sharemesh.telemetry.telemetry import Telemetry, without_export
-from tests.simulation.disk import SharedVolume
+from tests.simulation.engines.embedded import EmbeddedEngine
+from tests.simulation.engines.engine import CLUSTER, GROUP_SHARDS, STATE_SHARDS
+from tests.simulation.engines.names import engine_of
 from tests.simulation.event_log import EventLog
 from tests.simulation.loop import Process, SimClock, SimLoop
 from tests.simulation.network import SimNetwork
 
-CLUSTER = "simulated"
-GROUP_SHARDS = 2
-STATE_SHARDS = 3
 LOCK_DURATION_MS = 15_000
 DELIVERY_COUNT_LIMIT = 5
 REVOKE_S = (0.002, 0.05)
@@ -109,6 +105,7 @@ class Options:
     """What a run is made of, beside its seed."""
 
     workload: str = "mixed"
+    engine: str = "embedded"
     leaders: int = 3
     share_coordinators: int = 2
     group_coordinators: int = 2
@@ -154,21 +151,19 @@ class Node:
         rate = 1 + rng.uniform(-CLOCK_RATE, CLOCK_RATE)
         clock = SimClock(world.loop, start_ms=rng.randrange(1, 10**9), rate=rate)
         self.coordination = SimCoordination(world, clock)
-        disk = world.volume.view(process)
         settings = ServeSettings(
             role=str(self.role),
             cluster_id=CLUSTER,
             node_id=self.name,
-            data_directory=Path("simulated"),
             group_shards=GROUP_SHARDS,
             state_shards=STATE_SHARDS,
             drain_timeout_ms=3_000,
+            **world.engine.settings(),
         )
-        await open_data_directory(
-            disk, cluster_id=CLUSTER, group_shards=GROUP_SHARDS, state_shards=STATE_SHARDS
-        )
+        open_storage = await world.engine.claim(process, settings, self.coordination, clock, rng)
         view = WatchedView(self.coordination, CLUSTER, clock)
         await view.start()
+        telemetry = without_export(lambda: clock.wall_ms() * 1_000_000)
         around = ProcessContext(
             settings=settings,
             node_id=NodeId(self.name),
@@ -176,11 +171,11 @@ class Node:
             rng=rng,
             coordination=self.coordination,
             view=view,
-            storage=EmbeddedStorage(disk, clock, settings, self.coordination, view),
+            storage=open_storage(view, telemetry),
             caller=world.network.caller(process),
             authorizer=world.authorizer(view),
             quotas=QuotaTable(view, super_users=world.super_users),
-            telemetry=without_export(lambda: clock.wall_ms() * 1_000_000),
+            telemetry=telemetry,
         )
         world.telemetries.append(around.telemetry)
         roles = self.roles = HostedRoles((self.role,), around, self._begin_drain)
@@ -258,8 +253,7 @@ class World:
         self.loop = SimLoop(random.Random(self.rng.getrandbits(64)))
         self.loop.set_exception_handler(self._unhandled)
         self.network = SimNetwork(self.loop, random.Random(self.rng.getrandbits(64)), self._sent)
-        self.volume = SharedVolume(random.Random(self.rng.getrandbits(64)))
-        self.volume.kill = self._killed_in_job
+        self.engine = engine_of(options.engine, self, random.Random(self.rng.getrandbits(64)))
         self.store = SimStore(self)
         self.store_slow_permille = 0
         self.store_is_down = False
@@ -285,6 +279,12 @@ class World:
         """Groups whose assignment interval was 0 at some time."""
         self._clients = 0
         self._living_clients: dict[str, Process] = {}
+
+    @property
+    def embedded(self) -> EmbeddedEngine:
+        """The engine, for what has a meaning on the embedded one only."""
+        assert isinstance(self.engine, EmbeddedEngine)
+        return self.engine
 
     # ---- time and chance ------------------------------------------------------------------------
 
@@ -333,6 +333,7 @@ class World:
         await ensure_cluster(
             coordination, CLUSTER, group_shards=GROUP_SHARDS, state_shards=STATE_SHARDS
         )
+        self.engine.begin()
         for node in self.nodes.values():
             node.start()
         await self.until(lambda: all(node.ready for node in self.nodes.values()), 30)
@@ -385,16 +386,16 @@ class World:
         self.network.killed(process)
 
     def power_cut(self) -> None:
-        """The machine with all role processes and the volume loses its power."""
+        """The machine with all role processes loses its power."""
         self.lose_power()
         self.later(self.chance((0.5, 5.0)), self._power_back)
 
     def lose_power(self) -> None:
-        """Stop everything at once: only what was synced is found later."""
+        """Stop everything at once: only what was made durable is found later."""
         self.machine_down = True
         for node in self.nodes.values():
             node.crash(noticed=False, restart=False)
-        self.volume.disk.crash()
+        self.engine.lose_power()
 
     def _power_back(self) -> None:
         self.machine_down = False
@@ -402,7 +403,8 @@ class World:
         for node in self.nodes.values():
             self.later(self.chance((0.0, 3.0)), node.start)
 
-    def _killed_in_job(self, process: Process) -> None:
+    def killed_in_job(self, process: Process) -> None:
+        """A process dies in the middle of a disk job."""
         node = self.nodes.get(process.name)
         if node is not None and node.process is process:
             text = f"{node.name} is killed between two operations of a disk job"

@@ -2,11 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from functools import partial
 
-from sharemesh.backends.embedded.records.record_logs import EmbeddedRecordLogs
-from sharemesh.backends.embedded.settings import LogSettings
-from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.client.records import TopicIdPartition
 from sharemesh.codec.client_batches import read_batches
 from sharemesh.codec.group_record import Moment, read_record
@@ -15,14 +11,14 @@ from sharemesh.domain.ids import SharePartitionKey, TopicId, TopicPartition
 from sharemesh.domain.share_state.fold import ShareState
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.ports.shard_log import ShardLog
-from sharemesh.share_coordinator.generations import GenerationReader, restore
+from sharemesh.share_coordinator.generations import restore
 from sharemesh.share_coordinator.shard_kind import load
-from tests.record_directories import partitions_on
 from tests.simulation.checkers.group_log import GroupHistory
 from tests.simulation.checkers.state_log import StateHistory, finished_offsets
+from tests.simulation.engines.engine import GROUP_SHARDS, STATE_SHARDS, LogsOfAuditor
 from tests.simulation.invariants import STATE_IS_REPLAY
 from tests.simulation.loop import Process, SimClock
-from tests.simulation.world import GROUP_SHARDS, STATE_SHARDS, World
+from tests.simulation.world import World
 
 AUDIT_EPOCH = 1_000_000
 READ_BYTES = 1 << 20
@@ -43,7 +39,6 @@ class Auditor:
     def __init__(self, world: World, history: StateHistory) -> None:
         self._world = world
         self._process = Process(world.loop, "auditor")
-        self._disk = world.volume.view(self._process)
         self._clock = SimClock(world.loop)
         self._history = history
 
@@ -54,7 +49,8 @@ class Auditor:
         return audit
 
     async def _read(self, audit: Audit) -> None:
-        logs = EmbeddedShardLogs(self._disk, self._clock, LogSettings())
+        engine_logs = await self._world.engine.logs_of_auditor(self._process, self._clock)
+        logs = engine_logs.shards
         for shard in range(STATE_SHARDS):
             log = await logs.open("state", shard, AUDIT_EPOCH)
             await self._read_states(shard, log)
@@ -63,13 +59,15 @@ class Auditor:
             log = await logs.open("group", shard, AUDIT_EPOCH)
             await self._read_groups(shard, log)
             await log.close()
-        await self._read_records(audit)
+        await self._read_records(audit, engine_logs)
 
     async def _read_states(self, shard: int, log: ShardLog) -> None:
         """What a new owner loads must be what all records ever committed come to."""
+        engine = self._world.engine
         self._history.begins(shard, log.start_offset)
         loaded = ShareStateMachine(decode_updates=decode_updates)
-        begin = await restore(loaded, shard, log, reader=GenerationReader(self._disk)) or 0
+        reader = engine.generations(self._process)
+        begin = 0 if reader is None else await restore(loaded, shard, log, reader=reader) or 0
         async for chunk in log.replay(None):
             for stored in chunk:
                 record = decode_record(stored.key, stored.value)
@@ -96,10 +94,9 @@ class Auditor:
                     history.take(stored.offset, record)
         history.end()
 
-    async def _read_records(self, audit: Audit) -> None:
-        records = EmbeddedRecordLogs(self._disk, self._clock, LogSettings())
-        for partition in sorted(await self._disk.run(partial(partitions_on, self._disk))):
-            opened = await records.open(partition, AUDIT_EPOCH)
+    async def _read_records(self, audit: Audit, logs: LogsOfAuditor) -> None:
+        for partition in sorted(await logs.partitions()):
+            opened = await logs.records.open(partition, AUDIT_EPOCH)
             found = audit.records[partition] = {}
             audit.log_starts[partition] = opened.log_start_offset
             offset = opened.log_start_offset

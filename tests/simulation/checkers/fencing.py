@@ -3,7 +3,8 @@
 Owners at their logs, and leaders of share partitions at the share coordinator.
 """
 
-from sharemesh.backends.embedded.owned.owned_log import OwnedLog
+from collections import defaultdict
+
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_state.checks import StateDecision, WriteRequest
 from sharemesh.domain.share_state.fold import ShareState
@@ -18,23 +19,12 @@ class FencingChecker:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._owners: dict[str, tuple[int, int]] = {}
-        self._ends: dict[str, int] = {}
+        self._owners: dict[str, dict[int, int]] = defaultdict(dict)
+        self._ends: dict[str, dict[int, int]] = defaultdict(dict)
 
     def install(self, patches: Patches) -> None:
         """Look at each take-over and each commit from now on."""
-        real_init, real_commit = OwnedLog.__init__, OwnedLog.commit
         checker = self
-
-        def init(log, *arguments, **words):
-            real_init(log, *arguments, **words)
-            checker.took_over(log)
-
-        def commit(log, data, end_offset, log_start_offset):
-            place = real_commit(log, data, end_offset, log_start_offset)
-            checker.committed(log, end_offset)
-            return place
-
         real_write = ShareStateMachine.write
 
         def write(machine, key, request, *, in_metadata, now_ms):
@@ -60,35 +50,37 @@ class FencingChecker:
         patches.setattr(ShareStateMachine, "delete", delete)
         patches.setattr(ShareStateMachine, "initialize", initialize)
         patches.setattr(ShareStateMachine, "write", write)
-        patches.setattr(OwnedLog, "__init__", init)
-        patches.setattr(OwnedLog, "commit", commit)
+        self._world.engine.watch_owners(patches, self.took_over, self.committed)
 
-    def took_over(self, log: OwnedLog) -> None:
-        """An epoch owns a log from now on: epochs only rise, and nothing committed is left out."""
-        epoch, _ = self._owners.get(log.path, (-1, 0))
-        if log.epoch <= epoch:
-            self._say(f"{log.path} was taken over under epoch {log.epoch} after {epoch}")
-        end_offset, found = self._ends.get(log.path, 0), log.committed_end_offset
+    def took_over(self, log: str, epoch: int, found: int) -> None:
+        """An epoch owns a log from here on: epochs only rise, and nothing committed is left out."""
+        owners = self._owners[log]
+        at_once = self._world.engine.fences_at_once
+        for other, place in owners.items():
+            is_late = not at_once and place > found  # its fence was written before the other's
+            if (other >= epoch and not (is_late and other > epoch)) or (other < epoch and is_late):
+                self._say(f"{log} was taken over at {found} under epoch {epoch}, after {other}")
+        end_offset = max((end for by, end in self._ends[log].items() if by < epoch), default=0)
         if found < end_offset:
-            text = f"was committed up to {end_offset}, and epoch {log.epoch} found {found}"
-            self._say(f"{log.path} {text}")
-        self._owners[log.path] = (log.epoch, found)
-        self._ends[log.path] = max(end_offset, found)
+            text = f"was committed up to {end_offset}, and epoch {epoch} found {found}"
+            self._say(f"{log} {text}")
+        owners[epoch] = found
         FENCED.judged(self._world.event_log.counters)
 
-    def committed(self, log: OwnedLog, end_offset: int) -> None:
-        """A commit passed: in its owner's epoch, or its successor found all of it."""
-        epoch, taken_end_offset = self._owners[log.path]
-        if log.epoch == epoch:
-            self._ends[log.path] = max(self._ends[log.path], end_offset)
+    def committed(self, log: str, epoch: int, end_offset: int) -> None:
+        """A commit passed: in its owner's epoch, or all its successors found all of it."""
+        self._ends[log][epoch] = max(self._ends[log].get(epoch, 0), end_offset)
+        later = {other: found for other, found in self._owners[log].items() if other > epoch}
+        if not later:
             return
         FENCED.judged(self._world.event_log.counters)
         self._world.event_log.counters["commits that a successor had taken over"] += 1
-        if end_offset > taken_end_offset:
-            self._say(
-                f"epoch {log.epoch} committed {log.path} up to {end_offset} after epoch {epoch} "
-                f"had taken it over at {taken_end_offset}"
-            )
+        for other, found in later.items():
+            if end_offset > found:
+                self._say(
+                    f"epoch {epoch} committed {log} up to {end_offset} after epoch {other} "
+                    f"had taken it over at {found}"
+                )
 
     def decided(
         self,

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-from sharemesh.backends.embedded.owned.owned_log import OwnedLog
-from sharemesh.codec.log_layout import record_log_path
 from sharemesh.domain.ids import TopicId
 from tests.simulation.journal import SimJournal
 from tests.simulation.patching import Patches
@@ -24,39 +22,18 @@ class LogStartChecker:
 
     def install(self, patches: Patches) -> None:
         """Look at record logs from now on."""
-        real_init, real_commit = OwnedLog.__init__, OwnedLog.commit
+        self._world.engine.watch_log_starts(patches, self.begins)
 
-        def init(log, *arguments, **words):
-            real_init(log, *arguments, **words)
-            self.begins(log.path, log.log_start_offset)
-
-        def commit(log, data, end_offset, log_start_offset):
-            place = real_commit(log, data, end_offset, log_start_offset)
-            self.begins(log.path, log.log_start_offset)
-            return place
-
-        patches.setattr(OwnedLog, "__init__", init)
-        patches.setattr(OwnedLog, "commit", commit)
-
-    def begins(self, path: str, start_offset: int) -> None:
+    def begins(self, topic_id: TopicId, number: int, start_offset: int) -> None:
         """A log begins here now."""
-        before = self._known.get(path, 0)
-        if start_offset <= before:
+        name = self._world.topic_names.get(topic_id)
+        partition = f"{name}/{number}"
+        before = self._known.get(partition, 0)
+        if name is None or start_offset <= before:
             return
-        self._known[path] = start_offset
-        partition = self._partition(path)
-        if partition is None:
-            return
+        self._known[partition] = start_offset
         for offset in range(before, start_offset):
             value = self._journal.produced_values.get((partition, offset))
             if value is not None and not self._may_be_deleted(partition, offset, value):
                 text = f"{partition}@{offset} was confirmed, and the log begins at {start_offset}"
                 self._world.event_log.violation(self._world.now_s, f"{text}: nobody had it deleted")
-
-    def _partition(self, path: str) -> str | None:
-        """Return how journals call the partition of a record log, None for other logs."""
-        number = int(path.rpartition("/")[2])
-        for topic_id, name in self._world.topic_names.items():
-            if path == record_log_path(TopicId(topic_id), number):
-                return f"{name}/{number}"
-        return None

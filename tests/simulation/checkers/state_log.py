@@ -3,19 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import cast
 
-from sharemesh.backends.embedded.owned.owned_log import OwnedLog
-from sharemesh.codec.log_layout import shard_log_path
 from sharemesh.codec.state_record import decode_record
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors
 from sharemesh.domain.share_state.records import StateRecord, StateSnapshot, StateUpdate, Tombstone
 from sharemesh.domain.state_batch import StateBatch
-from sharemesh_spark.reader.data_directory import read_shard, records
-from tests.simulation.generations import DiskPath
 from tests.simulation.invariants import (
     BATCHES_IN_ORDER,
     DELIVERY_COUNT,
@@ -26,7 +20,7 @@ from tests.simulation.invariants import (
 )
 from tests.simulation.loop import WALL_MS
 from tests.simulation.patching import Patches
-from tests.simulation.world import STATE_SHARDS, World
+from tests.simulation.world import World
 
 FINISHED = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
 
@@ -55,26 +49,14 @@ class StateHistory:
         self._next_offsets: dict[int, int] = {}
 
     def install(self, patches: Patches) -> None:
-        """Read each shard before a commit moves its start."""
-        real = OwnedLog.commit
-        shards = {shard_log_path("state", shard): shard for shard in range(STATE_SHARDS)}
+        """Read each shard before records of it are deleted."""
+        self._world.engine.before_pruning(patches, self.read_on)
 
-        def commit(log, data, end_offset, log_start_offset):
-            if log_start_offset > log.log_start_offset and log.path in shards:
-                self._read_on(shards[log.path])
-            return real(log, data, end_offset, log_start_offset)
-
-        patches.setattr(OwnedLog, "commit", commit)
-
-    def _read_on(self, shard: int) -> None:
-        disk = self._world.volume.disk
-        before, disk.before = disk.before, None  # to look is no operation of the owner
-        try:
-            image = read_shard(cast(Path, DiskPath(disk)), shard)
-        finally:
-            disk.before = before
-        self.begins(shard, image.start_offset)
-        for each in records(image):
+    def read_on(self, shard: int) -> None:
+        """Read what is committed of a shard, from outside."""
+        start_offset, records = self._world.engine.committed_states(shard)
+        self.begins(shard, start_offset)
+        for each in records:
             if each.offset >= self._next_offsets.get(shard, 0):
                 self.take(shard, each.offset, decode_record(each.key, each.value))
 

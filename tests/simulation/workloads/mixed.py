@@ -41,7 +41,6 @@ STEER_S, STEER_AHEAD_S = 5.0, 20.0
 STRETCH = (0.3, 4.0)
 RETENTION_S = 60.0
 STALLS_S = (3.0, 10.0, 20.0, 40.0, 70.0, math.inf)  # locks last for 15 s, sessions for 45 s
-RETENTION = {"segment.ms": "20000", "retention.ms": str(int(RETENTION_S * 1_000))}
 
 
 class MixedWorkload:
@@ -142,7 +141,8 @@ class MixedWorkload:
         """A consumer of this name begins; workloads with access rules say who it is."""
 
     def _start_generations(self) -> None:
-        GenerationJob(self.world).start()
+        if self.world.engine.has_generations:
+            GenerationJob(self.world).start()
 
     async def _administer(self, end_s: float) -> None:
         administration = Administration(
@@ -174,7 +174,7 @@ class MixedWorkload:
         for name, partitions in ((TOPIC, PARTITIONS), (TRIMMED, 1)):
             await self.admin.create_topic(name, partitions)
         if self._retains:
-            await self.admin.alter_configs(RETENTION, topic=TRIMMED)
+            await self.admin.alter_configs(self.world.engine.retention, topic=TRIMMED)
         for group in (*self.groups, RESET_GROUP):
             await self.admin.alter_group_configs(
                 group,

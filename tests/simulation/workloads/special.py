@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from typing import ClassVar
 
-from sharemesh.backends.embedded.owned.owned_log import OwnedLog
 from sharemesh.client.admin_results import TopicPartition
 from sharemesh.client.errors import SharemeshError
 from sharemesh.ports.cluster import Role
@@ -137,15 +136,9 @@ class UsurpedWorkload(SpecialWorkload):
     producer_gap_s = (0.05, 0.4)
 
     def install(self, patches: Patches) -> None:
-        """Hold commits up behind their last look at the fences, where a successor comes unseen."""
+        """Let successors come where they are not seen."""
         super().install(patches)
-        real, volume = OwnedLog._publish, self.world.volume
-
-        def publish(log):
-            volume.hold_up()
-            real(log)
-
-        patches.setattr(OwnedLog, "_publish", publish)
+        self.world.engine.hold_commits_up(patches)
 
 
 class TrimmedWorkload(SpecialWorkload):
@@ -249,10 +242,12 @@ class PrunedWorkload(_LivesWorkload):
 
     def install(self, patches: Patches) -> None:
         super().install(patches)
-        CommittedReadChecker(self.world).install(patches)
+        if self.world.engine.has_generations:
+            CommittedReadChecker(self.world).install(patches)
 
     def _start_generations(self) -> None:
-        GenerationJob(self.world, GENERATIONS_S).start()
+        if self.world.engine.has_generations:
+            GenerationJob(self.world, GENERATIONS_S).start()
 
     async def _prepare(self) -> None:
         await super()._prepare()
