@@ -233,3 +233,46 @@ def test_the_cluster_s_heartbeat_interval_is_below_its_session_time_out():
     }
     said = invalid(check_cluster_configs, entries)
     assert "group.share.heartbeat.interval.ms: value 45000 is not below" in said
+
+
+def test_rty_4_and_rty_5_the_settings_of_a_back_off_are_read_in_their_one_spelling():
+    settings = {
+        "share.retry.backoff.ms": "500",
+        "share.retry.backoff.multiplier": "1.50",
+        "share.retry.backoff.jitter": "0",
+        "share.retry.backoff.on.timeout": "TRUE",
+        "share.retry.schedule": " 1000ms, 10s,90s ,1h,24h",
+    }
+    stored = check_group_configs(settings, {}, {})
+    assert stored["share.retry.backoff.multiplier"] == "1.5"
+    assert stored["share.retry.schedule"] == "1s,10s,90s,1h,1d"
+    retry = effective_group_config(stored, {}).retry
+    assert (retry.backoff_ms, retry.max_ms, retry.multiplier, retry.jitter) == (
+        500,
+        600_000,
+        1.5,
+        0,
+    )
+    assert retry.on_timeout
+    assert retry.schedule_ms == (1_000, 10_000, 90_000, 3_600_000, 86_400_000)
+    assert not effective_group_config({}, {}).retry.is_set
+    described = {each.name: each.value for each in described_group_configs(stored, {})}
+    assert described["share.retry.backoff.max.ms"] == "600000"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("share.retry.backoff.ms", "86400001", "not within"),
+        ("share.retry.backoff.ms", "600001", "is above share.retry.backoff.max.ms"),
+        ("share.retry.backoff.multiplier", "0.5", "not within 1..100"),
+        ("share.retry.backoff.jitter", "nan", "not within 0..1"),
+        ("share.retry.backoff.jitter", "a bit", "is not a number"),
+        ("share.retry.schedule", "1s,,2s", "give delays such as"),
+        ("share.retry.schedule", "2d", "1ms to 1d"),
+        ("share.retry.schedule", ",".join(["1s"] * 33), "at most 32"),
+    ],
+)
+def test_rty_4_a_back_off_that_cannot_be_is_refused_in_words(name, value, why):
+    with pytest.raises(RefusedError, match=why):
+        check_group_configs({name: value}, {}, {})

@@ -268,8 +268,8 @@ async def until(condition, timeout_s=20):
         await asyncio.sleep(0 if rounds < 500 else 0.002)
 
 
-def ack(partition, first, last, *types, epoch=0, uncounted=False):
-    return (partition, first, last, types, epoch, uncounted)
+def ack(partition, first, last, *types, epoch=0, uncounted=False, delay_ms=None):
+    return (partition, first, last, types, epoch, uncounted, delay_ms)
 
 
 def topics(partitions, acks):
@@ -281,10 +281,14 @@ def topics(partitions, acks):
         )
         if partition not in entries:
             entries[partition] = topic.partitions.add(partition=partition.partition)
-    for partition, first, last, types, epoch, uncounted in acks:
+    for partition, first, last, types, epoch, uncounted, delay_ms in acks:
         entries[partition].leader_epoch = epoch
         entries[partition].acknowledgement_batches.add(
-            first_offset=first, last_offset=last, acknowledge_types=types, uncounted=uncounted
+            first_offset=first,
+            last_offset=last,
+            acknowledge_types=types,
+            uncounted=uncounted,
+            release_delay_ms=delay_ms,
         )
     return list(made.values())
 

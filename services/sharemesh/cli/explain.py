@@ -57,6 +57,8 @@ def _explain(session: CommandSession, admin: AdminClient, args: argparse.Namespa
     _show_facts(session, found)
     if found.events:
         columns = "time, cause, member, state, deliveries, start_offset"
+        if any(each.not_before_ms for each in found.events):
+            columns += ", not_before"
         session.show([_row(each) for each in found.events], columns, empty="")
     if found.events_note:
         session.say(found.events_note)
@@ -81,4 +83,5 @@ def _row(event: RecordEvent) -> dict[str, Any]:
         "state": event.delivery_state,
         "deliveries": event.delivery_count,
         "start_offset": event.start_offset,
+        "not_before": utc(event.not_before_ms) if event.not_before_ms else "",
     }

@@ -189,7 +189,8 @@ class RecordEvent:
     """One change of a record for a group, as it was made durable.
 
     Without ``delivery_state`` its share partition began or ended, or the start offset passed it;
-    ``start_offset`` is the one after it, None if it was not said.
+    ``start_offset`` is the one after it, None if it was not said. ``not_before_ms`` is when a
+    record that was released with a delay may be delivered again.
     """
 
     timestamp_ms: int
@@ -201,6 +202,7 @@ class RecordEvent:
     log_offset: int
     trace_id: str
     span_id: str
+    not_before_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,3 +234,4 @@ class Explanation:
     events: tuple[RecordEvent, ...] = ()
     events_note: str = ""
     events_from_ms: int | None = None
+    delay_remaining_ms: int | None = None

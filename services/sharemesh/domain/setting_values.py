@@ -27,6 +27,21 @@ def whole_number(value: object, minimum: int | None, maximum: int | None) -> int
     return number
 
 
+def decimal_number(value: str, minimum: float, maximum: float) -> float:
+    """Return a number written as text, within inclusive bounds.
+
+    Raises:
+        SettingValueError: It is no number, or out of bounds.
+    """
+    try:
+        number = float(value)
+    except ValueError:
+        raise SettingValueError("is not a number") from None
+    if not minimum <= number <= maximum:  # nor is nan
+        raise SettingValueError(f"is not within {minimum:g}..{maximum:g}")
+    return number
+
+
 def true_or_false(value: object) -> bool:
     """Return a truth value, or one written as text in any case.
 

@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from random import Random
 
 from sharemesh.domain.delivery_state import AcknowledgeType
+from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.ids import GroupId, NodeId, TopicId
 from sharemesh.domain.share_partition.effects import Lapse
 from sharemesh.domain.share_session import SessionKey
@@ -76,3 +78,9 @@ class LeaderEnvironment:
     telemetry: Telemetry
     lapses: Lapses = field(default_factory=Lapses)
     turns: LoopTurns = field(default_factory=LoopTurns)
+    rng: Random = field(default_factory=Random)  # for the jitter of retries only (RTY-4)
+
+    def draw(self, config: GroupConfig) -> float:
+        """Return chance from -1 to 1 for the back-off of a group; 0 if it has none (RTY-4)."""
+        retry = config.retry
+        return self.rng.uniform(-1, 1) if retry.is_set and retry.jitter else 0.0

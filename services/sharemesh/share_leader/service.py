@@ -1,6 +1,7 @@
 """The share leader: every method of ``ShareLeader`` and ``RecordLog``, and the partitions led."""
 
 from collections.abc import Callable
+from random import Random
 
 from sharemesh import methods
 from sharemesh.cluster.quota_table import Unlimited
@@ -66,6 +67,7 @@ class ShareLeaderService:
         settings: LeaderSettings,
         telemetry: Telemetry | None = None,
         quotas: Quotas | None = None,
+        rng: Random | None = None,
     ) -> None:
         """Without ``telemetry`` it counts for itself and makes no spans."""
         self.counters = LeaderCounters()
@@ -82,6 +84,7 @@ class ShareLeaderService:
             alarms=self._alarms,
             tasks=self._tasks,
             telemetry=self.telemetry,
+            rng=rng or Random(),  # noqa: S311 - it spreads retries
         )
         self._view = view
         self._environment = environment

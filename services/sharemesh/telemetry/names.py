@@ -191,6 +191,12 @@ INFLIGHT_RECORDS = _gauge(
 INFLIGHT_BATCHES = _gauge(
     "share.inflight.batches", "{batch}", "cached batches (MET-2)", *_GROUP_TOPIC
 )
+DELAYED_RECORDS = _gauge(
+    "share.records.delayed",
+    "{record}",
+    "records that were released and wait before they are delivered again (RTY-12)",
+    *_GROUP_TOPIC,
+)
 INFLIGHT_BATCH_RECORDS = _sizes(
     "share.inflight.batch.records",
     "{record}",

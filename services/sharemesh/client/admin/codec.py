@@ -221,4 +221,5 @@ def _event_of(found: RecordEventMessage) -> RecordEvent:
         log_offset=found.log_offset,
         trace_id=found.trace_id.hex(),
         span_id=found.span_id.hex(),
+        not_before_ms=found.not_before_ms or None,
     )

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
+from sharemesh.domain.group_config.retry_delays import NO_DELAYS, RetryDelays
+
 
 class IsolationLevel(IntEnum):
     """``share.isolation.level``: up to where, and what, a group may read (spec ISO-1)."""
@@ -34,3 +36,4 @@ class GroupConfig:
     in_flight_limit_type: InFlightLimitType = InFlightLimitType.SPAN  # not Kafka's (spec WIN)
     partition_max_runs: int = 100_000  # share.partition.max.runs: not Kafka's (WIN-4)
     paused: bool = False  # share.paused: not a setting of Kafka (spec PAU)
+    retry: RetryDelays = NO_DELAYS  # share.retry.*: not Kafka's

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from sharemesh.domain.errors import RefusedError, invalid_config
+from sharemesh.domain.group_config.retry_delays import parse_schedule, spelled_schedule
 from sharemesh.domain.setting_values import (
     SettingValueError,
+    decimal_number,
     one_of,
     true_or_false,
     unknown_setting,
@@ -37,6 +39,8 @@ class ValueKind(Enum):
     BOOLEAN = "boolean"
     CHOICE = "choice"
     RESET_POLICY = "reset policy"
+    DECIMAL = "decimal"
+    SCHEDULE = "schedule"
     TEXT = "text"
 
 
@@ -78,6 +82,10 @@ class ConfigDefinition:
                 return str(true_or_false(value)).lower()
             if self.kind is ValueKind.CHOICE:
                 return one_of(value.lower(), self.choices)
+            if self.kind is ValueKind.DECIMAL:
+                return f"{decimal_number(value, self.minimum, self.maximum):g}"
+            if self.kind is ValueKind.SCHEDULE:
+                return spelled_schedule(parse_schedule(value))
         except SettingValueError as error:
             raise self._refused(text, str(error)) from None
         return self._reset_policy(value) if self.kind is ValueKind.RESET_POLICY else value

@@ -18,8 +18,9 @@ from sharemesh.domain.group_config.cluster_definitions import (
     STATE_WRITE_TIMEOUT,
     TRIPLES,
 )
-from sharemesh.domain.group_config.definition import ConfigDefinition, ValueKind, definition_of
+from sharemesh.domain.group_config.definition import ConfigDefinition, definition_of
 from sharemesh.domain.group_config.group_definitions import GROUP_CONFIGS
+from sharemesh.domain.group_config.retry_delays import RetryDelays, parse_schedule
 
 MAX_ENTRIES = 100
 """Most settings in one alteration."""
@@ -115,6 +116,11 @@ def check_group_configs(
             f"{group_definitions.SESSION_TIMEOUT}: value {config.session_timeout_ms} is not above "
             f"{group_definitions.HEARTBEAT_INTERVAL} {config.heartbeat_interval_ms}"
         )
+    if config.retry.backoff_ms > config.retry.max_ms:
+        raise invalid_config(
+            f"{group_definitions.RETRY_BACKOFF}: value {config.retry.backoff_ms} is above "
+            f"{group_definitions.RETRY_BACKOFF_MAX} {config.retry.max_ms}"
+        )
     return result
 
 
@@ -138,6 +144,19 @@ def effective_group_config(entries: Mapping[str, str], cluster: Mapping[str, str
         ),
         partition_max_runs=_clamped(group_definitions.PARTITION_MAX_RUNS, entries, cluster),
         paused=_text(group_definitions.PAUSED, entries) == "true",
+        retry=_retry_delays(entries),
+    )
+
+
+def _retry_delays(entries: Mapping[str, str]) -> RetryDelays:
+    """Return the back-off of a group (spec RTY-4 to RTY-6)."""
+    return RetryDelays(
+        backoff_ms=int(_text(group_definitions.RETRY_BACKOFF, entries)),
+        max_ms=int(_text(group_definitions.RETRY_BACKOFF_MAX, entries)),
+        multiplier=float(_text(group_definitions.RETRY_BACKOFF_MULTIPLIER, entries)),
+        jitter=float(_text(group_definitions.RETRY_BACKOFF_JITTER, entries)),
+        on_timeout=_text(group_definitions.RETRY_BACKOFF_ON_TIMEOUT, entries) == "true",
+        schedule_ms=parse_schedule(_text(group_definitions.RETRY_SCHEDULE, entries)),
     )
 
 
@@ -153,7 +172,7 @@ def described_group_configs(
             source = "group"
         else:
             source = "cluster" if definition.fallback in cluster else "default"
-        if definition.kind is ValueKind.INTEGER:
+        if definition.fallback:
             value = str(_clamped(definition.name, entries, cluster))
         else:
             value = _text(definition.name, entries)
@@ -166,7 +185,7 @@ def out_of_bounds(entries: Mapping[str, str], cluster: Mapping[str, str]) -> tup
     warnings = []
     for name, text in entries.items():
         definition = GROUP_CONFIGS.get(name)
-        if definition is None or definition.kind is not ValueKind.INTEGER:
+        if definition is None or not definition.fallback:
             continue
         used = _clamped(name, entries, cluster)
         if text != str(used):

@@ -6,6 +6,7 @@ from sharemesh.domain.group_config.definition import (
     by_name,
     integer,
 )
+from sharemesh.domain.group_config.retry_delays import RELEASE_DELAY_MAX_MS
 
 SESSION_TIMEOUT = "share.session.timeout.ms"
 HEARTBEAT_INTERVAL = "share.heartbeat.interval.ms"
@@ -19,6 +20,12 @@ ASSIGNMENT_INTERVAL = "share.assignment.interval.ms"
 IN_FLIGHT_LIMIT_TYPE = "share.in.flight.limit.type"
 PARTITION_MAX_RUNS = "share.partition.max.runs"
 PAUSED = "share.paused"
+RETRY_BACKOFF = "share.retry.backoff.ms"
+RETRY_BACKOFF_MAX = "share.retry.backoff.max.ms"
+RETRY_BACKOFF_MULTIPLIER = "share.retry.backoff.multiplier"
+RETRY_BACKOFF_JITTER = "share.retry.backoff.jitter"
+RETRY_BACKOFF_ON_TIMEOUT = "share.retry.backoff.on.timeout"
+RETRY_SCHEDULE = "share.retry.schedule"
 NO_DEAD_LETTER_QUEUE = "not in this version: dead-letter topics are left out; remove the setting"
 
 _INTEGER = ValueKind.INTEGER
@@ -90,6 +97,52 @@ GROUP_CONFIGS = by_name(
             ASSIGNMENT_INTERVAL,
             "Milliseconds at least between two assignments of partitions to members.",
             minimum=0,
+        ),
+        integer(
+            RETRY_BACKOFF,
+            "Milliseconds that a released record waits after its first delivery before it is "
+            "delivered again, if its consumer names no delay. 0, as in Kafka: not at all. Not a "
+            "setting of Kafka, like the others of share.retry.",
+            0,
+            minimum=0,
+            maximum=RELEASE_DELAY_MAX_MS,
+        ),
+        integer(
+            RETRY_BACKOFF_MAX,
+            "Milliseconds at most that share.retry.backoff.ms grows to.",
+            600_000,
+            minimum=0,
+            maximum=RELEASE_DELAY_MAX_MS,
+        ),
+        ConfigDefinition(
+            RETRY_BACKOFF_MULTIPLIER,
+            ValueKind.DECIMAL,
+            "2",
+            "By what the wait is multiplied after each further delivery.",
+            minimum=1,
+            maximum=100,
+        ),
+        ConfigDefinition(
+            RETRY_BACKOFF_JITTER,
+            ValueKind.DECIMAL,
+            "0.2",
+            "By how much of it a wait is longer or shorter at random, so that records that failed "
+            "together do not come back together.",
+            minimum=0,
+            maximum=1,
+        ),
+        ConfigDefinition(
+            RETRY_BACKOFF_ON_TIMEOUT,
+            ValueKind.BOOLEAN,
+            "false",
+            "Whether records whose lock has expired wait as well.",
+        ),
+        ConfigDefinition(
+            RETRY_SCHEDULE,
+            ValueKind.SCHEDULE,
+            "",
+            "The waits one by one, such as 1s,10s,1m,10m, instead of share.retry.backoff.ms: after "
+            "the n-th delivery the n-th, after more the last.",
         ),
         ConfigDefinition(
             IN_FLIGHT_LIMIT_TYPE,

@@ -35,7 +35,10 @@ class Initialized:
 
 
 class WriteState(NamedTuple):
-    """Make these batches durable, then send ``StateWritten`` (spec PER-1, PER-2)."""
+    """Make these batches durable, then send ``StateWritten`` (spec PER-1, PER-2).
+
+    If ``is_delayed``, some have a not-before, which is monotonic time here (RTY-7).
+    """
 
     write_id: int
     state_epoch: int
@@ -45,6 +48,7 @@ class WriteState(NamedTuple):
     batches: tuple[StateBatch, ...]
     cause: Cause
     member_id: MemberId
+    is_delayed: bool = False
 
 
 class AcquiredRun(NamedTuple):
@@ -97,7 +101,8 @@ class LocksExpired:
 class WakeAt:
     """Send a ``Tick`` at this monotonic time; replaces the wake-up asked for before.
 
-    Only the earliest deadline is asked for; ``None`` means no lock is running.
+    Only the earliest deadline is asked for; ``None`` means that no lock is running and no record
+    is delayed.
     """
 
     deadline_ms: int | None

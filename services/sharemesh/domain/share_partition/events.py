@@ -60,7 +60,10 @@ class Initialize:
 
 @dataclass(frozen=True, slots=True)
 class StateRead:
-    """The share coordinator answered the read (spec INI-4..13)."""
+    """The share coordinator answered the read (spec INI-4..13).
+
+    The not-before of a batch is monotonic time here, 0 if it has passed (RTY-8).
+    """
 
     error: ErrorCode
     state_epoch: int = 0
@@ -99,6 +102,7 @@ class AcknowledgementBatch(NamedTuple):
     Types are plain ints: an unknown one is refused by the machine (spec ACK-3). ``uncounted``:
     released without having been handed out, so that the delivery does not count (HBK-1).
     ``delivery_count``: that of the delivery which is acknowledged; 0: whichever it is (HBK-7).
+    ``delay_ms``: of a RELEASE; None: the group's back-off (RTY-1, RTY-4).
     """
 
     first_offset: int
@@ -106,14 +110,19 @@ class AcknowledgementBatch(NamedTuple):
     types: tuple[AcknowledgeType | int, ...]
     uncounted: bool = False
     delivery_count: int = 0
+    delay_ms: int | None = None
 
 
 class Acknowledge(NamedTuple):
-    """A member says what became of records it holds; all or nothing (spec ACK)."""
+    """A member says what became of records it holds; all or nothing (spec ACK).
+
+    ``draw`` is chance, from -1 to 1, for the jitter of the group's back-off (RTY-4).
+    """
 
     request_id: int
     member_id: MemberId
     batches: tuple[AcknowledgementBatch, ...]
+    draw: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +154,12 @@ class Tick:
 
     ``lock_limit`` bounds the work of one step: at most that many locks expire (a lock is that of
     a whole batch, or of one offset of a batch that is tracked per offset); if more are due, the
-    next ``WakeAt`` lies in the past. None expires all that are due.
+    next ``WakeAt`` lies in the past. None expires all that are due. It bounds the delayed runs
+    that become available, too. ``draw`` is that of ``Acknowledge``, for what expires (RTY-6).
     """
 
     lock_limit: int | None = None
+    draw: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,18 +19,25 @@ def check(flight: InFlight, pending_writes: frozenset[int]) -> None:
         BrokenInvariantError: Names the rule, the offset and what was found.
     """
     _check_order(flight)
-    terminal = 0
+    terminal = delayed = 0
     held: Counter[Lock] = Counter()
     for batch in flight.batches:
         for first, last, status in batch.runs():
             _check_status(first, status, pending_writes)
             if status.terminal:
                 terminal += max(0, last - max(first, flight.start_offset) + 1)
+            if status.delayed:
+                delayed += last - first + 1
+                _check_delay(flight, first, status)
             if status.lock is not None:
                 held[status.lock] += last - first + 1
     _require(
         terminal == flight.delivery_complete_count,
         f"VOC-13: delivery-complete count {flight.delivery_complete_count}, found {terminal}",
+    )
+    _require(
+        delayed == flight.delays.record_count,
+        f"RTY-2: {flight.delays.record_count} records are delayed, found {delayed}",
     )
     _check_locks(flight, held)
     _check_holders(flight)
@@ -78,6 +85,13 @@ def _check_status(offset: int, status: RecordStatus, pending_writes: frozenset[i
     elif status.terminal:
         _require(status.lock is None, f"RS-12: lock left at {offset}: {status}")
     _require(status.state is not DeliveryState.ARCHIVING, f"ARCHIVING at {offset}")
+
+
+def _check_delay(flight: InFlight, first: int, status: RecordStatus) -> None:
+    _require(status.state is DeliveryState.AVAILABLE, f"RTY-2: {status} at {first} is delayed")
+    earliest_ms = flight.delays.earliest_ms()
+    is_awaited = earliest_ms is not None and earliest_ms <= status.not_before_ms
+    _require(is_awaited, f"RTY-3: nobody wakes {first} at {status.not_before_ms}")
 
 
 def _check_locks(flight: InFlight, held: Counter[Lock]) -> None:

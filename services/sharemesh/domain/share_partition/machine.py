@@ -47,6 +47,7 @@ from sharemesh.domain.share_partition.rules.pending_transitions import (
     note_again,
 )
 from sharemesh.domain.share_partition.rules.recovery import fault_in, load
+from sharemesh.domain.share_partition.rules.retry import end_delays
 from sharemesh.domain.share_partition.rules.start_offset import (
     can_acquire,
     move_log_start,
@@ -110,9 +111,12 @@ class SharePartition:
             flight.pack()
         if bar and flight.bar < bar and _WAKE not in effects:  # WIN-7
             effects.append(_WAKE)
-        waiting = flight.locks.waiting
+        waiting, delayed = flight.locks.waiting, flight.delays.waiting
         if waiting and (self._announced_ms is None or waiting[0][0] < self._announced_ms):
             self._announced_ms = waiting[0][0]
+            effects.append(WakeAt(self._announced_ms))
+        if delayed and (self._announced_ms is None or delayed[0][0] < self._announced_ms):
+            self._announced_ms = delayed[0][0]
             effects.append(WakeAt(self._announced_ms))
         return tuple(effects)
 
@@ -211,6 +215,11 @@ class SharePartition:
     def next_deadline_ms(self) -> int | None:
         """The earliest deadline of a running lock, or None."""
         return self._flight.locks.earliest_ms()
+
+    @property
+    def delayed_count(self) -> int:
+        """Records that wait for their not-before (RTY-2)."""
+        return self._flight.delays.record_count
 
     @property
     def oldest_lock_ms(self) -> int | None:
@@ -345,12 +354,13 @@ class SharePartition:
                 changes = by_member[member_id] = self._changes()
             return changes
 
-        self._announced_ms = self._flight.locks.earliest_ms()
+        self._announced_ms = self._earliest_ms()
         if self._announced_ms is None:
             return [WakeAt(None)]
         if self._announced_ms > now_ms:
             return [WakeAt(self._announced_ms)]
-        expiry = Expiry(self._flight, event.lock_limit, changes_of)
+        is_due = end_delays(self._flight, now_ms, event.lock_limit)
+        expiry = Expiry(self._flight, event.lock_limit, changes_of, event.draw)
         expiry.run(now_ms)
         effects: list[Effect] = []
         for member_id, changes in by_member.items():
@@ -359,9 +369,18 @@ class SharePartition:
         if expiry.record_count:
             expired = LocksExpired(expiry.record_count, expiry.lapses())
             effects += [expired, WakeWaiters()]  # LK-7, LK-10
-        self._announced_ms = self._flight.locks.earliest_ms()
+        elif is_due:
+            effects.append(WakeWaiters())  # RTY-3
+        self._announced_ms = self._earliest_ms()
         effects.append(WakeAt(self._announced_ms))
         return effects
+
+    def _earliest_ms(self) -> int | None:
+        """Return when the next lock ends or the next delay does, or None."""
+        lock_ms, delay_ms = self._flight.locks.earliest_ms(), self._flight.delays.earliest_ms()
+        if lock_ms is None or delay_ms is None:
+            return delay_ms if lock_ms is None else lock_ms
+        return min(lock_ms, delay_ms)
 
     def _write_again(self, _: WriteAgain, __: int) -> list[Effect]:
         """Write what ended locks left; even where nothing is, the start offset may have moved."""
@@ -449,6 +468,7 @@ class SharePartition:
             changes.state_batches(),
             changes.cause if cause is None else cause,
             member_id,
+            changes.is_delayed,
         )
 
     def _turned_away(self, request_id: int) -> Answered:

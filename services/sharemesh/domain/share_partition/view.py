@@ -14,7 +14,8 @@ class RecordView:
     """Offsets ``first_offset..last_offset`` with all that is known of each of them.
 
     ``member_id`` is empty without owner. ``lock_deadline_ms`` is monotonic time, kept during a
-    transition (it then may lie in the past), else None.
+    transition (it then may lie in the past), else None. ``not_before_ms`` is monotonic time too,
+    0 for a record that is not delayed.
     """
 
     first_offset: int
@@ -24,6 +25,7 @@ class RecordView:
     member_id: MemberId
     lock_deadline_ms: int | None
     in_transition: bool
+    not_before_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,4 +77,5 @@ def _view(first: int, last: int, status: RecordStatus) -> RecordView:
         status.member_id,
         None if status.lock is None else status.lock.deadline_ms,
         status.write_id is not None,
+        status.not_before_ms,
     )

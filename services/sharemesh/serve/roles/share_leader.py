@@ -38,6 +38,7 @@ class ShareLeaderRole(RoleService):
             ),
             telemetry=around.telemetry,
             quotas=around.quotas,
+            rng=around.rng,
         )
         self._claims: PartitionClaims | None = None
 

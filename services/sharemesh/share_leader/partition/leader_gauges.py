@@ -66,6 +66,7 @@ class LeaderGauges:
         for metric, of_share in (
             (names.INFLIGHT_RECORDS, _in_flight),
             (names.INFLIGHT_BATCHES, _batches),
+            (names.DELAYED_RECORDS, _delayed_records),
             (names.BACKLOG_RECORDS, _backlog),
             (names.OLDEST_ACQUIRED_AGE, self._oldest_acquired_s),
             (names.BACKLOG_AGE, self._backlog_age_s),
@@ -177,6 +178,10 @@ def topic_name(view: ClusterView, topic_id: TopicId) -> str:
 
 def _in_flight(_: LedPartition, runner: SharePartitionRunner) -> float:
     return runner.machine.in_flight_count
+
+
+def _delayed_records(_: LedPartition, runner: SharePartitionRunner) -> float:
+    return runner.machine.delayed_count
 
 
 def _batches(_: LedPartition, runner: SharePartitionRunner) -> float:

@@ -259,7 +259,8 @@ class SharePartitionRunner:
     ) -> asyncio.Future[Answered]:
         """Acknowledge for a member; done once the result is durable (spec ACK-18)."""
         request_id, answer = self._expect_answer()
-        self.step(Acknowledge(request_id, member_id, batches))
+        draw = self._environment.draw(self._config)
+        self.step(Acknowledge(request_id, member_id, batches, draw))
         return answer
 
     def release(self, member_id: MemberId) -> asyncio.Future[Answered]:
@@ -386,7 +387,9 @@ class SharePartitionRunner:
 
     def _tick(self) -> None:
         self._alarm = None
-        self.step(Tick(lock_limit=self._environment.settings.max_locks_per_tick))
+        environment = self._environment
+        draw = environment.draw(self._config)
+        self.step(Tick(lock_limit=environment.settings.max_locks_per_tick, draw=draw))
 
     # ---- state and log --------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from sharemesh.domain.share_partition.events import (
     StateRead,
     StateWritten,
 )
+from sharemesh.domain.share_partition.rules.retry import loaded_batches, stored_batches
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.record_log import PartitionLog
 from sharemesh.ports.share_state import StateReadResult, StateWrite
@@ -66,6 +67,10 @@ class StateRequests:
 
     def write_state(self, write: WriteState, trace: tuple[bytes, bytes]) -> None:
         """Write state; ``trace`` is the trace id and span id that the write carries."""
+        clock = self._environment.clock
+        if write.is_delayed:
+            now_ms, wall_ms = clock.now_ms(), clock.wall_ms()
+            write = write._replace(batches=stored_batches(write.batches, now_ms, wall_ms))
         work = self._write(write, trace)
         self._begin("writing the state", work, partial(_not_written, write.write_id))
 
@@ -91,11 +96,12 @@ class StateRequests:
         else:
             result = await early
         self.fence_epoch = max(self.fence_epoch, result.known_leader_epoch)
+        clock = self._environment.clock
         return StateRead(
             ErrorCode(result.error),
             state_epoch=result.state_epoch,
             start_offset=result.start_offset,
-            batches=tuple(result.batches),
+            batches=loaded_batches(result.batches, clock.now_ms(), clock.wall_ms()),
             message=result.message,
         )
 

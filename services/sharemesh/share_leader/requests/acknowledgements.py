@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
+from sharemesh.domain.group_config.retry_delays import RELEASE_DELAY_MAX_MS
 from sharemesh.domain.ids import GroupId, MemberId, TopicId, TopicPartition
 from sharemesh.domain.share_partition.effects import Answered
 from sharemesh.domain.share_partition.events import AcknowledgementBatch
@@ -252,13 +253,26 @@ def _checked(
             raise invalid_request(
                 f"batch {first}-{last} is uncounted; send the one type 2 (RELEASE) with it"
             )
+        delay_ms = batch.release_delay_ms if batch.HasField("release_delay_ms") else None
+        if delay_ms is not None:  # spec RTY-1
+            _check_delay(first, last, known, delay_ms)
         if batch.delivery_count < 0:
             raise invalid_request(f"batch {first}-{last} has a delivery count below 0")
-        checked.append(
-            AcknowledgementBatch(first, last, known, batch.uncounted, batch.delivery_count)
-        )
+        made = (first, last, known, batch.uncounted, batch.delivery_count, delay_ms)
+        checked.append(AcknowledgementBatch(*made))
         previous_last = last
     return tuple(checked)
+
+
+def _check_delay(first: int, last: int, types: tuple[AcknowledgeType, ...], delay_ms: int) -> None:
+    if types != _UNSEEN:
+        raise invalid_request(
+            f"batch {first}-{last} has a delay; send the one type 2 (RELEASE) with it"
+        )
+    if not 0 <= delay_ms <= RELEASE_DELAY_MAX_MS:
+        raise invalid_request(
+            f"batch {first}-{last} has a delay of {delay_ms} ms; send 0 to {RELEASE_DELAY_MAX_MS}"
+        )
 
 
 def _known_types(types: Sequence[int], who: AcknowledgeCaller) -> tuple[AcknowledgeType, ...]:

@@ -94,6 +94,8 @@ class Explain:
         if quota:
             response.explanation += f": {quota}"
         response.explanation += _told_by_log(reason, led.log)
+        if reason is Reason.DELAYED:
+            response.explanation += f"; {response.delay_remaining_ms:,} ms are left"
         if durable is not None and durable.events and reason in _ENDINGS:
             response.explanation += f" ({in_words(durable.events[-1])})"
         return response
@@ -177,6 +179,9 @@ class Explain:
         if record.lock_deadline_ms is not None and record.state is DeliveryState.ACQUIRED:
             now_ms = self._environment.clock.now_ms()
             response.lock_remaining_ms = max(0, record.lock_deadline_ms - now_ms)
+        if record.not_before_ms and not record.in_transition:
+            now_ms = self._environment.clock.now_ms()
+            response.delay_remaining_ms = max(0, record.not_before_ms - now_ms)
 
 
 def _told_by_log(reason: Reason, log: PartitionLog) -> str:

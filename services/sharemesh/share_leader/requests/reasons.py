@@ -29,6 +29,7 @@ class Reason(StrEnum):
     REJECTED = "REJECTED"
     ARCHIVED_BY_LIMIT = "ARCHIVED_BY_LIMIT"
     ARCHIVED = "ARCHIVED"
+    DELAYED = "DELAYED"
     IN_FLIGHT_LIMIT = "IN_FLIGHT_LIMIT"
     BEHIND_OTHERS = "BEHIND_OTHERS"
     MEMBER_STALLED = "MEMBER_STALLED"
@@ -70,6 +71,10 @@ WORDS = {
     Reason.ARCHIVED: (
         "it is never delivered again: the offset holds no record, its transaction was aborted, the "
         "log start moved past it, or the stored state does not say why it ended"
+    ),
+    Reason.DELAYED: (
+        "it was released and waits before it is delivered again: release_delay_ms of the release, "
+        "or the group's share.retry settings, say how long"
     ),
     Reason.IN_FLIGHT_LIMIT: (
         "too many records are in flight (share.partition.max.record.locks counts from the start "
@@ -129,6 +134,8 @@ def _why_in_flight(
         case DeliveryState.ACKNOWLEDGED | DeliveryState.ARCHIVED | DeliveryState.ARCHIVING:
             outcome = runner.telemetry.outcome_of(offset)
             return ending_of(record.state, Cause.UNSPECIFIED if outcome is None else outcome.cause)
+        case DeliveryState.AVAILABLE if record.not_before_ms:
+            return Reason.DELAYED
         case DeliveryState.AVAILABLE:
             return _why_available(led, runner, record.first_offset)
 

@@ -8,6 +8,7 @@ from sharemesh.domain.group_config import GroupConfig, InFlightLimitType
 from sharemesh.domain.ids import MemberId
 from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch
 from sharemesh.domain.share_partition.cache.cached_batches import CachedBatches
+from sharemesh.domain.share_partition.cache.delays import Delays
 from sharemesh.domain.share_partition.cache.indexes import AvailableOffsets, Holders
 from sharemesh.domain.share_partition.cache.record_status import (
     Lock,
@@ -76,6 +77,7 @@ class InFlight:
     available: AvailableOffsets = field(default_factory=AvailableOffsets)
     holders: Holders = field(default_factory=Holders)
     settled: SettledStatuses = field(default_factory=SettledStatuses)
+    delays: Delays = field(default_factory=Delays)
 
     @property
     def in_flight_count(self) -> int:
@@ -154,9 +156,7 @@ class InFlight:
         self.run_count += batch.replace(first, last, new)
         count = last - first + 1
         if old.done is not new.done:
-            batch.open_count += -count if new.done else count
-            if not batch.open_count and self.counts_locks:
-                self.finished.append(batch)
+            self._count_open(batch, -count if new.done else count)
         if old.terminal is not new.terminal:
             live = count if first >= self.start_offset else self._live(first, last)
             self.delivery_complete_count += live if new.terminal else -live
@@ -170,6 +170,8 @@ class InFlight:
             self.available.add(first)
         elif old.acquirable:
             self._still_available(batch, last + 1)
+        if old.delayed or new.delayed:
+            self._delay(first, last, old, new)
 
     def put_runs(self, batch: CachedBatch, moves: Sequence[Move]) -> None:
         """Change a part of a batch, given whole as (first, last, old, new), in order."""
@@ -191,6 +193,8 @@ class InFlight:
             if old.done is not new.done:
                 count = end - begin + 1
                 batch.open_count += -count if new.done else count
+            if old.delayed or new.delayed:
+                self._delay(begin, end, old, new)
         self._change_locks(moves)
         last = moves[-1][1]
         self.run_count += batch.splice(moves[0][0], last, starts, statuses)
@@ -241,6 +245,8 @@ class InFlight:
             lock,
             hand_backs_left=old.hand_backs_left,
         )
+        if old.not_before_ms:
+            new = new.until(old.not_before_ms)
         self.put(batch, batch.first_offset, batch.last_offset, old, new)
 
     def stop_tallies(self) -> None:
@@ -281,7 +287,24 @@ class InFlight:
 
     # ---- what stays true
 
+    def _count_open(self, batch: CachedBatch, change: int) -> None:
+        """Count the records of a batch that are not done; without any it may be packed (WIN-8)."""
+        batch.open_count += change
+        if not batch.open_count and self.counts_locks:
+            self.finished.append(batch)
+
+    def _delay(self, first: int, last: int, old: RecordStatus, new: RecordStatus) -> None:
+        """Count who waits for its not-before (RTY-2)."""
+        if old is new:
+            return
+        if old.delayed:
+            self.delays.left(last - first + 1)
+        if new.delayed:
+            self.delays.add(first, last, new.not_before_ms, self.start_offset)
+
     def _entered(self, first: int, last: int, status: RecordStatus) -> None:
+        if status.delayed:
+            self.delays.add(first, last, status.not_before_ms, self.start_offset)
         if status.lock is not None:
             self.locks.enter(status.lock, last - first + 1)
         if status.terminal:

@@ -2,11 +2,13 @@
 
 from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_request
+from sharemesh.domain.group_config.retry_delays import RELEASE_DELAY_MAX_MS
 from sharemesh.domain.share_partition.cache.cached_batch import CachedBatch, Run
 from sharemesh.domain.share_partition.cache.in_flight import InFlight, Move
 from sharemesh.domain.share_partition.cache.record_status import Lock, RecordStatus
 from sharemesh.domain.share_partition.events import Acknowledge, AcknowledgementBatch
 from sharemesh.domain.share_partition.rules.pending_transitions import PendingTransitions
+from sharemesh.domain.share_partition.rules.retry import released_until
 from sharemesh.domain.share_partition.rules.transitions import CAUSES, TARGETS
 
 RENEW_SETTING = "share.renew.acknowledge.enable"
@@ -55,6 +57,15 @@ def _types(batch: AcknowledgementBatch) -> list[AcknowledgeType]:
     if batch.uncounted and given != (_RELEASE,):  # HBK-1
         message = f"uncounted release of offsets {first}-{last}: send the one type RELEASE with it"
         raise invalid_request(message)
+    if batch.delay_ms is not None:  # RTY-1
+        if given != (_RELEASE,):
+            message = f"delay of offsets {first}-{last}: send the one type RELEASE with it"
+            raise invalid_request(message)
+        if not 0 <= batch.delay_ms <= RELEASE_DELAY_MAX_MS:
+            raise invalid_request(
+                f"delay of offsets {first}-{last}: {batch.delay_ms} ms is not within "
+                f"0..{RELEASE_DELAY_MAX_MS}"
+            )
     try:
         if len(given) == 1:
             return [_TYPES[given[0]]]
@@ -89,6 +100,7 @@ class _Acknowledger:
     __slots__ = (
         "_batch",
         "_changes",
+        "_draw",
         "_flight",
         "_member_id",
         "_now_ms",
@@ -102,6 +114,7 @@ class _Acknowledger:
         self._member_id = request.member_id
         self._changes = changes
         self._now_ms = now_ms
+        self._draw = request.draw
         self._renewals: dict[RecordStatus, RecordStatus] | None = None  # of one entry
         self._batch = _NO_BATCH
 
@@ -171,9 +184,17 @@ class _Acknowledger:
         """Return the status that records go to, and why; no cause: nothing is written."""
         if kind is _RENEW:
             return self._renewed(entry, old), None
-        if self._batch.uncounted and old.hand_backs_left:  # HBK-4, HBK-5
-            return self._changes.handed_back(old), None
-        return self._changes.begun(old, TARGETS[kind], CAUSES[kind])
+        if kind is not _RELEASE:
+            return self._changes.begun(old, TARGETS[kind], CAUSES[kind])
+        batch = self._batch
+        if batch.uncounted and old.hand_backs_left:  # HBK-4, HBK-5
+            if not batch.delay_ms:
+                return self._changes.handed_back(old), None
+            until_ms = self._now_ms + batch.delay_ms  # HND-1
+            return self._changes.handed_back(old, until_ms), CAUSES[kind]
+        retry = self._flight.config.retry
+        until_ms = released_until(retry, batch, old.delivery_count, self._now_ms, self._draw)
+        return self._changes.begun(old, TARGETS[kind], CAUSES[kind], until_ms)
 
     def _check(self, status: RecordStatus, first: int, last: int) -> None:
         """Only the owner may acknowledge, only what it holds, only once.

@@ -12,6 +12,7 @@ from sharemesh.domain.share_partition.cache.in_flight import InFlight, Move
 from sharemesh.domain.share_partition.cache.record_status import Lock, RecordStatus
 from sharemesh.domain.share_partition.effects import Lapse
 from sharemesh.domain.share_partition.rules.pending_transitions import PendingTransitions
+from sharemesh.domain.share_partition.rules.retry import expired_until
 from sharemesh.domain.share_partition.rules.transitions import TARGETS, Trigger
 
 
@@ -21,14 +22,18 @@ class Expiry:
     A unit is a whole batch, or one offset of a batch that is tracked per offset (LK-2).
     """
 
-    __slots__ = ("_changes_of", "_flight", "_lapsed", "_left", "record_count")
+    __slots__ = ("_changes_of", "_draw", "_flight", "_lapsed", "_left", "_now_ms", "record_count")
 
     def __init__(
         self,
         flight: InFlight,
         limit: int | None,
         changes_of: Callable[[MemberId], PendingTransitions],
+        draw: float = 0.0,
     ) -> None:
+        """``draw`` is chance for the jitter of the group's back-off (RTY-6)."""
+        self._now_ms = 0
+        self._draw = draw
         self._flight = flight
         self._left = limit
         self._changes_of = changes_of
@@ -37,6 +42,7 @@ class Expiry:
 
     def run(self, now_ms: int) -> None:
         """Expire due locks, oldest deadline first; the new state is in force at once (LK-6)."""
+        self._now_ms = now_ms
         while self._left is None or self._left > 0:
             lock = self._flight.locks.pop_due(now_ms)
             if lock is None:
@@ -97,9 +103,11 @@ class Expiry:
         changes = self._changes_of(member_id)
         for begin, end, below in cut_at_start(flight.start_offset, first, last):
             target, cause = TARGETS[Trigger.LOCK_EXPIRY], Cause.LOCK_EXPIRY  # T9, T10
+            retry = flight.config.retry
+            until_ms = expired_until(retry, old.delivery_count, self._now_ms, self._draw)
             if below:  # T11
                 target, cause = TARGETS[Trigger.LOCK_EXPIRY_BELOW_START], Cause.LOG_START
-            new = changes.settle(begin, end, old, target, cause)
+            new = changes.settle((begin, end, old), target, cause, until_ms)
             if new.acquirable:
                 flight.find_next = True  # OFF-4
             flight.put(batch, begin, end, old, new)

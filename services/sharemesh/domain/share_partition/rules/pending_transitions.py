@@ -25,17 +25,20 @@ class PendingTransitions:
     Attributes:
         write_id: Names the write (RS-9).
         written: What to write, as the fields of state batches; equal neighbours are one (ACK-17).
+        is_delayed: Some of it has a not-before (RTY-7).
         unlocked: After a roll-back, what became of runs whose lock had fired (RS-11).
     """
 
     __slots__ = (
         "_available",
         "_begun",
+        "_delayed",
         "_flight",
         "_handed_back",
         "_limit",
         "_touched",
         "_uncertain",
+        "is_delayed",
         "unlocked",
         "write_id",
         "written",
@@ -46,11 +49,13 @@ class PendingTransitions:
         self.write_id = write_id
         self.written: list[Written] = []
         self.unlocked: list[Written] = []
+        self.is_delayed = False
         self._available = False
         self._limit = flight.config.delivery_count_limit
         self._touched: list[tuple[CachedBatch, int, int]] = []
-        self._begun: dict[tuple[RecordStatus, Cause], tuple[RecordStatus, Cause]] = {}
-        self._handed_back: dict[RecordStatus, RecordStatus] | None = None
+        self._begun: dict[tuple[RecordStatus, Cause, int], tuple[RecordStatus, Cause]] = {}
+        self._delayed: dict[tuple[RecordStatus, int], RecordStatus] | None = None
+        self._handed_back: dict[tuple[RecordStatus, int], RecordStatus] | None = None
         self._uncertain: dict[RecordStatus, RecordStatus] | None = None  # once a write failed
 
     def start(
@@ -62,27 +67,30 @@ class PendingTransitions:
         return status
 
     def begun(
-        self, old: RecordStatus, target: DeliveryState, cause: Cause
+        self, old: RecordStatus, target: DeliveryState, cause: Cause, not_before_ms: int = 0
     ) -> tuple[RecordStatus, Cause]:
         """Return the status of records that begin to move, one for all alike, and why (RS-9).
 
         A record at the delivery limit is archived instead of released (RS-7).
         """
-        begun = self._begun.get((old, cause))
+        begun = self._begun.get((old, cause, not_before_ms))
         if begun is None:
             count = old.delivery_count
             state, why = limited(target, cause, count, self._limit)
             status = RecordStatus(state, count, NO_MEMBER, old.lock, self.write_id, old)
-            begun = self._begun[old, cause] = (status, why)
+            if not_before_ms and state is _AVAILABLE:
+                status = status.until(not_before_ms)
+                self.is_delayed = True
+            begun = self._begun[old, cause, not_before_ms] = (status, why)
         return begun
 
-    def handed_back(self, old: RecordStatus) -> RecordStatus:
+    def handed_back(self, old: RecordStatus, not_before_ms: int = 0) -> RecordStatus:
         """Return the status of records released uncounted, until ``commit`` (HBK-2, HBK-3)."""
         if self._handed_back is None:
             self._handed_back = {}
-        status = self._handed_back.get(old)
+        status = self._handed_back.get((old, not_before_ms))
         if status is None:
-            status = self._handed_back[old] = RecordStatus(
+            status = RecordStatus(
                 TARGETS[Trigger.HANDED_BACK],
                 old.delivery_count - 1,
                 NO_MEMBER,
@@ -91,6 +99,10 @@ class PendingTransitions:
                 old,
                 old.hand_backs_left - 1,
             )
+            if not_before_ms:  # HND-1
+                status = status.until(not_before_ms)
+                self.is_delayed = True
+            self._handed_back[old, not_before_ms] = status
         return status
 
     @property
@@ -99,13 +111,30 @@ class PendingTransitions:
         return self._handed_back is not None
 
     def settle(
-        self, first: int, last: int, old: RecordStatus, target: DeliveryState, cause: Cause
+        self,
+        run: Run,
+        target: DeliveryState,
+        cause: Cause,
+        not_before_ms: int = 0,
     ) -> RecordStatus:
         """Note a move that takes effect before it is written (LK-6); return its status."""
+        first, last, old = run
         state, why = limited(target, cause, old.delivery_count, self._limit)
         status = self._flight.settled.get(state, old.delivery_count)
+        if not_before_ms and state is _AVAILABLE:
+            status = self._until(status, not_before_ms)
+            self.is_delayed = True
         self.note(first, last, status, why)
         return status
+
+    def _until(self, status: RecordStatus, not_before_ms: int) -> RecordStatus:
+        """Return one delayed status for all records alike (RTY-2)."""
+        if self._delayed is None:
+            self._delayed = {}
+        delayed = self._delayed.get((status, not_before_ms))
+        if delayed is None:
+            delayed = self._delayed[status, not_before_ms] = status.until(not_before_ms)
+        return delayed
 
     def note(self, first: int, last: int, status: RecordStatus, cause: Cause) -> None:
         """Write what has become of a run, together with an equal one right before it."""
@@ -228,9 +257,12 @@ class PendingTransitions:
     def _ended(self, old: RecordStatus) -> RecordStatus:
         if old.write_id != self.write_id:
             return old
+        status = self._flight.settled.get(old.state, old.delivery_count, old.hand_backs_left)
+        if old.not_before_ms:
+            return self._until(status, old.not_before_ms)
         if old.state is _AVAILABLE:
             self._available = True
-        return self._flight.settled.get(old.state, old.delivery_count, old.hand_backs_left)
+        return status
 
     def _rolled_back(self, run: Run) -> Move:
         first, last, old = run
@@ -284,6 +316,7 @@ def note_again(flight: InFlight, unwritten: Iterable[Written], changes: PendingT
         left = flight.settled.get(state, count)
         if not_before_ms:  # what was delayed then may be available now
             left = left.until(not_before_ms)
+            changes.is_delayed = True
         if first < start and state is DeliveryState.ARCHIVED:
             changes.note(first, min(last, start - 1), left, cause)
         for batch in flight.batches.overlapping(max(first, start), last):

@@ -36,6 +36,8 @@ def load(flight: InFlight, start_offset: int, batches: tuple[StateBatch, ...]) -
         if gap_start is None and batch.first_offset > expected:
             gap_start = expected
         status = flight.settled.get(_LOADED_AS[batch.delivery_state], batch.delivery_count)
+        if batch.not_before_ms:  # RTY-8
+            status = status.until(batch.not_before_ms)
         flight.load(batch.first_offset, batch.last_offset, status)
         expected = batch.last_offset + 1
     if batches:  # INI-9
