@@ -2,7 +2,7 @@
 
 import random
 
-from sharemesh.client.consumer.deliveries import encode_types, encode_unseen
+from sharemesh.client.consumer.deliveries import ReleaseTerms, encode_types, encode_unseen
 from sharemesh.domain.delivery_state import AcknowledgeType as A
 
 
@@ -76,3 +76,28 @@ def test_a_release_of_unseen_records_names_the_delivery_that_it_ends():
         (9, 9, 2),
     ]
     assert all(b.uncounted and list(b.acknowledge_types) == [2] for b in batches)
+
+
+def test_releases_with_terms_of_their_own_are_ranges_of_their_own():
+    types = offsets("0-1 ACCEPT; 2-6 RELEASE; 7 ACCEPT; 9-10 RELEASE")
+    terms = {
+        3: ReleaseTerms(50),
+        4: ReleaseTerms(50),
+        5: ReleaseTerms(0, 2),
+        9: ReleaseTerms(50),
+        10: ReleaseTerms(60),
+    }
+    made = encode_types(types, terms)
+    assert [(b.first_offset, b.last_offset, list(b.acknowledge_types)) for b in made] == [
+        (0, 2, [1, 1, 2]),
+        (3, 4, [2]),
+        (5, 5, [2]),
+        (6, 7, [2, 1]),
+        (9, 9, [2]),
+        (10, 10, [2]),
+    ]
+    delays = [b.release_delay_ms if b.HasField("release_delay_ms") else None for b in made]
+    assert delays == [None, 50, 0, None, 50, 60]
+    assert [(b.uncounted, b.delivery_count) for b in made] == [
+        (False, 0), (False, 0), (True, 2), (False, 0), (False, 0), (False, 0),
+    ]  # fmt: skip

@@ -47,5 +47,7 @@ def encode_together(together: Sequence[PartitionAcknowledgements]) -> list[Ackno
     if first.uncounted is not None:
         return encode_unseen(first.uncounted)
     if len(together) == 1:
-        return encode_types(first.types)
-    return encode_types({offset: kind for each in together for offset, kind in each.types.items()})
+        return encode_types(first.types, first.terms)
+    terms = {offset: own for each in together for offset, own in (each.terms or {}).items()}
+    types = {offset: kind for each in together for offset, kind in each.types.items()}
+    return encode_types(types, terms)

@@ -14,6 +14,7 @@ from sharemesh.client.consumer.deliveries import (
     AcknowledgementResult,
     Delivery,
     PartitionAcknowledgements,
+    ReleaseTerms,
     Route,
 )
 from sharemesh.client.consumer.delivery_reader import DeliveryReader
@@ -52,6 +53,7 @@ class _Held:
     records: dict[int, ConsumerRecord] = field(default_factory=dict)
     failed: set[int] = field(default_factory=set)
     columns: RecordColumns | None = None
+    terms: dict[int, ReleaseTerms] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -155,7 +157,9 @@ class ConsumerState:
 
     # ---- acknowledging --------------------------------------------------------------------------
 
-    def acknowledge(self, record: ConsumerRecord, kind: AcknowledgeType) -> None:
+    def acknowledge(
+        self, record: ConsumerRecord, kind: AcknowledgeType, terms: ReleaseTerms | None = None
+    ) -> None:
         """Decide on a record in flight; a later decision before sending replaces it (CL-11).
 
         Raises:
@@ -169,6 +173,9 @@ class ConsumerState:
                 and held.source == record.topic_id_partition
             ):
                 held.types[record.offset] = kind
+                held.terms.pop(record.offset, None)
+                if terms is not None:
+                    held.terms[record.offset] = terms
                 return
         raise IllegalStateError(NOT_HELD)
 
@@ -229,7 +236,11 @@ class ConsumerState:
             types = self._decided(held, accept_all=accept_all)
             if types:
                 where = (held.source, held.route, held.leader_epoch)
-                self._merge(sending, PartitionAcknowledgements(*where, types, ticket, deadline_ms))
+                new = PartitionAcknowledgements(*where, types, ticket, deadline_ms)
+                if held.terms:
+                    new = replace(new, terms=held.terms)
+                    held.terms = {}
+                self._merge(sending, new)
             if held.types:
                 left.append(held)
         self._held = left
@@ -248,7 +259,8 @@ class ConsumerState:
         key = (new.source, new.route)
         old = sending.get(key)
         if old is not None:
-            new = replace(new, types={**old.types, **new.types})
+            terms = {**(old.terms or {}), **(new.terms or {})}
+            new = replace(new, types={**old.types, **new.types}, terms=terms or None)
         sending[key] = new
 
     def _decided(self, held: _Held, *, accept_all: bool) -> dict[int, AcknowledgeType]:

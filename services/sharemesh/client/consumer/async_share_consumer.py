@@ -11,6 +11,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, Self
 
 from sharemesh.client.consumer.application_state import CommitCallback, CommitResult
@@ -44,16 +45,30 @@ class ConsumerBase:
         return self._calls.state.subscription
 
     def acknowledge(
-        self, record: ConsumerRecord, kind: AcknowledgeType = AcknowledgeType.ACCEPT
+        self,
+        record: ConsumerRecord,
+        kind: AcknowledgeType = AcknowledgeType.ACCEPT,
+        *,
+        delay: float | timedelta | None = None,
+        counted: bool = True,
     ) -> None:
         """Say what became of a record of the last poll; sent by the next poll or commit (CL-11).
 
+        Args:
+            record: One that the last poll returned.
+            kind: What became of it.
+            delay: Of a RELEASE: seconds, or a duration up to a day, before the record is
+                delivered again; 0: at once. None: as the group's share.retry settings say.
+            counted: False for a RELEASE of a record that was never worked on: the delivery does
+                not count against share.delivery.count.limit.
+
         Raises:
+            IllegalArgumentError: The delay is negative or above a day; or not a RELEASE.
             IllegalStateError: Implicit mode, or the record is not in flight.
             UnsupportedVersionError: RENEW, and the cluster does not know it.
         """
         with self._alone():
-            self._calls.acknowledge(record, kind)
+            self._calls.acknowledge(record, kind, delay, counted=counted)
 
     def acknowledge_batch(
         self,

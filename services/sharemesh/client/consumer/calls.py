@@ -5,6 +5,7 @@ deserializers and callbacks run where the application called, and the network ru
 """
 
 from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from sharemesh.client.background_loop import BackgroundLoop
@@ -12,6 +13,7 @@ from sharemesh.client.config import ClientConfig, check_timeout_ms, consumer_con
 from sharemesh.client.consumer.application_state import CommitCallback, CommitResult, ConsumerState
 from sharemesh.client.consumer.deliveries import Delivery, PartitionAcknowledgements
 from sharemesh.client.consumer.engine import ConsumerEngine
+from sharemesh.client.consumer.release_terms import release_terms
 from sharemesh.client.environment import ClientEnvironment, real_environment
 from sharemesh.client.errors import IllegalStateError, UnsupportedVersionError
 from sharemesh.client.record_columns import RecordColumns
@@ -238,17 +240,25 @@ class ConsumerCalls:
 
     # ---- acknowledging --------------------------------------------------------------------------
 
-    def acknowledge(self, record: ConsumerRecord, kind: AcknowledgeType) -> None:
+    def acknowledge(
+        self,
+        record: ConsumerRecord,
+        kind: AcknowledgeType,
+        delay: float | timedelta | None,
+        *,
+        counted: bool,
+    ) -> None:
         """Decide on a record of the last poll (spec CL-11).
 
         Raises:
+            IllegalArgumentError: A delay that is none, or delay or ``counted`` without RELEASE.
             IllegalStateError: Closed, implicit mode, or the record is not in flight.
             UnsupportedVersionError: RENEW, and the cluster does not know it.
         """
         self._check_open()
         if kind is AcknowledgeType.RENEW and self.engine is not None:
             self._need_renew(self.engine)
-        self.state.acknowledge(record, kind)
+        self.state.acknowledge(record, kind, release_terms(record, kind, delay, counted=counted))
 
     @staticmethod
     def _need_renew(engine: ConsumerEngine) -> None:

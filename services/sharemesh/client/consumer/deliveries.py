@@ -3,9 +3,9 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import groupby, islice
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from sharemesh.client.errors import SharemeshError
 from sharemesh.client.records import AcquiredRange, TopicIdPartition
@@ -151,6 +151,16 @@ class Delivery:
         )
 
 
+class ReleaseTerms(NamedTuple):
+    """What goes with a RELEASE; None: the group's back-off, 0: the delivery counts (RTY-1, HND-2).
+
+    ``uncounted`` is else the delivery count of the delivery that does not count (HBK-7).
+    """
+
+    delay_ms: int | None = None
+    uncounted: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionAcknowledgements:
     """Acknowledge types by offset of one partition, for the session that acquired them.
@@ -161,6 +171,7 @@ class PartitionAcknowledgements:
     records that it never saw are given back, or locks are renewed while its handlers run.
     ``uncounted`` is the delivery count of each record if no poll has returned them: all are
     RELEASE (HBK-1), and only of the delivery with that count (HBK-7).
+    ``terms`` are those of single releases; most have none.
     """
 
     source: TopicIdPartition
@@ -171,6 +182,7 @@ class PartitionAcknowledgements:
     deadline_ms: int = 0
     unreported: bool = False
     uncounted: Mapping[int, int] | None = None
+    terms: Mapping[int, ReleaseTerms] | None = None
 
     @property
     def is_renew(self) -> bool:
@@ -187,11 +199,18 @@ class AcknowledgementResult:
     lock_timeout_ms: int
 
 
-def encode_types(types: Mapping[int, AcknowledgeType]) -> list[AcknowledgementBatch]:
-    """Return the ranges of ``types``, offset to acknowledge type, in order of offset (CL-27)."""
+def encode_types(
+    types: Mapping[int, AcknowledgeType], terms: Mapping[int, ReleaseTerms] | None = None
+) -> list[AcknowledgementBatch]:
+    """Return the ranges of ``types``, offset to acknowledge type, in order of offset (CL-27).
+
+    Releases with terms of their own are ranges of their own, one for neighbours that are alike.
+    """
     if not types:
         return []
     offsets = sorted(types)
+    if terms:
+        return _encode_with_terms(offsets, types, terms)
     if offsets[-1] - offsets[0] + 1 == len(offsets):  # no holes, as nearly always
         return _encode_run(offsets[0], [types[offset] for offset in offsets])
     batches: list[AcknowledgementBatch] = []
@@ -203,6 +222,31 @@ def encode_types(types: Mapping[int, AcknowledgeType]) -> list[AcknowledgementBa
             end += 1
         batches.extend(_encode_run(offsets[at], [types[offset] for offset in offsets[at:end]]))
         at = end
+    return batches
+
+
+def _encode_with_terms(
+    offsets: Sequence[int],
+    types: Mapping[int, AcknowledgeType],
+    terms: Mapping[int, ReleaseTerms],
+) -> list[AcknowledgementBatch]:
+    batches: list[AcknowledgementBatch] = []
+    for own, group in groupby(offsets, terms.get):
+        some = list(group)
+        if own is None:
+            batches += encode_types({offset: types[offset] for offset in some})
+            continue
+        made: AcknowledgementBatch | None = None
+        for offset in some:
+            if made is not None and made.last_offset == offset - 1:
+                made.last_offset = offset
+                continue
+            made = batch = _batch(offset, [AcknowledgeType.RELEASE], 1)
+            if own.delay_ms is not None:
+                batch.release_delay_ms = own.delay_ms
+            if own.uncounted:
+                batch.uncounted, batch.delivery_count = True, own.uncounted
+            batches.append(batch)
     return batches
 
 
