@@ -45,7 +45,12 @@ TASKS: dict[str, tuple[Method, ...]] = {
     "`quotas list` and `describe`": (m.DESCRIBE_CLIENT_QUOTAS,),
     "`quotas alter`": (m.ALTER_CLIENT_QUOTAS,),
     "`sharemesh cluster`, `acls list`": (m.DESCRIBE_CLUSTER, m.DESCRIBE_ACLS),
-    "change access rules, drain a process": (m.CREATE_ACLS, m.DELETE_ACLS, m.DRAIN_NODE),
+    "change access rules, drain a process, give up lost records": (
+        m.CREATE_ACLS,
+        m.DELETE_ACLS,
+        m.DRAIN_NODE,
+        m.ACCEPT_LOSS,
+    ),
     "commit generations (Spark)": (m.COMMIT_GENERATION,),
     "write share state (processes of the cluster)": (
         m.INITIALIZE_SHARE_GROUP_STATE,

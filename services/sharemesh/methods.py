@@ -250,6 +250,9 @@ ALTER_CLIENT_QUOTAS = _unary(
 DESCRIBE_CLIENT_QUOTAS = _unary(
     _A.DescribeClientQuotasRequest, _A.DescribeClientQuotasResponse, idempotent=True
 )
+ACCEPT_LOSS = _unary(
+    _A.AcceptLossRequest, _A.AcceptLossResponse, idempotent=False, deadline_ms=15_000
+)
 DRAIN_NODE = _unary(_A.DrainNodeRequest, _A.DrainNodeResponse, idempotent=True)
 
 METHODS: tuple[Method[Message, Message], ...] = tuple(

@@ -274,6 +274,7 @@ def by_cluster(world):
         pair(methods.DESCRIBE_ACLS, lambda _: admin.DescribeAclsRequest()),
         pair(methods.ALTER_CLIENT_QUOTAS, bounded),
         pair(methods.DESCRIBE_CLIENT_QUOTAS, lambda _: admin.DescribeClientQuotasRequest()),
+        pair(methods.ACCEPT_LOSS, lambda _: admin.AcceptLossRequest(shard="state-0")),
         pair(
             methods.DRAIN_NODE,
             lambda key: admin.DrainNodeRequest(node_id="node-1" if key == NO_ID else "any"),

@@ -48,6 +48,7 @@ Admin/DeleteAcls
 Admin/DescribeAcls
 Admin/AlterClientQuotas
 Admin/DescribeClientQuotas
+Admin/AcceptLoss
 Admin/DrainNode
 """
 

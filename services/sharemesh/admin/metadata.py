@@ -215,6 +215,8 @@ class MetadataHandlers:
         )
 
     def _why_unled(self, shard: ShardLeader) -> str:
+        if shard.loss:
+            return shard.loss
         if shard.node is not None:
             return ""
         role = _ROLE[shard.kind]

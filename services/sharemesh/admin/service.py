@@ -6,6 +6,7 @@ import sharemesh
 from sharemesh import methods
 from sharemesh.admin.acls import AclAdmin
 from sharemesh.admin.configs import ConfigAdmin
+from sharemesh.admin.losses import LossAdmin
 from sharemesh.admin.metadata import MetadataHandlers
 from sharemesh.admin.quotas import QuotaAdmin
 from sharemesh.admin.topic_stores import TopicStore
@@ -60,6 +61,7 @@ class AdminService:
         self._configs = ConfigAdmin(coordination, view, access, topics)
         self._acls = AclAdmin(coordination, view, access, enabled=acls_enabled)
         self._quotas = QuotaAdmin(coordination, view, access, clock)
+        self._losses = LossAdmin(coordination, view, access)
         self._draining = None if drain is None else Draining(drain[0], access, drain[1])
 
     def offer(self, listener: Listener) -> None:
@@ -81,6 +83,7 @@ class AdminService:
         listener.offer(methods.DESCRIBE_ACLS, self._acls.describe)
         listener.offer(methods.ALTER_CLIENT_QUOTAS, self._quotas.alter)
         listener.offer(methods.DESCRIBE_CLIENT_QUOTAS, self._quotas.describe)
+        listener.offer(methods.ACCEPT_LOSS, self._losses.accept)
         if self._draining is not None:
             listener.offer(methods.DRAIN_NODE, self._draining.drain)
 

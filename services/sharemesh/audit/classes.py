@@ -230,6 +230,10 @@ def _drained(request: admin_pb2.DrainNodeRequest, _request: object, _: TopicName
     return resource("node", request.node_id, "drain")
 
 
+def _accepted(request: admin_pb2.AcceptLossRequest, _request: object, _: TopicName) -> Resource:
+    return resource("shard", request.shard, "lost records given up")
+
+
 def _explained(
     request: share_leader_pb2.ExplainRequest, _request: object, _: TopicName
 ) -> Resource:
@@ -302,6 +306,7 @@ AUDIT_CLASSES: dict[str, AuditClass] = {
             _change(m.CREATE_ACLS, lambda it: it.rules, _created_rule, _of_results),
             _change(m.DELETE_ACLS, lambda it: it.filters, _deleted_rules, _of_results),
             _change(m.ALTER_CLIENT_QUOTAS, lambda it: it.entries, _altered_quotas, _of_results),
+            _change(m.ACCEPT_LOSS, _whole, _accepted, _of_whole),
             _change(m.DRAIN_NODE, _whole, _drained, _of_whole),
         )
     ),

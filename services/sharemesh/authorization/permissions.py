@@ -129,6 +129,7 @@ PERMISSIONS: dict[str, tuple[RequiredPermission, ...] | Open] = {
     m.DESCRIBE_ACLS.name: (_on(_T.CLUSTER, _O.DESCRIBE, _L.REQUEST),),
     m.ALTER_CLIENT_QUOTAS.name: (_on(_T.CLUSTER, _O.ALTER_CONFIGS, _L.ENTRY),),
     m.DESCRIBE_CLIENT_QUOTAS.name: (_on(_T.CLUSTER, _O.DESCRIBE_CONFIGS, _L.REQUEST),),
+    m.ACCEPT_LOSS.name: (_on(_T.CLUSTER, _O.ALTER, _L.REQUEST),),
     m.DRAIN_NODE.name: (_on(_T.CLUSTER, _O.ALTER, _L.REQUEST),),
 }
 """By name of the method. Where a request names several types of resource, each has its line."""

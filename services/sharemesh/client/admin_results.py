@@ -139,6 +139,15 @@ class MemberNode:
 
 
 @dataclass(frozen=True, slots=True)
+class AcceptedLoss:
+    """A loss of a coordinator shard that was given up: of ``confirmed`` commits ``left`` exist."""
+
+    shard: str
+    confirmed: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
 class ShardDescription:
     """Who leads one coordinator shard, since which epoch."""
 

@@ -70,6 +70,8 @@ class ShardLeader:
     shard: int
     node: NodeInfo | None
     epoch: int
+    loss: str = ""
+    """Confirmed records of its log that are lost, and what to do; empty if none is known."""
 
     @property
     def election(self) -> str:

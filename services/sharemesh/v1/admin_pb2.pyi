@@ -702,3 +702,21 @@ class DrainNodeResponse(_message.Message):
     error_code: int
     error_message: str
     def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
+
+class AcceptLossRequest(_message.Message):
+    __slots__ = ("shard",)
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    shard: str
+    def __init__(self, shard: _Optional[str] = ...) -> None: ...
+
+class AcceptLossResponse(_message.Message):
+    __slots__ = ("error_code", "error_message", "confirmed", "left")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    CONFIRMED_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    error_message: str
+    confirmed: int
+    left: int
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., confirmed: _Optional[int] = ..., left: _Optional[int] = ...) -> None: ...

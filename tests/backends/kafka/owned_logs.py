@@ -9,6 +9,9 @@ from sharemesh.backends.kafka.shard_logs.coordinator_topics import (
 from sharemesh.backends.kafka.shard_logs.settings import StampedLogSettings
 from sharemesh.backends.kafka.shard_logs.shard_log import KafkaShardLog
 from sharemesh.backends.kafka.shard_logs.shard_logs import KafkaShardLogs
+from sharemesh.backends.local.coordination import LocalCoordination
+from sharemesh.backends.local.coordination_store import LocalStore
+from sharemesh.cluster.seen_logs import SeenLogsInStore
 from sharemesh.ports.brokers import Brokers
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ShardKind
@@ -45,12 +48,16 @@ class OwnedKafkaLogs:
         *,
         seed: int = 1,
         table: EpochTable | None = None,
+        store: LocalStore | None = None,
     ) -> None:
         self.table = table or EpochTable()
+        self.store = store or LocalStore(clock)
+        self.coordination = LocalCoordination(self.store)
         self.logs = KafkaShardLogs(
             brokers,
             CoordinatorTopics("mesh", "kafka", topics),
             self.table,
+            SeenLogsInStore(self.coordination, "mesh", clock),
             clock,
             random.Random(seed),
             node_id="node-1",

@@ -7,6 +7,7 @@ import pytest
 
 from sharemesh.backends.kafka.shard_logs.coordinator_topics import CoordinatorTopic
 from sharemesh.backends.kafka.shard_logs.settings import StampedLogSettings
+from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.codec.batch_frame import COMPRESSION_MASK, walk_frames
 from sharemesh.codec.hashes import crc32c
 from sharemesh.codec.log_stamp import (
@@ -39,12 +40,13 @@ class Bench:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.brokers = OneBroker()
+        self.store = LocalStore(self.clock)
         self.logs = self.other_process()
 
     def other_process(self, seed: int = 1, **settings) -> OwnedKafkaLogs:
         topics = {name: CoordinatorTopic(name, TOPIC_ID) for name in ("state", "group")}
         bounds = StampedLogSettings(**settings)
-        return OwnedKafkaLogs(self.brokers, topics, self.clock, bounds, seed=seed)
+        return OwnedKafkaLogs(self.brokers, topics, self.clock, bounds, seed=seed, store=self.store)
 
     @property
     def table(self):

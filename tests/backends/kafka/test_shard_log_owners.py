@@ -14,6 +14,9 @@ from sharemesh.backends.kafka.shard_logs.coordinator_topics import (
     coordinator_topic_configs,
 )
 from sharemesh.backends.kafka.shard_logs.shard_logs import KafkaShardLogs
+from sharemesh.backends.local.coordination import LocalCoordination
+from sharemesh.backends.local.coordination_store import LocalStore
+from sharemesh.cluster.seen_logs import SeenLogsInStore
 from sharemesh.codec.batch_frame import COMPRESSION_MASK
 from sharemesh.domain.stamped_log import judgement
 from sharemesh.domain.stamped_log.stamp import StampKind
@@ -46,6 +49,7 @@ class Owners:
         new = NewBrokerTopic("state", 1, 3, coordinator_topic_configs(2))
         self.topics = {"state": CoordinatorTopic("state", cluster.create(new))}
         self.table = EpochTable()
+        self.store = LocalStore(self.clock)
         self.faults = BrokerFaults(cluster, self.rng, self._happens)
         self.happened: dict[str, int] = {}
         self.confirmed: list[bytes] = []
@@ -102,6 +106,7 @@ class Owners:
             client,
             CoordinatorTopics("mesh", self.cluster.cluster_id, self.topics),
             self.table,
+            SeenLogsInStore(LocalCoordination(self.store), "mesh", self.clock),
             self.clock,
             Random(f"{name} {self.rng.random()}"),
         )

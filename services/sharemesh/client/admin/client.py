@@ -82,6 +82,7 @@ class AdminClient:
     describe_topics = _blocking(AsyncAdminClient.describe_topics)
     describe_cluster = _blocking(AsyncAdminClient.describe_cluster)
     drain_node = _blocking(AsyncAdminClient.drain_node)
+    accept_loss = _blocking(AsyncAdminClient.accept_loss)
     list_groups = _blocking(AsyncAdminClient.list_groups)
     describe_groups = _blocking(AsyncAdminClient.describe_groups)
     delete_groups = _blocking(AsyncAdminClient.delete_groups)

@@ -23,6 +23,7 @@ from sharemesh.client.admin.codec import (
 )
 from sharemesh.client.admin.router import AdminConnection
 from sharemesh.client.admin_results import (
+    AcceptedLoss,
     ClusterDescription,
     ConfigValue,
     LogOffset,
@@ -298,6 +299,21 @@ class ClusterAdministration(AdminConnection):
             admin_pb2.DrainNodeRequest(node_id=node_id),
         )
         check(response.error_code, response.error_message, about=f"node {node_id}")
+
+    async def accept_loss(self, shard: str) -> AcceptedLoss:
+        """Give up what the Kafka cluster lost of a coordinator shard's log, and return it.
+
+        ``describe_cluster`` says which shards are not served because of a loss.
+
+        Raises:
+            InvalidRequestError: No loss of this shard is known.
+            ServiceError: It was refused for another reason.
+        """
+        response = await self._calls.any(
+            methods.ACCEPT_LOSS, admin_pb2.AcceptLossRequest(shard=shard)
+        )
+        check(response.error_code, response.error_message, about=f"shard {shard}")
+        return AcceptedLoss(shard, response.confirmed, response.left)
 
     async def create_acls(self, bindings: Sequence[AclBinding]) -> dict[AclBinding, Problem]:
         """Add access rules; those that are there already stay."""

@@ -12,6 +12,7 @@
     trouble/<topic id>/<partition>  why the assigned leader cannot lead it (leased)
     deleted/<topic id>              directories of this topic are still to be freed
     storage                         which engine keeps the logs, and where; written once
+    seen/<name>                     how far the log of a coordinator shard was confirmed
     wanted/<name>                   a topic of the Kafka cluster that a group subscribes to
     attached/<name>                 a topic of the Kafka cluster that somebody asked to attach
     configs/cluster/default         settings of the cluster
@@ -62,6 +63,7 @@ class Keys:
         self.troubles = f"{self.prefix}trouble/"
         self.deletions = f"{self.prefix}deleted/"
         self.storage = f"{self.prefix}storage"
+        self.seen = f"{self.prefix}seen/"
         self.wanted = f"{self.prefix}wanted/"
         self.attached = f"{self.prefix}attached/"
         self.cluster_configs = f"{self.prefix}configs/cluster/default"
@@ -83,6 +85,10 @@ class Keys:
     def epoch(self, name: str) -> str:
         """Return the epoch of a shard election."""
         return f"{self.epochs}{name}"
+
+    def seen_log(self, name: str) -> str:
+        """Return what was confirmed of the log of a coordinator shard."""
+        return f"{self.seen}{name}"
 
     def topic(self, name: str) -> str:
         """Return the record of a topic."""

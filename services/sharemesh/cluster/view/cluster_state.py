@@ -17,9 +17,11 @@ from sharemesh.cluster.store.records import (
     RecordFormatError,
     Trouble,
 )
+from sharemesh.cluster.store.seen_records import decode_seen
 from sharemesh.domain.errors import RefusedError
 from sharemesh.domain.ids import GroupId, NodeId, TopicId, TopicPartition, parse_topic_id
 from sharemesh.domain.quota.bounds import QuotaBounds
+from sharemesh.domain.stamped_log.seen import lost_words
 from sharemesh.ports.cluster import NodeInfo, TopicInfo
 from sharemesh.ports.coordination import KeyValue
 
@@ -69,6 +71,7 @@ class ClusterState:
         self.claims: dict[TopicPartition, Stored[Claim]] = {}
         self.deletions: dict[TopicId, Stored[Deletion]] = {}
         self.troubles: dict[TopicPartition, Stored[Trouble]] = {}
+        self.losses: dict[str, str] = {}  # by shard, in words
         self.wanted: dict[str, int] = {}  # and when: the revision
         self.attached: dict[str, int] = {}
         self.cluster_configs: dict[str, str] = {}
@@ -87,6 +90,7 @@ class ClusterState:
             "lead": self._claim,
             "trouble": self._trouble,
             "deleted": self._deletion,
+            "seen": self._seen,
             "wanted": partial(self._wish, self.wanted),
             "attached": partial(self._wish, self.attached),
             "configs": self._configs,
@@ -172,6 +176,17 @@ class ClusterState:
             raise RecordFormatError(str(error)) from None
         changes.deletions = True
         _keep(self.deletions, topic_id, current, partial(records.decode_deletion, topic_id))
+
+    def _seen(self, rest: str, current: KeyValue | None, changes: StateChanges) -> None:
+        loss = None if current is None else decode_seen(current.value).loss
+        words = "" if loss is None else lost_words(rest, loss)
+        if words == self.losses.get(rest, ""):
+            return  # that more was confirmed is no news to anybody
+        changes.elections.add(rest)
+        if words:
+            self.losses[rest] = words
+        else:
+            del self.losses[rest]
 
     def _wish(
         self, table: dict[str, int], rest: str, current: KeyValue | None, changes: StateChanges

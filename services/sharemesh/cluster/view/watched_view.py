@@ -169,7 +169,13 @@ class WatchedView:
         """Return every coordinator shard: group shards first, by number."""
         counts = self.cluster_record()
         return tuple(
-            ShardLeader(kind, shard, self._elected(name), self.shard_epoch(name))
+            ShardLeader(
+                kind,
+                shard,
+                self._elected(name),
+                self.shard_epoch(name),
+                self.tables.losses.get(name, ""),
+            )
             for kind, count in (
                 (ShardKind.GROUP, counts.group_shards),
                 (ShardKind.STATE, counts.state_shards),

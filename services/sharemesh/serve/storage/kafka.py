@@ -11,6 +11,7 @@ from sharemesh.backends.kafka.shard_logs.coordinator_topics import (
 from sharemesh.backends.kafka.shard_logs.shard_logs import KafkaShardLogs
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.cluster.ownership import StoreOwnership
+from sharemesh.cluster.seen_logs import SeenLogsInStore
 from sharemesh.cluster.store.storage_record import StorageRecord
 from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.attached_topics import AttachableTopics
@@ -78,6 +79,7 @@ class KafkaStorage:
         self._settings = settings
         self._generations = generations
         self._ownership = MemberOwnership()
+        self._seen = SeenLogsInStore(coordination, view.cluster_id, clock)
 
     @property
     def broker_topics(self) -> BrokerTopics | None:
@@ -114,6 +116,7 @@ class KafkaStorage:
             self._brokers,
             coordinator_topics(self._settings.cluster_id, self._record),
             self._ownership,
+            self._seen,
             self._clock,
             self._rng,
             node_id=self._settings.node_id,
@@ -138,6 +141,7 @@ class KafkaStorage:
     async def close(self) -> None:
         """End looks, and close every connection."""
         await self._ownership.close()
+        await self._seen.close()
         await self._brokers.close()
 
     def _topic_name(self, topic_id: TopicId) -> str | None:

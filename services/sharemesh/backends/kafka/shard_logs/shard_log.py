@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import NamedTuple
 
+from sharemesh.backends.kafka.shard_logs.confirmed_units import ConfirmedUnits
 from sharemesh.backends.kafka.shard_logs.log_partition import (
     JudgedBatch,
     LogPartition,
@@ -65,6 +66,7 @@ class KafkaShardLog:
     Args:
         partition: Where it lies.
         position: What the take-over found.
+        confirmed: Remembers how far the log was confirmed.
         still_ours: A look (STL-18); raises FencedError.
         clock: Time.
         settings: Bounds.
@@ -74,6 +76,7 @@ class KafkaShardLog:
         self,
         partition: LogPartition,
         position: WriterPosition,
+        confirmed: ConfirmedUnits,
         still_ours: Callable[[], Awaitable[None]],
         clock: Clock,
         settings: StampedLogSettings,
@@ -81,6 +84,7 @@ class KafkaShardLog:
         self._partition = partition
         self._writer = UnitWriter(partition, position, settings.give_up_ms)
         self._fence = OwnFence(position.own, position.fence, position.number)
+        self._confirmed = confirmed
         self._still_ours = still_ours
         self._clock = clock
         self._settings = settings
@@ -223,6 +227,7 @@ class KafkaShardLog:
             self._fail(LogFailedError(f"the log in {self._partition.name} is closed"))
         if task is not None:
             await cancel_and_wait(task)
+        await self._confirmed.settle()
 
     # ---- the one unit under way ------------------------------------------------------------------
 
@@ -243,7 +248,10 @@ class KafkaShardLog:
         try:
             while self._queue:
                 await self._write_unit(self._take())
-        except (FencedError, LogFailedError, CorruptLogError) as error:
+        except CorruptLogError as error:
+            await self._confirmed.settle()  # before anybody else takes over: it may be cut
+            self._fail(error)
+        except (FencedError, LogFailedError) as error:
             self._fail(error)
         except BaseException as error:
             self._fail(LogFailedError(f"{self._partition.name}: {type(error).__name__}: {error}"))
@@ -258,6 +266,7 @@ class KafkaShardLog:
         await self._writer.write(records, start)
         self._writing_since_ms = -1
         self._committed_end = self._writer.position.newest + len(records)
+        self._confirmed.note(self._writer.position.number, self._committed_end, self._fail)
         self._unconfirmed_records -= len(records)
         self._confirmed_appends += len(appends)
         while self._waiters and self._waiters[0].appends <= self._confirmed_appends:

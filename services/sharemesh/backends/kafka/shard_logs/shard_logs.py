@@ -3,6 +3,7 @@
 import random
 from functools import partial
 
+from sharemesh.backends.kafka.shard_logs.confirmed_units import ConfirmedUnits
 from sharemesh.backends.kafka.shard_logs.coordinator_topics import CoordinatorTopics
 from sharemesh.backends.kafka.shard_logs.log_partition import LogPartition
 from sharemesh.backends.kafka.shard_logs.settings import StampedLogSettings
@@ -14,6 +15,7 @@ from sharemesh.ports.brokers import BrokerPartition, Brokers
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.cluster import ShardKind
 from sharemesh.ports.ownership import Ownership
+from sharemesh.ports.seen_units import SeenLogs
 
 
 class KafkaShardLogs:
@@ -23,17 +25,19 @@ class KafkaShardLogs:
         brokers: The cluster.
         topics: Where state log and group log are.
         ownership: Tells whether a shard is still ours.
+        seen: How far the logs were confirmed (STL-24).
         clock: Time.
         rng: Makes the names of writers, and jitter.
         node_id: Stands in fences, for people.
         settings: Bounds.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a composition of all that a log stands on
         self,
         brokers: Brokers,
         topics: CoordinatorTopics,
         ownership: Ownership,
+        seen: SeenLogs,
         clock: Clock,
         rng: random.Random,
         *,
@@ -43,6 +47,7 @@ class KafkaShardLogs:
         self._brokers = brokers
         self._topics = topics
         self._ownership = ownership
+        self._seen = seen
         self._clock = clock
         self._rng = rng
         self._node_id = node_id
@@ -53,8 +58,10 @@ class KafkaShardLogs:
 
         Raises:
             FencedError: A writer of an epoch at least as high was here before.
-            CorruptLogError: The log is not what its writers made of it.
-            LogFailedError: The cluster refused, or did not answer in time.
+            CorruptLogError: The log is not what its writers made of it, or holds less than was
+                confirmed.
+            LogFailedError: The cluster or the coordination store refused, or did not answer in
+                time.
         """
         topics = self._topics
         topic = topics.topics[name]
@@ -74,6 +81,8 @@ class KafkaShardLogs:
             self._settings,
             still_ours,
         )
+        confirmed = ConfirmedUnits(self._seen, f"{name}-{shard}", epoch, partition.name)
+        await confirmed.check()
         position = await take_over(
             partition,
             WriterIdentity(log, epoch, self._rng.getrandbits(64)),
@@ -81,4 +90,7 @@ class KafkaShardLogs:
             timestamp_ms=self._clock.wall_ms(),
             limit_ms=self._settings.open_timeout_ms,
         )
-        return KafkaShardLog(partition, position, still_ours, self._clock, self._settings)
+        await confirmed.took_over(position)
+        return KafkaShardLog(
+            partition, position, confirmed, still_ours, self._clock, self._settings
+        )

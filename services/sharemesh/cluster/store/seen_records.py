@@ -1,0 +1,58 @@
+"""What was confirmed of shard logs, as the coordination store holds it (STL-24)."""
+
+from collections.abc import Mapping
+
+from sharemesh.cluster.store import records
+from sharemesh.domain.stamped_log.seen import LostUnits, SeenUnits
+
+
+def encode_seen(seen: SeenUnits) -> bytes:
+    """Return the value of ``seen/<name>``."""
+    fields: dict[str, object] = {
+        "epoch": seen.epoch,
+        "base": seen.base,
+        "base_end": seen.base_end,
+        "units": seen.units,
+        "end": seen.end,
+        "accepted": seen.accepted,
+    }
+    loss = seen.loss
+    if loss is not None:
+        fields["loss"] = {
+            "confirmed": loss.confirmed,
+            "confirmed_end": loss.confirmed_end,
+            "found": loss.found,
+            "found_end": loss.found_end,
+        }
+    return records.encode(fields)
+
+
+def decode_seen(value: bytes) -> SeenUnits:
+    """Return what is in ``seen/<name>``.
+
+    Raises:
+        RecordFormatError: It cannot be read.
+    """
+    fields = records.decode(value)
+    return SeenUnits(
+        records.integer(fields, "epoch"),
+        records.integer(fields, "base"),
+        records.integer(fields, "base_end"),
+        records.integer(fields, "units"),
+        records.integer(fields, "end"),
+        records.integer(fields, "accepted", 0),
+        _loss(fields.get("loss")),
+    )
+
+
+def _loss(found: object) -> LostUnits | None:
+    if found is None:
+        return None
+    if not isinstance(found, Mapping):
+        raise records.RecordFormatError(f"field 'loss' is {found!r}, not an object")
+    return LostUnits(
+        records.integer(found, "confirmed"),
+        records.integer(found, "confirmed_end"),
+        records.integer(found, "found"),
+        records.integer(found, "found_end"),
+    )
