@@ -1,4 +1,4 @@
-"""A coordinator shard that lost confirmed records: shown, and given up on request (STL-25, STL-27)."""
+"""A coordinator shard that lost confirmed records is shown, and given up when told (STL-25)."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from sharemesh.client.admin_results import AcceptedLoss
 from sharemesh.cluster.store.seen_records import decode_seen, encode_seen
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.stamped_log.seen import LostUnits, SeenUnits
-from sharemesh.ports.authorizer import CLUSTER_NAME
+from sharemesh.ports.authorizer import CLUSTER_NAME, Operation, ResourceType
 from sharemesh.ports.cluster import Role, ShardKind
 from sharemesh.ports.coordination import Put
 from tests.admin.world import World
@@ -63,7 +63,7 @@ async def test_stl_27_a_loss_is_given_up_once(world):
 
 async def test_stl_27_it_needs_alter_on_the_cluster(world):
     key = await lose(world)
-    world.rules.denied.add(("ALTER", "CLUSTER", CLUSTER_NAME))
+    world.rules.denied.add((Operation.ALTER.value, ResourceType.CLUSTER.value, CLUSTER_NAME))
     answer = await world.call(methods.ACCEPT_LOSS, shard="state-1")
     assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert decode_seen(world.coordination.store.get(key).value) == LOST

@@ -81,3 +81,17 @@ async def test_a_log_with_a_fence_of_its_own_is_not_given_up_for_a_refused_read(
         await w.lead(P0, epoch=7)
         await w.client().fetch(P0)
         assert w.service.partitions.get(P0) is not None
+
+
+@pytest.mark.parametrize(("start_offset", "is_said"), [(9, True), (3, False)])
+async def test_a_group_that_starts_behind_the_end_is_told_of_in_the_log(
+    start_offset, is_said, caplog
+):
+    """KRL-20."""
+    async with world() as w:
+        await w.lead(P0)
+        await w.produce(P0, 3)
+        w.keeper.initialize(SharePartitionKey(GroupId("g"), FOO, 0), start_offset=start_offset)
+        await w.client().join(P0)
+        words = "group g starts at offset 9 of foo/0, which ends at 3: records were lost"
+        assert (words in caplog.text) is is_said

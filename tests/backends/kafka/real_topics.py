@@ -9,6 +9,9 @@ from contextlib import asynccontextmanager
 
 from sharemesh.backends.kafka.record_logs.record_logs import KafkaRecordLogs
 from sharemesh.backends.kafka.record_logs.settings import TopicLogBounds
+from sharemesh.backends.local.coordination import LocalCoordination
+from sharemesh.backends.local.coordination_store import LocalStore
+from sharemesh.cluster.seen_logs import SeenPartitionsInStore
 from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.kafka.brokers_client import KafkaBrokers
 from sharemesh.kafka.dialing import Dialing
@@ -34,8 +37,10 @@ class RealTopics:
         self.claims = ClaimsOfATest()
         self.brokers = KafkaBrokers(bootstrap.split(","), Dialing(LoopClock()), random.Random(1))
         self._names: dict[TopicId, str] = {}
+        clock = LoopClock()
+        seen = SeenPartitionsInStore(LocalCoordination(LocalStore(clock)), "mesh", clock)
         self.logs = KafkaRecordLogs(
-            self.brokers, LoopClock(), self.claims, self._names.get, PATIENT
+            self.brokers, clock, self.claims, seen, self._names.get, PATIENT
         )
 
     async def topic(self, **configs: str) -> BrokerPartition:

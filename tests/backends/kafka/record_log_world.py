@@ -9,6 +9,9 @@ from random import Random
 
 from sharemesh.backends.kafka.record_logs.record_logs import KafkaRecordLogs
 from sharemesh.backends.kafka.record_logs.settings import TopicLogBounds
+from sharemesh.backends.local.coordination import LocalCoordination
+from sharemesh.backends.local.coordination_store import LocalStore
+from sharemesh.cluster.seen_logs import SeenPartitionsInStore
 from sharemesh.codec.record_set import build_batch, decode_records
 from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.ports.brokers import BrokerPartition, NewBrokerTopic
@@ -47,8 +50,21 @@ class KafkaWorld:
         self.where = BrokerPartition(self.topic_id, "orders", 0)
         self.client = cluster.client()
         self.claims = ClaimsOfATest()
-        self.logs = KafkaRecordLogs(
-            self.client, self.clock, self.claims, {self.topic_id: "orders"}.get, bounds
+        self.bounds = bounds
+        self.store = LocalStore(self.clock)
+        self.coordination = LocalCoordination(self.store)
+        self.logs = self.other_process()
+
+    def other_process(self) -> KafkaRecordLogs:
+        """Return the record logs of a process that begins now."""
+        self.seen = SeenPartitionsInStore(self.coordination, "mesh", self.clock)
+        return KafkaRecordLogs(
+            self.client,
+            self.clock,
+            self.claims,
+            self.seen,
+            {self.topic_id: "orders"}.get,
+            self.bounds,
         )
 
     async def open(self, epoch: int = 1, partition: int = 0):
@@ -73,7 +89,9 @@ async def kafka_world(
 ) -> AsyncIterator[KafkaWorld]:
     cluster = MemoryCluster(LoopClock(), Random(seed))
     try:
-        yield KafkaWorld(cluster, bounds, configs)
+        world = KafkaWorld(cluster, bounds, configs)
+        yield world
+        await world.seen.close()
     finally:
         await cluster.close()
 

@@ -5,12 +5,19 @@ from dataclasses import replace
 
 import pytest
 
-from sharemesh.backends.kafka.record_logs.followed_log import FollowedLog, FoundEnds
+from sharemesh.backends.kafka.record_logs.followed_log import (
+    FollowedLog,
+    FoundEnds,
+    PartitionMemory,
+)
 from sharemesh.backends.kafka.record_logs.log_access import LogAccess
 from sharemesh.backends.kafka.record_logs.log_reads import LogReads
 from sharemesh.backends.kafka.record_logs.read_cache import ReadCache
+from sharemesh.backends.local.coordination import LocalCoordination
+from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.backends.recent_pool import RecentPool
-from sharemesh.domain.ids import TopicId
+from sharemesh.cluster.seen_logs import SeenPartitionsInStore
+from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.ports.brokers import BrokerPartition
 from sharemesh.ports.shard_log import LogFailedError
 from sharemesh.tasks import OwnedTasks
@@ -44,7 +51,11 @@ class Followed:
         self.tasks = OwnedTasks("a test")
         bounds = replace(QUICK, read_wait_ms=WAIT_MS)
         access = LogAccess(self.brokers, self.clock, self.tasks, bounds)
-        self.log = FollowedLog(WHERE, access, ReadCache(RecentPool(0)), FoundEnds(0, 10, 10, 1))
+        seen = SeenPartitionsInStore(LocalCoordination(LocalStore(self.clock)), "m", self.clock)
+        memory = PartitionMemory(seen, TopicPartition(WHERE.topic_id, 0))
+        self.log = FollowedLog(
+            WHERE, access, ReadCache(RecentPool(0)), FoundEnds(0, 10, 10, 1), memory
+        )
         self.reads = LogReads(self.log, access)
 
     def read(self):

@@ -8,6 +8,7 @@ import pytest
 from sharemesh.codec.record_set import COMPRESSION
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicId, TopicPartition
+from sharemesh.domain.seen_partition import SeenPartition, seen_together
 from sharemesh.ports.brokers import NewBrokerTopic
 from sharemesh.ports.shard_log import FencedError, LogFailedError
 from tests.aborted import aborted_in
@@ -339,6 +340,83 @@ async def test_what_was_lost_is_given_up_by_deleting_past_all_that_was_confirmed
         await until(lambda: log.high_watermark == 11)
         assert (await log.read(7, max_bytes=1 << 20)).headers[-1].last_offset == 10
         await log.close()
+
+
+async def test_a_leader_that_opens_after_a_loss_knows_of_it():
+    """KRL-18: whoever led when it was found, and whatever was written since."""
+    async with kafka_world() as w:
+        log = await before_the_loss(w)
+        await lose(w, replaced=2)
+        await until(lambda: log.damage is not None)
+        await log.close()
+        await w.write(batch(9))
+        w.logs = w.other_process()
+        again = await w.open(2)
+        assert again.damage is not None
+        assert again.damage[0] == 3
+        assert "lost the records from offset 3 to 6" in again.damage[1]
+        await refused(again.read(3, max_bytes=1, end_offset=4), ErrorCode.KAFKA_STORAGE_ERROR)
+        await again.delete_records(7)
+        assert again.damage is None
+        await again.close()
+        w.logs = w.other_process()
+        third = await w.open(3)
+        assert third.damage is None
+        assert (await third.read(7, max_bytes=1 << 20)).headers[-1].last_offset == 13
+        await third.close()
+
+
+@pytest.mark.parametrize("replaced", [0, 2, 9])
+async def test_a_loss_that_happens_while_nobody_leads_is_found_at_the_next_opening(
+    replaced, caplog
+):
+    """KRL-19."""
+    async with kafka_world() as w:
+        log = await before_the_loss(w)
+        await log.close()
+        await lose(w, replaced=replaced)
+        w.logs = w.other_process()
+        again = await w.open(2)
+        assert again.damage is not None
+        assert again.damage[0] == 3
+        assert "orders-0: Kafka lost the records from offset 3 to 6" in caplog.text
+        await refused(
+            again.read(3, max_bytes=1, end_offset=4), ErrorCode.KAFKA_STORAGE_ERROR, "--before 7"
+        )
+        await again.close()
+
+
+async def test_an_opening_after_a_leader_of_kafka_moved_without_loss_finds_none():
+    """KRL-19."""
+    async with kafka_world() as w:
+        await w.write(batch(3))
+        log = await w.open(1)
+        await log.close()
+        w.cluster.move_leader("orders")
+        await w.write(batch(3))
+        w.logs = w.other_process()
+        again = await w.open(2)
+        assert again.damage is None
+        assert await all_read(again) == [*range(6)]
+        await again.close()
+
+
+async def test_a_partition_is_not_opened_while_nobody_says_how_far_it_was_confirmed():
+    """KRL-19."""
+    async with kafka_world() as w:
+        w.coordination.cut_off = True
+        with pytest.raises(LogFailedError, match="does not say how far its log was confirmed"):
+            await w.open(1)
+
+
+def test_what_two_leaders_saw_is_the_same_in_any_order():
+    """KRL-18."""
+    one, two = SeenPartition(3, 0, 90, (40, 50)), SeenPartition(4, 10, 80, (45, 70))
+    both = SeenPartition(4, 10, 90, (40, 70))
+    assert seen_together(one, two) == seen_together(two, one) == both
+    assert seen_together(both, SeenPartition(4, 60, 90)) == SeenPartition(4, 60, 90, (60, 70))
+    assert seen_together(both, SeenPartition(4, 70, 90)) == SeenPartition(4, 70, 90)
+    assert seen_together(None, one) == one
 
 
 async def test_a_leader_that_moves_without_loss_stops_nothing():

@@ -13,6 +13,7 @@
     deleted/<topic id>              directories of this topic are still to be freed
     storage                         which engine keeps the logs, and where; written once
     seen/<name>                     how far the log of a coordinator shard was confirmed
+    followed/<topic id>/<partition> how far a partition of the Kafka cluster was confirmed
     wanted/<name>                   a topic of the Kafka cluster that a group subscribes to
     attached/<name>                 a topic of the Kafka cluster that somebody asked to attach
     configs/cluster/default         settings of the cluster
@@ -64,6 +65,7 @@ class Keys:
         self.deletions = f"{self.prefix}deleted/"
         self.storage = f"{self.prefix}storage"
         self.seen = f"{self.prefix}seen/"
+        self.followed = f"{self.prefix}followed/"
         self.wanted = f"{self.prefix}wanted/"
         self.attached = f"{self.prefix}attached/"
         self.cluster_configs = f"{self.prefix}configs/cluster/default"
@@ -89,6 +91,14 @@ class Keys:
     def seen_log(self, name: str) -> str:
         """Return what was confirmed of the log of a coordinator shard."""
         return f"{self.seen}{name}"
+
+    def seen_partition(self, partition: TopicPartition) -> str:
+        """Return what was confirmed of a partition of the Kafka cluster."""
+        return f"{self.followed}{partition_path(partition)}"
+
+    def seen_topic(self, topic_id: TopicId) -> str:
+        """Return what those of all partitions of a topic begin with."""
+        return f"{self.followed}{format_topic_id(topic_id)}/"
 
     def topic(self, name: str) -> str:
         """Return the record of a topic."""

@@ -1,8 +1,9 @@
-"""What was confirmed of shard logs, as the coordination store holds it (STL-24)."""
+"""How far logs on Kafka were confirmed, as the coordination store holds it (STL-24, KRL-18)."""
 
 from collections.abc import Mapping
 
 from sharemesh.cluster.store import records
+from sharemesh.domain.seen_partition import SeenPartition
 from sharemesh.domain.stamped_log.seen import LostUnits, SeenUnits
 
 
@@ -55,4 +56,28 @@ def _loss(found: object) -> LostUnits | None:
         records.integer(found, "confirmed_end"),
         records.integer(found, "found"),
         records.integer(found, "found_end"),
+    )
+
+
+def encode_partition(seen: SeenPartition) -> bytes:
+    """Return the value of ``followed/<topic id>/<partition>``."""
+    fields = {"kafka_epoch": seen.kafka_epoch, "start": seen.start, "end": seen.end}
+    if seen.lost is not None:
+        fields |= {"lost_from": seen.lost[0], "lost_to": seen.lost[1]}
+    return records.encode(fields)
+
+
+def decode_partition(value: bytes) -> SeenPartition:
+    """Return what is in ``followed/<topic id>/<partition>``.
+
+    Raises:
+        RecordFormatError: It cannot be read.
+    """
+    fields = records.decode(value)
+    lost_to = records.integer(fields, "lost_to", -1)
+    return SeenPartition(
+        records.integer(fields, "kafka_epoch"),
+        records.integer(fields, "start"),
+        records.integer(fields, "end"),
+        None if lost_to < 0 else (records.integer(fields, "lost_from"), lost_to),
     )

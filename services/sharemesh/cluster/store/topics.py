@@ -77,6 +77,7 @@ async def delete_topic(
             [Guard(stored.key, mod_revision=stored.mod_revision)],
             [
                 Delete(stored.key),
+                Delete(keys.seen_topic(topic.topic_id), prefix=True),
                 *also,
                 Put(keys.deletion(topic.topic_id), records.encode_deletion(deletion)),
             ],

@@ -11,7 +11,7 @@ from sharemesh.backends.kafka.shard_logs.coordinator_topics import (
 from sharemesh.backends.kafka.shard_logs.shard_logs import KafkaShardLogs
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.cluster.ownership import StoreOwnership
-from sharemesh.cluster.seen_logs import SeenLogsInStore
+from sharemesh.cluster.seen_logs import SeenLogsInStore, SeenPartitionsInStore
 from sharemesh.cluster.store.storage_record import StorageRecord
 from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.attached_topics import AttachableTopics
@@ -80,6 +80,7 @@ class KafkaStorage:
         self._generations = generations
         self._ownership = MemberOwnership()
         self._seen = SeenLogsInStore(coordination, view.cluster_id, clock)
+        self._seen_partitions = SeenPartitionsInStore(coordination, view.cluster_id, clock)
 
     @property
     def broker_topics(self) -> BrokerTopics | None:
@@ -108,7 +109,9 @@ class KafkaStorage:
             KafkaRecordLogs,  # share leaders alone need it
         )
 
-        return KafkaRecordLogs(self._brokers, self._clock, self._ownership, self._topic_name)
+        return KafkaRecordLogs(
+            self._brokers, self._clock, self._ownership, self._seen_partitions, self._topic_name
+        )
 
     def shard_logs(self, kind: ShardKind) -> ShardLogs:  # noqa: ARG002 - one filling for both
         """Return the logs of coordinator shards."""
@@ -142,6 +145,7 @@ class KafkaStorage:
         """End looks, and close every connection."""
         await self._ownership.close()
         await self._seen.close()
+        await self._seen_partitions.close()
         await self._brokers.close()
 
     def _topic_name(self, topic_id: TopicId) -> str | None:

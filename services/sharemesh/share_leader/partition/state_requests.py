@@ -5,11 +5,12 @@ the stop of the process (spec INI-13). So the machine never waits for something 
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
-from sharemesh.domain.errors import ErrorCode, invalid_config
+from sharemesh.domain.errors import ErrorCode, RefusedError, invalid_config
 from sharemesh.domain.group_config.definition import reset_duration_ms
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicPartition
 from sharemesh.domain.share_partition.effects import WriteState
@@ -25,6 +26,8 @@ from sharemesh.ports.record_log import PartitionLog
 from sharemesh.ports.share_state import StateReadResult, StateWrite
 from sharemesh.share_leader.environment import LeaderEnvironment
 from sharemesh.share_leader.failures import outcome_of
+
+_log = logging.getLogger(__name__)
 
 
 class StateRequests:
@@ -96,6 +99,8 @@ class StateRequests:
         else:
             result = await early
         self.fence_epoch = max(self.fence_epoch, result.known_leader_epoch)
+        if result.start_offset > self._log.high_watermark:
+            await self._tell_behind_the_end(result.start_offset)
         clock = self._environment.clock
         return StateRead(
             ErrorCode(result.error),
@@ -104,6 +109,25 @@ class StateRequests:
             batches=loaded_batches(result.batches, clock.now_ms(), clock.wall_ms()),
             message=result.message,
         )
+
+    async def _tell_behind_the_end(self, start_offset: int) -> None:
+        """Say that the group gets nothing for now, and why that may be (KRL-20)."""
+        try:
+            await self._log.refresh()
+        except RefusedError:
+            return  # memory alone may be older than what was acknowledged
+        if start_offset > self._log.high_watermark:
+            topic = self._environment.view.topic(self._key.topic_id)
+            _log.warning(
+                "group %s starts at offset %d of %s/%d, which ends at %d: records were lost after "
+                "it had them, or its offsets were set so; it gets nothing before that offset is "
+                "written again, unless you set it back with sharemesh groups reset-offsets",
+                self._key.group_id,
+                start_offset,
+                topic.name if topic else self._key.topic_id.hex(),
+                self._key.partition,
+                self._log.high_watermark,
+            )
 
     async def _resolve(self, policy: str) -> StartOffsetResolved:
         clock = self._environment.clock

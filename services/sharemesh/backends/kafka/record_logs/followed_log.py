@@ -17,6 +17,8 @@ from sharemesh.backends.kafka.record_logs.log_access import LogAccess
 from sharemesh.backends.kafka.record_logs.log_ends import EpochStarts, TopicLogEnds
 from sharemesh.backends.kafka.record_logs.read_cache import ReadCache
 from sharemesh.backoff import Backoff
+from sharemesh.domain.ids import TopicPartition
+from sharemesh.domain.seen_partition import SeenPartition
 from sharemesh.ports.brokers import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -31,6 +33,7 @@ from sharemesh.ports.brokers import (
     WatchAnswer,
     WatchedPartition,
 )
+from sharemesh.ports.seen_partitions import SeenPartitions
 from sharemesh.tasks import first_done
 
 _BYTES_HALVED_FROM = 1 << 26
@@ -57,6 +60,42 @@ async def find_ends(brokers: Brokers, where: BrokerPartition) -> FoundEnds:
     return FoundEnds(start.offset, newest.offset, stable.offset, newest.leader_epoch)
 
 
+async def find_ends_since(
+    brokers: Brokers, where: BrokerPartition, seen: SeenPartition | None
+) -> tuple[FoundEnds, int]:
+    """Return where a partition starts and ends, and from where on it differs from what was seen.
+
+    The second is past all that was seen where nothing was lost, or the cluster does not tell.
+    Raises what ``Brokers`` raises.
+    """
+    found = await find_ends(brokers, where)
+    if seen is None or seen.kafka_epoch < 0:
+        return found, max(found.high_watermark, 0 if seen is None else seen.end)
+    if 0 <= found.leader_epoch < seen.kafka_epoch:
+        raise _deposed(found.leader_epoch, seen.kafka_epoch)
+    try:
+        _, end = await brokers.end_offset_of_epoch(where, seen.kafka_epoch)
+    except UnsupportedRequestError:
+        end = -1  # KRL-8: such a cluster does not tell
+    return found, seen.end if end < 0 else min(end, seen.end)
+
+
+class PartitionMemory:
+    """What is remembered of one partition elsewhere (KRL-18)."""
+
+    def __init__(self, seen: SeenPartitions, partition: TopicPartition) -> None:
+        self._seen = seen
+        self._partition = partition
+
+    def note(self, own: Callable[[], SeenPartition]) -> None:
+        """Remember soon what ``own`` returns then."""
+        self._seen.note(self._partition, own)
+
+    async def settle(self) -> None:
+        """Write what was noted, if that is possible soon."""
+        await self._seen.settle(self._partition)
+
+
 class FollowedLog:
     """A partition as answers of the cluster show it; the watch and reads bring them here."""
 
@@ -66,6 +105,7 @@ class FollowedLog:
         access: LogAccess,
         cache: ReadCache,
         found: FoundEnds,
+        memory: PartitionMemory,
     ) -> None:
         self.where = where
         self.cache = cache
@@ -79,6 +119,8 @@ class FollowedLog:
         self._tasks = access.tasks
         self._bounds = access.bounds
         self._starts = EpochStarts()
+        self._memory = memory
+        self._note()
         self._callbacks: list[Callable[[], None]] = []
         self._trouble: tuple[str, int] | None = None
         self._checking: asyncio.Task[None] | None = None
@@ -118,6 +160,23 @@ class FollowedLog:
     def on_advance(self, callback: Callable[[], None]) -> None:
         """Call back after each move of an end, and of what is damaged."""
         self._callbacks.append(callback)
+
+    def resume(self, seen: SeenPartition, differs: int) -> None:
+        """Take in what leaders before saw, and that this log differs from it from there on."""
+        lost = seen.lost
+        if lost is not None and lost[1] <= self.ends.log_start_offset:
+            lost = None
+        if differs < seen.end and seen.end > self.ends.log_start_offset:
+            first = differs if lost is None else min(differs, lost[0])
+            lost = (first, seen.end if lost is None else max(seen.end, lost[1]))
+        if lost is not None:
+            self.ends.lost_before(*lost)
+            self._say_damage()
+        self._note()
+
+    async def settle(self) -> None:
+        """Write what was noted of the ends, if that is possible soon."""
+        await self._memory.settle()
 
     def close(self) -> None:
         """Forget everything; what is under way ends."""
@@ -188,6 +247,7 @@ class FollowedLog:
                     "partition %s: what was damaged is deleted; records are delivered again",
                     name_of(self.where),
                 )
+            self._note()
             self._tell()
 
     def failed(self, error: Exception) -> None:
@@ -245,13 +305,11 @@ class FollowedLog:
         # The ends first: an epoch that begins behind this answer is compared when it shows.
         found = await find_ends(self._brokers, self.where)
         if found.leader_epoch < self.kafka_epoch and found.leader_epoch >= 0:
-            raise BrokerUnreachableError(
-                f"the broker that answers was deposed: it leads under epoch {found.leader_epoch}, "
-                f"and {self.kafka_epoch} is known"
-            )
+            raise _deposed(found.leader_epoch, self.kafka_epoch)
         if self.kafka_epoch >= 0:
             await self._look_for_loss(found)
         self.kafka_epoch = max(self.kafka_epoch, found.leader_epoch)
+        self._note()
         self.saw(found.log_start_offset, found.high_watermark, found.last_stable_offset)
 
     async def _look_for_loss(self, found: FoundEnds) -> None:
@@ -268,8 +326,22 @@ class FollowedLog:
         self._starts.forget_from(differs)
         if self.ends.lost(differs, found.high_watermark):
             self._tail = self.ends.newest_end
-            damage = self.ends.damage
-            _log.error("partition %s: %s", name_of(self.where), damage[1] if damage else "")
+            self._say_damage()
+            self._note()
+            await self._memory.settle()
+
+    def _seen(self) -> SeenPartition:
+        ends = self.ends
+        return SeenPartition(
+            self.kafka_epoch, ends.log_start_offset, ends.confirmed_end, ends.lost_range
+        )
+
+    def _note(self) -> None:
+        self._memory.note(self._seen)
+
+    def _say_damage(self) -> None:
+        damage = self.ends.damage
+        _log.error("partition %s: %s", name_of(self.where), damage[1] if damage else "")
 
     def _note_trouble(self, words: str) -> None:
         if self._trouble is None:
@@ -298,3 +370,9 @@ class FollowedLog:
         if not self._closed:
             for callback in self._callbacks:
                 callback()
+
+
+def _deposed(found: int, known: int) -> BrokerUnreachableError:
+    return BrokerUnreachableError(
+        f"the broker that answers was deposed: it leads under epoch {found}, and {known} is known"
+    )

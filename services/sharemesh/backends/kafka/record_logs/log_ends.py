@@ -68,6 +68,11 @@ class TopicLogEnds:
         return None if self._lost is None else self._lost[0]
 
     @property
+    def lost_range(self) -> tuple[int, int] | None:
+        """What Kafka lost: its first offset and one past its last; None if nothing."""
+        return self._lost
+
+    @property
     def newest_end(self) -> int:
         """Kafka's high watermark, also where what lies below it is not delivered."""
         return self._newest[0]
@@ -112,6 +117,13 @@ class TopicLogEnds:
         self.last_stable_offset = min(self.last_stable_offset, first)
         self._newest = (newest_end, min(newest_end, self._newest[1]))
         return True
+
+    def lost_before(self, first: int, end: int) -> None:
+        """Records were lost before this log was followed: from ``first`` to ``end``."""
+        first = max(first, self.log_start_offset)
+        self._lost = (first, end)
+        self.high_watermark = min(self.high_watermark, first)
+        self.last_stable_offset = min(self.last_stable_offset, first)
 
     def unreadable(self, offset: int, words: str) -> bool:
         """A batch at ``offset`` cannot be served; return whether that is news."""

@@ -5,7 +5,12 @@ from functools import partial
 
 from sharemesh.backends.kafka.record_logs.asked_again import until_answered
 from sharemesh.backends.kafka.record_logs.cluster_words import CLUSTER_ERRORS, name_of
-from sharemesh.backends.kafka.record_logs.followed_log import FollowedLog, FoundEnds, find_ends
+from sharemesh.backends.kafka.record_logs.followed_log import (
+    FollowedLog,
+    FoundEnds,
+    PartitionMemory,
+    find_ends_since,
+)
 from sharemesh.backends.kafka.record_logs.log_access import LogAccess
 from sharemesh.backends.kafka.record_logs.log_watch import LogWatch
 from sharemesh.backends.kafka.record_logs.partition_log import KafkaPartitionLog
@@ -14,9 +19,11 @@ from sharemesh.backends.kafka.record_logs.settings import TopicLogBounds
 from sharemesh.backends.recent_pool import RecentPool
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import TopicId, TopicPartition
+from sharemesh.domain.seen_partition import SeenPartition
 from sharemesh.ports.brokers import BrokerPartition, Brokers
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.ownership import Ownership
+from sharemesh.ports.seen_partitions import SeenPartitions
 from sharemesh.ports.shard_log import LogFailedError
 from sharemesh.tasks import OwnedTasks
 
@@ -29,6 +36,7 @@ class KafkaRecordLogs:
         brokers: Brokers,
         clock: Clock,
         ownership: Ownership,
+        seen: SeenPartitions,
         topic_name: Callable[[TopicId], str | None],
         bounds: TopicLogBounds | None = None,
     ) -> None:
@@ -37,12 +45,13 @@ class KafkaRecordLogs:
         self._access = LogAccess(brokers, clock, tasks, self._bounds)
         self._brokers = brokers
         self._ownership = ownership
+        self._seen = seen
         self._topic_name = topic_name
         self._pool = RecentPool(self._bounds.cache_bytes_max)
         self._watch = LogWatch(self._access)
 
     async def open(self, partition: TopicPartition, leader_epoch: int) -> KafkaPartitionLog:
-        """Ask the leader where the partition starts and ends; nothing is written (KRL-4).
+        """Ask the leader where the partition starts and ends (KRL-4), and compare (KRL-19).
 
         Raises:
             LogFailedError: No leader answered in time; open it again with a new epoch.
@@ -51,8 +60,12 @@ class KafkaRecordLogs:
         if name is None:
             raise LogFailedError(f"no topic has the id {partition.topic_id.hex()}")
         where = BrokerPartition(partition.topic_id, name, partition.partition)
-        found = await self._find(where)
-        log = FollowedLog(where, self._access, ReadCache(self._pool), found)
+        seen = await self._seen.stored(partition)
+        found, differs = await self._find(where, seen)
+        memory = PartitionMemory(self._seen, partition)
+        log = FollowedLog(where, self._access, ReadCache(self._pool), found, memory)
+        if seen is not None:
+            log.resume(seen, differs)
         self._watch.follow(log)
         return KafkaPartitionLog(
             partition, leader_epoch, log, self._access, self._ownership, self._watch
@@ -61,11 +74,13 @@ class KafkaRecordLogs:
     async def delete(self, partition: TopicPartition) -> None:
         """Do nothing: a topic is deleted in Kafka, and nothing of it is kept here."""
 
-    async def _find(self, where: BrokerPartition) -> FoundEnds:
+    async def _find(
+        self, where: BrokerPartition, seen: SeenPartition | None
+    ) -> tuple[FoundEnds, int]:
         wait_ms = self._bounds.open_wait_ms
         try:
             return await until_answered(
-                self._access, partial(find_ends, self._brokers, where), wait_ms
+                self._access, partial(find_ends_since, self._brokers, where, seen), wait_ms
             )
         except CLUSTER_ERRORS as error:
             raise LogFailedError(
