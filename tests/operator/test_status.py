@@ -57,6 +57,18 @@ def test_shards_without_leader():
     assert told["CoordinatorsElected"].status is False
 
 
+def test_what_the_own_topics_lost_or_became_is_said_of_the_storage():
+    kafka = {"type": "Kafka", "kafka": {"bootstrapServers": ["kafka-0.kafka:9092"]}}
+    spec = spec_of({"storage": kafka})
+    wrong = replace(PLACED, storage_problems=("topic s has retention.ms=1, it must be -1: …",))
+    told = said(spec, found(spec, placement=wrong))["StorageReady"]
+    assert (told.status, told.reason) == (False, "TopicsMisconfigured")
+    assert told.message.startswith("topic s has retention.ms=1")
+    lost = replace(wrong, losses=("Kafka lost records of shard state-3 …",))
+    told = said(spec, found(spec, placement=lost))["StorageReady"]
+    assert (told.reason, told.message) == ("RecordsLost", "Kafka lost records of shard state-3 …")
+
+
 def test_missing_pods_come_before_what_they_do_not_serve():
     spec = spec_of({"shareLeaders": {"replicas": 3}})
     pods = seen(spec_of())

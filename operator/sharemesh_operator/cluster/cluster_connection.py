@@ -182,6 +182,8 @@ class ClusterConnection:
             ),
             loads=tuple(loads.values()),
             unled_shards=sum(shard.node is None for shard in view.shards()),
+            storage_problems=view.storage_problems(),
+            losses=tuple(shard.loss for shard in view.shards() if shard.loss),
             examples=tuple(
                 f"{gap.topic.name}/{gap.partition}: {gap.reason}" for gap in gaps[:EXAMPLES_MAX]
             ),

@@ -24,6 +24,10 @@ class PlacementSeen:
     unassigned: int = 0
     loads: tuple[int, ...] = ()
     unled_shards: int = 0
+    storage_problems: tuple[str, ...] = ()
+    """What is wrong with the cluster's two topics in Kafka."""
+    losses: tuple[str, ...] = ()
+    """Shards that are not served because Kafka lost records of them."""
     examples: tuple[str, ...] = ()
     """Some partitions without a leader, with the reason."""
 
@@ -105,6 +109,13 @@ def _storage_ready(spec: ClusterSpec, found: ClusterSeen) -> Condition:
     if spec.storage.kafka is None:
         kind = "SharedClaim" if spec.storage.claim else "SingleNode"
         return Condition.true("StorageReady", kind)
+    placement = found.placement or PlacementSeen()
+    for reason, told in (
+        ("RecordsLost", placement.losses),
+        ("TopicsMisconfigured", placement.storage_problems),
+    ):
+        if told:
+            return Problem(reason, "; ".join(told)).condition("StorageReady")
     if not any(pod.ready for pod in found.seen.pods):
         return Condition.unknown("StorageReady", "Starting", "no pod has opened its storage yet")
     servers = ", ".join(spec.storage.kafka.servers)

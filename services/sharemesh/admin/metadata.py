@@ -191,6 +191,7 @@ class MetadataHandlers:
                 )
                 for shard in view.shards()
             ],
+            storage_problems=view.storage_problems(),
             unassigned=[
                 pb.UnassignedPartition(
                     topic_name=gap.topic.name, partition=gap.partition, reason=gap.reason

@@ -95,7 +95,14 @@ def _cluster(session: CommandSession, admin: AdminClient, args: argparse.Namespa
     if session.as_json:
         if not args.partitions:
             del shown["partitions"]
-        session.show_json({"cluster": found.cluster_id, "controller": found.controller_id, **shown})
+        session.show_json(
+            {
+                "cluster": found.cluster_id,
+                "controller": found.controller_id,
+                **shown,
+                "storage_problems": list(found.storage_problems),
+            }
+        )
         return 0
     session.say(f"cluster {found.cluster_id}, controller {found.controller_id or '-'}")
     nodes = "node, role, address, rack, pid, partitions, state, version"
@@ -109,6 +116,8 @@ def _cluster(session: CommandSession, admin: AdminClient, args: argparse.Namespa
         session.show(shown["partitions"], partitions, empty="there is no topic")
     if shown["moves"]:
         session.show(shown["moves"], "partition:MOVING, from, to, epoch", empty="")
+    for problem in found.storage_problems:
+        session.say(f"STORAGE: {problem}")
     if shown["unassigned"]:
         session.show(shown["unassigned"], "partition:WITHOUT LEADER, reason", empty="")
     return 0

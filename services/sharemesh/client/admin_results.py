@@ -181,7 +181,8 @@ class PartitionPlace:
 class ClusterDescription:
     """The cluster: processes, shards, moves, partitions without a leader and why.
 
-    ``partitions`` is empty unless they were asked for.
+    ``partitions`` is empty unless they were asked for. ``storage_problems`` says what is wrong with
+    the two topics of a cluster whose records are in a Kafka cluster.
     """
 
     cluster_id: str
@@ -191,6 +192,7 @@ class ClusterDescription:
     unassigned: tuple[tuple[TopicPartition, str], ...]
     moves: tuple[PartitionMove, ...] = ()
     partitions: tuple[PartitionPlace, ...] = ()
+    storage_problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

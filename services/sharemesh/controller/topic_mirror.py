@@ -294,6 +294,7 @@ class TopicMirror:
         ]
         operations: list[Put | Delete] = [
             Delete(keys.topic(topic.name)),
+            Delete(keys.seen_topic(topic.topic_id), prefix=True),
             Put(keys.deletion(topic.topic_id), records.encode_deletion(deletion)),
         ]
         if await self._coordination.commit(guards, operations) is None:

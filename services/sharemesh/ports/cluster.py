@@ -147,6 +147,10 @@ class ClusterView(Protocol):
         """Return every coordinator shard: group shards first, by number."""
         ...
 
+    def storage_problems(self) -> tuple[str, ...]:
+        """Return what is wrong with the topics of the cluster's own, a sentence each."""
+        ...
+
     def group_shard(self, group_id: GroupId) -> int:
         """Return the group-coordinator shard of a group."""
         ...

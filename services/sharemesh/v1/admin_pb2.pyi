@@ -488,7 +488,7 @@ class LedPartition(_message.Message):
     def __init__(self, topic_name: _Optional[str] = ..., partition: _Optional[_Union[PartitionMetadata, _Mapping]] = ...) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
-    __slots__ = ("cluster_id", "controller_id", "members", "shards", "unassigned", "moves", "partitions")
+    __slots__ = ("cluster_id", "controller_id", "members", "shards", "unassigned", "moves", "partitions", "storage_problems")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -496,6 +496,7 @@ class DescribeClusterResponse(_message.Message):
     UNASSIGNED_FIELD_NUMBER: _ClassVar[int]
     MOVES_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     controller_id: str
     members: _containers.RepeatedCompositeFieldContainer[ClusterMember]
@@ -503,7 +504,8 @@ class DescribeClusterResponse(_message.Message):
     unassigned: _containers.RepeatedCompositeFieldContainer[UnassignedPartition]
     moves: _containers.RepeatedCompositeFieldContainer[PartitionMove]
     partitions: _containers.RepeatedCompositeFieldContainer[LedPartition]
-    def __init__(self, cluster_id: _Optional[str] = ..., controller_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[ClusterMember, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[ShardState, _Mapping]]] = ..., unassigned: _Optional[_Iterable[_Union[UnassignedPartition, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[PartitionMove, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[LedPartition, _Mapping]]] = ...) -> None: ...
+    storage_problems: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cluster_id: _Optional[str] = ..., controller_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[ClusterMember, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[ShardState, _Mapping]]] = ..., unassigned: _Optional[_Iterable[_Union[UnassignedPartition, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[PartitionMove, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[LedPartition, _Mapping]]] = ..., storage_problems: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class AclRule(_message.Message):
     __slots__ = ("resource_type", "resource_name", "pattern_type", "principal", "operation", "permission")

@@ -131,6 +131,7 @@ def cluster_of(found: admin_pb2.DescribeClusterResponse) -> ClusterDescription:
             )
             for each in found.partitions
         ),
+        tuple(found.storage_problems),
     )
 
 

@@ -12,6 +12,7 @@
     trouble/<topic id>/<partition>  why the assigned leader cannot lead it (leased)
     deleted/<topic id>              directories of this topic are still to be freed
     storage                         which engine keeps the logs, and where; written once
+    storage-problems/<topic>        what is wrong with a topic of the cluster's own
     seen/<name>                     how far the log of a coordinator shard was confirmed
     followed/<topic id>/<partition> how far a partition of the Kafka cluster was confirmed
     wanted/<name>                   a topic of the Kafka cluster that a group subscribes to
@@ -64,6 +65,7 @@ class Keys:
         self.troubles = f"{self.prefix}trouble/"
         self.deletions = f"{self.prefix}deleted/"
         self.storage = f"{self.prefix}storage"
+        self.storage_problems = f"{self.prefix}storage-problems/"
         self.seen = f"{self.prefix}seen/"
         self.followed = f"{self.prefix}followed/"
         self.wanted = f"{self.prefix}wanted/"
@@ -87,6 +89,10 @@ class Keys:
     def epoch(self, name: str) -> str:
         """Return the epoch of a shard election."""
         return f"{self.epochs}{name}"
+
+    def storage_problem(self, topic: str) -> str:
+        """Return what is wrong with a topic of the cluster's own."""
+        return f"{self.storage_problems}{topic}"
 
     def seen_log(self, name: str) -> str:
         """Return what was confirmed of the log of a coordinator shard."""

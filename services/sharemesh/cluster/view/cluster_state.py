@@ -71,6 +71,7 @@ class ClusterState:
         self.claims: dict[TopicPartition, Stored[Claim]] = {}
         self.deletions: dict[TopicId, Stored[Deletion]] = {}
         self.troubles: dict[TopicPartition, Stored[Trouble]] = {}
+        self.storage_problems: dict[str, str] = {}  # by topic of the cluster's own
         self.losses: dict[str, str] = {}  # by shard, in words
         self.wanted: dict[str, int] = {}  # and when: the revision
         self.attached: dict[str, int] = {}
@@ -91,6 +92,7 @@ class ClusterState:
             "trouble": self._trouble,
             "deleted": self._deletion,
             "seen": self._seen,
+            "storage-problems": self._storage_problem,
             "wanted": partial(self._wish, self.wanted),
             "attached": partial(self._wish, self.attached),
             "configs": self._configs,
@@ -187,6 +189,12 @@ class ClusterState:
             self.losses[rest] = words
         else:
             del self.losses[rest]
+
+    def _storage_problem(self, rest: str, current: KeyValue | None, _: StateChanges) -> None:
+        if current is None:
+            self.storage_problems.pop(rest, None)
+        else:
+            self.storage_problems[rest] = records.text(records.decode(current.value), "why")
 
     def _wish(
         self, table: dict[str, int], rest: str, current: KeyValue | None, changes: StateChanges

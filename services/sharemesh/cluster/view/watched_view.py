@@ -184,6 +184,10 @@ class WatchedView:
             for name in (election_name(kind, shard),)
         )
 
+    def storage_problems(self) -> tuple[str, ...]:
+        """Return what is wrong with the topics of the cluster's own, a sentence each."""
+        return tuple(words for _, words in sorted(self.tables.storage_problems.items()))
+
     def group_shard(self, group_id: GroupId) -> int:
         """Return the group-coordinator shard of a group."""
         return home_shard(group_id, self.cluster_record().group_shards)

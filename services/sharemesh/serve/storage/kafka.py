@@ -25,6 +25,8 @@ from sharemesh.ports.disk import Disk
 from sharemesh.ports.record_log import ProducerIds, RecordLogs
 from sharemesh.ports.shard_log import FencedError, ShardLogs
 from sharemesh.serve.settings.settings import ServeSettings
+from sharemesh.serve.storage.own_topics_watch import OwnTopicsWatch
+from sharemesh.tasks import OwnedTasks
 
 if TYPE_CHECKING:
     from sharemesh.share_coordinator.generations import GenerationReader
@@ -79,6 +81,8 @@ class KafkaStorage:
         self._settings = settings
         self._generations = generations
         self._ownership = MemberOwnership()
+        self._tasks = OwnedTasks("the storage")
+        self._kinds: dict[ShardKind, None] = {}
         self._seen = SeenLogsInStore(coordination, view.cluster_id, clock)
         self._seen_partitions = SeenPartitionsInStore(coordination, view.cluster_id, clock)
 
@@ -102,6 +106,8 @@ class KafkaStorage:
         await self._ownership.start(
             StoreOwnership(self._coordination, member, self._view, self._clock)
         )
+        if self._kinds:
+            self._tasks.spawn(self._topics_watch().run())
 
     def record_logs(self) -> RecordLogs:
         """Return the logs of topic-partitions."""
@@ -113,8 +119,9 @@ class KafkaStorage:
             self._brokers, self._clock, self._ownership, self._seen_partitions, self._topic_name
         )
 
-    def shard_logs(self, kind: ShardKind) -> ShardLogs:  # noqa: ARG002 - one filling for both
-        """Return the logs of coordinator shards."""
+    def shard_logs(self, kind: ShardKind) -> ShardLogs:
+        """Return the logs of coordinator shards; a process that has such looks after the topics."""
+        self._kinds[kind] = None
         return KafkaShardLogs(
             self._brokers,
             coordinator_topics(self._settings.cluster_id, self._record),
@@ -143,10 +150,23 @@ class KafkaStorage:
 
     async def close(self) -> None:
         """End looks, and close every connection."""
+        await self._tasks.close()
         await self._ownership.close()
         await self._seen.close()
         await self._seen_partitions.close()
         await self._brokers.close()
+
+    def _topics_watch(self) -> OwnTopicsWatch:
+        topics = coordinator_topics(self._settings.cluster_id, self._record)
+        return OwnTopicsWatch(
+            self._brokers,
+            self._coordination,
+            self._view,
+            self._clock,
+            tuple(topics.topics.values()),
+            topics.kafka_cluster_id,
+            single_replica=self._settings.kafka_single_replica,
+        )
 
     def _topic_name(self, topic_id: TopicId) -> str | None:
         topic = self._view.topic(topic_id)
