@@ -196,6 +196,10 @@ async def test_kbr_5_a_throttle_is_obeyed_and_one_that_is_too_long_is_said():
         assert clock.now == 0
         await ask(connection, 701)
         assert clock.now == 700
+        sent = dialing.traffic.requests
+        assert {broker for _, broker in sent} == {"7"}
+        assert sorted(sent.values()) == [1, 2]  # versions, and twice an id
+        assert dialing.traffic.throttled_ms == {"7": 1_400}
         connection.close()
 
 

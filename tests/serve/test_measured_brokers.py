@@ -97,7 +97,7 @@ async def test_refusals_are_counted_by_their_error(cluster, brokers, telemetry):
 @pytest.mark.usefixtures("brokers")
 async def test_alerts_name_metrics_that_are_there_before_anything_fails(brokers, telemetry):
     await brokers.metadata()
-    mine = [text for text in expressions().values() if "share_kafka_" in text]
+    mine = [text for text in expressions().values() if "share_kafka_request" in text]
     assert len(mine) >= 2
     for text in mine:
         assert faults(text, page(telemetry)) == []

@@ -60,6 +60,7 @@ class KafkaBrokers:
             raise ValueError("no bootstrap server given; name at least one as host:port")
         load()
         self._clock = clock = dialing.clock
+        self.traffic = dialing.traffic
         self._watches = 0
         servers = [_bootstrap_server(each) for each in bootstrap]
         self._lanes = BrokerLanes(dialing.open, clock, rng)

@@ -22,6 +22,7 @@ from sharemesh.kafka.messages import (
     milliseconds,
     refuse,
 )
+from sharemesh.kafka.traffic import BrokerTraffic
 from sharemesh.kafka.versions import KafkaRequest, OfferedVersions, settle
 from sharemesh.ports.brokers import BrokerRefusedError, BrokerUnreachableError
 from sharemesh.ports.clock import Clock
@@ -46,8 +47,9 @@ _SECURITY_HINT = "check that kafka_security is what this listener expects"
 
 @dataclass(frozen=True, slots=True)
 class ListenerName:
-    """What a connection leads to, for messages: broker, address, security and principal."""
+    """What a connection leads to, in words; ``broker_id`` is what its requests are counted by."""
 
+    broker_id: str
     broker: str
     address: str
     security: str
@@ -70,13 +72,16 @@ class _InFlight:
 class BrokerConnection(asyncio.BufferedProtocol):
     """Answers are read into one buffer of exactly their size; records are cut out of it once."""
 
-    def __init__(self, listener: ListenerName, client_id: str, clock: Clock) -> None:
+    def __init__(
+        self, listener: ListenerName, client_id: str, clock: Clock, traffic: BrokerTraffic
+    ) -> None:
         self.listener = listener
         self.renew_at_ms: int | None = None
         """When a new connection with a new login should take its place; None: never."""
         self.closed = False
         self._client_id = client_id
         self._clock = clock
+        self._traffic = traffic
         self._offered: OfferedVersions = {}
         self._transport: asyncio.Transport | None = None
         self._asked: deque[_InFlight] = deque()
@@ -152,6 +157,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         throttle_ms = in_milliseconds(getattr(message, "throttle_time", _NO_TIME))
         if throttle_ms > 0:
             self._throttled_until_ms = self._clock.now_ms() + throttle_ms
+            self._traffic.throttled(self.listener.broker_id, throttle_ms)
         return message
 
     def retire(self) -> None:
@@ -191,6 +197,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         answer: asyncio.Future[KafkaMessage] = asyncio.get_running_loop().create_future()
         self._asked.append(_InFlight(request, version, self._correlation, answer))
         self._transport.write(frame)
+        self._traffic.sent(request.label, self.listener.broker_id)
         return answer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

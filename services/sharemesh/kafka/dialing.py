@@ -3,11 +3,12 @@
 import asyncio
 import socket
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sharemesh.kafka.connection import BrokerConnection, ListenerName
 from sharemesh.kafka.login import log_in
 from sharemesh.kafka.security import PLAINTEXT, KafkaSecurity, KafkaSecurityError
+from sharemesh.kafka.traffic import BrokerTraffic
 from sharemesh.ports.brokers import BrokerAddress, BrokerUnreachableError
 from sharemesh.ports.clock import Clock
 
@@ -27,6 +28,7 @@ class Dialing:
     clock: Clock
     client_id: str = "sharemesh"
     security: KafkaSecurity = PLAINTEXT
+    traffic: BrokerTraffic = field(default_factory=BrokerTraffic)
 
     async def open(self, broker: BrokerAddress) -> BrokerConnection:
         """Return a connection that is ready for requests.
@@ -37,12 +39,13 @@ class Dialing:
                 or a file of ours cannot be used.
         """
         listener = ListenerName(
+            broker_id="bootstrap" if broker.broker_id < 0 else str(broker.broker_id),
             broker="a bootstrap server" if broker.broker_id < 0 else f"broker {broker.broker_id}",
             address=f"{broker.host}:{broker.port}",
             security=self.security.protocol.value,
             principal=self.security.principal,
         )
-        connection = BrokerConnection(listener, self.client_id, self.clock)
+        connection = BrokerConnection(listener, self.client_id, self.clock, self.traffic)
         try:
             async with asyncio.timeout(OPEN_TIMEOUT_MS / 1_000):
                 await self._make_ready(connection, broker)

@@ -3,6 +3,7 @@
 import logging
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from sharemesh.backends.embedded.data_directory import open_data_directory
 from sharemesh.backends.local.disk import SystemDisk
@@ -10,7 +11,6 @@ from sharemesh.cluster.store.records import ClusterRecord
 from sharemesh.cluster.store.storage_record import StorageRecord, stored_storage
 from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.codec.log_layout import DataDirectoryError
-from sharemesh.ports.brokers import Brokers
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.coordination import Coordination
 from sharemesh.serve.exit_codes import ExitCode, StartError
@@ -24,6 +24,9 @@ from sharemesh.serve.supervise.data_directory import (
     make_writable,
 )
 from sharemesh.telemetry.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from sharemesh.kafka.brokers_client import KafkaBrokers
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +49,7 @@ class StorageOpening:
         self._clock = clock
         self._rng = rng
         self._disk: SystemDisk | None = None
-        self._brokers: Brokers | None = None
+        self._brokers: KafkaBrokers | None = None
         self._record: StorageRecord | None = None
 
     def prepare(self) -> None:
@@ -122,13 +125,14 @@ class StorageOpening:
             assert self._disk is not None
             return EmbeddedStorage(self._disk, self._clock, self._settings, coordination, view)
         from sharemesh.serve.storage.kafka import KafkaStorage
+        from sharemesh.serve.storage.kafka_gauges import register_kafka_gauges
         from sharemesh.serve.storage.measured_brokers import MeasuredBrokers
 
         assert self._record is not None
         folder = self._settings.generations
         if folder:
             self._disk = SystemDisk(Path(folder), threads=self._settings.disk_threads)
-        return KafkaStorage(
+        storage = KafkaStorage(
             MeasuredBrokers(self._brokers, telemetry),
             self._record,
             coordination,
@@ -138,6 +142,8 @@ class StorageOpening:
             self._settings,
             generations=self._disk,
         )
+        register_kafka_gauges(telemetry.registry, self._brokers.traffic, storage, view)
+        return storage
 
     def tell(self) -> None:
         """Say in the log what *confirmed* means with this storage (KTP-17)."""

@@ -288,6 +288,33 @@ KAFKA_FAILURES = _counter(
     "api",
     "error",
 )
+KAFKA_REQUESTS = _counter(
+    "share.kafka.requests",
+    "{request}",
+    "requests that were sent to brokers, those of watches and logins too",
+    "api",
+    "broker",
+)
+KAFKA_THROTTLED = _counter(
+    "share.kafka.throttled", "s", "pauses that brokers asked for, because of quotas", "broker"
+)
+KAFKA_VOID_UNITS = _counter(
+    "share.kafka.void.units",
+    "{batch}",
+    "batches of the state and group topic that were read and do not count (STL-3)",
+    "kind",
+)
+KAFKA_RESTAMPS = _counter(
+    "share.kafka.restamps",
+    "{unit}",
+    "units that others had taken the place of, and that were sent anew (STL-8)",
+    "kind",
+)
+STORAGE_PROBLEMS = _gauge(
+    "share.kafka.storage.problems",
+    "{problem}",
+    "what is wrong with the state and group topic, and shards that are not served after a loss",
+)
 RECORDS_PRODUCED = _counter("share.records.produced", "{record}", "records appended")
 BYTES_PRODUCED = _counter("share.bytes.produced", "By", "bytes of record batches appended")
 BYTES_DELIVERED = _counter("share.bytes.delivered", "By", "bytes of record batches given out")

@@ -6,6 +6,7 @@ from sharemesh.backends.kafka.shard_logs.coordinator_topics import (
     CoordinatorTopic,
     CoordinatorTopics,
 )
+from sharemesh.backends.kafka.shard_logs.log_counts import StampedLogCounts
 from sharemesh.backends.kafka.shard_logs.settings import StampedLogSettings
 from sharemesh.backends.kafka.shard_logs.shard_log import KafkaShardLog
 from sharemesh.backends.kafka.shard_logs.shard_logs import KafkaShardLogs
@@ -51,6 +52,7 @@ class OwnedKafkaLogs:
         store: LocalStore | None = None,
     ) -> None:
         self.table = table or EpochTable()
+        self.counts = StampedLogCounts()
         self.store = store or LocalStore(clock)
         self.coordination = LocalCoordination(self.store)
         self.logs = KafkaShardLogs(
@@ -62,6 +64,7 @@ class OwnedKafkaLogs:
             random.Random(seed),
             node_id="node-1",
             settings=settings,
+            counts=self.counts,
         )
 
     async def open(self, name: str, shard: int, epoch: int) -> KafkaShardLog:

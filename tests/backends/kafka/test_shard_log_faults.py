@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from sharemesh.backends.kafka.shard_logs.coordinator_topics import CoordinatorTopic
+from sharemesh.backends.kafka.shard_logs.log_counts import StampedLogCounts
 from sharemesh.backends.kafka.shard_logs.settings import StampedLogSettings
 from sharemesh.backends.local.coordination_store import LocalStore
 from sharemesh.codec.batch_frame import COMPRESSION_MASK, walk_frames
@@ -320,6 +321,7 @@ async def test_stl_8_a_unit_behind_junk_is_stamped_anew(bench):
     assert await keys_of(bench, log) == [b"a", b"b"]
     assert log.end_offset == log.committed_end_offset == bench.brokers.log().end
     assert [each.stamp.expected for each in bench.stamps() if each.stamp] == [-1, 1, 7]
+    assert bench.logs.counts == StampedLogCounts(void=4, restamps=1)  # junk and copy, twice
 
 
 async def test_stl_14_a_lower_offset_is_no_ticket(bench):

@@ -11,7 +11,6 @@ from sharemesh.kafka.security import (
     SaslMechanism,
     SecurityProtocol,
 )
-from sharemesh.ports.brokers import Brokers
 from sharemesh.ports.clock import Clock
 from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.settings.settings import ServeSettings
@@ -21,7 +20,7 @@ _log = logging.getLogger(__name__)
 _SENDS_ITS_SECRET = frozenset({SaslMechanism.PLAIN, SaslMechanism.OAUTHBEARER})
 
 
-def connect_brokers(settings: ServeSettings, clock: Clock, rng: Random) -> Brokers:
+def connect_brokers(settings: ServeSettings, clock: Clock, rng: Random) -> KafkaBrokers:
     """Return a client of the cluster; nothing is sent yet.
 
     Raises:

@@ -8,6 +8,7 @@ from sharemesh.backends.kafka.shard_logs.coordinator_topics import (
     CoordinatorTopic,
     CoordinatorTopics,
 )
+from sharemesh.backends.kafka.shard_logs.log_counts import StampedLogCounts
 from sharemesh.backends.kafka.shard_logs.shard_logs import KafkaShardLogs
 from sharemesh.cluster.membership import ClusterMember
 from sharemesh.cluster.ownership import StoreOwnership
@@ -82,7 +83,7 @@ class KafkaStorage:
         self._generations = generations
         self._ownership = MemberOwnership()
         self._tasks = OwnedTasks("the storage")
-        self._kinds: dict[ShardKind, None] = {}
+        self.shard_log_counts: dict[ShardKind, StampedLogCounts] = {}
         self._seen = SeenLogsInStore(coordination, view.cluster_id, clock)
         self._seen_partitions = SeenPartitionsInStore(coordination, view.cluster_id, clock)
 
@@ -106,7 +107,7 @@ class KafkaStorage:
         await self._ownership.start(
             StoreOwnership(self._coordination, member, self._view, self._clock)
         )
-        if self._kinds:
+        if self.shard_log_counts:
             self._tasks.spawn(self._topics_watch().run())
 
     def record_logs(self) -> RecordLogs:
@@ -121,7 +122,7 @@ class KafkaStorage:
 
     def shard_logs(self, kind: ShardKind) -> ShardLogs:
         """Return the logs of coordinator shards; a process that has such looks after the topics."""
-        self._kinds[kind] = None
+        counts = self.shard_log_counts.setdefault(kind, StampedLogCounts())
         return KafkaShardLogs(
             self._brokers,
             coordinator_topics(self._settings.cluster_id, self._record),
@@ -130,6 +131,7 @@ class KafkaStorage:
             self._clock,
             self._rng,
             node_id=self._settings.node_id,
+            counts=counts,
         )
 
     def generations(self) -> "GenerationReader | None":

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
+from sharemesh.backends.kafka.shard_logs.log_counts import StampedLogCounts
 from sharemesh.backends.kafka.shard_logs.settings import StampedLogSettings
 from sharemesh.backoff import Backoff
 from sharemesh.codec.batch_frame import walk_frames
@@ -94,9 +95,10 @@ class LogPartition:
         rng: Jitter of the waits.
         settings: Bounds.
         still_ours: A look (STL-18); raises FencedError.
+        counts: What happens is added here.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that a request needs
         self,
         brokers: Brokers,
         place: BrokerPartition,
@@ -105,6 +107,8 @@ class LogPartition:
         rng: random.Random,
         settings: StampedLogSettings,
         still_ours: Callable[[], Awaitable[None]],
+        *,
+        counts: StampedLogCounts,
     ) -> None:
         self._brokers = brokers
         self._place = place
@@ -112,6 +116,7 @@ class LogPartition:
         self._rng = rng
         self._settings = settings
         self._still_ours = still_ours
+        self.counts = counts
         self.log = log
         self.name = f"topic {place.topic} partition {place.partition}"
         self.writes = Outage()
@@ -253,6 +258,7 @@ class LogPartition:
                 data = view[frame.position : frame.position + frame.size_bytes]
                 header = read_stamped_batch(frame, data)
                 judged.append(JudgedBatch(header, reading.take(header), data))
+                self.counts.void += judged[-1].judgement is Judgement.VOID
         except RecordSetError as error:
             broken = BrokenLogError(
                 f"the batch at offset {reading.position}: {error}", reading.position

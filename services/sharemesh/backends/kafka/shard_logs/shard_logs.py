@@ -5,6 +5,7 @@ from functools import partial
 
 from sharemesh.backends.kafka.shard_logs.confirmed_units import ConfirmedUnits
 from sharemesh.backends.kafka.shard_logs.coordinator_topics import CoordinatorTopics
+from sharemesh.backends.kafka.shard_logs.log_counts import StampedLogCounts
 from sharemesh.backends.kafka.shard_logs.log_partition import LogPartition
 from sharemesh.backends.kafka.shard_logs.settings import StampedLogSettings
 from sharemesh.backends.kafka.shard_logs.shard_log import KafkaShardLog
@@ -30,6 +31,7 @@ class KafkaShardLogs:
         rng: Makes the names of writers, and jitter.
         node_id: Stands in fences, for people.
         settings: Bounds.
+        counts: What happens is added here.
     """
 
     def __init__(  # noqa: PLR0913 - a composition of all that a log stands on
@@ -43,6 +45,7 @@ class KafkaShardLogs:
         *,
         node_id: str = "",
         settings: StampedLogSettings | None = None,
+        counts: StampedLogCounts | None = None,
     ) -> None:
         self._brokers = brokers
         self._topics = topics
@@ -52,6 +55,7 @@ class KafkaShardLogs:
         self._rng = rng
         self._node_id = node_id
         self._settings = settings or StampedLogSettings()
+        self._counts = counts or StampedLogCounts()
 
     async def open(self, name: str, shard: int, epoch: int) -> KafkaShardLog:
         """Take the log of a shard over under ``epoch`` (STL-9).
@@ -80,6 +84,7 @@ class KafkaShardLogs:
             self._rng,
             self._settings,
             still_ours,
+            counts=self._counts,
         )
         confirmed = ConfirmedUnits(self._seen, f"{name}-{shard}", epoch, partition.name)
         await confirmed.check()

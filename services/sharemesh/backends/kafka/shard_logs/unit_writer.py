@@ -59,6 +59,7 @@ class UnitWriter:
                 )
             _log.debug("%s: offset %d was taken", self._partition.name, stamp.expected)
             self.position.end = step.end
+            self._partition.counts.restamps += 1
 
     async def _settle(self, stamp: Stamp, base: int) -> UnitCounts | StampAnew | FencedAbove:
         answer = after_answer(stamp, base)
