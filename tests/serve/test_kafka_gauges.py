@@ -23,7 +23,7 @@ def test_traffic_void_units_restamps_and_problems_are_read_at_each_collection():
         SimpleNamespace(tables=tables),
     )
     before = parse(expose(telemetry.registry.collect()))
-    assert not faults(expressions()["SharemeshKafkaTopics"], [before])
+    assert not faults(expressions()["alert SharemeshKafkaTopics"], [before])
     traffic.sent("Produce", "3")
     traffic.throttled("3", 1_500)
     counts[ShardKind.STATE] = StampedLogCounts(void=4, restamps=2)
