@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import threading
+import weakref
 
 import pytest
 
@@ -53,6 +54,67 @@ def test_futures_are_those_of_concurrent_futures_before_and_after_the_outcome(cl
         futures[3].add_done_callback(lambda done: told.append(done.result().offset))
         assert sorted(told) == [1, 2, 3]
         assert futures[4].exception(0) is None
+
+
+def failed_batch(cluster, caplog, count, look):
+    """Let a batch of ``count`` records fail, ``look`` at the futures, drop them; what is said."""
+    cluster.produce_errors = [29]
+    with producer_of(cluster, linger_ms=FAR_MS) as producer:
+        futures = [producer.send("t", str(n), partition=0) for n in range(count)]
+        early = [futures[0]]
+        concurrent.futures.wait(early, timeout=0)  # whole, but nobody read it
+        producer.flush(10_000)
+        look(futures)
+        assert not [each for each in caplog.messages if "nobody read" in each]
+        early.clear()
+        futures.clear()
+    return [each for each in caplog.messages if "nobody read" in each]
+
+
+def test_failures_that_were_read_are_not_logged_and_those_of_dropped_futures_are(cluster, caplog):
+    def all_but_two(futures):
+        for future in futures[:-2] * 2:  # whoever reads twice has read one
+            assert future.exception(5)
+
+    (said,) = failed_batch(cluster, caplog, 6, all_but_two)
+    assert said.startswith("topic t: 2 records were not confirmed")
+
+
+def test_a_batch_whose_failures_were_all_read_is_not_logged(cluster, caplog):
+    def everything(futures):
+        for future in futures:
+            with pytest.raises(TopicAuthorizationFailedError):
+                future.result(5)
+
+    assert failed_batch(cluster, caplog, 6, everything) == []
+
+
+def test_a_record_that_has_a_callback_and_a_reader_is_not_counted_twice(cluster, caplog):
+    cluster.produce_errors = [29]
+    told = []
+    with producer_of(cluster, linger_ms=FAR_MS) as producer:
+        read = [producer.send("t", b"1", partition=0, callback=lambda _, why: told.append(why))]
+        producer.send("t", b"2", partition=0)
+        looked = threading.Thread(target=lambda: told.append(read[0].exception(10)))
+        looked.start()
+        producer.flush(10_000)
+        looked.join(10)
+        assert len(told) == 2
+        assert read[0].exception(0)
+        read.clear()
+    (said,) = [each for each in caplog.messages if "nobody read" in each]
+    assert said.startswith("topic t: a record was not confirmed")
+
+
+def test_a_future_that_nobody_keeps_is_gone_when_its_record_is_in_a_batch(cluster):
+    with producer_of(cluster, linger_ms=FAR_MS) as producer:
+        producer.partitions_for("t")
+        dropped = weakref.ref(producer.send("t", b"1", partition=0))
+        kept = producer.send("t", b"2", partition=0)
+        assert producer.partitions_for("t") == 4  # the loop has taken both in
+        assert dropped() is None
+        producer.flush(10_000)
+        assert kept.result(0).offset == 1
 
 
 async def test_a_future_can_be_awaited_when_it_is_wrapped(cluster):

@@ -30,6 +30,7 @@ class ProducerState(NamedTuple):
 
 
 _NOBODY = ProducerState(-1, -1, -1)
+_NO_HEADERS: list[tuple[str, bytes | None]] = []
 
 
 class BatchWriter:
@@ -46,6 +47,7 @@ class BatchWriter:
             *_NOBODY,
             limit_bytes,
         )
+        self._append = self._builder.append
         self._built = b""
         self.count = 0
 
@@ -58,7 +60,8 @@ class BatchWriter:
         self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers
     ) -> bool:
         """Add a record; False if the batch has no room for it."""
-        added = self._builder.append(self.count, timestamp_ms, key, value, list(headers))
+        listed = list(headers) if headers else _NO_HEADERS
+        added = self._append(self.count, timestamp_ms, key, value, listed)
         if added is None:
             return False
         self.count += 1

@@ -1,7 +1,7 @@
 """Records become batches; what waits for its topic, and what is not confirmed."""
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from sharemesh.backoff import Backoff
@@ -29,9 +29,13 @@ class UnplacedRecord:
 
 @dataclass(slots=True)
 class TopicRecords:
-    """What is sent to one topic; ``topic`` is None while no metadata names it."""
+    """What is sent to one topic; ``topic`` is None while no metadata names it.
+
+    ``spreading`` is where records without key and partition go until its batch is full.
+    """
 
     topic: CachedTopic | None = None
+    spreading: PartitionQueue | None = None
     queues: dict[int, PartitionQueue] = field(default_factory=dict)
     unplaced: list[UnplacedRecord] = field(default_factory=list)
 
@@ -66,6 +70,14 @@ class RecordAccumulator:
         self.queues: list[PartitionQueue] = []
         self.unsettled = 0
 
+    def add_all(self, records: Iterable[OutgoingRecord]) -> bool:
+        """Take records in order; return whether any of them is news."""
+        is_news = False
+        for record in records:
+            if self.add(record):
+                is_news = True
+        return is_news
+
     def add(self, record: OutgoingRecord) -> bool:
         """Take a record; return whether that is news: a new batch, or an unknown topic."""
         self.unsettled += 1
@@ -95,38 +107,42 @@ class RecordAccumulator:
 
     def _place(self, records: TopicRecords, topic: CachedTopic, record: OutgoingRecord) -> bool:
         key, partition = record.key, record.partition
+        spreads = partition is None and key is None
         if partition is None:
-            partition = (
-                self._sticky.of(topic.name, topic.partitions)
-                if key is None
-                else partition_of_key(key, topic.partitions)
-            )
-        elif partition >= topic.partitions:
+            if key is None:
+                queue = records.spreading or self._spread(records, topic)
+            else:
+                queue = self._queue(records, topic, partition_of_key(key, topic.partitions))
+        elif partition < topic.partitions:
+            queue = self._queue(records, topic, partition)
+        else:
             message = f"partition {partition}: the topic has {topic.partitions}"
             raise UnknownTopicOrPartitionError(message, about=f"topic {topic.name}")
-        queue = records.queues.get(partition)
-        if queue is None:
-            queue = self._new_queue(records, topic, partition)
         batch = queue.accepting
         begins = batch is None or not batch.writer.append(
             record.timestamp_ms, key, record.value, record.headers
         )
         if batch is None or begins:
             batch = self._new_batch(queue, record)
-            if key is None and record.partition is None and len(queue.batches) > 1:
+            if spreads and len(queue.batches) > 1:
                 self._sticky.next_batch(topic.name, topic.partitions)
+                records.spreading = None
         batch.buffered_bytes += record.size_bytes
         batch.outcome.add(record, batch.writer.count - 1)
         return begins
 
-    def _new_queue(
-        self, records: TopicRecords, topic: CachedTopic, partition: int
-    ) -> PartitionQueue:
-        queue = PartitionQueue(
-            topic.name, topic.topic_id, partition, Backoff(*self._waits_ms, self._chance)
-        )
-        records.queues[partition] = queue
-        self.queues.append(queue)
+    def _spread(self, records: TopicRecords, topic: CachedTopic) -> PartitionQueue:
+        partition = self._sticky.of(topic.name, topic.partitions)
+        queue = records.spreading = self._queue(records, topic, partition)
+        return queue
+
+    def _queue(self, records: TopicRecords, topic: CachedTopic, partition: int) -> PartitionQueue:
+        queue = records.queues.get(partition)
+        if queue is None:
+            queue = records.queues[partition] = PartitionQueue(
+                topic.name, topic.topic_id, partition, Backoff(*self._waits_ms, self._chance)
+            )
+            self.queues.append(queue)
         return queue
 
     def _new_batch(self, queue: PartitionQueue, record: OutgoingRecord) -> Batch:
@@ -156,6 +172,7 @@ class RecordAccumulator:
         if records.topic == topic:
             return
         records.topic = topic
+        records.spreading = None
         if topic is None:
             return
         if any(queue.topic_id != topic.topic_id for queue in records.queues.values()):

@@ -113,8 +113,10 @@ class ProducerEngine:
 
     def take_in(self) -> None:
         """Queue what senders on other threads have sent."""
-        for record in self._hand_over():
-            self.add(record)
+        if self._accumulator.add_all(self._hand_over()):
+            self._work.set()
+        if self._broken is not None:
+            self.fail_all(self._broken)
 
     async def flush(self) -> None:
         """Return when everything queued so far, and since, is confirmed or has failed."""
@@ -177,8 +179,7 @@ class ProducerEngine:
 
     def fail_all(self, error: Exception) -> None:
         """Fail everything that is not confirmed; nothing of it may be under way any more."""
-        for record in self._hand_over():
-            self._accumulator.add(record)
+        self._accumulator.add_all(self._hand_over())
         self._fail_unplaced(error)
         for queue in self._accumulator.queues:
             while queue.batches:

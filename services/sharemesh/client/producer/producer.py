@@ -15,9 +15,10 @@ from sharemesh.client.producer.delivery import (
     Forgotten,
     OutgoingRecord,
     ProduceCallback,
-    ProduceFuture,
     RecordMetadata,
     Reports,
+    light_future,
+    outgoing_record,
 )
 from sharemesh.client.producer.engine import ProducerEngine, not_in_time
 from sharemesh.client.producer.serializer import HeadersLike
@@ -33,6 +34,7 @@ class Producer(ProducerBase):
         self, config: Mapping[str, Any], *, environment: ClientEnvironment | None = None
     ) -> None:
         super().__init__(config, environment=environment)
+        self._content = self._serializing.content
         self._loop = BackgroundLoop("sharemesh-producer")
         self._forgotten = Forgotten(self._environment.clock)
         self._reports = Reports(self._awaited, self._forgotten)
@@ -63,17 +65,23 @@ class Producer(ProducerBase):
 
         ``callback`` is called with metadata or error on the background thread: it must be quick.
         """
-        self._check_open()
-        record = self._serializing.record(topic, value, key, partition, headers, timestamp_ms)
-        future = record.future = ProduceFuture(record.timestamp_ms, self._unplaced)
+        if self._closed:
+            self._check_open()
+        future = light_future(self._unplaced)
         if callback is not None:
-            record.callback = callback
-            future.is_observed = True
+            future.has_callback = True
+        key, value, headers, timestamp_ms, size_bytes = self._content(
+            topic, value, key, partition, headers, timestamp_ms
+        )
+        record = outgoing_record(
+            (topic, partition, key, value, headers, timestamp_ms, size_bytes, future, callback)
+        )
         with self._senders:
-            if not self._fits(record.size_bytes):
-                self._wait_for_room(record.size_bytes)
+            # As ``_fits``, without the call; the exception for a single one is looked at there.
+            if self._queued_bytes - self._settled_bytes + size_bytes > self._limit_bytes:
+                self._wait_for_room(size_bytes)
             self._handed.append(record)
-            self._queued_bytes += record.size_bytes
+            self._queued_bytes += size_bytes
         if not self._is_stirred:
             self._is_stirred = True  # the engine looks each second too: an interrupt may come now
             self._loop.soon(self._take_in)

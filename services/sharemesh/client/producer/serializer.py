@@ -5,7 +5,6 @@ from typing import Any
 
 from sharemesh.client.config import ClientConfig
 from sharemesh.client.errors import IllegalArgumentError, MessageTooLargeError
-from sharemesh.client.producer.delivery import OutgoingRecord
 from sharemesh.client.records import Headers
 from sharemesh.client.tracing import with_trace_context
 from sharemesh.codec.batch_frame import HEADER_BYTES
@@ -16,6 +15,9 @@ RECORD_OVERHEAD_BYTES = 32
 
 _TIMESTAMP_MAX = 2**63 - 1
 
+RecordContent = tuple[bytes | None, bytes | None, Headers, int, int]
+"""Key, value, headers, timestamp and what it counts against buffer.memory."""
+
 HeadersLike = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 
 
@@ -23,12 +25,12 @@ class RecordSerializer:
     """The serializers and size bounds of one producer."""
 
     def __init__(self, config: ClientConfig, clock: Clock) -> None:
-        self._key = config.function("key.serializer") or _to_bytes
-        self._value = config.function("value.serializer") or _to_bytes
+        self._key = config.function("key.serializer")
+        self._value = config.function("value.serializer")
         self._size_max = config.number("max.request.size") - HEADER_BYTES
         self._wall_ms = clock.wall_ms
 
-    def record(  # of every record: see tests/bench/peer.py before it grows
+    def content(  # of every record: see tests/bench/peer.py before it grows
         self,
         topic: str,
         value: Any,  # noqa: ANN401
@@ -36,14 +38,14 @@ class RecordSerializer:
         partition: int | None,
         headers: HeadersLike,
         timestamp_ms: int | None,
-    ) -> OutgoingRecord:
-        """Return the record.
+    ) -> RecordContent:
+        """Return what the record holds.
 
         Raises:
             IllegalArgumentError: The topic is blank, or partition or timestamp negative.
             MessageTooLargeError: It does not fit into max.request.size.
         """
-        if not topic or not topic.strip():
+        if not topic or topic.isspace():
             raise IllegalArgumentError("the topic must not be blank")
         if partition is not None and partition < 0:
             raise IllegalArgumentError(f"partition {partition} is negative")
@@ -55,10 +57,11 @@ class RecordSerializer:
             )
         size = RECORD_OVERHEAD_BYTES
         if key is not None:
-            key = _bytes(self._key, key, "key")
+            key = _bytes(self._key or _to_bytes, key, "key")
             size += len(key or b"")
         if value is not None:
-            value = _bytes(self._value, value, "value")
+            if self._value is not None or type(value) is not bytes:
+                value = _bytes(self._value or _to_bytes, value, "value")
             size += len(value or b"")
         found = with_trace_context(_headers(headers) if headers else ())
         for name, content in found:
@@ -69,7 +72,7 @@ class RecordSerializer:
                 f"{self._size_max + HEADER_BYTES}",
                 about=f"topic {topic}",
             )
-        return OutgoingRecord(topic, partition, key, value, found, timestamp_ms, size)
+        return key, value, found, timestamp_ms, size
 
 
 def _bytes(serializer: Callable[..., object], thing: object, part: str) -> bytes | None:
