@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.etcd_server import die_with_parent, free_port
 from tests.kafka.jars import HERE, jars, java
@@ -56,6 +57,8 @@ class RealBrokers:
     directory: Path
     ports: Mapping[str, Sequence[int]]
     jvm: tuple[str, ...]
+    advertised: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Ports that a listener tells instead of its own: those of something in between."""
     processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -65,7 +68,8 @@ class RealBrokers:
 
     def addresses(self, listener: str) -> str:
         """Return the addresses of a listener, separated by commas."""
-        return ",".join(f"127.0.0.1:{port}" for port in self.ports[listener])
+        ports = self.advertised.get(listener, self.ports[listener])
+        return ",".join(f"127.0.0.1:{port}" for port in ports)
 
     def pid(self, i: int) -> int:
         return self.processes[i].pid
@@ -158,7 +162,11 @@ class RealBrokers:
         count = len(self.ports[CLIENT])
         replicas, in_sync = min(count, 3), 1 if count < 3 else 2
         here = {name: f"127.0.0.1:{ports[i - 1]}" for name, ports in self.ports.items()}
-        reachable = ",".join(f"{name}://{at}" for name, at in here.items() if name != "CONTROLLER")
+        told = here | {name: f"127.0.0.1:{ports[i - 1]}" for name, ports in self.advertised.items()}
+        reachable, advertised = (
+            ",".join(f"{name}://{at}" for name, at in each.items() if name != "CONTROLLER")
+            for each in (here, told)
+        )
         return {
             "process.roles": "broker,controller",
             "node.id": i,
@@ -166,7 +174,7 @@ class RealBrokers:
                 f"{n}@127.0.0.1:{port}" for n, port in enumerate(self.ports["CONTROLLER"], 1)
             ),
             "listeners": f"{reachable},CONTROLLER://{here['CONTROLLER']}",
-            "advertised.listeners": reachable,
+            "advertised.listeners": advertised,
             "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in here),
             "inter.broker.listener.name": "INTERNAL",
             "controller.listener.names": "CONTROLLER",
@@ -191,12 +199,14 @@ def real_brokers(
     settings: Mapping[str, object] = QUICK,
     jvm: Sequence[str] = SMALL,
     listeners: Sequence[str] = (),
+    advertised: Mapping[str, Sequence[int]] = MappingProxyType({}),
     format_arguments: Sequence[str] = (),
 ) -> Iterator[RealBrokers]:
     """Format and start brokers; they are ended with the block.
 
     ``listeners`` are further ones, plaintext unless ``settings`` has another
-    ``listener.security.protocol.map``. Raises KafkaMissingError where it cannot be run.
+    ``listener.security.protocol.map``; ``advertised`` has the ports that some tell instead of
+    their own, one for each broker. Raises KafkaMissingError where it cannot be run.
     """
     directory.mkdir(parents=True, exist_ok=True)
     words = (
@@ -205,7 +215,7 @@ def real_brokers(
     )
     names = (CLIENT, *listeners, "INTERNAL", "CONTROLLER")
     ports = {name: [free_port() for _ in range(count)] for name in names}
-    brokers = RealBrokers(directory, ports, words)
+    brokers = RealBrokers(directory, ports, words, advertised)
     brokers.format(settings, format_arguments)
     try:
         for i in range(1, count + 1):
