@@ -9,6 +9,7 @@ import pytest
 from sharemesh.domain.ids import TopicId
 from sharemesh.kafka.directory import LeaderDirectory
 from sharemesh.kafka.lanes import BrokerLanes
+from sharemesh.kafka.silent_leaders import SilentLeaders
 from sharemesh.kafka.watch import KafkaWatch
 from sharemesh.kafka.watch_errors import WatchErrors
 from sharemesh.kafka.watch_session import WatchSession
@@ -54,7 +55,7 @@ class Watching:
         self.clock = ManualClock()
         self.began_ms = self.clock.now_ms()
         self.directory = Leaderless()
-        self.watch = KafkaWatch(1, self.directory, None, self.clock)
+        self.watch = KafkaWatch(1, self.directory, None, None, self.clock)
         self.told = []  # after how many seconds, and the error
         self.tasks = OwnedTasks("a test")
 
@@ -96,7 +97,7 @@ async def test_kbr_15_another_error_and_another_question_are_told_at_once(watchi
 
 async def test_kbr_15_a_poll_with_nothing_to_ask_ends_after_its_wait():
     clock = ManualClock()
-    watch = KafkaWatch(1, Leaderless(), None, clock)
+    watch = KafkaWatch(1, Leaderless(), None, None, clock)
     polling = asyncio.ensure_future(watch.poll(300))
     await clock.advance(299)
     assert not polling.done()
@@ -113,7 +114,8 @@ async def test_kbr_15_closing_dials_nobody():
 
     clock = ManualClock()
     lanes = BrokerLanes(open_, clock, random.Random(1))
-    watch = KafkaWatch(1, LeaderDirectory([BROKER], lanes, clock), lanes, clock)
+    directory = LeaderDirectory([BROKER], lanes, clock)
+    watch = KafkaWatch(1, directory, lanes, SilentLeaders(directory, clock), clock)
     session = watch._sessions[BROKER] = WatchSession()
     session._id, session._epoch = 5, 3
     await watch.close()

@@ -17,6 +17,7 @@ from sharemesh.kafka.messages import (
     refuse,
     to_uuid,
 )
+from sharemesh.kafka.silent_leaders import SilentLeaders
 from sharemesh.kafka.versions import LAST_WITH_NAMES, KafkaRequest
 from sharemesh.kafka.watch import KafkaWatch
 from sharemesh.ports.brokers import (
@@ -65,6 +66,7 @@ class KafkaBrokers:
         servers = [_bootstrap_server(each) for each in bootstrap]
         self._lanes = BrokerLanes(dialing.open, clock, rng)
         self._directory = LeaderDirectory(servers, self._lanes, clock)
+        self._silent = SilentLeaders(self._directory, clock)
 
     async def metadata(
         self, topics: Sequence[str] = (), *, topic_ids: Sequence[TopicId] = ()
@@ -131,7 +133,7 @@ class KafkaBrokers:
     def watch(self) -> BrokerWatch:
         """Return a new watch over no partition (port Brokers)."""
         self._watches += 1
-        return KafkaWatch(self._watches, self._directory, self._lanes, self._clock)
+        return KafkaWatch(self._watches, self._directory, self._lanes, self._silent, self._clock)
 
     async def list_offset(
         self,
@@ -239,6 +241,7 @@ class KafkaBrokers:
 
     async def close(self) -> None:
         """Close every connection (port Brokers)."""
+        await self._silent.close()
         await self._directory.close()
         await self._lanes.close()
 
@@ -256,16 +259,17 @@ class KafkaBrokers:
         """Return the partition's part of the leader's answer."""
         try:
             leader = leader or await self._directory.leader(partition)
-            connection = await self._lanes.connection(
-                leader.broker, lane, _share_of(partition, lane)
-            )
-            content = content_for(partition, {**asked, "current_leader_epoch": leader.epoch})
-            answer = await connection.call(
-                request,
-                {**content, **whole},
-                timeout_ms=timeout_ms,
-                at_most=version_bound(request, partition),
-            )
+            with self._silent.given_up(leader.broker, (partition,)):
+                connection = await self._lanes.connection(
+                    leader.broker, lane, _share_of(partition, lane)
+                )
+                content = content_for(partition, {**asked, "current_leader_epoch": leader.epoch})
+                answer = await connection.call(
+                    request,
+                    {**content, **whole},
+                    timeout_ms=timeout_ms,
+                    at_most=version_bound(request, partition),
+                )
             return _only_partition(answer, str(connection.listener))
         except (BrokerRefusedError, BrokerUnreachableError):
             self._directory.forget(partition)

@@ -34,7 +34,7 @@ METADATA_AGE_MAX_MS = 60_000
 REFRESH_MIN_MS = 100
 """Leaders are asked for at most once in this time; all topics that wait go into one request."""
 
-METADATA_PATIENCE_MS = 2_000
+METADATA_PATIENCE_MS = 1_000
 """A broker that has not answered in this time may still do so, but the next one is asked too."""
 
 TOPICS_A_REQUEST = 500
@@ -208,6 +208,12 @@ class LeaderDirectory:
             if found is None:
                 raise self._why_none(answer, partition)
         return found
+
+    async def ask_again(self, partitions: Sequence[BrokerPartition]) -> None:
+        """Learn who leads partitions now, if some broker tells; what is known stays otherwise."""
+        keys = dict.fromkeys(_TopicKey(each.topic_id, each.topic) for each in partitions)
+        asked = [self._ask_for(key) for key in keys]
+        await asyncio.gather(*(asyncio.shield(each) for each in asked))
 
     def forget(self, partition: BrokerPartition) -> None:
         """Ask anew before the next request to this partition."""

@@ -9,6 +9,7 @@ from sharemesh.kafka.dialing import REQUEST_TIMEOUT_MS
 from sharemesh.kafka.directory import LeaderDirectory
 from sharemesh.kafka.lanes import BrokerLanes
 from sharemesh.kafka.messages import KafkaMessage, milliseconds
+from sharemesh.kafka.silent_leaders import SilentLeaders
 from sharemesh.kafka.versions import LAST_WITH_NAMES, KafkaRequest
 from sharemesh.kafka.watch_errors import WatchErrors
 from sharemesh.kafka.watch_session import Wanted, WatchedAtLeader, WatchSession
@@ -40,12 +41,18 @@ class KafkaWatch:
     """Fills the port BrokerWatch."""
 
     def __init__(
-        self, number: int, directory: LeaderDirectory, lanes: BrokerLanes, clock: Clock
+        self,
+        number: int,
+        directory: LeaderDirectory,
+        lanes: BrokerLanes,
+        silent: SilentLeaders,
+        clock: Clock,
     ) -> None:
         """``number`` tells the watches of a process apart."""
         self._number = number
         self._directory = directory
         self._lanes = lanes
+        self._silent = silent
         self._clock = clock
         self._watched: dict[BrokerPartition, WatchedPartition] = {}
         self._sessions: dict[BrokerAddress, WatchSession] = {}
@@ -159,22 +166,23 @@ class KafkaWatch:
         names = any(each.topic_id == NO_TOPIC_ID for each in wanted)
         at_most = LAST_WITH_NAMES if names else None
         try:
-            connection = await self._lanes.connection(broker, BrokerLane.WATCH, self._number)
-            version = connection.version_of(KafkaRequest.FETCH, at_most)
-            content = {
-                **session.request(wanted, version),
-                "replica_id": -1,
-                "max_wait": milliseconds(max_wait_ms),
-                "min_bytes": 1,
-                "max_bytes": RESPONSE_BYTES_MAX,
-                "isolation_level": int(Isolation.READ_UNCOMMITTED),
-            }
-            answer = await connection.call(
-                KafkaRequest.FETCH,
-                content,
-                timeout_ms=max_wait_ms + REQUEST_TIMEOUT_MS,
-                at_most=at_most,
-            )
+            with self._silent.given_up(broker, wanted, max_wait_ms):
+                connection = await self._lanes.connection(broker, BrokerLane.WATCH, self._number)
+                version = connection.version_of(KafkaRequest.FETCH, at_most)
+                content = {
+                    **session.request(wanted, version),
+                    "replica_id": -1,
+                    "max_wait": milliseconds(max_wait_ms),
+                    "min_bytes": 1,
+                    "max_bytes": RESPONSE_BYTES_MAX,
+                    "isolation_level": int(Isolation.READ_UNCOMMITTED),
+                }
+                answer = await connection.call(
+                    KafkaRequest.FETCH,
+                    content,
+                    timeout_ms=max_wait_ms + REQUEST_TIMEOUT_MS,
+                    at_most=at_most,
+                )
             found = session.accept(answer)
         except _REFUSALS as error:
             session.reset()
