@@ -184,10 +184,11 @@ async def steady_load(
     serve: ServeSettings | None = None,
     up: UpSettings | None = None,
     extra: Callable[[LoadedMesh], AbstractAsyncContextManager[None]] | None = None,
+    mesh: Callable[[Path, Load], LoadedMesh] = LoadedMesh,
 ) -> AsyncIterator[SteadyLoad]:
     """Run a mesh under load; leaving it judges the history, an error drops everything.
 
-    ``extra`` adds to the cluster before the load begins.
+    ``extra`` adds to the cluster before the load begins; ``mesh`` makes it.
     """
     with tempfile.TemporaryDirectory(prefix="sharemesh-faults-") as folder:
         work = Path(folder)
@@ -201,7 +202,7 @@ async def steady_load(
             settings=settings,
             up=up or UpSettings(base_port=0),
         )
-        async with LoadedMesh(work, load) as loaded, AsyncExitStack() as stack:
+        async with mesh(work, load) as loaded, AsyncExitStack() as stack:
             if extra is not None:
                 await stack.enter_async_context(extra(loaded))
             running = SteadyLoad(loaded, size, random.Random(seed), Tail(loaded.journals))

@@ -12,11 +12,13 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from sharemesh.backends.local.clock import SystemClock
-from sharemesh.client import AsyncAdminClient, AsyncProducer, connect
+from sharemesh.client import AsyncAdminClient, connect
 from sharemesh.client.admin_results import GroupOffset, TopicDescription
 from sharemesh.client.errors import SharemeshError
 from sharemesh.domain.ids import TopicId
@@ -47,6 +49,20 @@ class Load:
     hold_ms: int = 0
     settings: ServeSettings = field(default_factory=ServeSettings)
     up: UpSettings = field(default_factory=lambda: UpSettings(base_port=0))
+
+
+class RowProducer(Protocol):
+    """What a run asks of the client that produces."""
+
+    async def send(
+        self, topic: str, value: bytes, *, key: bytes, partition: int | None
+    ) -> "asyncio.Future[object]":
+        """Queue one record; the future says where it was confirmed."""
+        ...
+
+    async def flush(self) -> None:
+        """Return once everything that was sent is confirmed or failed."""
+        ...
 
 
 class LoadedMesh:
@@ -123,6 +139,10 @@ class LoadedMesh:
             self.load.group, {"share.auto.offset.reset": "earliest"}
         )
 
+    def producer(self) -> AbstractAsyncContextManager[RowProducer]:
+        """Return the client that produces."""
+        return connect(self.bootstrap).async_producer()
+
     async def produce(
         self,
         rows: Iterable[tuple[bytes, bytes]],
@@ -138,7 +158,7 @@ class LoadedMesh:
         loop = asyncio.get_running_loop()
         pending: list[asyncio.Future[object]] = []
         started, sent = loop.time(), 0
-        async with connect(self.bootstrap).async_producer() as producer:
+        async with self.producer() as producer:
             for key, value in rows:
                 turn = sent % self.load.partitions if spread else None
                 pending.append(await producer.send(self.load.topic, value, key=key, partition=turn))
@@ -152,9 +172,7 @@ class LoadedMesh:
         if on_progress is not None:
             on_progress(self.produced)
 
-    async def _settle(
-        self, producer: AsyncProducer, pending: "list[asyncio.Future[object]]"
-    ) -> None:
+    async def _settle(self, producer: RowProducer, pending: "list[asyncio.Future[object]]") -> None:
         await producer.flush()
         await asyncio.gather(*pending)
         self._journal_done(pending)

@@ -1,0 +1,182 @@
+"""A mesh under load on a Kafka cluster: records come from Kafka's own producer, states go there."""
+
+import asyncio
+import random
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from sharemesh.backends.etcd.coordination import EtcdCoordination
+from sharemesh.backends.local.clock import SystemClock
+from sharemesh.client.admin_results import TopicDescription
+from sharemesh.cluster.store.storage_record import StorageRecord, stored_storage
+from sharemesh.domain.ids import TopicId
+from tests.history.checker import History, Report
+from tests.mesh.kafka_state import KafkaStateLog, ShardContent, kafka_durable_state
+from tests.mesh.loaded_mesh import DELIVERY_COUNT_LIMIT, Load, LoadedMesh, RowProducer
+from tests.mesh.outcome import DurableState
+
+CREATE_S = 60
+LED_S = 60
+POLL_S = 0.02
+DELIVERY_MS = 180_000
+"""How long a record is tried: longer than any fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmedRecord:
+    """Where Kafka confirmed a record."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class KafkaRowProducer:
+    """librdkafka, idempotent and with acks=all, behind what a run asks of a producer."""
+
+    def __init__(self, bootstrap: str, newest: dict[str, int]) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "delivery.timeout.ms": DELIVERY_MS,
+                "reconnect.backoff.max.ms": 500,
+                "retry.backoff.max.ms": 500,
+                "log_level": 2,  # that brokers are gone is what trials are about
+            }
+        )
+        self._newest = newest
+
+    async def send(
+        self, topic: str, value: bytes, *, key: bytes, partition: int | None
+    ) -> "asyncio.Future[object]":
+        """Queue one record."""
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                future.set_exception(RuntimeError(f"Kafka's producer gave a record up: {error}"))
+                return
+            where = ConfirmedRecord(message.topic(), message.partition(), message.offset())
+            self._newest[f"{where.topic}/{where.partition}"] = where.offset
+            if not future.done():
+                future.set_result(where)
+
+        place = {} if partition is None else {"partition": partition}
+        self._producer.produce(topic, value=value, key=key, on_delivery=delivered, **place)
+        self._producer.poll(0)
+        return future
+
+    async def flush(self) -> None:
+        """Wait for every record."""
+        while len(self._producer):
+            self._producer.poll(0)
+            await asyncio.sleep(POLL_S)
+
+
+class KafkaMesh(LoadedMesh):
+    """One run on brokers that stand already.
+
+    Args:
+        work: Where the run writes.
+        load: What is produced; its settings name the brokers.
+        producers: Addresses of the brokers for producers and for the verdict.
+        replicas: Of the topic.
+        kept: Where journals and logs of a run with violations are left.
+    """
+
+    def __init__(
+        self,
+        work: Path,
+        load: Load,
+        *,
+        producers: str,
+        replicas: int = 3,
+        kept: Path | None = None,
+    ) -> None:
+        super().__init__(work, load)
+        self._kept = kept
+        self._producers = producers
+        self._replicas = replicas
+        self._storage: StorageRecord | None = None
+        self.newest: dict[str, int] = {}
+        """The newest offset that was confirmed, by partition."""
+        self.deleted: dict[str, set[int]] = {}
+        """Offsets that somebody had Kafka delete; nobody need have seen them."""
+
+    async def prepare(self) -> None:
+        """Create the topic in Kafka, attach it, and let the group begin at the first record."""
+        load = self.load
+        await asyncio.to_thread(self._create_topic)
+        await self._attach()
+        async with asyncio.timeout(LED_S):
+            while not await self._is_led():
+                await asyncio.sleep(0.1)
+        self.topic_id = TopicId(bytes.fromhex((await self._described()).topic_id))
+        await self.admin.alter_group_configs(load.group, {"share.auto.offset.reset": "earliest"})
+        store = EtcdCoordination(
+            self.cluster.etcd_endpoints, clock=SystemClock(), rng=random.SystemRandom()
+        )
+        try:
+            self._storage = await stored_storage(store, load.settings.cluster_id)
+        finally:
+            await store.close()
+
+    def _create_topic(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self._producers})
+        topic = NewTopic(self.load.topic, self.load.partitions, self._replicas)
+        admin.create_topics([topic])[self.load.topic].result(CREATE_S)
+
+    async def _attach(self) -> None:
+        """Ask until the brokers show the topic to whoever is asked."""
+        async with asyncio.timeout(LED_S):
+            while (await self.admin.attach_topics([self.load.topic]))[self.load.topic] is not None:
+                await asyncio.sleep(POLL_S)
+
+    async def _is_led(self) -> bool:
+        found = (await self.admin.describe_topics([self.load.topic]))[self.load.topic]
+        return (
+            isinstance(found, TopicDescription)
+            and len(found.partitions) == self.load.partitions
+            and all(each.leader_id for each in found.partitions)
+        )
+
+    def producer(self) -> AbstractAsyncContextManager[RowProducer]:
+        """Return Kafka's own producer: it writes straight to the brokers."""
+        return _open(KafkaRowProducer(self._producers, self.newest))
+
+    def shards(self) -> list[ShardContent]:
+        """Return the shards of the state topic, judged from the first batch to the last."""
+        assert self._storage is not None
+        where = KafkaStateLog(self._producers, self.load.settings.cluster_id, self._storage)
+        return where.read()
+
+    def state(self) -> DurableState:
+        """Return the durable state of the group, folded from the state topic."""
+        state = kafka_durable_state(self.shards(), self.load.group, self.load.topic, self.topic_id)
+        for partition, offsets in self.deleted.items():
+            state.acknowledged.update((partition, offset) for offset in offsets)
+        return state
+
+    def verdict(self, state: DurableState) -> Report:
+        """Judge all journals; what was deleted is excused."""
+        history = History(delivery_count_limit=DELIVERY_COUNT_LIMIT)
+        history.add(self.entries())
+        report = history.judge(state.start_offsets, state.terminal, excused=self.deleted)
+        if report.violations and self._kept is not None:
+            for folder in (self.journals, self.cluster.logs):
+                shutil.copytree(folder, self._kept / folder.name, dirs_exist_ok=True)
+        return report
+
+
+@asynccontextmanager
+async def _open(producer: KafkaRowProducer) -> AsyncIterator[KafkaRowProducer]:
+    yield producer
