@@ -1,0 +1,69 @@
+"""Part kafka of `make faults`: Sharemesh on three real brokers of Apache Kafka.
+
+Each row has its own brokers (KRaft, a session of three seconds), an etcd and a mesh under steady
+load, and judges the history of its trials at once. Times are from the fault, where brokers come
+back from their start, until every partition delivered what was produced later and had
+acknowledgements confirmed.
+"""
+
+import itertools
+from collections.abc import Sequence
+from functools import partial
+
+from tests.faults.brokers import broker_faults, frame_faults, process_faults, topic_faults
+from tests.faults.brokers.broker_load import GOAL_MS, Trial, series
+from tests.faults.trials import Fault, Outcome, Series
+
+FROZEN_GOAL_MS = 13_000.0  # the lease of a frozen process, and three seconds
+
+
+async def each(trial: Trial, count: int, seed: int, *, brokers: int = 3) -> Outcome:
+    """Run one fault ``count`` times."""
+    return await series([trial] * count, seed, brokers=brokers)
+
+
+async def between(trials: Sequence[Trial], count: int, seed: int) -> Outcome:
+    """Run faults of frames in turn, ``count`` of them."""
+    chosen = itertools.islice(itertools.cycle(trials), count)
+    return await series(list(chosen), seed, proxied=True)
+
+
+def row(trial: Trial, trials: int, *, goal_ms: float | None = GOAL_MS, brokers: int = 3) -> Series:
+    """Return the row of one fault, by its name."""
+    run = partial(each, trial, brokers=brokers)
+    return Series(trial.__name__, trials, run, at_once=5, goal_ms=goal_ms)
+
+
+def frames(trial: Trial, trials: int) -> Series:
+    """Return the row of a fault between Sharemesh and brokers."""
+    return Series(trial.__name__, trials, partial(between, [trial]), at_once=10)
+
+
+async def one_broker_restarted(count: int, seed: int) -> Outcome:
+    """The only broker, one replica: killed and started again."""
+    return await series([broker_faults.all_down] * count, seed, brokers=1)
+
+
+FAULTS: tuple[Fault | Series, ...] = (
+    row(broker_faults.record_broker_killed, 20),
+    row(broker_faults.state_broker_killed, 20),
+    row(broker_faults.broker_and_coordinator_killed, 10),
+    row(broker_faults.broker_frozen, 10),
+    row(broker_faults.leaders_moved, 20),
+    row(broker_faults.broker_left, 10),
+    row(broker_faults.majority_down, 10),
+    row(broker_faults.all_down, 5),
+    Series("one_broker_restarted", 10, one_broker_restarted, at_once=5, goal_ms=GOAL_MS),
+    row(topic_faults.retention_race, 10),
+    row(topic_faults.quota_throttle, 5, goal_ms=None),
+    row(process_faults.leader_killed, 20),
+    row(process_faults.share_coordinator_killed, 20),
+    row(process_faults.group_coordinator_killed, 10),
+    row(process_faults.zombie_leader, 20, goal_ms=FROZEN_GOAL_MS),
+    row(process_faults.zombie_coordinator, 20, goal_ms=FROZEN_GOAL_MS),
+    row(process_faults.etcd_frozen, 5),
+    frames(frame_faults.late_request, 50),
+    frames(frame_faults.answer_lost, 50),
+    frames(frame_faults.frame_cut, 20),
+    frames(frame_faults.late_after_take_over, 20),
+)
