@@ -49,6 +49,9 @@ class Kill:
     recovery_ms: float | None = None
 
 
+Act = Callable[[], Awaitable[Kill]]
+
+
 @dataclass(slots=True)
 class Check:
     """One claim."""
@@ -67,6 +70,11 @@ class Outcome:
     figures: dict[str, Any] = field(default_factory=dict)
 
 
+def load_of(settings: ServeSettings) -> Load:
+    """Return the demo's load on a mesh with these settings."""
+    return Load(partitions=PARTITIONS, fields=flights.field_count(), settings=settings)
+
+
 def available_again(figures: Mapping[str, Any]) -> int | None:
     """Return how many records Spark's report says became available again; None without one."""
     lines = figures.get("spark", {}).get("report", {}).get("by_cause")
@@ -76,21 +84,28 @@ def available_again(figures: Mapping[str, Any]) -> int | None:
 
 
 class Story:
-    """Runs the chapters in order."""
+    """Runs the chapters in order; without a ``scene`` the mesh keeps its logs in files."""
 
-    def __init__(self, console: Console, work: Path, *, seed: int, records: int) -> None:
+    looks_back = "Spark reads the share state log of this run"
+    looked_back = "Spark's generation folds to what the log folds to"
+
+    def __init__(
+        self,
+        console: Console,
+        work: Path,
+        *,
+        seed: int,
+        records: int,
+        scene: LoadedMesh | None = None,
+    ) -> None:
         self._console = console
         self._work = work
         self._rng = random.Random(seed)
         self._records = records
         self._rows = list(flights.rows(records, self._rng))
         self._kills: list[Kill] = []
-        load = Load(
-            partitions=PARTITIONS,
-            fields=flights.field_count(),
-            settings=ServeSettings(data_directory=work / "data", cluster_id="demo"),
-        )
-        self._scene = LoadedMesh(work, load)
+        settings = ServeSettings(data_directory=work / "data", cluster_id="demo")
+        self._scene = scene or LoadedMesh(work, load_of(settings))
 
     async def tell(self) -> bool:
         """Return whether every check held."""
@@ -108,10 +123,10 @@ class Story:
             await scene.stop_workers()
             self._chapter("3", "everything stops; the logs are on disk")
         outcome = self._outcome()
-        self._chapter("4", "Spark reads the share state log of this run")
-        spark = await self._spark(outcome)
+        self._chapter("4", self.looks_back)
+        agrees = await self._look_back(outcome)
         self._chapter("5", "what was promised, and what was seen")
-        return self._conclude(outcome, finished=finished, spark=spark)
+        return self._conclude(outcome, finished=finished, agrees=agrees)
 
     def _chapter(self, number: str, title: str) -> None:
         self._console.rule(f"[bold]{number}. {title}", align="left")
@@ -129,7 +144,9 @@ class Story:
 
     async def _under_load(self) -> bool:
         seconds = self._records / RATE_PER_S
-        times = [seconds * (share + self._rng.uniform(-0.06, 0.06)) for share in (0.25, 0.5, 0.75)]
+        acts = self._acts()
+        shares = [number / (len(acts) + 1) for number in range(1, len(acts) + 1)]
+        times = [seconds * (share + self._rng.uniform(-0.06, 0.06)) for share in shares]
         with Progress(
             TextColumn("{task.description:<22}"),
             BarColumn(),
@@ -150,7 +167,7 @@ class Story:
                 self._watch(lambda count: progress.update(done, completed=count))
             )
             try:
-                await self._kill_in_turn(times)
+                await self._kill_in_turn(times, acts)
                 await producing
                 finished = await self._scene.finished(FINISH_TIMEOUT_S)
             finally:
@@ -168,14 +185,13 @@ class Story:
                 show(max(self._scene.produced - lag, 0))
             await asyncio.sleep(0.5)
 
-    async def _kill_in_turn(self, times: list[float]) -> None:
+    def _acts(self) -> list[Act]:
+        """Return who is killed, in order."""
+        return [self._kill_consumer, self._kill_leader, self._kill_share_coordinator]
+
+    async def _kill_in_turn(self, times: list[float], acts: list[Act]) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
-        acts: list[Callable[[], Awaitable[Kill]]] = [
-            self._kill_consumer,
-            self._kill_leader,
-            self._kill_share_coordinator,
-        ]
         for at, act in zip(times, acts, strict=True):
             await asyncio.sleep(max(0.0, started + at - loop.time()))
             kill = await act()
@@ -257,7 +273,8 @@ class Story:
         confirmed = [e for e in entries if e.event != "acknowledged" or not e.fields["error"]]
         return first_after(confirmed, kill.time_ms, "acknowledged")
 
-    async def _spark(self, outcome: Outcome) -> bool:
+    async def _look_back(self, outcome: Outcome) -> bool:
+        """Compact the log with Spark; return whether its generation is what the log folds to."""
         figures, said = self._work / "spark.json", self._work / "spark.log"
         command = [sys.executable, "-m", "sharemesh_spark", "run", str(self._scene.data)]
         with said.open("wb") as log:
@@ -280,7 +297,7 @@ class Story:
             self._console.print(f"Spark ended with {code}; see {said}", style="red")
         return code == 0
 
-    def _conclude(self, outcome: Outcome, *, finished: bool, spark: bool) -> bool:
+    def _conclude(self, outcome: Outcome, *, finished: bool, agrees: bool) -> bool:
         report = outcome.report
         table = Table("after", "until", "milliseconds", title="time from each kill")
         for kill in self._kills:
@@ -288,7 +305,7 @@ class Story:
             table.add_row(kill.what, kill.until, shown)
         self._console.print(table)
         self._console.print(self._redeliveries(outcome))
-        checks = self._checks(outcome, finished=finished, spark=spark)
+        checks = self._checks(outcome, finished=finished, agrees=agrees)
         table = Table("promise", "held", "seen", title="checks")
         for check in checks:
             table.add_row(check.claim, "[green]yes" if check.good else "[red]NO", check.seen)
@@ -320,7 +337,7 @@ class Story:
             )
         return table
 
-    def _checks(self, outcome: Outcome, *, finished: bool, spark: bool) -> list[Check]:
+    def _checks(self, outcome: Outcome, *, finished: bool, agrees: bool) -> list[Check]:
         report, planted = outcome.report, flights.MALFORMED_ROWS
         archived = len(outcome.state.archived)
         acknowledged = len(outcome.state.acknowledged - outcome.state.archived)
@@ -340,7 +357,7 @@ class Story:
                   f"{report.redelivered:,} redeliveries"),
             Check("everything went on after each kill",
                   all(kill.recovery_ms is not None for kill in self._kills), ""),
-            Check("Spark's generation folds to what the log folds to", spark, ""),
+            Check(self.looked_back, agrees, ""),
         ]  # fmt: skip
 
     def _write(self, outcome: Outcome, checks: list[Check]) -> None:
@@ -366,6 +383,12 @@ class Story:
         table = Table("written", "path", title="to look at")
         table.add_row("figures of this run", str(path))
         table.add_row("what each process saw", str(self._scene.journals))
-        table.add_row("data directory of the cluster", str(self._scene.data))
-        table.add_row("generations by Spark", str(self._scene.data / "generations"))
+        for what, where in self._places():
+            table.add_row(what, str(where))
         self._console.print(table)
+
+    def _places(self) -> list[tuple[str, Path]]:
+        return [
+            ("data directory of the cluster", self._scene.data),
+            ("generations by Spark", self._scene.data / "generations"),
+        ]
