@@ -8,6 +8,7 @@ PART ?=
 ONLY ?=
 N ?=
 SEED ?=
+ENGINE ?=
 
 help: ## say what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
@@ -30,8 +31,8 @@ $(VENV)/.ready: pyproject.toml $(wildcard requirements/*.lock)
 
 setup: $(VENV)/.ready ## virtual environment with everything that the other targets need
 
-demo: setup ## the whole mesh on real records, with kills; exit 0 only if every check holds (SEED=n)
-	@$(PY) -m examples.demo $(if $(SEED),--seed $(SEED))
+demo: setup ## the whole mesh on real records, with kills; exit 0 only if every check holds (SEED=n, ENGINE=kafka)
+	@$(PY) -m examples.demo $(if $(SEED),--seed $(SEED)) $(if $(ENGINE),--engine $(ENGINE))
 
 test: setup ## lint, types, layers, unit, property, conformance, integration, Spark (ONLY=part)
 	@$(PY) -m tests.suite $(if $(ONLY),--only '$(ONLY)')
@@ -62,7 +63,7 @@ conformance-driver: setup ## one share partition behind JSON lines on stdin and 
 bench: setup ## figures with their floors -> build/bench/PART.json (PART=core …)
 	@$(PY) -m tests.bench $(PART)
 
-faults: setup ## trials of kills and corruption -> build/faults/PART.json (PART=mesh|storage|failover|etcd|client|hostile|spark, N=trials, ONLY=row, SEED=first)
+faults: setup ## trials of kills and corruption -> build/faults/PART.json (PART=mesh|storage|failover|etcd|client|hostile|kafka|spark, N=trials, ONLY=row, SEED=first)
 	@$(PY) -m tests.faults $(PART) $(if $(N),--trials $(N)) $(if $(ONLY),--fault '$(ONLY)') $(if $(SEED),--seed $(SEED))
 
 simulate: setup ## the whole mesh in virtual time, with faults (SEEDS=n START=s WORKLOAD=w RESUME=1; SEED=s replays)

@@ -17,6 +17,7 @@ PARTS = (
     "spark",
     "memory",
     "telemetry",
+    "kafka",
 )
 ON_REQUEST = ("peer",)
 """Needs a JDK, Maven and ten minutes."""
