@@ -27,6 +27,8 @@ POLL_S = 0.02
 DELIVERY_MS = 180_000
 """How long a record is tried: longer than any fault."""
 
+SILENT_MS = 2_000
+
 
 @dataclass(frozen=True, slots=True)
 class ConfirmedRecord:
@@ -48,6 +50,8 @@ class KafkaRowProducer:
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "delivery.timeout.ms": DELIVERY_MS,
+                "socket.timeout.ms": SILENT_MS,  # else it waits a minute for a frozen broker
+                "request.timeout.ms": SILENT_MS,
                 "reconnect.backoff.max.ms": 500,
                 "retry.backoff.max.ms": 500,
                 "log_level": 2,  # that brokers are gone is what trials are about
