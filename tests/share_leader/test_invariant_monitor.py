@@ -2,7 +2,7 @@
 
 import logging
 
-from sharemesh.share_leader.partition.maintenance import IN_FLIGHT_MAX, SELF_CHECK_MS
+from sharemesh.share_leader.partition.maintenance import RUNS_MAX, SELF_CHECK_MS
 from tests.share_leader.world import FOO, TopicPartition, acquired, world
 
 P0, P1 = TopicPartition(FOO, 0), TopicPartition(FOO, 1)
@@ -47,14 +47,14 @@ async def test_a_broken_invariant_is_counted_and_named_with_what_to_do(caplog):
         assert "report this line" in text
 
 
-async def test_a_share_partition_with_very_much_in_flight_is_passed_over():
+async def test_a_share_partition_with_very_many_runs_is_passed_over():
     async with world() as w:
         await holding(w, P0)
         before = w.service.counters.invariants_checked
-        w.runner(P0).machine._flight.end_offset += IN_FLIGHT_MAX
+        w.runner(P0).machine._flight.run_count += RUNS_MAX
         await w.clock.advance(3 * SELF_CHECK_MS)
         assert w.service.counters.invariants_checked == before
-        w.runner(P0).machine._flight.end_offset -= IN_FLIGHT_MAX
+        w.runner(P0).machine._flight.run_count -= RUNS_MAX
 
 
 async def test_a_state_that_the_look_itself_stumbles_over_is_told_and_timers_go_on(caplog):

@@ -197,6 +197,13 @@ DELAYED_RECORDS = _gauge(
     "records that were released and wait before they are delivered again (RTY-12)",
     *_GROUP_TOPIC,
 )
+RUNS_USED = _gauge(
+    "share.runs.used",
+    "1",
+    "runs and held records over share.partition.max.runs, at 1 nothing new goes out; 0 if the "
+    "limit counts a span (WIN-10)",
+    *_GROUP_TOPIC,
+)
 INFLIGHT_BATCH_RECORDS = _sizes(
     "share.inflight.batch.records",
     "{record}",

@@ -250,7 +250,7 @@ def test_packed_batches_answer_as_batches_do():
 
 
 def test_state_records_carry_changes_only_under_both_types():
-    """WIN-10: a finished record is written once, whatever lies above the start offset."""
+    """WIN-11: a finished record is written once, whatever lies above the start offset."""
     written = []
     for kind in (LOCKS, SPAN):
         window = Window(kind=kind, max_locks=2_000)

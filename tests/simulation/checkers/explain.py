@@ -32,6 +32,7 @@ NEVER_HERE = {
     Reason.OPEN_TRANSACTION,
     Reason.DAMAGED,
     Reason.PAUSED,
+    Reason.RUNS_LIMIT,
     Reason.STORAGE_UNAVAILABLE,
 }
 DONE = {

@@ -171,9 +171,20 @@ class SharePartition:
         return self._flight.locks.held_count
 
     @property
+    def runs_used(self) -> float:
+        """The part of the bound of runs that is in use; 0 where the span counts (WIN-10)."""
+        flight = self._flight
+        return flight.used_runs / self.config.partition_max_runs if flight.counts_locks else 0
+
+    @property
     def bar(self) -> InFlightBar:
         """What the limit in force keeps back now (OFF-6, WIN-3, WIN-5)."""
         return self._flight.bar
+
+    @property
+    def is_full_of_runs(self) -> bool:
+        """Whether the bound of runs alone keeps back what is new (WIN-5)."""
+        return self._flight.counts_locks and self._flight.bar is InFlightBar.END
 
     @property
     def gap_window(self) -> tuple[int, int] | None:

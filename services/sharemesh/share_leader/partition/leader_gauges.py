@@ -71,6 +71,7 @@ class LeaderGauges:
             (names.OLDEST_ACQUIRED_AGE, self._oldest_acquired_s),
             (names.BACKLOG_AGE, self._backlog_age_s),
             (names.GROUP_PAUSED, _paused),
+            (names.RUNS_USED, _runs_used),
         ):
             registry.observe(metric, self._by_share(of_share))
         self.sample()
@@ -186,6 +187,10 @@ def _delayed_records(_: LedPartition, runner: SharePartitionRunner) -> float:
 
 def _batches(_: LedPartition, runner: SharePartitionRunner) -> float:
     return runner.machine.batch_count
+
+
+def _runs_used(_: LedPartition, runner: SharePartitionRunner) -> float:
+    return runner.machine.runs_used
 
 
 def _paused(_: LedPartition, runner: SharePartitionRunner) -> float:

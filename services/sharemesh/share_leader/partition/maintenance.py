@@ -22,7 +22,7 @@ from sharemesh.share_leader.partition.share_partition_runner import Phase, Share
 
 SELF_CHECK_MS = 1_000
 """Between two checks; one takes well under a millisecond for batches in one piece."""
-IN_FLIGHT_MAX = 4_000
+RUNS_MAX = 4_000
 """With more offsets in flight, kept one by one, a check would hold the loop too long: skipped."""
 _log = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class InvariantMonitor:
         """Iterate over active share partitions; those added meanwhile come in the next pass."""
         for led in self._partitions:
             for runner in list(led.shares.values()):
-                if runner.phase is Phase.ACTIVE and runner.machine.in_flight_count <= IN_FLIGHT_MAX:
+                if runner.phase is Phase.ACTIVE and runner.machine.run_count <= RUNS_MAX:
                     yield runner
 
     def _check(self, runner: SharePartitionRunner) -> None:

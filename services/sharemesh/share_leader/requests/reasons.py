@@ -31,6 +31,7 @@ class Reason(StrEnum):
     ARCHIVED = "ARCHIVED"
     DELAYED = "DELAYED"
     IN_FLIGHT_LIMIT = "IN_FLIGHT_LIMIT"
+    RUNS_LIMIT = "RUNS_LIMIT"
     BEHIND_OTHERS = "BEHIND_OTHERS"
     MEMBER_STALLED = "MEMBER_STALLED"
     THROTTLED = "THROTTLED"
@@ -78,7 +79,13 @@ WORDS = {
     ),
     Reason.IN_FLIGHT_LIMIT: (
         "too many records are in flight (share.partition.max.record.locks counts from the start "
-        "offset): acknowledge the oldest, or raise the limit"
+        "offset, or with share.in.flight.limit.type=locks what members hold): acknowledge the "
+        "oldest, or raise the limit"
+    ),
+    Reason.RUNS_LIMIT: (
+        "finished and unfinished records alternate so often above the start offset that "
+        "share.partition.max.runs is reached, and only records that were delivered before go out: "
+        "finish the record at the start offset, or raise the limit"
     ),
     Reason.BEHIND_OTHERS: "earlier records are delivered first; members fetch them as they can",
     Reason.MEMBER_STALLED: (
@@ -160,7 +167,7 @@ def _why_available(led: LedPartition, runner: SharePartitionRunner, offset: int)
     if runner.config.paused:
         return Reason.PAUSED
     if not runner.machine.can_acquire():
-        return Reason.IN_FLIGHT_LIMIT
+        return Reason.RUNS_LIMIT if runner.machine.is_full_of_runs else Reason.IN_FLIGHT_LIMIT
     if led.log.unavailable:
         return Reason.STORAGE_UNAVAILABLE
     if offset > runner.next_fetch_offset:

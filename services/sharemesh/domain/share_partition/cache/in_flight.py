@@ -96,7 +96,12 @@ class InFlight:
         if not self.counts_locks:
             return limit - self.in_flight_count
         held = self.locks.held_count
-        return min(limit - held, self.config.partition_max_runs - self.run_count - held)
+        return min(limit - held, self.config.partition_max_runs - self.used_runs)
+
+    @property
+    def used_runs(self) -> int:
+        """What counts against the bound of runs: each held record may become one (WIN-4)."""
+        return self.run_count + self.locks.held_count
 
     @property
     def lock_room(self) -> int:
