@@ -45,6 +45,13 @@ def test_worker(up):
     assert len(run(up, "worker.py", "orders", "worker", "21").splitlines()) >= 21
 
 
+def test_outage_worker(up):
+    out = run(up, "outage_worker.py", "orders", "outage", "21")
+    assert out.count("sold") >= 20
+    assert "wrong\n" in out
+    assert "sold, delivery 3" not in out
+
+
 def test_explicit_with_retry(up):
     out = run(up, "explicit_with_retry.py", "orders", "explicit", "21")
     assert out.count("failed: no id") == 3

@@ -3,7 +3,9 @@
 from sharemesh.client.admin.client import AdminClient, AsyncAdminClient
 from sharemesh.client.connect import connect
 from sharemesh.client.consumer.async_share_consumer import AsyncShareConsumer
+from sharemesh.client.consumer.circuit_breaker import BreakerPolicy
 from sharemesh.client.consumer.handler_failures import RunOptions
+from sharemesh.client.consumer.retry_policy import RetryPolicy
 from sharemesh.client.consumer.share_consumer import ShareConsumer
 from sharemesh.client.producer.async_producer import AsyncProducer
 from sharemesh.client.producer.producer import Producer
@@ -17,9 +19,11 @@ __all__ = [
     "AsyncAdminClient",
     "AsyncProducer",
     "AsyncShareConsumer",
+    "BreakerPolicy",
     "ConsumerRecord",
     "Producer",
     "RecordColumns",
+    "RetryPolicy",
     "RunOptions",
     "ShareConsumer",
     "TopicIdPartition",

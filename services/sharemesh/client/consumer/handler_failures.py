@@ -12,6 +12,8 @@ from typing import Generic, TypeVar
 
 from sharemesh.backoff import backoff_ms
 from sharemesh.client.config import check_timeout_ms
+from sharemesh.client.consumer.circuit_breaker import BreakerPolicy, CircuitBreaker
+from sharemesh.client.consumer.retry_policy import RetryPolicy
 from sharemesh.client.errors import IllegalArgumentError, SharemeshError
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
 from sharemesh.domain.delivery_state import AcknowledgeType
@@ -20,6 +22,8 @@ from sharemesh.tasks import wait_until_set
 
 KEPT_MAX = 500
 """More are released early, those first that are due first: each holds a lock."""
+
+RATE_MIN, RATE_MAX = 0.001, 1_000_000
 
 REMEMBERED_MAX = 1_000
 """Failures whose traceback was logged; the oldest are forgotten."""
@@ -51,9 +55,16 @@ class RunOptions:
         retry_backoff_ms: Wait before a record whose handler raised is released; doubled with each
             further delivery. 0: released at once.
         retry_backoff_max_ms: Longest such wait; 0: released at once.
+        retry: What becomes of a record whose handler raised, instead of ``on_error`` and
+            the two back-offs.
+        breaker: Take no records for a while when too many fail (spec CL-42).
+        records_per_second: Hand no more than this to handlers each second; None: no limit.
+        deadline_ms: A handler that runs for longer has failed with TimeoutError, and is cancelled.
+            On a thread it runs on, and what it returns is ignored. None: it may take its time.
 
     Raises:
-        IllegalArgumentError: A time is negative or no whole number, or both callbacks are given.
+        IllegalArgumentError: A time is negative or no whole number, the rate is out of bounds, both
+            callbacks are given, or ``retry`` and ``on_error``.
     """
 
     renew: bool = True
@@ -64,13 +75,32 @@ class RunOptions:
     on_failure: Failed | None = None
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 10_000
+    retry: RetryPolicy | None = None
+    breaker: BreakerPolicy | None = None
+    records_per_second: float | None = None
+    deadline_ms: int | None = None
 
     def __post_init__(self) -> None:
         if self.complain is not None and self.on_failure is not None:
             raise IllegalArgumentError("give on_failure or complain, which are the same, not both")
         times = (self.stop_timeout_ms, self.retry_backoff_ms, self.retry_backoff_max_ms)
-        for each in (*times, self.renew_max_ms or 0):
+        for each in (*times, self.renew_max_ms or 0, self.deadline_ms or 0):
             check_timeout_ms(each)
+        if self.retry is not None and self.on_error is not AcknowledgeType.RELEASE:
+            raise IllegalArgumentError("give retry or on_error, not both")
+        rate = self.records_per_second
+        if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
+            raise IllegalArgumentError(
+                f"records_per_second must be from {RATE_MIN} to {RATE_MAX}, but is {rate}"
+            )
+
+    def after(
+        self, error: Exception, delivery_count: int, chance: Random
+    ) -> tuple[AcknowledgeType, int]:
+        """Return what becomes of a record whose handler raised, and the wait before."""
+        if self.retry is not None:
+            return self.retry.decide(error, delivery_count, chance)
+        return self.on_error, self.retry_ms(delivery_count, chance)
 
     def retry_ms(self, delivery_count: int, chance: Random) -> int:
         """Return how long a record is kept that failed in its ``delivery_count``-th delivery.
@@ -159,6 +189,20 @@ class HandlerFailures:
             exc_info=error if self._is_new(record, error) else None,
         )
 
+    def breaker_opened(self, breaker: CircuitBreaker, error: Exception | None) -> None:
+        """Log that no records are taken for a while, and why."""
+        _log.warning(
+            "the circuit breaker of run is open: too many records failed (last: %r); this member "
+            "takes none for %.1f s, then it tries %d",
+            error,
+            breaker.open_ms / 1_000,
+            breaker.policy.probes,
+        )
+
+    def breaker_closed(self) -> None:
+        """Log that records are taken again."""
+        _log.warning("the circuit breaker of run is closed: records succeed again")
+
     def works_long(self, record: ConsumerRecord, long_ms: int) -> None:
         """Log that a handler may hang."""
         _log.warning(
@@ -202,7 +246,7 @@ class HandlerFailures:
 
 def _what_becomes(kind: AcknowledgeType, retry_ms: int) -> str:
     if kind is not AcknowledgeType.RELEASE:
-        return f"on_error of run says {kind.name}"
+        return f"it is acknowledged with {kind.name}"
     when = f"in {retry_ms} ms" if retry_ms else "at once"
     return (
         f"it is released for another try {when}, unless this delivery was the group's last one "

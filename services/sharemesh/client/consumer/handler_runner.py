@@ -3,14 +3,16 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from sharemesh.client.consumer.calls import ConsumerCalls
+from sharemesh.client.consumer.circuit_breaker import CircuitBreaker
 from sharemesh.client.consumer.deliveries import AcquiredIn, Delivery, PartitionAcknowledgements
 from sharemesh.client.consumer.delivery_reader import DeliveryReader
 from sharemesh.client.consumer.engine import ConsumerEngine
 from sharemesh.client.consumer.handler_failures import HandlerFailures, RetryQueue, RunOptions
+from sharemesh.client.consumer.start_rate import StartRate
 from sharemesh.client.errors import (
     CorruptRecordError,
     IllegalArgumentError,
@@ -22,7 +24,7 @@ from sharemesh.client.errors import (
 )
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
 from sharemesh.domain.delivery_state import AcknowledgeType
-from sharemesh.tasks import cancel_and_wait
+from sharemesh.tasks import cancel_and_wait, wait_until_set
 
 Handler = Callable[[ConsumerRecord], Awaitable[AcknowledgeType | None]]
 
@@ -47,6 +49,7 @@ class _Active:
     renewed_ms: int
     since_ms: int
     kept: bool = False
+    is_outage: bool = False  # it failed of what the breaker counts
     is_reported_long: bool = False
 
     @property
@@ -80,6 +83,9 @@ class HandlerRunner:
         self._options = options = options or RunOptions()
         self._clock = calls.environment.clock
         self._chance = calls.environment.chance
+        self._breaker = None if options.breaker is None else CircuitBreaker(options.breaker)
+        rate = options.records_per_second
+        self._rate = None if rate is None else StartRate(rate, self._clock.now_ms())
         self._failures = HandlerFailures(options.on_failure or options.complain)
         self._retries: RetryQueue[_Active] = RetryQueue(self._clock, self._retry)
         self._engine: ConsumerEngine | None = None
@@ -119,11 +125,12 @@ class HandlerRunner:
             while not self._stopping:
                 self._start_handlers()
                 self._calls.state.settle_outcomes()
-                if len(self._running) >= self._concurrency:
+                free = self._room() - len(self._running)
+                if free <= 0 or self._waiting:
                     self._freed.clear()
-                    await self._freed.wait()
+                    await wait_until_set(self._freed, self._hold_ms())
                 else:
-                    await self._fetch(engine)
+                    await self._fetch(engine, free)
         finally:
             try:
                 await self._finish(engine)
@@ -131,12 +138,26 @@ class HandlerRunner:
                 engine.unseen.by_handlers = False
                 await cancel_and_wait(*helpers)
 
-    async def _fetch(self, engine: ConsumerEngine) -> None:
-        free = self._concurrency - len(self._running)
+    def _room(self) -> int:
+        """Return how many handlers may run now."""
+        if self._breaker is None:
+            return self._concurrency
+        return self._breaker.room(self._concurrency, self._clock.now_ms())
+
+    def _hold_ms(self) -> int | None:
+        """Return how long the breaker or the rate lets no handler start; None: until one ends."""
+        if self._breaker is not None:
+            open_ms = self._breaker.wait_ms(self._clock.now_ms())
+            if open_ms is not None:
+                return open_ms
+        if self._rate is not None and self._waiting and len(self._running) < self._room():
+            return self._rate.wait_ms()
+        return None
+
+    async def _fetch(self, engine: ConsumerEngine, free: int) -> None:
+        ahead = self._room()
         try:
-            deliveries = await engine.fetch(
-                (), wanted=free, ahead=self._concurrency, timeout_ms=FETCH_WAIT_MS
-            )
+            deliveries = await engine.fetch((), wanted=free, ahead=ahead, timeout_ms=FETCH_WAIT_MS)
         except WakeupError:
             if not self._stopping:
                 raise
@@ -217,7 +238,9 @@ class HandlerRunner:
         return active
 
     def _start_handlers(self) -> None:
-        while self._waiting and len(self._running) < self._concurrency:
+        while self._waiting and len(self._running) < self._room():
+            if self._rate is not None and not self._rate.take(self._clock.now_ms()):
+                return
             active = self._waiting.popleft()
             expired = self._clock.now_ms() - active.renewed_ms >= active.lock_timeout_ms
             if expired or not active.is_session_open:  # the leader delivers it again
@@ -237,20 +260,70 @@ class HandlerRunner:
         record = active.record
         kind: AcknowledgeType = _RELEASE
         retry_ms = 0
+        is_forgiven = False
         try:
-            said = await self._handler(record)
+            said = await self._call_handler(record)
             kind = AcknowledgeType.ACCEPT if said is None else AcknowledgeType(said)
+            self._tell_breaker(active, None)
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            kind = self._options.on_error
-            retry_ms = self._options.retry_ms(record.delivery_count, self._chance)
-            self._failures.handler_failed(record, error, kind, retry_ms)
+            kind, retry_ms = self._options.after(error, record.delivery_count, self._chance)
+            is_forgiven = self._tell_breaker(active, error)
+            if not is_forgiven:
+                self._failures.handler_failed(record, error, kind, retry_ms)
         finally:
-            if retry_ms:
+            if is_forgiven:
+                self._give_back([active])
+            elif retry_ms:
                 self._keep(active, retry_ms)
             else:
                 self._finished(active, kind)
+
+    async def _call_handler(self, record: ConsumerRecord) -> AcknowledgeType | None:
+        """Return what the handler says, if it does in time.
+
+        Raises:
+            TimeoutError: It did not; it was cancelled (spec CL-45).
+        """
+        deadline_ms = self._options.deadline_ms
+        if deadline_ms is None:
+            return await self._handler(record)
+        called = asyncio.ensure_future(self._handler(record))
+        try:
+            await asyncio.wait({called}, timeout=deadline_ms / 1_000)
+            if called.done():
+                return called.result()
+        finally:
+            await cancel_and_wait(called)
+        raise TimeoutError(f"the handler did not end within {deadline_ms} ms (deadline_ms)")
+
+    def _tell_breaker(self, active: _Active, error: Exception | None) -> bool:
+        """Say how a handler ended; return whether its failure does not count (spec CL-43)."""
+        breaker = self._breaker
+        if breaker is None:
+            return False
+        active.is_outage = isinstance(error, breaker.policy.counts)
+        before = breaker.state
+        breaker.ended(failed=active.is_outage, now_ms=self._clock.now_ms())
+        if breaker.state is not before:
+            self._freed.set()
+            if breaker.is_closed:
+                self._failures.breaker_closed()
+            else:
+                self._failures.breaker_opened(breaker, error)
+                self._take_nothing()
+        return active.is_outage and not breaker.is_closed
+
+    def _take_nothing(self) -> None:
+        """Give back what no handler has, and what failed of the outage and waits for a retry."""
+        if self._engine is not None:
+            self._engine.pause()
+        kept = [each for each in self._active.values() if each.kept and each.is_outage]
+        for active in kept:
+            self._retries.forget(active)
+        self._give_back([*kept, *self._waiting])
+        self._waiting.clear()
 
     def _finished(self, active: _Active, kind: AcknowledgeType) -> None:
         self._active.pop(active.key, None)
@@ -336,15 +409,18 @@ class HandlerRunner:
             active.is_reported_long = True
             self._failures.works_long(active.record, long_ms)
 
-    def _give_back_waiting(self, engine: ConsumerEngine) -> None:
-        """Release records that no handler has started (spec HBK-20)."""
+    def _give_back(self, given: Iterable[_Active]) -> None:
+        """Release records whose delivery does not count (spec HBK-20, CL-43)."""
         unseen: dict[AcquiredIn, dict[int, int]] = {}
-        for active in self._waiting:
+        for active in given:
             self._active.pop(active.key, None)
+            if not active.is_session_open:
+                continue  # its leader released it
             counts = unseen.setdefault(active.acquired_in, {})
             counts[active.record.offset] = active.record.delivery_count
-        self._waiting.clear()
-        engine.acknowledgements.send(
+        if not unseen or self._engine is None:
+            return
+        self._engine.acknowledgements.send(
             [
                 PartitionAcknowledgements(
                     *where, dict.fromkeys(counts, _RELEASE), unreported=True, uncounted=counts
@@ -358,7 +434,8 @@ class HandlerRunner:
         self._stopping = True
         engine.pause()
         self._retries.release_all()
-        self._give_back_waiting(engine)
+        self._give_back(self._waiting)
+        self._waiting.clear()
         deadline_ms = self._clock.now_ms() + self._options.stop_timeout_ms
         running = list(self._running)
         if running:

@@ -1,0 +1,129 @@
+"""When ``run`` stops taking records because what its handlers need is away (spec CL-42).
+
+States and what they allow; time is an argument.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from sharemesh.client.config import check_timeout_ms
+from sharemesh.client.errors import IllegalArgumentError
+
+WINDOW_MAX = 10_000
+PROBES_MAX = 1_000
+_LONGER = 2
+"""After each failed probe the breaker stays open for this many times as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerPolicy:
+    """When the circuit breaker of ``run`` opens and closes; times in ms.
+
+    Attributes:
+        failure_share: It opens once this part of the last ``window`` records failed, or of the
+            records so far, from ``least`` on.
+        window: How many records are looked at.
+        least: Fewer say nothing. A number above share.delivery.count.limit of the group lets an
+            outage archive records of a quiet topic.
+        open_ms: How long it takes no records before it tries some; twice as long after each try
+            that fails.
+        open_max_ms: The longest such time.
+        probes: How many records are tried then. It opens again if ``failure_share`` of them fail,
+            and closes as soon as that cannot be.
+        counts: Exceptions that are failures of what handlers need; others are the record's own.
+
+    Raises:
+        IllegalArgumentError: A number is out of its bounds.
+    """
+
+    failure_share: float = 0.5
+    window: int = 20
+    least: int = 5
+    open_ms: int = 1_000
+    open_max_ms: int = 5_000
+    probes: int = 3
+    counts: tuple[type[Exception], ...] = (Exception,)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.failure_share <= 1:
+            raise IllegalArgumentError(
+                f"failure_share must be above 0 and at most 1, but is {self.failure_share}"
+            )
+        for name, value, most in (
+            ("window", self.window, WINDOW_MAX),
+            ("least", self.least, self.window),
+            ("probes", self.probes, PROBES_MAX),
+        ):
+            if not 1 <= value <= most:
+                raise IllegalArgumentError(f"{name} must be from 1 to {most}, but is {value}")
+        for each in (self.open_ms, self.open_max_ms):
+            check_timeout_ms(each)
+
+
+class BreakerState(Enum):
+    """Whether records are taken."""
+
+    CLOSED = auto()
+    OPEN = auto()
+    PROBING = auto()
+
+
+class CircuitBreaker:
+    """One breaker; ``ended`` is told of each record that a handler ended with.
+
+    Attributes:
+        state: Whether records are taken.
+        open_ms: How long it is open, or was the last time.
+    """
+
+    def __init__(self, policy: BreakerPolicy) -> None:
+        self.policy = policy
+        self.state = BreakerState.CLOSED
+        self.open_ms = 0
+        self._failed: deque[bool] = deque(maxlen=policy.window)
+        self._until_ms = 0
+        self._probed = [0, 0]
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether records are taken without a limit of the breaker."""
+        return self.state is BreakerState.CLOSED
+
+    def room(self, most: int, now_ms: int) -> int:
+        """Return how many handlers may run, of ``most``; an open breaker begins to try in time."""
+        if self.state is BreakerState.OPEN and now_ms >= self._until_ms:
+            self.state = BreakerState.PROBING
+            self._probed = [0, 0]
+        if self.state is BreakerState.OPEN:
+            return 0
+        return most if self.is_closed else min(most, self.policy.probes - sum(self._probed))
+
+    def wait_ms(self, now_ms: int) -> int | None:
+        """Return how long it stays open; None if it is not."""
+        return max(self._until_ms - now_ms, 0) if self.state is BreakerState.OPEN else None
+
+    def ended(self, *, failed: bool, now_ms: int) -> None:
+        """Note how a handler ended; what ends while it is open was begun before, and is no news."""
+        if self.state is BreakerState.CLOSED:
+            self._failed.append(failed)
+            seen = len(self._failed)
+            if failed and seen >= self.policy.least and self._are_too_many(sum(self._failed), seen):
+                self.open_ms = self.policy.open_ms
+                self._open(now_ms)
+        elif self.state is BreakerState.PROBING:
+            self._probed[failed] += 1
+            succeeded, failures = self._probed
+            if self._are_too_many(failures, self.policy.probes):
+                self.open_ms = min(self.open_ms * _LONGER, self.policy.open_max_ms)
+                self._open(now_ms)
+            elif not self._are_too_many(self.policy.probes - succeeded, self.policy.probes):
+                self.state = BreakerState.CLOSED
+
+    def _are_too_many(self, failures: int, records: int) -> bool:
+        return failures >= self.policy.failure_share * records
+
+    def _open(self, now_ms: int) -> None:
+        self.state = BreakerState.OPEN
+        self._until_ms = now_ms + self.open_ms
+        self._failed.clear()

@@ -1,0 +1,53 @@
+"""What ``run`` does with a record whose handler raised (spec CL-41)."""
+
+from dataclasses import dataclass
+from random import Random
+
+from sharemesh.backoff import backoff_ms
+from sharemesh.client.config import check_timeout_ms
+from sharemesh.client.errors import IllegalArgumentError
+from sharemesh.domain.delivery_state import AcknowledgeType
+
+ATTEMPTS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Which failures are tried again, how often and when; times in ms.
+
+    Attributes:
+        retry_on: Exceptions after which the record is delivered again; after others it is rejected.
+        reject_on: Exceptions after which it is rejected although they are of ``retry_on``.
+        attempts: After this many deliveries it is rejected. None: as often as the group delivers it
+            (share.delivery.count.limit), which bounds it in any case.
+        backoff_ms: Wait before it is released; doubled with each further delivery. 0: none.
+        backoff_max_ms: Longest such wait.
+
+    Raises:
+        IllegalArgumentError: A number is out of its bounds.
+    """
+
+    retry_on: tuple[type[Exception], ...] = (Exception,)
+    reject_on: tuple[type[Exception], ...] = ()
+    attempts: int | None = None
+    backoff_ms: int = 100
+    backoff_max_ms: int = 10_000
+
+    def __post_init__(self) -> None:
+        if self.attempts is not None and not 1 <= self.attempts <= ATTEMPTS_MAX:
+            raise IllegalArgumentError(
+                f"attempts must be from 1 to {ATTEMPTS_MAX}, but is {self.attempts}"
+            )
+        for each in (self.backoff_ms, self.backoff_max_ms):
+            check_timeout_ms(each)
+
+    def decide(
+        self, error: Exception, delivery_count: int, chance: Random
+    ) -> tuple[AcknowledgeType, int]:
+        """Return RELEASE with the wait before it, or REJECT."""
+        is_last = self.attempts is not None and delivery_count >= self.attempts
+        if is_last or isinstance(error, self.reject_on) or not isinstance(error, self.retry_on):
+            return AcknowledgeType.REJECT, 0
+        failures = max(delivery_count - 1, 0)
+        wait_ms = backoff_ms(failures, self.backoff_ms, self.backoff_max_ms, chance)
+        return AcknowledgeType.RELEASE, wait_ms
