@@ -41,6 +41,8 @@ SECTIONS: tuple[tuple[str, tuple[Any, ...]], ...] = (
             client.ShareConsumer,
             client.AsyncShareConsumer,
             client.RunOptions,
+            client.RetryPolicy,
+            client.BreakerPolicy,
             client.AcknowledgeType,
         ),
     ),
