@@ -216,6 +216,10 @@ class ConsumerApplication:
             self._sent[_name(record), record.offset].append(kind)
             consumer.acknowledge(record, kind)
 
+    def _say_again(self, record: ConsumerRecord, kind: AcknowledgeType) -> None:
+        """Note another decision about a record of which nothing is sent yet."""
+        self._sent[_name(record), record.offset][-1] = kind
+
     async def _commit(
         self, consumer: AsyncShareConsumer, records: Sequence[ConsumerRecord]
     ) -> None:

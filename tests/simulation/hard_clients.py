@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from sharemesh.client.consumer.async_share_consumer import AsyncShareConsumer
 from sharemesh.client.records import ConsumerRecord
+from sharemesh.domain.delivery_state import AcknowledgeType
 from tests.simulation.clients import ConsumerApplication
+from tests.simulation.world import DELIVERY_COUNT_LIMIT
 
 PAST_THE_LOCK = (0.97, 1.3)
 ABOUT_THE_LOCK = (0.8, 1.15)
@@ -75,6 +77,24 @@ class PartialConsumer(HardConsumer):
             await asyncio.sleep(self._part_of_the_lock_s(PAST_THE_LOCK) if late else 0.3)
             self._say(consumer, rest)
             await self._commit(consumer, rest)
+
+
+class DelayingConsumer(HardConsumer):
+    """Releases a part of what it got, mostly with a delay of its own."""
+
+    delays_s = (None, None, 0, 0.3, 2.0, 6.0, 12.0)
+
+    async def _settle(
+        self, consumer: AsyncShareConsumer, records: Sequence[ConsumerRecord]
+    ) -> None:
+        self._say(consumer, records)
+        if not self.pace.finishing:
+            delay = self._rng.choice(self.delays_s)
+            for record in records:
+                if record.delivery_count < DELIVERY_COUNT_LIMIT and self._rng.random() < 0.4:
+                    self._say_again(record, AcknowledgeType.RELEASE)
+                    consumer.acknowledge(record, AcknowledgeType.RELEASE, delay=delay)
+        await self._commit(consumer, records)
 
 
 HARD: dict[str, type[ConsumerApplication]] = {

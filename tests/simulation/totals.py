@@ -53,6 +53,7 @@ RARE: dict[str, tuple[str, ...]] = {
         "states that began again",
         "writes of deposed leaders",
     ),
+    "delayed_retry": ("records released with a delay", "delays that survived a leader"),
     "pruned": ("generations committed, shards", "loaded from a generation", "groups deleted"),
     "unreadable": (
         "fault reads_fail",

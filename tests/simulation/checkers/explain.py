@@ -174,7 +174,7 @@ def _problem_of_waiting(
     for view in views:
         if view.first_offset > position:  # not read again since the state was loaded (OFF-3)
             waits.append(position)
-        if view.state is DeliveryState.AVAILABLE and not view.in_transition:
+        if view.state is DeliveryState.AVAILABLE and not (view.in_transition or view.not_before_ms):
             waits.append(max(view.first_offset, machine.start_offset))
         position = max(position, view.last_offset + 1)
     behind = machine.end_offset + bool(views)  # with nothing in flight it is the next one (OFF-1)

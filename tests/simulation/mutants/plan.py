@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tests.conformance import test_planted_bugs as shipped
 from tests.domain.share_partition import test_mutants as domain
-from tests.simulation.mutants import deliveries, logs, quotas, rights, states, unseen, waits
+from tests.simulation.mutants import delays, deliveries, logs, quotas, rights, states, unseen, waits
 from tests.simulation.patching import Patches
 
 Mutant = Callable[[Patches], None]
@@ -89,6 +89,13 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
         states.pruning_does_not_wait_for_generations,
         states.snapshots_lose_what_waits,
         states.snapshots_forget_what_was_archived,
+    ),
+    "delayed_retry": (
+        delays.delays_are_half_as_long,
+        delays.delays_are_not_written,
+        delays.delays_are_not_read,
+        delays.a_commit_forgets_the_delay,
+        delays.what_was_delayed_is_not_found,
     ),
     "leaderless": (logs.a_claim_of_unknown_outcome_is_left,),
     "revoked": (

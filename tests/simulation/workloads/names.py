@@ -5,6 +5,7 @@ from tests.simulation.workloads.revoked import RevokedWorkload
 from tests.simulation.workloads.special import (
     CrashingWorkload,
     CrowdedWorkload,
+    DelayedRetryWorkload,
     DelayedWorkload,
     LatestWorkload,
     LeaderlessWorkload,
@@ -28,6 +29,7 @@ WORKLOADS: dict[str, type[MixedWorkload]] = {
     "refused": RefusedWorkload,
     "leaderless": LeaderlessWorkload,
     "delayed": DelayedWorkload,
+    "delayed_retry": DelayedRetryWorkload,
     "pruned": PrunedWorkload,
     "latest": LatestWorkload,
     "unreadable": UnreadableWorkload,

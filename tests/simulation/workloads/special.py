@@ -9,11 +9,12 @@ from sharemesh.client.errors import SharemeshError
 from sharemesh.ports.cluster import Role
 from sharemesh.share_leader.requests.delayed_share_fetch import DelayedShareFetch
 from tests.simulation.checkers.committed_reads import CommittedReadChecker
+from tests.simulation.checkers.delays import DelayChecker
 from tests.simulation.checkers.stalls import StallChecker
 from tests.simulation.clients import ConsumerApplication, Pace
 from tests.simulation.foreign_clients import ForeignConsumer
 from tests.simulation.generations import GenerationJob
-from tests.simulation.hard_clients import HARD
+from tests.simulation.hard_clients import HARD, DelayingConsumer
 from tests.simulation.journal import SimJournal
 from tests.simulation.late_copies import LateCopies
 from tests.simulation.loop import PROCESS
@@ -126,6 +127,33 @@ class CrashingWorkload(SpecialWorkload):
 
     fault_kinds = ("kill", "vanish", "disk_slow", "kill_in_job", "power_cut")
     fault_gap_s = (1.0, 6.0)
+
+
+class DelayedRetryWorkload(SpecialWorkload):
+    """Releases that wait, by delays of their own and the group's, while their leaders change."""
+
+    fault_kinds = ("kill", "usurp", "client_killed", "network_slow", "resets")
+    fault_gap_s = (2.0, 8.0)
+    active_s = 60.0
+    finish_s = 150.0
+    modes = ("delaying", "delaying", "delaying", "late")
+    consumer_kinds: ClassVar[dict[str, type[ConsumerApplication]]] = {
+        **HARD,
+        "delaying": DelayingConsumer,
+    }
+    group_settings: ClassVar[dict[str, str]] = {
+        "share.retry.backoff.ms": "500",
+        "share.retry.backoff.max.ms": "5000",
+        "share.retry.backoff.on.timeout": "true",
+    }
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.delays = DelayChecker(world)
+
+    def install(self, patches: Patches) -> None:
+        super().install(patches)
+        self.delays.install(patches)
 
 
 class UsurpedWorkload(SpecialWorkload):

@@ -44,10 +44,6 @@ class Delays:
         _, first, last = heappop(self.waiting)
         return first, last
 
-    def put_back(self, first: int, last: int, not_before_ms: int) -> None:
-        """Keep the rest of a run that was popped, in its place."""
-        heappush(self.waiting, (not_before_ms, first, last))
-
     def earliest_ms(self) -> int | None:
         """Return the earliest not-before, or None if nothing waits."""
         return self.waiting[0][0] if self.waiting else None
