@@ -80,13 +80,12 @@ class CachedBatches:
         return _batch(block.firsts[index], block.lasts[index], entry)
 
     def first_after(self, offset: int) -> int | None:
-        """Return where the first batch begins that begins above ``offset``."""
+        """Return where the next batch begins behind one that begins at ``offset``."""
         at = bisect_right(self._starts, offset)
-        if at:
-            block = self._blocks[at - 1]
-            index = bisect_right(block.firsts, offset)
-            if index < len(block.firsts):
-                return block.firsts[index]
+        block = self._blocks[at - 1]
+        index = bisect_right(block.firsts, offset)
+        if index < len(block.firsts):
+            return block.firsts[index]
         return self._starts[at] if at < len(self._starts) else None
 
     def starting_in(self, first: int, last: int) -> list[CachedBatch]:
@@ -235,19 +234,13 @@ class CachedBatches:
             runs[-1] = (runs[-1][0], block.lasts[high], runs[-1][2])
             high += 1
             old += 1
-        joined: list[tuple[int, int, RecordStatus]] = []
-        for first, last, status in runs:
-            if joined and joined[-1][2] is status:
-                joined[-1] = (joined[-1][0], last, status)
-            else:
-                joined.append((first, last, status))
-        block.firsts[low:high] = array("q", [run[0] for run in joined])
-        block.lasts[low:high] = array("q", [run[1] for run in joined])
-        block.entries[low:high] = [run[2] for run in joined]
-        self._count += len(joined) - (high - low)
+        block.firsts[low:high] = array("q", [run[0] for run in runs])
+        block.lasts[low:high] = array("q", [run[1] for run in runs])
+        block.entries[low:high] = [run[2] for run in runs]
+        self._count += len(runs) - (high - low)
         if len(block.firsts) > BLOCK_ENTRIES_MAX:
             self._cut(at)
-        return len(joined) - old
+        return len(runs) - old
 
     def drop_below(self, offset: int) -> int:
         """Remove the batches that begin below ``offset``, all done; return how many runs."""

@@ -179,9 +179,10 @@ class InFlight:
             self._delay(first, last, old, new)
 
     def put_runs(self, batch: CachedBatch, moves: Sequence[Move]) -> None:
-        """Change a part of a batch, given whole as (first, last, old, new), in order."""
-        if batch.is_packed:
-            self.batches.unpack(batch)
+        """Change a part of a batch, given whole as (first, last, old, new), in order.
+
+        A packed batch has one run, which ``put`` changes.
+        """
         starts: list[int] = []
         statuses: list[RecordStatus] = []
         previous = None
