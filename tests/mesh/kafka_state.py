@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from sharemesh.backends.kafka.shard_logs.log_counts import StampedLogCounts
 from sharemesh.backends.kafka.shard_logs.log_partition import LogPartition
 from sharemesh.backends.kafka.shard_logs.settings import StampedLogSettings
 from sharemesh.backends.local.clock import SystemClock
@@ -83,6 +84,7 @@ class KafkaStateLog:
             random.Random(shard),
             StampedLogSettings(),
             _ours,
+            counts=StampedLogCounts(),
         )
         begin = await partition.log_start(PATIENCE_MS)
         end = (await brokers.list_offset(place, LATEST_TIMESTAMP)).offset
