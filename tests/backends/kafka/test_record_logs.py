@@ -1,6 +1,7 @@
 """Topics that others write to, as record logs (docs/spec/kafka-record-log.md)."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -685,4 +686,19 @@ async def test_times_are_asked_of_kafka_and_sizes_are_guessed_from_what_was_read
         assert log.bytes_between(0, 1) >= 1
         await all_read(log)
         assert abs(log.bytes_between(0, 6) - 2 * len(batch(3))) < 10
+        await log.close()
+
+
+async def test_what_a_new_leader_confirmed_before_the_watch_heard_of_it_is_not_lost():
+    """KRL-9."""
+    async with kafka_world() as world:
+        log = await world.open()
+        await log.append(batch())
+        world.cluster.move_leader("orders")
+        while log.high_watermark < 6:
+            with suppress(RefusedError):
+                await log.append(batch())
+        await until(lambda: log._log.kafka_epoch == 1 and not log._log.is_checking)
+        assert log.damage is None
+        assert await all_read(log) == list(range(log.high_watermark))
         await log.close()

@@ -113,6 +113,7 @@ class FollowedLog:
             found.log_start_offset, found.high_watermark, found.last_stable_offset
         )
         self.kafka_epoch = found.leader_epoch
+        self._epoch_end = found.high_watermark  # the highest that answers under that epoch named
         self.checks = 0  # how often the epoch was compared: what was asked before does not count
         self._brokers = access.brokers
         self._clock = access.clock
@@ -235,8 +236,17 @@ class FollowedLog:
             words = self._cannot_serve(part, problem)
             if self.ends.unreadable(part.end_offset, words):
                 _log.error("partition %s", words)
-        self.saw(fetched.log_start_offset, fetched.high_watermark, fetched.last_stable_offset)
+        self.saw_in_epoch(
+            fetched.log_start_offset, fetched.high_watermark, fetched.last_stable_offset
+        )
         return part
+
+    def saw_in_epoch(
+        self, log_start_offset: int, high_watermark: int, last_stable_offset: int
+    ) -> None:
+        """Take in ends that were named under the epoch that is known: below them all was its."""
+        self._epoch_end = max(self._epoch_end, high_watermark)
+        self.saw(log_start_offset, high_watermark, last_stable_offset)
 
     def saw(self, log_start_offset: int, high_watermark: int, last_stable_offset: int = -1) -> None:
         """Take in where Kafka's log starts and ends; -1 is not known (KRL-3)."""
@@ -310,7 +320,7 @@ class FollowedLog:
             await self._look_for_loss(found)
         self.kafka_epoch = max(self.kafka_epoch, found.leader_epoch)
         self._note()
-        self.saw(found.log_start_offset, found.high_watermark, found.last_stable_offset)
+        self.saw_in_epoch(found.log_start_offset, found.high_watermark, found.last_stable_offset)
 
     async def _look_for_loss(self, found: FoundEnds) -> None:
         try:
@@ -320,8 +330,10 @@ class FollowedLog:
         if end < 0:
             return
         differs = self._starts.differs_from(epoch, end)
-        if differs >= self.ends.high_watermark:
+        # What was confirmed above was produced from here, by a leader of an epoch not known yet.
+        if differs >= min(self.ends.high_watermark, self._epoch_end):
             return
+        self._epoch_end = found.high_watermark
         self.cache.clear()
         self._starts.forget_from(differs)
         if self.ends.lost(differs, found.high_watermark):

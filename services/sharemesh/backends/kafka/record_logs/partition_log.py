@@ -142,7 +142,9 @@ class KafkaPartitionLog:
         if self._log.is_checking:
             await self._log.until_checked(self._bounds.open_wait_ms)
             return
-        self._log.saw(found.log_start_offset, found.high_watermark, found.last_stable_offset)
+        self._log.saw_in_epoch(
+            found.log_start_offset, found.high_watermark, found.last_stable_offset
+        )
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """Return (offset, timestamp) of the first record at or after the time, or None."""
