@@ -178,6 +178,17 @@ async def test_ktp_11_with_the_setting_changes_are_passed_on_and_no_others(manag
     assert (await manager.shown("new")).error
 
 
+async def test_ktp_11_a_topic_is_created_though_the_next_broker_has_not_heard_of_it(
+    manager, monkeypatch
+):
+    async def not_shown(store, name):
+        return None
+
+    monkeypatch.setattr(KafkaTopicStore, "_shown", not_shown)
+    created = await the_one(manager, methods.CREATE_TOPICS, create("new", 3))
+    assert (created.error_code, created.partitions) == (0, 3)
+
+
 async def test_ktp_11_an_own_topic_is_never_changed(manager):
     refused = await the_one(manager, methods.DELETE_TOPICS, names=[OWN])
     assert refused.error_code == ErrorCode.POLICY_VIOLATION

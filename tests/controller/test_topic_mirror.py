@@ -112,6 +112,19 @@ async def test_ktp_4_new_names_are_asked_for_once_a_second_and_all_in_slices_of_
     assert sum(map(len, brokers.asked[-3:])) == 1_120
 
 
+async def test_ktp_4_a_new_name_that_a_broker_has_not_heard_of_is_asked_for_again_soon(
+    mesh, brokers
+):
+    node = await node_in(mesh, brokers)
+    put = Put(node.view.keys.attached_topic("late"), records.encode({}))
+    await node.coordination.commit([], [put])
+    await mesh.settle(500)
+    assert node.topic("late") is None
+    brokers.topics["late"] = (TWO, 1)
+    await mesh.settle(3_000)
+    assert node.topic("late").topic_id == TWO
+
+
 async def test_ktp_4_a_wanted_name_that_is_never_shown_is_forgotten(mesh, brokers):
     node = await node_in(mesh, brokers)
     node.wishes.want(["missing"])

@@ -145,7 +145,7 @@ class KafkaTopicStore:
             raise invalid_request("the Kafka cluster is not asked whether it would; leave it out")
         new = NewBrokerTopic(name, partitions, DEFAULT_REPLICAS, configs)
         await _passed(self._brokers.create_topic(new, timeout_ms=TIMEOUT_MS))
-        return await self.attach(name)
+        return await self._attach(name)  # not every broker has heard of it yet
 
     async def grow(self, name: str, total: int) -> TopicInfo:
         """Raise the number of its partitions, and wait until the controller has seen it."""
@@ -172,6 +172,9 @@ class KafkaTopicStore:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"the Kafka cluster shows no topic {name!r}; correct the name, or create it there",
             )
+        return await self._attach(name)
+
+    async def _attach(self, name: str) -> TopicInfo:
         await topics.attach_topic(self._coordination, self._view, name)
         await self._view.wait_for(
             lambda: self._view.topic_named(name) is not None, timeout_ms=MIRRORED_MS

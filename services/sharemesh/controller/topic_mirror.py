@@ -45,6 +45,7 @@ from sharemesh.tasks import first_done
 
 NAMES_PER_REQUEST = 500
 GIVEN_UP_MAX = 10_000
+ASKED_AGAIN_MAX = 5  # times at once about a new name: brokers hear of a new topic one by one
 RETRY_MS = 1_000
 BROKER_ERRORS = (BrokerRefusedError, BrokerUnreachableError, UnsupportedRequestError)
 
@@ -90,6 +91,7 @@ class TopicMirror:
         self._given_up: dict[TopicId, None] = {}
         self._wanted_since_ms: dict[str, int] = {}
         self._asked: dict[str, int] = {}  # wishes by their revision
+        self._not_shown: dict[str, int] = {}  # wishes, and how often in a row no broker showed them
         self._said: dict[str, str] = {}
         self._said_of: dict[str, str] = {}  # topics whose answer is an error, or of one broker
         self._brokers_most = 0  # that the Kafka cluster ever named to this process
@@ -100,6 +102,7 @@ class TopicMirror:
         self._absences.clear()
         self._wanted_since_ms.clear()
         self._asked.clear()
+        self._not_shown.clear()
         unsubscribe = self._view.subscribe(self._changed)
         try:
             whole_due_ms = self._clock.now_ms()
@@ -147,6 +150,7 @@ class TopicMirror:
         tables = self._view.tables
         wishes = {**tables.wanted, **tables.attached}
         self._asked = {name: at for name, at in self._asked.items() if name in wishes}
+        self._not_shown = {name: n for name, n in self._not_shown.items() if name in wishes}
         for name in names:
             if name in wishes:
                 self._asked[name] = wishes[name]
@@ -191,7 +195,9 @@ class TopicMirror:
             self._absences.pop(name, None)
             if found is not None and found.partitions and self._is_new(answer):
                 await self._attach(leadership, found)
+                self._not_shown.pop(name, None)
             else:
+                self._ask_soon_again(name)
                 await self._forget_wish(leadership, name)
             return
         seen = sighting(
@@ -216,6 +222,12 @@ class TopicMirror:
                 f"{noted.brokers} says that it is gone; if the Kafka cluster has only one now, "
                 "and the topic is gone indeed, restart the controllers",
             )
+
+    def _ask_soon_again(self, name: str) -> None:
+        """Ask about a new name that was not shown again, a few times: another broker may know."""
+        times = self._not_shown[name] = self._not_shown.get(name, 0) + 1
+        if times <= ASKED_AGAIN_MAX:
+            self._asked.pop(name, None)
 
     def _is_new(self, answer: TopicAnswer | None) -> bool:
         """Return whether a name that is not attached is shown by the right cluster (KTP-4)."""

@@ -90,6 +90,7 @@ class Creating:
         self.partitions = partitions
         self.end = end
         self.unseen = 2
+        self.unheard = 0  # answers of brokers that have not heard of the topic
 
     async def create_topic(self, topic, *, timeout_ms):
         self.created.append(topic)
@@ -106,6 +107,9 @@ class Creating:
         return ClusterMetadata("kafka", 1, (), (found,))
 
     async def list_offset(self, partition, timestamp_ms):
+        self.unheard -= 1
+        if self.unheard >= 0:
+            raise BrokerRefusedError(100, "UNKNOWN_TOPIC_ID")
         return FoundOffset(self.end if partition.partition == 2 else 0)
 
 
@@ -137,6 +141,12 @@ async def test_stl_23_both_topics_are_created_with_their_settings():
 async def test_stl_23_an_empty_topic_of_an_earlier_start_is_taken():
     made = await create(Creating(exists=True))
     assert made["state"].topic_id == b"0123456789-state"
+
+
+async def test_stl_23_a_leader_that_has_not_heard_of_the_new_topic_is_asked_again():
+    brokers = Creating(exists=True)
+    brokers.unheard = 3
+    assert (await create(brokers))["state"].topic_id == b"0123456789-state"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ MESSAGE_BYTES_MIN = 1_048_588
 CREATE_TIMEOUT_MS = 30_000
 SEEN_ATTEMPTS = 60
 SEEN_RETRY_MS = 250
+NOT_HEARD_OF = frozenset({3, 5, 6, 100})
+"""UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID."""
 
 _FIXED = {
     "cleanup.policy": "delete",
@@ -161,7 +163,7 @@ async def create_coordinator_topics(
             was_there = True
         found = await _seen(brokers, clock, topic, partitions)
         if was_there:
-            await _check_unused(brokers, found, partitions)
+            await _check_unused(brokers, clock, found, partitions)
         made[name] = CoordinatorTopic(topic, found.topic_id)
     return made
 
@@ -179,7 +181,9 @@ async def _seen(brokers: Brokers, clock: Clock, topic: str, partitions: int) -> 
     )
 
 
-async def _check_unused(brokers: Brokers, found: TopicMetadata, partitions: int) -> None:
+async def _check_unused(
+    brokers: Brokers, clock: Clock, found: TopicMetadata, partitions: int
+) -> None:
     if len(found.partitions) != partitions:
         raise CoordinatorTopicError(
             f"topic {found.topic} exists with {len(found.partitions)} partitions, this cluster "
@@ -188,9 +192,21 @@ async def _check_unused(brokers: Brokers, found: TopicMetadata, partitions: int)
     numbers: Sequence[int] = [each.partition for each in found.partitions]
     for number in numbers:
         place = BrokerPartition(found.topic_id, found.topic, number)
-        end = await brokers.list_offset(place, LATEST_TIMESTAMP)
-        if end.offset > 0:
+        end = await _end_of(brokers, clock, place)
+        if end > 0:
             raise CoordinatorTopicError(
                 f"topic {found.topic} exists and partition {number} holds records: another "
                 "cluster may live there; choose another kafka_topic_prefix"
             )
+
+
+async def _end_of(brokers: Brokers, clock: Clock, place: BrokerPartition) -> int:
+    """Return where a partition ends; brokers hear of a new topic one by one."""
+    for _ in range(SEEN_ATTEMPTS):
+        try:
+            return (await brokers.list_offset(place, LATEST_TIMESTAMP)).offset
+        except BrokerRefusedError as error:
+            if error.code not in NOT_HEARD_OF:
+                raise
+        await clock.sleep_ms(SEEN_RETRY_MS)
+    return (await brokers.list_offset(place, LATEST_TIMESTAMP)).offset
