@@ -66,8 +66,8 @@ bench: setup ## figures with their floors -> build/bench/PART.json (PART=core â€
 faults: setup ## trials of kills and corruption -> build/faults/PART.json (PART=mesh|storage|failover|etcd|client|hostile|kafka|spark, N=trials, ONLY=row, SEED=first)
 	@$(PY) -m tests.faults $(PART) $(if $(N),--trials $(N)) $(if $(ONLY),--fault '$(ONLY)') $(if $(SEED),--seed $(SEED))
 
-simulate: setup ## the whole mesh in virtual time, with faults (SEEDS=n START=s WORKLOAD=w RESUME=1; SEED=s replays)
-	@$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20) --start $(or $(START),1)) $(if $(WORKLOAD),--workload $(WORKLOAD)) $(if $(RESUME),--resume)
+simulate: setup ## the whole mesh in virtual time, with faults (SEEDS=n START=s WORKLOAD=w ENGINE=kafka RESUME=1; SEED=s replays)
+	@$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20) --start $(or $(START),1)) $(if $(WORKLOAD),--workload $(WORKLOAD)) $(if $(ENGINE),--engine $(ENGINE)) $(if $(RESUME),--resume)
 
 mutants: setup ## bugs planted in the simulated mesh, each of which a seed must catch (SEEDS=n at most, ONLY='name â€¦')
 	@$(PY) -m tests.simulation.mutants --seeds $(or $(SEEDS),200) $(if $(ONLY),--only $(ONLY))

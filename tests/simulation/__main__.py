@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+from tests.simulation.engines.names import ENGINES
 from tests.simulation.processes import in_processes, prepare
 from tests.simulation.progress import NoCommitError, Progress
 from tests.simulation.regressions import REGRESSIONS
@@ -49,21 +50,23 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=1, help="the first one")
     parser.add_argument("--seed", type=int, help="this one only, with its event log")
     parser.add_argument("--workload", choices=sorted(WORKLOADS), default="mixed")
+    parser.add_argument("--engine", choices=sorted(ENGINES), default="embedded")
     parser.add_argument("--jobs", type=_some, default=os.cpu_count() or 1)
     parser.add_argument("--counters", action="store_true", help="print all counters")
     parser.add_argument("--resume", action="store_true", help="leave out what this commit ran")
     parser.add_argument("--regressions", action="store_true", help="add the seeds that found bugs")
     args = parser.parse_args()
-    options = Options(workload=args.workload)
+    options = Options(workload=args.workload, engine=args.engine)
     try:
-        progress = Progress(args.workload) if args.resume else None
+        progress = Progress(options) if args.resume else None
     except NoCommitError as error:
         print(error, file=sys.stderr)
         return 2
     seeds = _seeds(args)
     print(f"simulation: seeds {_told(seeds)}, {options}", flush=True)
+    engine = "" if args.engine == "embedded" else f" ENGINE={args.engine}"
     began = time.monotonic()
-    totals, ran_s = Totals(args.workload), 0.0
+    totals, ran_s = Totals(options), 0.0
     kept_seeds = set() if progress is None else set(progress.done)
     if progress is not None:
         kept = len(kept_seeds.intersection(seeds))
@@ -76,7 +79,8 @@ def main() -> int:
         for text in outcome.violations:
             print(f"seed {outcome.seed}: {text}", flush=True)
         if outcome.violations:
-            print(f"replay: make simulate SEED={outcome.seed} WORKLOAD={args.workload}", flush=True)
+            where = f"WORKLOAD={args.workload}{engine}"
+            print(f"replay: make simulate SEED={outcome.seed} {where}", flush=True)
     took_s, hours = time.monotonic() - began, ran_s / 3_600
     print(f"{hours:.1f} virtual hours in {took_s:.0f} s, {hours / took_s * 60:.1f} a minute")
     print(*totals.lines(everything=args.counters or len(seeds) == 1), sep="\n")

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.simulation.run import Outcome
+from tests.simulation.world import Options
 
 FOLDER = Path("build/simulation")
 
@@ -46,8 +47,9 @@ def _git(*arguments: str) -> str:
 class Progress:
     """One line of JSON a seed in ``build/simulation/COMMIT-WORKLOAD.jsonl``."""
 
-    def __init__(self, workload: str) -> None:
-        self.path = FOLDER / f"{commit()}-{workload}.jsonl"
+    def __init__(self, options: Options) -> None:
+        engine = "" if options.engine == "embedded" else f"{options.engine}-"
+        self.path = FOLDER / f"{commit()}-{engine}{options.workload}.jsonl"
         self.done: dict[int, Outcome] = {}
         if self.path.exists():
             with self.path.open("r+b") as file:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.simulation.progress import NoCommitError, Progress
 from tests.simulation.run import Outcome
+from tests.simulation.world import Options
 
 ROOT = Path(__file__).parents[2]
 REACHED = {"faults": 5, "acknowledgements": 2_000}
@@ -42,13 +43,13 @@ def resumed(seeds: int) -> subprocess.CompletedProcess[str]:
 
 
 def test_kept_outcomes_are_read_back_whole(tree):
-    Progress("mixed").add(outcome(3, "it broke"))
-    assert Progress("mixed").done == {3: outcome(3, "it broke")}
-    assert Progress("short").done == {}
+    Progress(Options()).add(outcome(3, "it broke"))
+    assert Progress(Options()).done == {3: outcome(3, "it broke")}
+    assert Progress(Options(workload="short")).done == {}
 
 
 def test_a_seed_that_failed_before_fails_the_resumed_run(tree):
-    progress = Progress("mixed")
+    progress = Progress(Options())
     progress.add(outcome(1))
     progress.add(outcome(2, "flights/0@7 was lost"))
     again = resumed(2)
@@ -58,7 +59,7 @@ def test_a_seed_that_failed_before_fails_the_resumed_run(tree):
 
 
 def test_a_resumed_run_of_clean_seeds_passes_with_the_hash_of_all(tree):
-    progress = Progress("mixed")
+    progress = Progress(Options())
     progress.add(outcome(1))
     one = resumed(1).stdout.splitlines()[-1]
     progress.add(outcome(2))
@@ -69,20 +70,20 @@ def test_a_resumed_run_of_clean_seeds_passes_with_the_hash_of_all(tree):
 
 
 def test_a_line_that_a_killed_run_left_torn_is_run_again(tree):
-    progress = Progress("mixed")
+    progress = Progress(Options())
     progress.add(outcome(1))
     with progress.path.open("a") as file:
         file.write('{"seed": 2, "viol')
-    again = Progress("mixed")
+    again = Progress(Options())
     assert again.done == {1: outcome(1)}
     again.add(outcome(2))
-    assert Progress("mixed").done == {1: outcome(1), 2: outcome(2)}
+    assert Progress(Options()).done == {1: outcome(1), 2: outcome(2)}
 
 
 def test_outcomes_of_a_changed_tree_are_not_resumed(tree):
     (tree / ".gitignore").write_text("build/\nother/\n")
     with pytest.raises(NoCommitError, match=r"has changes \(M .gitignore\): commit them"):
-        Progress("mixed")
+        Progress(Options())
     refused = resumed(1)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "commit them, or run without RESUME=1" in refused.stderr
@@ -92,4 +93,4 @@ def test_outside_a_clone_a_run_is_not_resumed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     with pytest.raises(NoCommitError, match="run in a clone"):
-        Progress("mixed")
+        Progress(Options())

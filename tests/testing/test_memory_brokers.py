@@ -448,3 +448,15 @@ def test_what_is_confirmed_or_seen_stays_where_it_is_whatever_happens_to_one_bro
 
 def test_a_seed_says_everything():
     assert _lived(3) == _lived(3)
+
+
+def test_a_time_is_found_behind_a_log_start_in_the_middle_of_a_batch():
+    async def test(bed):
+        batch = batch_of(b"a", b"b", b"c", timestamp_ms=1_000)
+        await bed.client.produce(bed.place, batch, timeout_ms=1_000)
+        await bed.put(b"d")
+        bed.cluster.trim("t", 0, 1)
+        found = await bed.again(lambda: bed.client.list_offset(bed.place, 500))
+        assert (found.offset, found.timestamp_ms) == (1, 1_000)
+
+    simulated(test)

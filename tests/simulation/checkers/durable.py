@@ -52,6 +52,7 @@ class Auditor:
         engine_logs = await self._world.engine.logs_of_auditor(self._process, self._clock)
         logs = engine_logs.shards
         for shard in range(STATE_SHARDS):
+            self._history.read_on(shard)
             log = await logs.open("state", shard, AUDIT_EPOCH)
             await self._read_states(shard, log)
             await log.close()

@@ -94,6 +94,8 @@ class ExplainChecker:
         if not is_ready or reason is Reason.INITIALIZING:
             is_so = reason is Reason.INITIALIZING and not is_ready
             return "" if is_so else f"the share partition is {runner.phase.name}"
+        if reason is Reason.STORAGE_UNAVAILABLE and runner.log.unavailable:
+            return ""
         if reason in NEVER_HERE:
             return "nothing in this run makes it so"
         if offset < runner.machine.start_offset:

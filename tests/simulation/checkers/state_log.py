@@ -52,13 +52,14 @@ class StateHistory:
         """Read each shard before records of it are deleted."""
         self._world.engine.before_pruning(patches, self.read_on)
 
-    def read_on(self, shard: int) -> None:
+    def read_on(self, shard: int, below: int = 0) -> None:
         """Read what is committed of a shard, from outside."""
-        start_offset, records = self._world.engine.committed_states(shard)
+        start_offset, end_offset, records = self._world.engine.committed_states(shard, below)
         self.begins(shard, start_offset)
         for each in records:
             if each.offset >= self._next_offsets.get(shard, 0):
                 self.take(shard, each.offset, decode_record(each.key, each.value))
+        self._next_offsets[shard] = max(end_offset, self._next_offsets.get(shard, 0))
 
     def begins(self, shard: int, start_offset: int) -> None:
         """A log is read that begins here: all before it must have been seen."""

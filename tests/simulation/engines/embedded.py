@@ -202,14 +202,14 @@ class EmbeddedEngine:
         patches.setattr(OwnedLog, "__init__", init)
         patches.setattr(OwnedLog, "commit", commit)
 
-    def before_pruning(self, patches: Patches, read_on: Callable[[int], None]) -> None:
+    def before_pruning(self, patches: Patches, read_on: Callable[[int, int], None]) -> None:
         """Tell of a state shard before a commit moves its start."""
         real = OwnedLog.commit
         shards = {shard_log_path("state", shard): shard for shard in range(STATE_SHARDS)}
 
         def commit(log, data, end_offset, log_start_offset):
             if log_start_offset > log.log_start_offset and log.path in shards:
-                read_on(shards[log.path])
+                read_on(shards[log.path], log_start_offset)
             return real(log, data, end_offset, log_start_offset)
 
         patches.setattr(OwnedLog, "commit", commit)
@@ -224,7 +224,11 @@ class EmbeddedEngine:
 
         patches.setattr(OwnedLog, "_publish", publish)
 
-    def committed_states(self, shard: int) -> CommittedStates:
+    def committed_states(
+        self,
+        shard: int,
+        below: int = 0,
+    ) -> CommittedStates:
         """Read a state shard as Spark does."""
         disk = self.volume.disk
         before, disk.before = disk.before, None  # to look is no operation of the owner
@@ -233,7 +237,7 @@ class EmbeddedEngine:
         finally:
             disk.before = before
         found = [LogRecord(each.key, each.value, each.offset) for each in records(image)]
-        return CommittedStates(image.start_offset, found)
+        return CommittedStates(image.start_offset, image.end_offset, found)
 
     def generations(self, process: Process) -> GenerationReader:
         """Return the generations on the volume."""

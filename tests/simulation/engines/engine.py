@@ -54,6 +54,7 @@ class CommittedStates(NamedTuple):
     """All that is committed of a state shard and was not deleted yet."""
 
     start_offset: int
+    end_offset: int
     records: Sequence[LogRecord]
 
 
@@ -146,16 +147,16 @@ class Engine(Protocol):
         """Tell of every record log that begins elsewhere."""
         ...
 
-    def before_pruning(self, patches: Patches, read_on: Callable[[int], None]) -> None:
-        """Tell of a state shard before records of it are deleted."""
+    def before_pruning(self, patches: Patches, read_on: Callable[[int, int], None]) -> None:
+        """Tell of a state shard, and below which offset, before records of it are deleted."""
         ...
 
     def hold_commits_up(self, patches: Patches) -> None:
         """Let successors come between a commit's last look and its confirmation."""
         ...
 
-    def committed_states(self, shard: int) -> CommittedStates:
-        """Read a state shard from outside."""
+    def committed_states(self, shard: int, below: int = 0) -> CommittedStates:
+        """Read a state shard from outside; all below ``below`` is known to be committed."""
         ...
 
     def generations(self, process: Process) -> GenerationReader | None:

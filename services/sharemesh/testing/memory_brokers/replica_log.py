@@ -146,8 +146,8 @@ class ReplicaLog:
         """Return (offset, timestamp) of the first record at or after a time."""
         for batch in self.batches(self.start_offset, end_offset):
             if not batch.frame.attributes & CONTROL:
-                found = first_at_or_after(batch, timestamp_ms)
-                if found is not None and found[0] >= self.start_offset:
+                found = first_at_or_after(batch, timestamp_ms, self.start_offset)
+                if found is not None:
                     return found
         return None
 

@@ -110,15 +110,17 @@ def without_records(batch: StoredBatch, gone: Collection[int]) -> StoredBatch | 
     return stored(_with_crc(rebuilt), frame.base_offset, frame.leader_epoch)
 
 
-def first_at_or_after(batch: StoredBatch, timestamp_ms: int) -> tuple[int, int] | None:
-    """Return (offset, timestamp) of the first such record of a batch."""
+def first_at_or_after(
+    batch: StoredBatch, timestamp_ms: int, start_offset: int
+) -> tuple[int, int] | None:
+    """Return (offset, timestamp) of the first such record of a batch, from an offset on."""
     frame = batch.frame
     if frame.max_timestamp_ms < timestamp_ms:
         return None
     if frame.attributes & LOG_APPEND_TIME:
-        return frame.base_offset, frame.max_timestamp_ms
+        return max(frame.base_offset, start_offset), frame.max_timestamp_ms
     for record in decode_records(batch.data):
-        if record.timestamp_ms >= timestamp_ms:
+        if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
             return record.offset, record.timestamp_ms
     return None
 
