@@ -344,9 +344,10 @@ class FollowedLog:
 
     def _seen(self) -> SeenPartition:
         ends = self.ends
-        return SeenPartition(
-            self.kafka_epoch, ends.log_start_offset, ends.confirmed_end, ends.lost_range
-        )
+        end = ends.confirmed_end
+        if ends.lost_range is None:
+            end = min(end, max(self._epoch_end, ends.log_start_offset))
+        return SeenPartition(self.kafka_epoch, ends.log_start_offset, end, ends.lost_range)
 
     def _note(self) -> None:
         self._memory.note(self._seen)
