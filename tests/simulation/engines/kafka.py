@@ -13,6 +13,8 @@ from sharemesh.backends.kafka.shard_logs.log_partition import LogPartition
 from sharemesh.backends.kafka.shard_logs.shard_log import KafkaShardLog
 from sharemesh.backends.kafka.shard_logs.shard_logs import KafkaShardLogs
 from sharemesh.backends.kafka.shard_logs.unit_writer import UnitWriter
+from sharemesh.backends.local.coordination import LocalCoordination
+from sharemesh.cluster.seen_logs import SeenLogsInStore, SeenPartitionsInStore
 from sharemesh.cluster.store.records import ClusterRecord
 from sharemesh.cluster.store.storage_record import StorageRecord
 from sharemesh.cluster.view.watched_view import WatchedView
@@ -367,6 +369,7 @@ class KafkaEngine:
         await asyncio.sleep(SETTLED_S)  # what was sent late has arrived, and brokers agree
         assert self._record is not None
         client = self._clients[process] = self.cluster.client()
+        coordination = LocalCoordination(self._world.store)
         topics = coordinator_topics(CLUSTER, self._record)
         image = self.cluster.controller.image
 
@@ -382,7 +385,20 @@ class KafkaEngine:
             return image.names.get(topic_id)
 
         return LogsOfAuditor(
-            KafkaShardLogs(client, topics, NobodyElse(), clock, Random(self._rng.getrandbits(64))),
-            KafkaRecordLogs(client, clock, NobodyElse(), name_of),
+            KafkaShardLogs(
+                client,
+                topics,
+                NobodyElse(),
+                SeenLogsInStore(coordination, CLUSTER, clock),
+                clock,
+                Random(self._rng.getrandbits(64)),
+            ),
+            KafkaRecordLogs(
+                client,
+                clock,
+                NobodyElse(),
+                SeenPartitionsInStore(coordination, CLUSTER, clock),
+                name_of,
+            ),
             partitions,
         )
