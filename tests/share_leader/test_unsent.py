@@ -77,20 +77,19 @@ async def test_bnd_3_a_stream_that_ends_gives_its_bytes_back():
 
 
 @pytest.mark.parametrize(
-    ("held", "principal", "wanted", "room"),
+    ("held", "principal", "room"),
     [
-        ({"a": 50}, "a", 50, True),
-        ({"a": 51}, "a", 50, False),
-        ({"a": 100, "b": 90}, "c", 10, True),
-        ({"a": 100, "b": 90}, "c", 11, False),
-        ({"a": 100, "b": 90, "c": 10}, "c", 1, False),
+        ({}, "a", 100),
+        ({"a": 50}, "a", 50),
+        ({"a": 100, "b": 90}, "c", 10),
+        ({"a": 100, "b": 90, "c": 10}, "c", 0),
     ],
 )
-def test_bnd_3_room_is_of_the_process_and_of_the_principal(held, principal, wanted, room):
+def test_bnd_3_room_is_of_the_process_and_of_the_principal(held, principal, room):
     budget = UnsentBudget(200, 100)
     for who, size in held.items():
         budget.changed(who, size)
-    assert budget.has_room(principal, wanted) is room
+    assert budget.room(principal) == room
 
 
 def test_bnd_3_those_that_wait_are_called_in_turn_as_far_as_there_is_room():
@@ -109,6 +108,73 @@ def test_bnd_3_those_that_wait_are_called_in_turn_as_far_as_there_is_room():
     streams[3].close()
     streams[0].close()
     assert called == [1, 2]
+
+
+def waiting(budget, called, *names):
+    """Make streams of the principals that these names begin with, each with a byte to send."""
+    found = [
+        UnsentOfStream(budget, name[0], lambda name=name: called.append(name)) for name in names
+    ]
+    for each in found:
+        each.hold(1)
+    return found
+
+
+def test_bnd_3_the_order_is_that_of_all_principals_together():
+    budget, called = UnsentBudget(100, 90), []
+    full = UnsentOfStream(budget, "z", lambda: None)
+    streams = waiting(budget, called, "a1", "b1", "a2", "c1")
+    full.hold(90)
+    assert [each.allowed(10) for each in streams] == [0, 0, 0, 0]
+    full.hold(65)  # 69 wait: room for three of 10
+    assert called == ["a1", "b1", "a2"], "not each principal's first, and not more than fit"
+
+
+def test_bnd_3_who_comes_later_waits_behind_those_that_wait_however_little_it_wants():
+    budget, called = UnsentBudget(100, 90), []
+    full = UnsentOfStream(budget, "z", lambda: None)
+    first, second = waiting(budget, called, "a1", "b1")
+    full.hold(70)
+    assert first.allowed(40) == 0
+    assert second.allowed(5) == 0, "there is room for 5, but a1 was before"
+    full.hold(50)
+    assert called == ["a1", "b1"]
+
+
+def test_bnd_3_who_is_called_and_finds_the_room_taken_keeps_its_place():
+    budget, called = UnsentBudget(100, 90), []
+    full = UnsentOfStream(budget, "z", lambda: None)
+    first, second, third = waiting(budget, called, "a1", "b1", "c1")
+    full.hold(90)
+    assert [first.allowed(20), second.allowed(20)] == [0, 0]
+    full.hold(70)
+    assert called == ["a1"]
+    full.hold(90)
+    assert first.allowed(20) == 0
+    assert third.allowed(20) == 0
+    full.hold(30)
+    assert called == ["a1", "a1", "b1", "c1"]
+
+
+def test_bnd_3_one_whose_principal_is_full_keeps_nobody_else_waiting():
+    budget, called = UnsentBudget(1_000, 100), []
+    full = UnsentOfStream(budget, "a", lambda: None)
+    slow, other = waiting(budget, called, "a1", "b1")
+    full.hold(99)
+    assert slow.allowed(50) == 0
+    assert other.allowed(50) == 50
+
+
+def test_bnd_3_who_wants_more_than_there_is_gets_what_there_is():
+    budget, called = UnsentBudget(4 * BEYOND_BYTES, 3 * BEYOND_BYTES), []
+    full = UnsentOfStream(budget, "z", lambda: None)
+    greedy, modest = waiting(budget, called, "a1", "b1")
+    full.hold(2 * BEYOND_BYTES)
+    assert greedy.allowed(1 << 30) == 2 * BEYOND_BYTES - 2
+    greedy.hold(BEYOND_BYTES + BEYOND_BYTES // 2)
+    assert modest.allowed(1 << 30) == 0, "less than 64 KiB are left"
+    greedy.hold(BEYOND_BYTES - 1)
+    assert called == ["b1"]
 
 
 def test_bnd_3_who_has_sent_all_may_have_a_little_beyond_the_bound():
