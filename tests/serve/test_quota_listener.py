@@ -28,6 +28,7 @@ class Served:
         self.network = LocalNetwork()
         self.now_ns = 0
         self.takes_ns = 0
+        self.times = []  # of the streams that are open
         self.open = asyncio.Event()
         self.open.set()
         telemetry = without_export(lambda: self.now_ns)
@@ -47,8 +48,13 @@ class Served:
         return group_coordinator_pb2.ShareGroupHeartbeatResponse()
 
     async def hold(self, stream, context):
+        self.times.append(context.time)
         async for _ in stream:
+            await context.time.measured(self.work())
             await stream.send(share_leader_pb2.HoldSessionResponse())
+
+    async def work(self):
+        self.now_ns += self.takes_ns
 
     def ask(self, caller):
         return asyncio.create_task(caller.call(EXPLAIN, ASKED, to=HERE))
@@ -131,6 +137,62 @@ async def test_quo_14_who_waits_in_vain_or_with_too_many_is_refused_in_words(ser
     for each in asked:
         with pytest.raises(CallFailedError, match="quota request_percentage of User:jane is 1%"):
             await each
+
+
+async def test_quo_14_the_work_of_streams_counts_for_unary_calls_too(served):
+    here = served({(QuotaName.REQUEST_PERCENTAGE, JANE): 1})
+    here.takes_ns = 10_000_000_000
+    caller = here.network.caller(JANE)
+    await here.stream(caller)
+    asked = here.ask(caller)
+    await here.clock.advance(1_000)
+    with pytest.raises(CallFailedError, match="quota request_percentage of User:jane is 1%"):
+        await asked
+    assert here.times[0].throttle_ms == 30_000
+
+
+async def test_quo_14_a_stream_waits_with_more_work_until_the_debt_is_paid(served):
+    here = served({(QuotaName.REQUEST_PERCENTAGE, JANE): 100})
+    here.takes_ns = 3_000_000_000
+    await here.stream(here.network.caller(JANE))
+    (time,) = here.times
+    called = []
+    assert not time.may_go_on(lambda: called.append("first"))
+    forgotten = lambda: called.append("forgotten")  # noqa: E731
+    assert not time.may_go_on(forgotten)
+    time.forget(forgotten)
+    await here.clock.advance(1_900)
+    assert not called
+    await here.clock.advance(200)
+    assert called == ["first"]
+    assert time.may_go_on(forgotten)
+    assert time.throttle_ms == 0
+
+
+async def test_quo_14_a_quota_binds_a_stream_that_is_open_from_its_moment(served):
+    here = served({})
+    here.takes_ns = 5_000_000_000
+    stream = await here.stream(here.network.caller(JANE))
+    (time,) = here.times
+    assert time.may_go_on(lambda: None)
+    here.quotas.set(QuotaName.REQUEST_PERCENTAGE, JANE, 100)
+    await stream.send(share_leader_pb2.HoldSessionRequest())
+    await anext(aiter(stream))
+    assert not time.may_go_on(lambda: None)
+
+
+async def test_quo_14_steps_are_told_as_they_end():
+    now_ns, told = 0, []
+
+    async def work():
+        nonlocal now_ns
+        now_ns += 5
+        await asyncio.sleep(0)
+        assert told == [5]
+        now_ns += 7
+
+    await MeasuredSteps(work(), lambda: now_ns, told.append)
+    assert told == [5, 7]
 
 
 async def test_quo_10_heartbeats_do_not_wait_for_processor_time(served):

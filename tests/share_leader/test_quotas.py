@@ -11,6 +11,7 @@ from sharemesh.codec.decoded_records import encode_records
 from sharemesh.domain.ids import TopicPartition
 from sharemesh.domain.quota.names import QuotaName
 from sharemesh.ports.authorizer import CLUSTER_NAME
+from sharemesh.ports.network import UnmeasuredTime
 from sharemesh.tasks import cancel_and_wait
 from sharemesh.v1 import record_log_pb2, share_leader_pb2
 from sharemesh.v1.common_pb2 import DecodedRecord
@@ -496,3 +497,35 @@ async def test_quo_12_what_a_fetch_costs_does_not_grow_with_what_is_open():
                 costs.append(calls_of(one_fetch))
         assert in_flight(w) == 200
         assert costs[0] == costs[1] < 100
+
+
+async def test_quo_14_a_stream_without_processor_time_gets_nothing_and_goes_on_when_called(
+    monkeypatch,
+):
+    """Its acknowledgements are read all the same, and all of its work is measured."""
+    waiting, measured = [], []
+
+    def may_go_on(time, call):
+        waiting.append(call)
+        return open_again
+
+    def measure(time, work):
+        measured.append(work.__qualname__.rpartition(".")[2])
+        return work
+
+    monkeypatch.setattr(UnmeasuredTime, "may_go_on", may_go_on)
+    monkeypatch.setattr(UnmeasuredTime, "measured", measure)
+    monkeypatch.setattr(UnmeasuredTime, "throttle_ms", 7)
+    open_again = False
+    async with world() as w:
+        await w.lead(P0)
+        stream = await w.client().consume(P0)
+        await w.produce(P0, 3)
+        await w.clock.settle(100)
+        assert w.runner(P0) is None or not w.runner(P0).machine.in_flight_count
+        assert waiting
+        open_again = True
+        waiting[0]()
+        message = await anext(aiter(stream))
+        assert message.throttle_time_ms == 7
+        assert {"_handle", "_feed_once", "send"} <= {*measured}

@@ -75,7 +75,9 @@ class HeartbeatHandler:
                         heartbeat_from(request, context).member_id,
                         partial(self._coordinator.check_told, context.principal, group_id),
                     )
-                response = await self._stream_answer(request, context, member)
+                response = await context.time.measured(
+                    self._stream_answer(request, context, member)
+                )
                 if groups is None and response.member_epoch > 0:
                     groups = self._serving(member.group_id)
                     if groups is not None:

@@ -1,15 +1,16 @@
 """How services are offered and called; gRPC, one process and simulation fill it."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
 from sharemesh.methods import Method, Request, Response
 
 In_co = TypeVar("In_co", bound=Message, covariant=True)
+Result = TypeVar("Result")
 Out_contra = TypeVar("Out_contra", bound=Message, contravariant=True)
 
 
@@ -48,19 +49,61 @@ class CallFailedError(Exception):
         self.stale = stale
 
 
+class CallTime(Protocol):
+    """The processor time of one principal's streams, as a quota bounds it (spec QUO-14)."""
+
+    def measured(self, work: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
+        """Return the work as it is to be awaited, so that the time of its steps counts."""
+        ...
+
+    def may_go_on(self, call: Callable[[], None]) -> bool:
+        """Return whether more work may begin; if not, it is called once, in turn, to ask again."""
+        ...
+
+    def forget(self, call: Callable[[], None]) -> None:
+        """Call no more."""
+        ...
+
+    @property
+    def throttle_ms(self) -> int:
+        """How long nothing that may wait begins; 0: no such time."""
+        ...
+
+
+class UnmeasuredTime:
+    """Fills ``CallTime`` where nobody counts."""
+
+    throttle_ms = 0
+
+    def measured(self, work: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
+        """Return the work itself."""
+        return work
+
+    def may_go_on(self, call: Callable[[], None]) -> bool:  # noqa: ARG002 - the port's words
+        """Return True: nothing is bounded."""
+        return True
+
+    def forget(self, call: Callable[[], None]) -> None:
+        """Do nothing: nobody was kept waiting."""
+
+
+_UNMEASURED = UnmeasuredTime()
+
+
 @dataclass(frozen=True, slots=True)
 class CallContext:
     """Who calls: one per connection and call.
 
     ``connection`` is equal for calls on one connection where the transport knows it.
     ``proven_for_ms`` is how long from now the token lasts that names the principal; None: it was
-    not named by a token.
+    not named by a token. ``time`` measures what the handler of a stream leaves to other tasks.
     """
 
     peer: str
     principal: str = "User:ANONYMOUS"
     metadata: tuple[tuple[str, str], ...] = field(default=())
     proven_for_ms: int | None = None
+    time: CallTime = _UNMEASURED
 
 
 class Stream(Protocol, Generic[Out_contra, In_co]):

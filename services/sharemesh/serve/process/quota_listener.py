@@ -1,7 +1,8 @@
 """Quotas of calls: connections, streams, and the processor time of handlers (QUO-13, QUO-14)."""
 
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from sharemesh import methods
@@ -73,7 +74,7 @@ class QuotaListener:
             try:
                 return await steps
             finally:
-                self._spent(context.principal, steps.spent_ns)
+                _take(self._time, context.principal, steps.spent_ns)
 
         async def answer(request: Request, context: CallContext) -> Response:
             if self._connections.limit(context.principal) is None:
@@ -94,8 +95,9 @@ class QuotaListener:
             principal, streams = context.principal, self._open_streams
             _check(method.name, self._streams.exceeded(principal, streams.of(principal)))
             streams.add(principal)
+            time = _TimeOfStreams(self._time, self._now_ns, self._signals, principal)
             try:
-                await handler(stream, context)
+                await handler(stream, replace(context, time=time))
             finally:
                 streams.add(principal, -1)
 
@@ -143,10 +145,55 @@ class QuotaListener:
                 self._held.add(principal, -1)
         _check(method, self._signals.refused(time.name, principal, limit))
 
-    def _spent(self, principal: str, spent_ns: int) -> None:
-        account = self._time.account(principal)
-        if account is not None:
-            self._time.taken(principal, account, 0, spent_ns * _PERCENT_SECONDS)
+
+class _TimeOfStreams:
+    """Fills ``ports.network.CallTime`` for one stream; a quota binds it from its moment."""
+
+    def __init__(
+        self, rate: PacedRate, now_ns: Callable[[], int], signals: QuotaSignals, principal: str
+    ) -> None:
+        self._rate = rate
+        self._now_ns = now_ns
+        self._signals = signals
+        self._principal = principal
+
+    def measured(self, work: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
+        """Count the steps of the work (see the port); where nothing binds, it is not touched."""
+        if self._rate.limit(self._principal) is None:
+            return work
+        return self._measure(work)
+
+    async def _measure(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return await MeasuredSteps(work, self._now_ns, self._spent)
+
+    def may_go_on(self, call: Callable[[], None]) -> bool:
+        """Return whether there is no debt; if there is, be called in turn (see the port)."""
+        if self._rate.is_open(self._principal):
+            return True
+        self._rate.when_open(self._principal, call)
+        return False
+
+    def forget(self, call: Callable[[], None]) -> None:
+        """Call no more."""
+        self._rate.forget(self._principal, call)
+
+    @property
+    def throttle_ms(self) -> int:
+        """How long the stream brings nothing new (see the port)."""
+        throttle_ms = self._rate.throttle_ms(self._principal)
+        limit = self._rate.limit(self._principal) if throttle_ms else None
+        if limit is not None:
+            self._signals.throttled(self._rate.name, self._principal, limit, throttle_ms)
+        return throttle_ms
+
+    def _spent(self, spent_ns: int) -> None:
+        _take(self._rate, self._principal, spent_ns)
+
+
+def _take(rate: PacedRate, principal: str, spent_ns: int) -> None:
+    account = rate.account(principal)
+    if account is not None:
+        rate.taken(principal, account, 0, spent_ns * _PERCENT_SECONDS)
 
 
 def _check(method: str, exceeded: str) -> None:
@@ -155,11 +202,20 @@ def _check(method: str, exceeded: str) -> None:
 
 
 class MeasuredSteps(Generic[Result]):
-    """Awaits what it is given, and adds up the time of its steps without that between them."""
+    """Awaits what it is given, and adds up the time of its steps without that between them.
 
-    def __init__(self, work: Awaitable[Result], now_ns: Callable[[], int]) -> None:
+    ``tell`` hears of each step as it ends: of work that may last.
+    """
+
+    def __init__(
+        self,
+        work: Awaitable[Result],
+        now_ns: Callable[[], int],
+        tell: Callable[[int], None] | None = None,
+    ) -> None:
         self._work = work
         self._now_ns = now_ns
+        self._tell = tell
         self.spent_ns = 0
 
     def __await__(self) -> Generator[Any, Any, Result]:
@@ -173,7 +229,10 @@ class MeasuredSteps(Generic[Result]):
                 result: Result = ended.value
                 return result
             finally:
-                self.spent_ns += max(0, self._now_ns() - began_ns)
+                spent_ns = max(0, self._now_ns() - began_ns)
+                self.spent_ns += spent_ns
+                if self._tell is not None:
+                    self._tell(spent_ns)
             thrown = None
             try:
                 yield waited_for

@@ -86,6 +86,7 @@ class Consume:
             max(0, start.min_bytes),
             min(max(0, start.max_wait_ms), settings.max_fetch_wait_ms),
             start.record_format,
+            context.time,
         )
 
 

@@ -80,6 +80,7 @@ class ConsumeStream:
         self._ended = asyncio.Event()
         self._closing = False
         self._mode = terms.order.mode
+        self._time = terms.time
         self._whose = (terms.reader.principal, terms.reader.group_id)
 
     async def run(
@@ -109,6 +110,7 @@ class ConsumeStream:
             finally:
                 self._unsent.close()
                 self._services.pacing.forget(*self._whose, self._wake)
+                self._time.forget(self._wake)
                 await self._acknowledges.close()
         for task in tasks:
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -213,13 +215,13 @@ class ConsumeStream:
 
     async def _read(self, first: pb.ConsumeRequest) -> None:
         try:
-            await self._handle(first)
+            await self._time.measured(self._handle(first))
             if self._closing:
                 return
             async for request in self._stream:
                 if request.HasField("start"):
                     raise invalid_request("a stream starts once; open another stream")
-                await self._handle(request)
+                await self._time.measured(self._handle(request))
                 if self._closing:
                     return
         except RefusedError as refused:
@@ -262,7 +264,7 @@ class ConsumeStream:
             acknowledge.is_renew_ack,
         )
         under_way = await self._services.acknowledgements.begin(who, acknowledge.topics)
-        work = self._answer(acknowledge.acknowledge_id, under_way)
+        work = self._time.measured(self._answer(acknowledge.acknowledge_id, under_way))
         self._acknowledges.spawn_heard(work, self._answered)
 
     async def _answer(self, acknowledge_id: int, under_way: PendingAcknowledgements) -> None:
@@ -291,13 +293,14 @@ class ConsumeStream:
                 self._may_acquire()
                 and self._unsent.allowed(self._order_now().max_bytes)
                 and self._services.pacing.may_get(*self._whose, self._wake)
+                and self._time.may_go_on(self._wake)
             ):
                 self._changed.clear()
                 await self._changed.wait()
             elif self._session.is_stalled:
                 await self._stay_out()
             else:
-                await self._feed_once()
+                await self._time.measured(self._feed_once())
                 self._acquiring_bytes = 0
                 self._count_unsent()
 
@@ -441,7 +444,8 @@ class ConsumeStream:
         message = response.message
         if message.responses:
             config = environment.view.group_config(self._session.key.group_id)
-            message.throttle_time_ms = self._services.pacing.throttle_ms(*self._whose)
+            throttle_ms = self._services.pacing.throttle_ms(*self._whose)
+            message.throttle_time_ms = max(throttle_ms, self._time.throttle_ms)
             message.acquisition_lock_timeout_ms = config.record_lock_duration_ms
             message.node_endpoints.extend(response.endpoints())
             self._outbox.put(message, response.record_bytes)
@@ -492,6 +496,6 @@ class ConsumeStream:
             if message.acknowledged and not message.acquisition_lock_timeout_ms:
                 config = self._services.environment.view.group_config(self._session.key.group_id)
                 message.acquisition_lock_timeout_ms = config.record_lock_duration_ms
-            await self._stream.send(message)
+            await self._time.measured(self._stream.send(message))
             self._sending_bytes = 0
             self._count_unsent()

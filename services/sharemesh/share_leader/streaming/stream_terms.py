@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from sharemesh.ports.network import CallTime
 from sharemesh.share_leader.requests.access import Reader
 from sharemesh.share_leader.requests.acquisition import FetchOrder
 
@@ -15,3 +16,4 @@ class StreamTerms:
     min_bytes: int
     max_wait_ms: int
     record_format: int
+    time: CallTime
