@@ -33,6 +33,7 @@ WORKERS = (
     (
         "test_operations",
         "test_rolling_updates",
+        "test_tenants",
         "test_spark",
         "test_deletion",
         "test_backup",

@@ -24,6 +24,8 @@ CLUSTER = "main"
 ROLES = ("share-leader", "group-coordinator", "share-coordinator")
 OPERATOR = "app.kubernetes.io/component=operator"
 TLS_SECRET = "mesh-tls"
+TOKEN_AUDIENCE = "sharemesh"
+"""Whom the tokens are for that the operator shows to clusters with tokens."""
 OUTSIDE_CLUSTER = "outside"
 READY_TIMEOUT_S = 150
 
@@ -105,6 +107,7 @@ class Environment:
             "etcd.inCluster.image.repository": f"{self.images.registry}/etcd",
             "etcd.inCluster.image.tag": self.images.etcd_tag,
             "secrets": "{" + TLS_SECRET + "}",
+            "tokens.audience": TOKEN_AUDIENCE,
             **more,
         }
         return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]

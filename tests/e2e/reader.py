@@ -30,7 +30,7 @@ PATHS = {
     "crd": "apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     **{
         word: f"{CUSTOM}/namespaces/{{ns}}/{one}s"
-        for one in ("sharecluster", "sharetopic", "sharegroup", "sharegroupoperation")
+        for one in ("sharecluster", "sharetopic", "sharegroup", "shareuser", "sharegroupoperation")
         for word in (one, f"{one}s")
     },
 }
