@@ -79,8 +79,7 @@ class ConsumeStream:
         self._error: Outcome | None = None
         self._ended = asyncio.Event()
         self._closing = False
-        self._mode = terms.order.mode
-        self._time = terms.time
+        self._mode, self._time = terms.order.mode, terms.time
         self._whose = (terms.reader.principal, terms.reader.group_id)
 
     async def run(
