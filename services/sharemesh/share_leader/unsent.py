@@ -9,7 +9,7 @@ BEYOND_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiter:
+class _WaitingStream:
     """A stream that waits for room."""
 
     place: int
@@ -35,7 +35,7 @@ class UnsentBudget:
         self._of: Counter[str] = Counter()
         self._total = 0
         self._places = 0
-        self._waiting: dict[str, dict[int, _Waiter]] = {}  # by principal, by place
+        self._waiting: dict[str, dict[int, _WaitingStream]] = {}  # by principal, by place
 
     @property
     def total(self) -> int:
@@ -70,7 +70,7 @@ class UnsentBudget:
     def when_room(self, principal: str, place: int, wanted: int, call: Callable[[], None]) -> None:
         """Call once, in turn, when there is room; the callee must ask again."""
         waiting = self._waiting.setdefault(principal, {})
-        waiting[place] = _Waiter(place, wanted, call)
+        waiting[place] = _WaitingStream(place, wanted, call)
         if place < max(waiting):  # it was called, and others had taken the room
             self._waiting[principal] = dict(sorted(waiting.items()))
 
@@ -84,7 +84,7 @@ class UnsentBudget:
     def _of_principal(self, principal: str) -> int:
         return self._principal_max - self._of[principal]
 
-    def _firsts(self) -> Iterator[tuple[str, _Waiter]]:
+    def _firsts(self) -> Iterator[tuple[str, _WaitingStream]]:
         """Return who waits longest of each principal."""
         for principal, waiting in self._waiting.items():
             yield principal, next(iter(waiting.values()))
