@@ -110,12 +110,11 @@ def _storage_ready(spec: ClusterSpec, found: ClusterSeen) -> Condition:
         kind = "SharedClaim" if spec.storage.claim else "SingleNode"
         return Condition.true("StorageReady", kind)
     placement = found.placement or PlacementSeen()
-    for reason, told in (
-        ("RecordsLost", placement.losses),
-        ("TopicsMisconfigured", placement.storage_problems),
-    ):
-        if told:
-            return Problem(reason, "; ".join(told)).condition("StorageReady")
+    if placement.losses:
+        return Problem("RecordsLost", "; ".join(placement.losses)).condition("StorageReady")
+    if placement.storage_problems:
+        told = "; ".join(placement.storage_problems)
+        return Problem("TopicsMisconfigured", told).condition("StorageReady")
     if not any(pod.ready for pod in found.seen.pods):
         return Condition.unknown("StorageReady", "Starting", "no pod has opened its storage yet")
     servers = ", ".join(spec.storage.kafka.servers)
