@@ -319,7 +319,7 @@ class SharePartition:
     # ---- members
 
     def _acquire(self, event: Acquire, now_ms: int) -> list[Effect]:
-        if self._state is not Lifecycle.ACTIVE or self.config.paused:  # ACQ-1, PAU-1
+        if self._state is not Lifecycle.ACTIVE or self._flight.config.paused:  # ACQ-1, PAU-1
             return [RecordsAcquired(event.request_id, (), 0)]
         return [acquire(self._flight, event, now_ms)]
 
@@ -446,7 +446,7 @@ class SharePartition:
         return effects
 
     def _configure(self, event: Configure, _: int) -> list[Effect]:
-        self._flight.config = event.config  # RS-8, LK-1: read when it is needed
+        self._flight.configure(event.config)  # RS-8, LK-1: read when it is needed
         return [WakeWaiters()] if self._state is Lifecycle.ACTIVE else []
 
     def _fence(self, _: Fence, __: int) -> list[Effect]:

@@ -62,17 +62,22 @@ class CachedBatches:
         """Where the last batch ends; there must be one."""
         return self._blocks[-1].lasts[-1]
 
-    def first_batch(self) -> CachedBatch:
-        """Return the first batch; there must be one."""
+    def first_batch(self) -> CachedBatch | None:
+        """Return the first batch, or None without any."""
+        if not self._blocks:
+            return None
         block = self._blocks[0]
-        return _batch(block.firsts[0], block.lasts[0], block.entries[0])
+        entry = block.entries[0]
+        if isinstance(entry, CachedBatch):
+            return entry
+        return _batch(block.firsts[0], block.lasts[0], entry)
 
     def at_or_below(self, offset: int) -> CachedBatch | None:
         """Return the last batch that begins at or below ``offset``."""
-        at = bisect_right(self._starts, offset) - 1
-        if at < 0:
+        at = bisect_right(self._starts, offset)
+        if not at:
             return None
-        block = self._blocks[at]
+        block = self._blocks[at - 1]
         index = bisect_right(block.firsts, offset) - 1
         entry = block.entries[index]
         if isinstance(entry, CachedBatch):
@@ -90,6 +95,8 @@ class CachedBatches:
 
     def starting_in(self, first: int, last: int) -> list[CachedBatch]:
         """Return the batches that begin in ``first..last``."""
+        if not self._blocks or first > self._blocks[-1].firsts[-1]:
+            return []
         return [_batch(*span) for span in self._spans(first, last, reaching=False)]
 
     def overlapping(self, first: int, last: int) -> list[CachedBatch]:

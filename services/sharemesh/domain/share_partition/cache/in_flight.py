@@ -56,6 +56,7 @@ class InFlight:
     available offsets true.
 
     Attributes:
+        counts_locks: Whether the limit bounds held records, not the span of offsets (WIN-1).
         end_offset: Last cached offset; equal to ``start_offset`` while the cache is empty (VOC-4).
         find_next: Something may be available below the end offset (spec OFF-4).
         run_count: Runs of equal records, those of packed batches included.
@@ -64,6 +65,7 @@ class InFlight:
     """
 
     config: GroupConfig
+    counts_locks: bool = field(init=False)  # of ``config``, which only ``configure`` changes
     batches: CachedBatches = field(default_factory=CachedBatches)
     run_count: int = 0
     finished: list[CachedBatch] = field(default_factory=list)
@@ -79,15 +81,18 @@ class InFlight:
     settled: SettledStatuses = field(default_factory=SettledStatuses)
     delays: Delays = field(default_factory=Delays)
 
+    def __post_init__(self) -> None:
+        self.configure(self.config)
+
+    def configure(self, config: GroupConfig) -> None:
+        """Take other settings of the group."""
+        self.config = config
+        self.counts_locks = config.in_flight_limit_type is InFlightLimitType.LOCKS
+
     @property
     def in_flight_count(self) -> int:
         """Offsets from start to end, gaps included; 0 with an empty cache (spec VOC-5)."""
         return self.end_offset - self.start_offset + 1 if self.batches else 0
-
-    @property
-    def counts_locks(self) -> bool:
-        """Whether the limit bounds held records, not the span of offsets (WIN-1)."""
-        return self.config.in_flight_limit_type is InFlightLimitType.LOCKS
 
     @property
     def room(self) -> int:
@@ -144,10 +149,11 @@ class InFlight:
         """Add a batch; it must not overlap another (spec IFB-5)."""
         first = batch.first_offset
         self.batches.insert(first, batch.last_offset, batch)
-        self.run_count += batch.run_count
         if first <= self.done_through:
             self.done_through = first - 1
-        for begin, end, status in batch.runs():
+        runs = batch.runs()
+        self.run_count += len(runs)
+        for begin, end, status in runs:
             self._entered(begin, end, status)
             if status.member_id:
                 self.holders.add(status.member_id, first, self.batches.is_whole)
@@ -161,7 +167,9 @@ class InFlight:
         self.run_count += batch.replace(first, last, new)
         count = last - first + 1
         if old.done is not new.done:
-            self._count_open(batch, -count if new.done else count)
+            batch.open_count += -count if new.done else count
+            if self.counts_locks and not batch.open_count:  # WIN-8
+                self.finished.append(batch)
         if old.terminal is not new.terminal:
             live = count if first >= self.start_offset else self._live(first, last)
             self.delivery_complete_count += live if new.terminal else -live
@@ -186,6 +194,7 @@ class InFlight:
         starts: list[int] = []
         statuses: list[RecordStatus] = []
         previous = None
+        complete = opened = 0
         for begin, end, old, new in moves:
             if new is not previous:
                 starts.append(begin)
@@ -195,16 +204,17 @@ class InFlight:
                 self.available.add(begin)
             if old.terminal is not new.terminal:
                 live = self._live(begin, end)
-                self.delivery_complete_count += live if new.terminal else -live
+                complete += live if new.terminal else -live
             if old.done is not new.done:
-                count = end - begin + 1
-                batch.open_count += -count if new.done else count
+                opened += begin - end - 1 if new.done else end - begin + 1
             if old.delayed or new.delayed:
                 self._delay(begin, end, old, new)
+        self.delivery_complete_count += complete
+        batch.open_count += opened
         self._change_locks(moves)
         last = moves[-1][1]
         self.run_count += batch.splice(moves[0][0], last, starts, statuses)
-        if not batch.open_count and self.counts_locks:
+        if self.counts_locks and not batch.open_count:  # WIN-8
             self.finished.append(batch)
         self._still_available(batch, last + 1)
 
@@ -292,12 +302,6 @@ class InFlight:
         self.run_count = self.delivery_complete_count = 0
 
     # ---- what stays true
-
-    def _count_open(self, batch: CachedBatch, change: int) -> None:
-        """Count the records of a batch that are not done; without any it may be packed (WIN-8)."""
-        batch.open_count += change
-        if not batch.open_count and self.counts_locks:
-            self.finished.append(batch)
 
     def _delay(self, first: int, last: int, old: RecordStatus, new: RecordStatus) -> None:
         """Count who waits for its not-before (RTY-2)."""

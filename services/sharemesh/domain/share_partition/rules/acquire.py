@@ -61,7 +61,7 @@ def acquire_new_range(taken: Acquisition, first: int, last: int) -> None:
     A log batch is acquired whole (ACQ-15), with holes of the log inside the range (ACQ-16).
     """
     flight = taken.flight
-    if not flight.batches and flight.end_offset > first:  # ACQ-13
+    if flight.end_offset > first and not flight.batches:  # ACQ-13
         first = flight.end_offset
     if first > last:
         return
@@ -140,11 +140,11 @@ def _budget(flight: InFlight, request: Acquire, last: int) -> tuple[int, int]:
 def _position(flight: InFlight, base: int) -> int:
     """Return where to begin in the cache (ACQ-4)."""
     batch = flight.batches.at_or_below(base)
-    if batch is None:
-        base = max(base, flight.start_offset)
+    if batch is None and base < flight.start_offset:
+        base = flight.start_offset
         batch = flight.batches.at_or_below(base)
-        if batch is None:
-            return base
+    if batch is None:
+        return base
     return batch.first_offset if batch.last_offset >= base else base
 
 

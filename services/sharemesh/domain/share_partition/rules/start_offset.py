@@ -157,18 +157,26 @@ def _moved_over_batches(flight: InFlight) -> bool:
 
 
 def _moved_inside_first(flight: InFlight, start: int) -> bool | None:
-    """Advance inside the first batch, if that is all that may happen (OFF-11); else None.
+    """Advance inside the first batch (OFF-11), or over it if it is the only one (OFF-9).
 
-    It is if the start offset lies in it, all before is done, and its end is not.
+    None: that is not all that may happen. It is if the start offset lies in the batch, all before
+    is done, and its end is not, or ends the cache.
     """
-    if flight.window is not None or not flight.batches:
+    if flight.window is not None:
         return None
     batch = flight.batches.first_batch()
-    if not batch.first_offset <= start <= batch.last_offset or flight.done_through < start - 1:
+    if batch is None or flight.done_through < start - 1:
+        return None
+    if not batch.first_offset <= start <= batch.last_offset:
         return None
     end = batch.done_end(start)
     if end == batch.last_offset:
-        return None
+        if end != flight.end_offset:
+            return None
+        flight.done_through = end
+        flight.start_offset = flight.end_offset = end + 1
+        flight.clear()
+        return True
     if end < start:
         return False
     flight.done_through = max(flight.done_through, end)
