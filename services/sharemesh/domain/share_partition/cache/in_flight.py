@@ -174,11 +174,10 @@ class InFlight:
             live = count if first >= self.start_offset else self._live(first, last)
             self.delivery_complete_count += live if new.terminal else -live
         left, taken = old.lock, new.lock
-        if left is not taken:
-            if taken is not None:
-                self.locks.enter(taken, count)
-            if left is not None:
-                self.locks.leave(left, count)
+        if taken is not None and taken is not left:
+            self.locks.enter(taken, count)
+        if left is not None and left is not taken:
+            self.locks.leave(left, count)
         if new.acquirable:
             self.available.add(first)
         elif old.acquirable:
@@ -195,15 +194,16 @@ class InFlight:
         statuses: list[RecordStatus] = []
         previous = None
         complete = opened = 0
+        start_offset, available = self.start_offset, self.available
         for begin, end, old, new in moves:
             if new is not previous:
                 starts.append(begin)
                 statuses.append(new)
                 previous = new
             if new.acquirable and old is not new:
-                self.available.add(begin)
+                available.add(begin)
             if old.terminal is not new.terminal:
-                live = self._live(begin, end)
+                live = end - begin + 1 if begin >= start_offset else self._live(begin, end)
                 complete += live if new.terminal else -live
             if old.done is not new.done:
                 opened += begin - end - 1 if new.done else end - begin + 1

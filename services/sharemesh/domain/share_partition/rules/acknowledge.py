@@ -16,6 +16,7 @@ _ACQUIRED = DeliveryState.ACQUIRED
 _RELEASE = AcknowledgeType.RELEASE
 _RENEW = AcknowledgeType.RENEW
 _TYPES = {int(each): each for each in AcknowledgeType}
+_Begun = tuple[RecordStatus, Cause | None, DeliveryState, int, int]  # and what it has to write
 _NO_BATCH = AcknowledgementBatch(0, 0, ())
 
 
@@ -122,13 +123,15 @@ class _Acknowledger:
         self, entry: CachedBatch, batch: AcknowledgementBatch, types: list[AcknowledgeType]
     ) -> None:
         """Check and move what both have in common, at or above the start offset (ACK-9)."""
-        first, last = batch.first_offset, batch.last_offset
-        first = max(first, entry.first_offset, self._flight.start_offset)
-        last = min(last, entry.last_offset)
+        begin, end = entry.first_offset, entry.last_offset
+        start = self._flight.start_offset
+        first = batch.first_offset if batch.first_offset > begin else begin
+        first = first if first > start else start
+        last = batch.last_offset if batch.last_offset < end else end
         self._batch = batch
         if not entry.per_offset:
-            self._check(entry.status, entry.first_offset, entry.last_offset)
-            if first != entry.first_offset or last != entry.last_offset or len(types) > 1:
+            self._check(entry.status, begin, end)
+            if first != begin or last != end or len(types) > 1:
                 self._flight.track_per_offset(entry)
         self._renewals = None
         only = entry.status_of(first, last) if len(types) == 1 else None
@@ -154,13 +157,16 @@ class _Acknowledger:
         shift: int,
         moves: list[Move],
     ) -> None:
-        """Move runs, cut where the type changes; ``shift`` is the offset of the first type."""
+        """Move runs, cut where the type changes; ``shift`` is the offset of the first type.
+
+        Types differ in cause: what follows in the same run is no equal neighbour (ACK-17).
+        """
         each = types if len(types) > 1 else None
         kind = types[0]
-        note = self._changes.note
+        note, write = self._changes.note, self._changes.written.append
         for first, last, old in runs:
             self._check(old, first, last)
-            begun: dict[AcknowledgeType, tuple[RecordStatus, Cause | None]] = {}
+            begun: dict[AcknowledgeType, _Begun] = {}
             begin = first
             while begin <= last:
                 end = last
@@ -171,10 +177,15 @@ class _Acknowledger:
                         end += 1
                 found = begun.get(kind)
                 if found is None:
-                    found = begun[kind] = self._begun(entry, old, kind)
-                new, cause = found
+                    new, cause = self._begun(entry, old, kind)
+                    written = (new.state, new.delivery_count, new.not_before_ms)
+                    found = begun[kind] = (new, cause, *written)
+                new, cause, state, count, later = found
                 if cause is not None:
-                    note(begin, end, new, cause)
+                    if begin == first:
+                        note(begin, end, new, cause)
+                    else:
+                        write((begin, end, state, count, cause, later))
                 moves.append((begin, end, old, new))
                 begin = end + 1
 

@@ -76,7 +76,9 @@ class PendingTransitions:
         begun = self._begun.get((old, cause, not_before_ms))
         if begun is None:
             count = old.delivery_count
-            state, why = limited(target, cause, count, self._limit)
+            state, why = target, cause
+            if target is _AVAILABLE:
+                state, why = limited(target, cause, count, self._limit)
             status = RecordStatus(state, count, NO_MEMBER, old.lock, self.write_id, old)
             if not_before_ms and state is _AVAILABLE:
                 status = status.until(not_before_ms)
@@ -241,9 +243,12 @@ class PendingTransitions:
 
     def state_batches(self) -> tuple[StateBatch, ...]:
         """Return what to write, in order; equal neighbours are one batch (ACK-17)."""
-        self.written.sort()
+        written = self.written
         # The fields are there already: the class's own constructor would take twice the time.
-        return tuple([tuple.__new__(StateBatch, fields) for fields in self.written])
+        if len(written) == 1:  # what most operations write
+            return (tuple.__new__(StateBatch, written[0]),)
+        written.sort()
+        return tuple([tuple.__new__(StateBatch, fields) for fields in written])
 
     def _put(self, batch: CachedBatch, moves: list[Move]) -> None:
         flight = self._flight

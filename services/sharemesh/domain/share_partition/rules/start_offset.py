@@ -179,7 +179,7 @@ def _moved_inside_first(flight: InFlight, start: int) -> bool | None:
         return True
     if end < start:
         return False
-    flight.done_through = max(flight.done_through, end)
+    flight.done_through = end if end > flight.done_through else flight.done_through
     flight.delivery_complete_count -= end - start + 1
     flight.start_offset = end + 1
     return True
