@@ -199,7 +199,8 @@ class ConsumerApplication:
         if implicit:
             for record in records:
                 self._sent[_name(record), record.offset].append(AcknowledgeType.ACCEPT)
-            await asyncio.sleep(self._rng.choice((0.0, 0.05, 0.5)))
+            if not self.pace.finishing:
+                await asyncio.sleep(self._rng.choice((0.0, 0.05, 0.5)))
             return
         if records and not self.pace.finishing:
             if self.mode == "hoarding" and self._rng.random() < 0.3:
