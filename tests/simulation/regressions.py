@@ -133,4 +133,11 @@ REGRESSIONS = (
         "checker: what was deleted may have been finished before, and hid what was not",
         "tests/simulation/workloads/mixed.py waits for the time of a lock",
     ),
+    Regression(
+        "tenants",
+        904,
+        "checker: who was looked at, and took nothing, before its quota was raised had a full "
+        "second of the new value",
+        "tests/simulation/test_rate_checker.py",
+    ),
 )

@@ -42,8 +42,9 @@ _APPENDED: ContextVar[list[bool]] = ContextVar("appended")
 class _Account:
     """What one may take, by the words of QUO-5: a second's worth, then as time brings it.
 
-    A full account may be forgotten; then a raised quota begins with a full second of its own. So
-    ``most`` is what there may be, ``tokens`` what there is at least.
+    A full account may be forgotten; then a raised quota begins with a full second of its own. One
+    that was only looked at before the quota was raised goes on with a second's worth of the lower
+    value. So ``most`` is what there may be, ``tokens`` what there is at least.
     """
 
     rate: float
@@ -168,10 +169,11 @@ class RateChecker:
 
     def _install_quotas(self, patches: Patches) -> None:
         checker = self
-        real_put, real_table, real_pacing = (
+        real_put, real_table, real_pacing, real_account = (
             QuotaBounds.put,
             QuotaTable.__init__,
             LeaderPacing.__init__,
+            PacedRate.account,
         )
 
         def put(bounds, entity, values):
@@ -189,9 +191,16 @@ class RateChecker:
             real_pacing(pacing, *arguments)
             checker._pacing.append((PROCESS.get(), pacing))
 
+        def account(rate, entity):
+            found = real_account(rate, entity)
+            if found is not None:
+                checker._account(rate.name, entity)  # both begin with the first look
+            return found
+
         patches.setattr(QuotaBounds, "put", put)
         patches.setattr(QuotaTable, "__init__", table)
         patches.setattr(LeaderPacing, "__init__", pacing)
+        patches.setattr(PacedRate, "account", account)
 
     def _install_producing(self, patches: Patches) -> None:
         checker, real_call, real_append = self, Produce.__call__, Produce._append_all
