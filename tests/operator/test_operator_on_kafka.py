@@ -7,6 +7,7 @@ import pytest
 
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.client.connect import connect
+from sharemesh.kafka.traffic import BrokerTraffic
 from sharemesh.ports.brokers import BrokerPartition, NewBrokerTopic
 from sharemesh.serve.storage import broker_connection
 from sharemesh.testing.memory_brokers import MemoryCluster
@@ -23,8 +24,14 @@ STORAGE = {"type": "Kafka", "kafka": {"bootstrapServers": ["kafka:9092"]}}
 @pytest.fixture
 async def kafka(monkeypatch):
     cluster = MemoryCluster(SystemClock(), Random(1))
+
+    def connected(*_):
+        client = cluster.client()
+        client.traffic = BrokerTraffic()  # what a process reads of it for its metrics
+        return client
+
     for module in (broker_connection, kafka_mirror):
-        monkeypatch.setattr(module, "connect_brokers", lambda *_: cluster.client())
+        monkeypatch.setattr(module, "connect_brokers", connected)
     yield cluster
     await cluster.close()
 
