@@ -168,6 +168,14 @@ def test_stl_26_within_an_epoch_what_is_known_only_grows():
     assert merged(owner(1, 0, 5), owner(1, 0, 6)) == owner(1, 0, 6)
 
 
+def test_stl_26_while_a_loss_is_known_an_owner_of_before_may_only_make_it_larger():
+    found = merged(owner(1, 0, 5), owner(3, 3, 3))
+    assert found.loss == LostUnits(5, 5, 3, 3)
+    assert merged(found, owner(2, 0, 6)).loss == LostUnits(6, 6, 3, 3)
+    assert merged(found, owner(2, 0, 4)) == found
+    assert merged(found, owner(3, 3, 9)) == found
+
+
 def test_stl_27_what_owners_of_before_an_accepted_loss_tell_is_passed_over():
     found = merged(owner(1, 0, 5), owner(2, 3, 3))
     given_up = accepted(found)

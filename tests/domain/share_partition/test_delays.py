@@ -9,6 +9,7 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.group_config.retry_delays import RELEASE_DELAY_MAX_MS, RetryDelays
 from sharemesh.domain.ids import MemberId
+from sharemesh.domain.share_partition.cache.delays import STALE_DELAYS_KEPT, Delays
 from sharemesh.domain.share_partition.cache.record_status import HAND_BACKS_MAX
 from sharemesh.domain.share_partition.effects import (
     AcquiredRun,
@@ -287,6 +288,38 @@ def test_rty_11_a_delayed_record_is_no_lock_and_what_the_log_lost_waits_for_noth
     assert led.machine.delayed_count == 6
     led.tick(60_000)
     assert led.acquire() == (AcquiredRun(4, 9, 2),)
+
+
+def test_rty_2_records_of_different_counts_released_together_wait_together():
+    led = Led(limit=9)
+    led.acquire()
+    led.release(5, 9)
+    led.acquire()
+    assert led.release(0, 9, delay_ms=1_000).error is NONE
+    assert (led.at(0), led.at(9)) == ((AVAILABLE, 1, 6_000), (AVAILABLE, 2, 6_000))
+    assert led.machine.delayed_count == 10
+    led.tick(1_000)
+    assert led.acquire() == (AcquiredRun(0, 4, 2), AcquiredRun(5, 9, 3))
+
+
+def test_rty_2_a_delay_holds_for_what_the_log_keeps_of_a_batch_whose_release_is_being_written():
+    led = Led()
+    led.acquire()
+    effects = led.step(Acknowledge(7, M1, (AcknowledgementBatch(0, 9, (RELEASE,), delay_ms=500),)))
+    [write] = [each for each in effects if isinstance(each, WriteState)]
+    led.step(LogStartMoved(4))
+    led.step(StateWritten(write.write_id, NONE))
+    assert led.at(4) == (AVAILABLE, 1, 5_500)
+    assert led.acquire() == ()
+    led.tick(500)
+    assert led.acquire() == (AcquiredRun(4, 9, 2),)
+
+
+def test_rty_2_what_waits_is_forgotten_once_the_start_offset_has_passed_it():
+    delays = Delays()
+    for offset in range(STALE_DELAYS_KEPT):
+        delays.add(offset, offset, 1_000 + offset, 200)
+    assert delays.waiting == [(1_000 + offset, offset, offset) for offset in range(200, 256)]
 
 
 def test_hnd_1_an_uncounted_release_with_a_delay_is_written_with_the_count_of_before():

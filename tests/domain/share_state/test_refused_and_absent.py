@@ -71,6 +71,16 @@ def test_a_restored_generation_is_hashed_as_what_it_was_made_of(machine):
     assert hashed != content_hash({KEY: state}, Floors(5, 7))
 
 
+def test_rty_7_the_hash_of_a_state_covers_the_times_before_which_records_wait(machine):
+    state = machine.state(KEY)
+    now, later, latest = (
+        replace(state, batches=(StateBatch(8, 9, DeliveryState.AVAILABLE, 1, not_before_ms=time),))
+        for time in (0, 50, 60)
+    )
+    hashes = {content_hash({KEY: each}, Floors()) for each in (now, later, latest)}
+    assert len(hashes) == 3
+
+
 def test_a_generation_without_deletions_has_no_floors_to_write(machine):
     restored = ShareStateMachine()
     restored.restore([(KEY, machine.state(KEY))], Floors(), 40)

@@ -305,8 +305,6 @@ class InFlight:
 
     def _delay(self, first: int, last: int, old: RecordStatus, new: RecordStatus) -> None:
         """Count who waits for its not-before (RTY-2)."""
-        if old is new:
-            return
         if old.delayed:
             self.delays.left(last - first + 1)
         if new.delayed:
