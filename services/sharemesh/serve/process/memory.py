@@ -14,10 +14,12 @@ from sharemesh.tasks import cancel_and_wait
 THREAD_SWITCH_S = 0.0005
 """A storage job needs the interpreter back after each system call; the usual 5 ms, waited for a
 few times in each commit, cost a busy coordinator a quarter of its throughput (measured)."""
-CYCLE_SEARCH_THRESHOLDS = (10_000, 20, 20)
+CYCLE_SEARCH_THRESHOLDS = (10_000, 3, 130)
 """New objects before the youngest are searched for cycles, and searches of one generation before
 the next older one's. With Python's 700 requests that wait for a commit are walked again and again:
-a tenth of a coordinator's processor time, and a fifth with a thousand open streams (measured)."""
+a tenth of a coordinator's processor time, and a fifth with a thousand open streams (measured).
+The second generation is never more than 40,000 objects, 20 ms: with 200,000 each crowd of new
+streams stopped its process for 100 ms (measured). All objects are searched after four millions."""
 
 
 def tune_interpreter() -> None:
@@ -49,6 +51,11 @@ TRIM_GROWTH_BYTES = 4 * 1024 * 1024
 TRIM_AT_LEAST_MS = 30_000
 """Maximum time between two trims, also without growth."""
 
+SEARCH_AT_LEAST_MS = 30_000
+SEARCH_PAUSE_FACTOR = 1_000
+"""Pause between two searches of all objects for cycles: so long, or so many times as long as the
+last one took, which keeps them below a thousandth of the time."""
+
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -68,6 +75,27 @@ def bound_heap() -> None:
     mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES_MAX)
 
 
+class CycleSearch:
+    """Searches all objects for cycles, as seldom as their number asks.
+
+    Python itself searches after a number of new objects: a process at rest keeps what it has.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due_ms = clock.now_ms() + SEARCH_AT_LEAST_MS
+
+    def search_if_due(self) -> None:
+        """Free what only cycles hold; the process stands still meanwhile."""
+        began_ms = self._clock.now_ms()
+        if began_ms < self._due_ms:
+            return
+        gc.collect()
+        ended_ms = self._clock.now_ms()
+        took_ms = ended_ms - began_ms
+        self._due_ms = ended_ms + max(SEARCH_AT_LEAST_MS, took_ms * SEARCH_PAUSE_FACTOR)
+
+
 class MallocTrim:
     """Gives free pages within the heaps back while the process runs.
 
@@ -75,11 +103,15 @@ class MallocTrim:
     below something small that stays, is kept: of 20,000 hostile requests a share leader kept up to
     75 MiB so, in holes of some 50 KiB, while its objects had grown by 1 MiB (measured with
     tracemalloc and malloc_info). A trim takes about a millisecond.
+
+    Cycles are searched first: one small object in a cycle keeps a page. Of 11,000 streams that
+    said nothing a process kept 240 MiB without this search and 35 MiB with it (measured).
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._trim = _of_glibc("malloc_trim")
+        self._cycles = CycleSearch(clock)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -101,6 +133,7 @@ class MallocTrim:
             grown = resident_bytes() - left_bytes
             if grown < TRIM_GROWTH_BYTES and now_ms - trimmed_ms < TRIM_AT_LEAST_MS:
                 continue
+            self._cycles.search_if_due()
             await asyncio.to_thread(trim, 0)
             left_bytes, trimmed_ms = resident_bytes(), now_ms
 
