@@ -28,6 +28,9 @@ TRIES = 3
 """A kind whose ratio is missed is measured again: a stall by the kind is there each time, one by
 the machine is not. It is a violation if no try holds."""
 
+GROWN_BYTES = 4 << 20
+"""A process that grew by so much during a kind is named in its notes."""
+
 FIRST_S = 20.0
 """How long the quiet tenant may take until its first records are delivered."""
 
@@ -118,6 +121,7 @@ async def tried(stage: Stage, quiet: Quiet, kind: Abuse) -> Outcome:
     wrong: list[str] = []
     best: Measured | None = None
     tries = 0
+    held = stage.memory()
     while tries < TRIES and (best is None or not best.holds) and not wrong:
         tries += 1
         measured, found = await _measured(stage, quiet, kind)
@@ -128,7 +132,12 @@ async def tried(stage: Stage, quiet: Quiet, kind: Abuse) -> Outcome:
         wrong.append(f"others waited: {best}")
     about = f"finding {kind.finding}, " if kind.finding else ""
     again = f" (try {tries})" if tries > 1 else ""
-    notes = f"{best}{again}; {about}by {', '.join(kind.who)}"
+    grown = "".join(
+        f", {name} +{(size - held.get(name, 0)) >> 20} MiB"
+        for name, size in stage.memory().items()
+        if size - held.get(name, 0) >= GROWN_BYTES
+    )
+    notes = f"{best}{again}; {about}by {', '.join(kind.who)}{grown}"
     return Outcome(tuple(wrong), (best.abused_ms,) if best else (), notes)
 
 
