@@ -2,6 +2,7 @@
 
 import pytest
 
+from sharemesh.authorization.refusals import HEARER, Refusal
 from sharemesh.authorization.slices import Slices
 from sharemesh.cluster.store.acl_rules import AclRule, Pattern, Permission, RuleSet
 from sharemesh.domain.errors import ErrorCode, RefusedError
@@ -24,6 +25,16 @@ class _ManyTopics:
         return self._topics
 
 
+class _Hearer:
+    granted = False
+
+    def __init__(self, heard):
+        self._heard = heard
+
+    def refused(self, refusal):
+        self._heard.append(refusal)
+
+
 async def test_a_producer_id_is_refused_in_slices_bnd_20():
     rules = RuleSet(
         AclRule(
@@ -44,3 +55,22 @@ async def test_a_producer_id_is_refused_in_slices_bnd_20():
         assert refused.value.error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
     assert await longest_turn(asked()) <= SLICE_MAX_S
+
+
+async def test_the_audit_log_is_told_who_lacks_which_right_for_a_producer_id_aud_2():
+    heard = []
+    access = LeaderAccess(RuleSet(()), _ManyTopics())
+    token = HEARER.set(_Hearer(heard))
+    try:
+        with pytest.raises(RefusedError) as refused:
+            await access.some_topic("User:eve", Slices(LoopClock()))
+    finally:
+        HEARER.reset(token)
+    assert heard == [
+        Refusal("User:eve", ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "write", "topic", "*")
+    ]
+    assert refused.value.message == (
+        "User:eve is not authorized for WRITE on any topic, and a producer id needs it on one; an "
+        "administrator can allow it with: sharemesh acls add --principal User:eve --operation "
+        "write --topic NAME"
+    )

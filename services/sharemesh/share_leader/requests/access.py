@@ -17,6 +17,7 @@ _RIGHTS = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_F
 
 
 _SHOWN = 100  # characters of a name that was sent, in a refusal
+_ANY = "*"  # the name, in the audit log, where one of all topics would do
 
 
 class LeaderAccess:
@@ -85,11 +86,12 @@ class LeaderAccess:
             if may(principal, Operation.WRITE, ResourceType.TOPIC, topic.name):
                 return
         raise refusal_on(
-            "any topic, so it gets no producer id",
+            "any topic, and a producer id needs it on one",
             principal,
             Operation.WRITE,
             ResourceType.TOPIC,
             error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            known_as=_ANY,
         )
 
     def markers(self, principal: str) -> None:
