@@ -10,7 +10,7 @@ from sharemesh.ports.network import CallFailedError
 from sharemesh.serve.process.quota_listener import HELD_MAX, MeasuredSteps, QuotaListener
 from sharemesh.telemetry.telemetry import without_export
 from sharemesh.testing.network import LocalNetwork
-from sharemesh.v1 import group_coordinator_pb2, share_leader_pb2
+from sharemesh.v1 import group_coordinator_pb2, record_log_pb2, share_leader_pb2
 from tests.clocks import ManualClock
 from tests.listed_quotas import ListedQuotas
 
@@ -29,6 +29,7 @@ class Served:
         self.now_ns = 0
         self.takes_ns = 0
         self.times = []  # of the streams that are open
+        self.asked_of = None  # what the last one who asked was told
         self.open = asyncio.Event()
         self.open.set()
         telemetry = without_export(lambda: self.now_ns)
@@ -41,6 +42,7 @@ class Served:
 
     async def explain(self, request, context):
         self.now_ns += self.takes_ns
+        self.asked_of = context.time
         await self.open.wait()
         return share_leader_pb2.ExplainResponse(reason="x")
 
@@ -137,6 +139,68 @@ async def test_quo_14_who_waits_in_vain_or_with_too_many_is_refused_in_words(ser
     for each in asked:
         with pytest.raises(CallFailedError, match="quota request_percentage of User:jane is 1%"):
             await each
+
+
+async def test_quo_14_an_answer_says_how_long_the_debt_lasts_and_heartbeats_do_not(served):
+    here = served({(QuotaName.REQUEST_PERCENTAGE, JANE): 100})
+    caller = here.network.caller(JANE)
+    here.takes_ns = 400_000_000
+    told = [(await caller.call(EXPLAIN, ASKED, to=HERE)).throttle_time_ms for _ in range(3)]
+    assert told == [0, 0, 200]  # an idle one has a second's worth
+    await here.clock.advance(200)
+    here.takes_ns = 40_000_000_000
+    assert (await caller.call(EXPLAIN, ASKED, to=HERE)).throttle_time_ms == 30_000
+    asked = group_coordinator_pb2.ShareGroupHeartbeatRequest(group_id="g")
+    assert (await caller.call(HEARTBEAT, asked, to=HERE)).throttle_time_ms == 0
+    assert (await here.network.caller(JOE).call(EXPLAIN, ASKED, to=HERE)).throttle_time_ms == 0
+
+
+def test_quo_14_every_answer_of_a_process_to_its_clients_has_room_for_a_throttle_time():
+    without = {
+        each.name
+        for each in methods.METHODS
+        if "throttle_time_ms" not in each.response.DESCRIPTOR.fields_by_name
+    }
+    streams = {"GroupCoordinator/ShareGroupHeartbeatStream", "ShareLeader/HoldSession"}
+    own = {each.name for each in methods.METHODS if each.name.startswith("ShareCoordinator/")}
+    assert without - streams == own  # the cluster's own processes have no bound (QUO-3)
+
+
+async def test_quo_14_a_refusal_says_when_the_debt_is_paid(served):
+    here = served({(QuotaName.REQUEST_PERCENTAGE, JANE): 100})
+    here.takes_ns = 5_000_000_000
+    caller = here.network.caller(JANE)
+    assert (await caller.call(EXPLAIN, ASKED, to=HERE)).throttle_time_ms == 4_000
+    asked = here.ask(caller)
+    await here.clock.advance(1_000)
+    with pytest.raises(CallFailedError) as refused:
+        await asked
+    assert refused.value.throttle_ms == 3_000
+
+
+async def test_quo_14_an_answer_keeps_a_longer_throttle_time_of_its_own(served):
+    here = served({(QuotaName.REQUEST_PERCENTAGE, JANE): 100})
+    here.takes_ns = 1_100_000_000
+
+    async def produce(request, context):
+        await here.work()
+        return record_log_pb2.ProduceResponse(throttle_time_ms=700)
+
+    here.listener.offer(methods.PRODUCE, produce)
+    asked = record_log_pb2.ProduceRequest()
+    answer = await here.network.caller(JANE).call(methods.PRODUCE, asked, to=HERE)
+    assert answer.throttle_time_ms == 700
+
+
+async def test_quo_15_who_asks_is_told_who_waits_for_processor_time(served):
+    here = served({(QuotaName.REQUEST_PERCENTAGE, JANE): 1})
+    here.takes_ns = 1_000_000_000
+    await here.network.caller(JOE).call(EXPLAIN, ASKED, to=HERE)
+    assert here.asked_of.holding_back(JANE) == ""
+    await here.network.caller(JANE).call(EXPLAIN, ASKED, to=HERE)
+    await here.network.caller(JOE).call(EXPLAIN, ASKED, to=HERE)
+    assert "quota request_percentage of User:jane is 1%" in here.asked_of.holding_back(JANE)
+    assert here.asked_of.holding_back(JOE) == ""
 
 
 async def test_quo_14_the_work_of_streams_counts_for_unary_calls_too(served):

@@ -333,6 +333,34 @@ async def test_quo_15_explain_says_that_a_record_waits_for_a_quota(name, entity,
         assert words in answer.explanation
 
 
+async def test_quo_15_explain_says_that_a_record_waits_for_processor_time(monkeypatch):
+    words = "quota request_percentage of User:jane is 1% of a core"
+
+    def holding_back(time, principal):
+        return words if principal == JANE else ""
+
+    monkeypatch.setattr(UnmeasuredTime, "holding_back", holding_back)
+    async with a_world({}) as w:
+        await w.lead(P0)
+        await produce(w)
+        stream = await w.client("m1", "g", JANE).consume(P0, share_acquire_mode=1, max_records=1)
+        assert acquired(await anext(aiter(stream)), P0) == [(0, 0, 1)]
+        monkeypatch.setattr(UnmeasuredTime, "may_go_on", lambda time, call: False)
+        await produce(w)
+        await produce(w)
+        await w.clock.settle()
+        request = share_leader_pb2.ExplainRequest(
+            group_id="g", topic_name="foo", partition=0, offset=2
+        )
+        answer = await w.caller(JANE).call(methods.EXPLAIN, request, to=w.address)
+        assert answer.reason == "THROTTLED"
+        assert words in answer.explanation
+        w.rules.denied.add(("describe_configs", "cluster", CLUSTER_NAME))
+        answer = await w.caller(JOE).call(methods.EXPLAIN, request, to=w.address)
+        assert answer.reason == "THROTTLED"
+        assert "request_percentage" not in answer.explanation
+
+
 @pytest.mark.parametrize(
     ("caller", "right", "told"),
     [(JANE, False, True), (JOE, False, False), (JOE, True, True)],

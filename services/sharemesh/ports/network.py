@@ -37,20 +37,28 @@ class CallFailedError(Exception):
 
     ``unreachable`` says in few words why there was not even a connection; else it is empty.
     ``stale``: UNAUTHENTICATED, but the same caller may be let in later, or with a newer token.
+    ``throttle_ms``: a quota refused the call before its handler began, and is paid so much later.
     """
 
     def __init__(
-        self, failure: Failure, message: str, *, unreachable: str = "", stale: bool = False
+        self,
+        failure: Failure,
+        message: str,
+        *,
+        unreachable: str = "",
+        stale: bool = False,
+        throttle_ms: int = 0,
     ) -> None:
         super().__init__(f"{failure.value}: {message}")
         self.failure = failure
         self.message = message
         self.unreachable = unreachable
         self.stale = stale
+        self.throttle_ms = throttle_ms
 
 
 class CallTime(Protocol):
-    """The processor time of one principal's streams, as a quota bounds it (spec QUO-14)."""
+    """Processor time as a quota bounds it: of one principal's streams, and who owes (QUO-14)."""
 
     def measured(self, work: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
         """Return the work as it is to be awaited, so that the time of its steps counts."""
@@ -67,6 +75,10 @@ class CallTime(Protocol):
     @property
     def throttle_ms(self) -> int:
         """How long nothing that may wait begins; 0: no such time."""
+        ...
+
+    def holding_back(self, principal: str) -> str:
+        """Return in words the quota for whose debt a principal waits here; empty: none."""
         ...
 
 
@@ -86,6 +98,10 @@ class UnmeasuredTime:
     def forget(self, call: Callable[[], None]) -> None:
         """Do nothing: nobody was kept waiting."""
 
+    def holding_back(self, principal: str) -> str:  # noqa: ARG002 - the port's words
+        """Return nothing: nobody owes."""
+        return ""
+
 
 _UNMEASURED = UnmeasuredTime()
 
@@ -96,7 +112,8 @@ class CallContext:
 
     ``connection`` is equal for calls on one connection where the transport knows it.
     ``proven_for_ms`` is how long from now the token lasts that names the principal; None: it was
-    not named by a token. ``time`` measures what the handler of a stream leaves to other tasks.
+    not named by a token. ``time`` measures what the handler of a stream leaves to other tasks, and
+    says whom the quota of processor time holds back.
     """
 
     peer: str

@@ -10,7 +10,13 @@ import grpc
 
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import CallContext, CallFailedError, Failure, Stream
-from sharemesh.rpc.limits import FIRST_MESSAGE_MS, REQUEST_MS, STREAM_TAKEN, TOKEN_STALE
+from sharemesh.rpc.limits import (
+    FIRST_MESSAGE_MS,
+    REQUEST_MS,
+    STREAM_TAKEN,
+    THROTTLE_TIME,
+    TOKEN_STALE,
+)
 from sharemesh.rpc.open_calls import OpenCalls
 from sharemesh.rpc.request_parser import ParserThread, RequestParser
 from sharemesh.rpc.status import code_of
@@ -288,7 +294,9 @@ def _refusal_of(method: str, error: Exception) -> _Refusal:
 
 
 def _mark(error: CallFailedError) -> tuple[tuple[str, str], ...]:
-    """Return the trailing metadata of a refusal that the caller can heal (IDN-4)."""
+    """Return the trailing metadata of a refusal that the caller, or time, heals (IDN-4, QUO-14)."""
+    if error.throttle_ms:
+        return ((THROTTLE_TIME, str(error.throttle_ms)),)
     return ((TOKEN_STALE, "1"),) if error.stale else ()
 
 

@@ -33,6 +33,9 @@ STREAM_TAKEN = "sharemesh-stream-taken"
 TOKEN_STALE = "sharemesh-token-stale"  # noqa: S105 - its name, not a token
 """Trailing metadata of a refusal that a newer token, or the same one later, heals (IDN-4)."""
 
+THROTTLE_TIME = "sharemesh-throttle-time-ms"
+"""Trailing metadata of a refusal by a quota that time pays: for how long it does (QUO-14)."""
+
 INBOX_MESSAGES = 8
 """Messages of one stream that are read ahead of the application, at most."""
 

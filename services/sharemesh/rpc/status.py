@@ -4,10 +4,13 @@ import grpc
 
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import CallFailedError, Failure
-from sharemesh.rpc.limits import TOKEN_STALE
+from sharemesh.rpc.limits import THROTTLE_TIME, TOKEN_STALE
 
 HEALS_MS = 120_000
 """How long a caller goes on that is refused for its token, as if the server were away (IDN-9)."""
+
+_THROTTLE_MAX_MS = 30_000
+"""More than that no server of this kind says at once (QUO-5)."""
 
 _NOT_CONNECTED = "failed to connect to all addresses"
 """How gRPC begins that message; the last of several reasons follows, of any address."""
@@ -153,7 +156,15 @@ def failure_of(
         )
         found.stale = True
         return found
-    return failed(failure, method, address, details, advice.of(details))
+    found = failed(failure, method, address, details, advice.of(details))
+    if failure is Failure.RESOURCE_EXHAUSTED:
+        found.throttle_ms = _throttle_ms(error.trailing_metadata())
+    return found
+
+
+def _throttle_ms(trailing: object) -> int:
+    told = trailing.get(THROTTLE_TIME) if isinstance(trailing, grpc.aio.Metadata) else None
+    return min(int(told), _THROTTLE_MAX_MS) if isinstance(told, str) and told.isdecimal() else 0
 
 
 def _is_stale(trailing: object) -> bool:

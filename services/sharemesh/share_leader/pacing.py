@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from sharemesh.domain.quota.counts import HeldRecords, OpenCounts
 from sharemesh.domain.quota.names import QuotaName
 from sharemesh.domain.quota.rates import RateAccount
-from sharemesh.domain.quota.sentences import in_words
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.quotas import Quotas
 from sharemesh.share_leader.settings import LeaderSettings
@@ -192,11 +191,11 @@ class LeaderPacing:
 
     def holding_back(self, principal: str) -> str:
         """Return in words which quota of a principal its members wait for; empty: none."""
-        return _owing(self._consuming, principal) or self._in_flight.in_words(principal)
+        return self._consuming.in_words(principal) or self._in_flight.in_words(principal)
 
     def holding_back_group(self, group_id: str) -> str:
         """Return in words the quota of a group that its members wait for; empty: none."""
-        return _owing(self._delivering, group_id)
+        return self._delivering.in_words(group_id)
 
     def _throttle(self, rate: PacedRate, entity: str) -> int:
         throttle_ms = rate.throttle_ms(entity)
@@ -205,9 +204,3 @@ class LeaderPacing:
             if limit is not None:
                 self._signals.throttled(rate.name, entity, limit, throttle_ms)
         return throttle_ms
-
-
-def _owing(rate: PacedRate, entity: str) -> str:
-    """Return a quota in words if there is a debt, else nothing."""
-    limit = rate.limit(entity)
-    return in_words(rate.name, entity, limit) if limit and rate.throttle_ms(entity) else ""

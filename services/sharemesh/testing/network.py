@@ -246,7 +246,7 @@ def _settle(outcome: asyncio.Future[Any], task: asyncio.Task[Any], method: str, 
         if not outcome.done():
             outcome.set_result(task.result())
     elif isinstance(error, CallFailedError):
-        _fail(outcome, _failed(error.failure, method, to, error.message))
+        _fail(outcome, _failed(error.failure, method, to, error.message, error.throttle_ms))
     else:
         _log.error("handler of %s failed", method, exc_info=error)
         _fail(outcome, _internal(error, method, to))
@@ -262,5 +262,9 @@ def _internal(error: BaseException, method: str, to: str) -> CallFailedError:
     return _failed(Failure.INTERNAL, method, to, f"{type(error).__name__} in the server")
 
 
-def _failed(failure: Failure, method: str, to: str, details: str) -> CallFailedError:
-    return CallFailedError(failure, f"{method or 'call'} to {to}: {details}")
+def _failed(
+    failure: Failure, method: str, to: str, details: str, throttle_ms: int = 0
+) -> CallFailedError:
+    return CallFailedError(
+        failure, f"{method or 'call'} to {to}: {details}", throttle_ms=throttle_ms
+    )

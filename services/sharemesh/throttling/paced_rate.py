@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from sharemesh.domain.quota.names import QuotaName
 from sharemesh.domain.quota.rates import RateAccount, RateAccounts
+from sharemesh.domain.quota.sentences import in_words
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.quotas import Quotas
 from sharemesh.timers import TimerHandle, Timers
@@ -52,6 +53,11 @@ class PacedRate:
         if account is None:
             return 0
         return min(account.debt_ms(self._clock.now_ms()), THROTTLE_MAX_MS)
+
+    def in_words(self, entity: str) -> str:
+        """Return the quota for whose debt this one waits; empty: none."""
+        limit = self.limit(entity)
+        return in_words(self.name, entity, limit) if limit and self.throttle_ms(entity) else ""
 
     def taken(self, entity: str, account: RateAccount, reserved: int, amount: float) -> None:
         """Take what came of a reservation; the next who waits may go on."""

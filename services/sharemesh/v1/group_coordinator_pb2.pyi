@@ -134,14 +134,16 @@ class ListedGroup(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., group_type: _Optional[str] = ..., group_state: _Optional[str] = ...) -> None: ...
 
 class ListGroupsResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "groups")
+    __slots__ = ("error_code", "error_message", "groups", "throttle_time_ms")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     error_message: str
     groups: _containers.RepeatedCompositeFieldContainer[ListedGroup]
-    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[ListedGroup, _Mapping]]] = ...) -> None: ...
+    throttle_time_ms: int
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[ListedGroup, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
 
 class DeleteGroupsRequest(_message.Message):
     __slots__ = ("group_ids",)
@@ -160,10 +162,12 @@ class DeletedGroup(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class DeleteGroupsResponse(_message.Message):
-    __slots__ = ("results",)
+    __slots__ = ("results", "throttle_time_ms")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[DeletedGroup]
-    def __init__(self, results: _Optional[_Iterable[_Union[DeletedGroup, _Mapping]]] = ...) -> None: ...
+    throttle_time_ms: int
+    def __init__(self, results: _Optional[_Iterable[_Union[DeletedGroup, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
 
 class OffsetTopicRequest(_message.Message):
     __slots__ = ("topic_name", "partitions")
@@ -238,10 +242,12 @@ class DescribedShareGroupOffsets(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[OffsetTopicResult, _Mapping]]] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class DescribeShareGroupOffsetsResponse(_message.Message):
-    __slots__ = ("groups",)
+    __slots__ = ("groups", "throttle_time_ms")
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     groups: _containers.RepeatedCompositeFieldContainer[DescribedShareGroupOffsets]
-    def __init__(self, groups: _Optional[_Iterable[_Union[DescribedShareGroupOffsets, _Mapping]]] = ...) -> None: ...
+    throttle_time_ms: int
+    def __init__(self, groups: _Optional[_Iterable[_Union[DescribedShareGroupOffsets, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
 
 class AlterOffsetPartition(_message.Message):
     __slots__ = ("partition", "start_offset", "state_batches")
@@ -270,14 +276,16 @@ class AlterShareGroupOffsetsRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[AlterOffsetTopic, _Mapping]]] = ...) -> None: ...
 
 class AlterShareGroupOffsetsResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "topics")
+    __slots__ = ("error_code", "error_message", "topics", "throttle_time_ms")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     error_message: str
     topics: _containers.RepeatedCompositeFieldContainer[OffsetTopicResult]
-    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[OffsetTopicResult, _Mapping]]] = ...) -> None: ...
+    throttle_time_ms: int
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[OffsetTopicResult, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
 
 class DeleteShareGroupOffsetsRequest(_message.Message):
     __slots__ = ("group_id", "topic_names")
@@ -288,14 +296,16 @@ class DeleteShareGroupOffsetsRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., topic_names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DeleteShareGroupOffsetsResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "topics")
+    __slots__ = ("error_code", "error_message", "topics", "throttle_time_ms")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     error_message: str
     topics: _containers.RepeatedCompositeFieldContainer[OffsetTopicResult]
-    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[OffsetTopicResult, _Mapping]]] = ...) -> None: ...
+    throttle_time_ms: int
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[OffsetTopicResult, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
 
 class DescribeGroupConfigsRequest(_message.Message):
     __slots__ = ("group_ids",)
@@ -316,10 +326,12 @@ class DescribedGroupConfigs(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., configs: _Optional[_Iterable[_Union[_common_pb2.ConfigEntry, _Mapping]]] = ...) -> None: ...
 
 class DescribeGroupConfigsResponse(_message.Message):
-    __slots__ = ("results",)
+    __slots__ = ("results", "throttle_time_ms")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[DescribedGroupConfigs]
-    def __init__(self, results: _Optional[_Iterable[_Union[DescribedGroupConfigs, _Mapping]]] = ...) -> None: ...
+    throttle_time_ms: int
+    def __init__(self, results: _Optional[_Iterable[_Union[DescribedGroupConfigs, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
 
 class AlterGroupConfig(_message.Message):
     __slots__ = ("name", "value")
@@ -340,9 +352,11 @@ class AlterGroupConfigsRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., configs: _Optional[_Iterable[_Union[AlterGroupConfig, _Mapping]]] = ..., validate_only: _Optional[bool] = ...) -> None: ...
 
 class AlterGroupConfigsResponse(_message.Message):
-    __slots__ = ("error_code", "error_message")
+    __slots__ = ("error_code", "error_message", "throttle_time_ms")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     error_message: str
-    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
+    throttle_time_ms: int
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...

@@ -322,7 +322,7 @@ class ExplainRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., topic_name: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class ExplainResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "delivery_state", "member_id", "lock_remaining_ms", "delivery_count", "reason", "explanation", "start_offset", "end_offset", "next_fetch_offset", "high_watermark", "leader_epoch", "state_epoch", "last_cause", "trace_id", "span_id", "events", "events_note", "events_from_ms", "delay_remaining_ms")
+    __slots__ = ("error_code", "error_message", "delivery_state", "member_id", "lock_remaining_ms", "delivery_count", "reason", "explanation", "start_offset", "end_offset", "next_fetch_offset", "high_watermark", "leader_epoch", "state_epoch", "last_cause", "trace_id", "span_id", "events", "events_note", "events_from_ms", "delay_remaining_ms", "throttle_time_ms")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     DELIVERY_STATE_FIELD_NUMBER: _ClassVar[int]
@@ -344,6 +344,7 @@ class ExplainResponse(_message.Message):
     EVENTS_NOTE_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FROM_MS_FIELD_NUMBER: _ClassVar[int]
     DELAY_REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     error_message: str
     delivery_state: str
@@ -365,4 +366,5 @@ class ExplainResponse(_message.Message):
     events_note: str
     events_from_ms: int
     delay_remaining_ms: int
-    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., delivery_state: _Optional[str] = ..., member_id: _Optional[str] = ..., lock_remaining_ms: _Optional[int] = ..., delivery_count: _Optional[int] = ..., reason: _Optional[str] = ..., explanation: _Optional[str] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., next_fetch_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., state_epoch: _Optional[int] = ..., last_cause: _Optional[str] = ..., trace_id: _Optional[bytes] = ..., span_id: _Optional[bytes] = ..., events: _Optional[_Iterable[_Union[_common_pb2.RecordEvent, _Mapping]]] = ..., events_note: _Optional[str] = ..., events_from_ms: _Optional[int] = ..., delay_remaining_ms: _Optional[int] = ...) -> None: ...
+    throttle_time_ms: int
+    def __init__(self, error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., delivery_state: _Optional[str] = ..., member_id: _Optional[str] = ..., lock_remaining_ms: _Optional[int] = ..., delivery_count: _Optional[int] = ..., reason: _Optional[str] = ..., explanation: _Optional[str] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., next_fetch_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., state_epoch: _Optional[int] = ..., last_cause: _Optional[str] = ..., trace_id: _Optional[bytes] = ..., span_id: _Optional[bytes] = ..., events: _Optional[_Iterable[_Union[_common_pb2.RecordEvent, _Mapping]]] = ..., events_note: _Optional[str] = ..., events_from_ms: _Optional[int] = ..., delay_remaining_ms: _Optional[int] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...

@@ -60,6 +60,10 @@ class AdminClient:
         self._admin = AsyncAdminClient(config, environment=environment)
         self._loop = BackgroundLoop("sharemesh-admin")
 
+    def metrics(self) -> Mapping[str, int]:
+        """Return how long quotas make calls wait (spec QUO-11), in milliseconds."""
+        return self._admin.metrics()
+
     def close(self) -> None:
         """Close the connections. Repeating it is fine."""
         if self._loop.is_open:

@@ -15,6 +15,7 @@ from sharemesh.client.errors import (
     error_for,
 )
 from sharemesh.client.metadata.metadata_cache import MetadataCache
+from sharemesh.client.obeying_caller import ObeyingCaller
 from sharemesh.domain.errors import ErrorCode, coordinator_moved, leader_moved
 from sharemesh.methods import Method, Request, Response
 from sharemesh.ports.network import REFUSALS, CallFailedError, Failure
@@ -36,9 +37,10 @@ class AdminRouter:
 
     def __init__(self, config: ClientConfig, environment: ClientEnvironment) -> None:
         self._clock = environment.clock
-        self._caller = environment.open_caller()
+        self._caller = ObeyingCaller(environment.open_caller(), environment.clock)
         self._timeout_ms = config.number("default.api.timeout.ms")
         self.leaders = MetadataCache(environment, config, self._caller, patient=False)
+        self.throttled = self._caller.throttled
 
     async def close(self) -> None:
         """Close the connections."""
@@ -62,7 +64,9 @@ class AdminRouter:
 
         Raises:
             ConnectionFailedError: It did not answer in time.
+            ThrottlingQuotaExceededError: A quota asks to wait for longer than the time-out.
         """
+        await self._caller.until_free(address, self._clock.now_ms() + self._timeout_ms)
         try:
             return await self._caller.call(
                 method, request, to=address, timeout_ms=min(method.deadline_ms, self._timeout_ms)
@@ -89,6 +93,7 @@ class AdminRouter:
             address = self.leaders.address(self.leaders.controller_id)
             if address is None:
                 continue
+            await self._caller.until_free(address, deadline_ms)
             try:
                 response = await self._caller.call(
                     method, request, to=address, timeout_ms=self._left_ms(deadline_ms)
@@ -111,6 +116,7 @@ class AdminRouter:
         Raises:
             ConnectionFailedError: Nobody answered in time.
             NetworkError: The connection was lost and it is not known whether it took effect.
+            ThrottlingQuotaExceededError: A quota asks to wait for longer than the time-out.
         """
         deadline_ms = self._clock.now_ms() + self._timeout_ms
         backoff = self.leaders.backoff()
@@ -118,6 +124,7 @@ class AdminRouter:
             address = await self.leaders.coordinator(
                 group_id, timeout_ms=self._left_ms(deadline_ms)
             )
+            await self._caller.until_free(address, deadline_ms)
             why = ""
             try:
                 response = await self._caller.call(
@@ -155,11 +162,14 @@ class AdminRouter:
 
         Raises:
             ConnectionFailedError: None answered.
+            ThrottlingQuotaExceededError: A quota asks to wait for longer than the time-out.
         """
+        deadline_ms = self._clock.now_ms() + self._timeout_ms
         await self.leaders.refresh([], timeout_ms=self._timeout_ms)
         answers: list[Response] = []
         failure: CallFailedError | None = None
         for address in self.leaders.addresses_of_role(_COORDINATOR_ROLE):
+            await self._caller.until_free(address, deadline_ms)
             try:
                 answers.append(await self._caller.call(method, request, to=address))
             except CallFailedError as error:
@@ -183,6 +193,7 @@ class AdminRouter:
             UnknownTopicOrPartitionError: There is no such topic or partition.
             ConnectionFailedError: Nobody answered in time.
             NotLeaderOrFollowerError: There was no leader in time.
+            ThrottlingQuotaExceededError: A quota asks to wait for longer than the time-out.
         """
         deadline_ms = self._clock.now_ms() + self._timeout_ms
         backoff = self.leaders.backoff()
@@ -192,6 +203,7 @@ class AdminRouter:
             found = self.leaders.leader(topic_id, where.partition)
             address = None if found is None else self.leaders.address(found.node_id)
             if address is not None:
+                await self._caller.until_free(address, deadline_ms)
                 try:
                     response = await self._caller.call(
                         method, make(topic_id), to=address, timeout_ms=self._left_ms(deadline_ms)
@@ -241,6 +253,14 @@ class AdminConnection:
         if self._made is None:
             self._made = AdminRouter(self._config, self._environment)
         return self._made
+
+    def metrics(self) -> Mapping[str, int]:
+        """Return how long quotas make calls wait (spec QUO-11), in milliseconds."""
+        throttled = None if self._made is None else self._made.throttled
+        return {
+            "admin-throttle-time-avg": throttled.average_ms if throttled is not None else 0,
+            "admin-throttle-time-max": throttled.max_ms if throttled is not None else 0,
+        }
 
     async def close(self) -> None:
         """Close the connections. Repeating it is fine."""

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from sharemesh import methods
 from sharemesh.domain.quota.counts import OpenCounts
@@ -26,6 +26,9 @@ HELD_MAX = 100
 
 NEVER_HELD = frozenset({methods.SHARE_GROUP_HEARTBEAT.name, methods.SHARE_ACKNOWLEDGE.name})
 """Who may get nothing more can finish what it has (QUO-10)."""
+
+ASKS_WHO_OWES = frozenset({methods.EXPLAIN.name})
+"""Unary methods whose handlers are told who waits for processor time (QUO-15)."""
 
 _PERCENT_SECONDS = 1e-7
 """Of a core in a nanosecond."""
@@ -64,17 +67,24 @@ class QuotaListener:
     ) -> None:
         """Answer a unary method (see the port), as quotas allow."""
         may_wait = method.name not in NEVER_HELD
+        tells = may_wait and "throttle_time_ms" in method.response.DESCRIPTOR.fields_by_name
+        asks = method.name in ASKS_WHO_OWES
 
         async def timed(request: Request, context: CallContext) -> Response:
+            if asks:
+                context = replace(context, time=self._time_of(context.principal))
             if self._time.limit(context.principal) is None:
                 return await handler(request, context)
             if may_wait:
                 await self._turn(method.name, context.principal)
             steps = MeasuredSteps(handler(request, context), self._now_ns)
             try:
-                return await steps
+                response = await steps
             finally:
                 _take(self._time, context.principal, steps.spent_ns)
+            if tells:
+                self._tell(cast("_Telling", response), context.principal)
+            return response
 
         async def answer(request: Request, context: CallContext) -> Response:
             if self._connections.limit(context.principal) is None:
@@ -95,9 +105,8 @@ class QuotaListener:
             principal, streams = context.principal, self._open_streams
             _check(method.name, self._streams.exceeded(principal, streams.of(principal)))
             streams.add(principal)
-            time = _TimeOfStreams(self._time, self._now_ns, self._signals, principal)
             try:
-                await handler(stream, replace(context, time=time))
+                await handler(stream, replace(context, time=self._time_of(principal)))
             finally:
                 streams.add(principal, -1)
 
@@ -109,6 +118,9 @@ class QuotaListener:
                 await counted(stream, context)
 
         self._listener.offer_stream(method, answer)
+
+    def _time_of(self, principal: str) -> "_TimeOfCalls":
+        return _TimeOfCalls(self._time, self._now_ns, self._signals, principal)
 
     @contextmanager
     def _on_connection(self, method: str, context: CallContext) -> Iterator[None]:
@@ -143,11 +155,23 @@ class QuotaListener:
                     return
             finally:
                 self._held.add(principal, -1)
-        _check(method, self._signals.refused(time.name, principal, limit))
+        throttle_ms = max(1, time.throttle_ms(principal))
+        _check(method, self._signals.refused(time.name, principal, limit), throttle_ms)
+
+    def _tell(self, response: "_Telling", principal: str) -> None:
+        """Say how long the next call of the principal would wait, if its answer says no more."""
+        throttle_ms = _told(self._time, principal, self._signals)
+        response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
 
 
-class _TimeOfStreams:
-    """Fills ``ports.network.CallTime`` for one stream; a quota binds it from its moment."""
+class _Telling(Protocol):
+    """An answer that has room for a throttle time."""
+
+    throttle_time_ms: int
+
+
+class _TimeOfCalls:
+    """Fills ``ports.network.CallTime`` for one call; a quota binds it from its moment."""
 
     def __init__(
         self, rate: PacedRate, now_ns: Callable[[], int], signals: QuotaSignals, principal: str
@@ -180,11 +204,11 @@ class _TimeOfStreams:
     @property
     def throttle_ms(self) -> int:
         """How long the stream brings nothing new (see the port)."""
-        throttle_ms = self._rate.throttle_ms(self._principal)
-        limit = self._rate.limit(self._principal) if throttle_ms else None
-        if limit is not None:
-            self._signals.throttled(self._rate.name, self._principal, limit, throttle_ms)
-        return throttle_ms
+        return _told(self._rate, self._principal, self._signals)
+
+    def holding_back(self, principal: str) -> str:
+        """Return in words whether a principal waits for processor time (see the port)."""
+        return self._rate.in_words(principal)
 
     def _spent(self, spent_ns: int) -> None:
         _take(self._rate, self._principal, spent_ns)
@@ -196,9 +220,20 @@ def _take(rate: PacedRate, principal: str, spent_ns: int) -> None:
         rate.taken(principal, account, 0, spent_ns * _PERCENT_SECONDS)
 
 
-def _check(method: str, exceeded: str) -> None:
+def _told(rate: PacedRate, principal: str, signals: QuotaSignals) -> int:
+    """Return the throttle time to tell, counted and logged as such; 0: none."""
+    throttle_ms = rate.throttle_ms(principal)
+    limit = rate.limit(principal) if throttle_ms else None
+    if limit is not None:
+        signals.throttled(rate.name, principal, limit, throttle_ms)
+    return throttle_ms
+
+
+def _check(method: str, exceeded: str, throttle_ms: int = 0) -> None:
     if exceeded:
-        raise CallFailedError(Failure.RESOURCE_EXHAUSTED, f"{method}: {exceeded}")
+        raise CallFailedError(
+            Failure.RESOURCE_EXHAUSTED, f"{method}: {exceeded}", throttle_ms=throttle_ms
+        )
 
 
 class MeasuredSteps(Generic[Result]):

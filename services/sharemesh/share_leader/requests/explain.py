@@ -86,7 +86,7 @@ class Explain:
             reason = self._refined(reason, led, durable, request)
         quota = ""
         if reason is Reason.NO_MEMBER_ASKS:
-            held = self._holding_back(led.partition, GroupId(request.group_id), context.principal)
+            held = self._holding_back(led.partition, GroupId(request.group_id), context)
             if held is not None:
                 reason, quota = Reason.THROTTLED, held
         response.reason = reason.value
@@ -101,7 +101,7 @@ class Explain:
         return response
 
     def _holding_back(
-        self, partition: TopicPartition, group_id: GroupId, caller: str
+        self, partition: TopicPartition, group_id: GroupId, caller: CallContext
     ) -> str | None:
         """Return in words the quota for which members of the partition wait; None: none.
 
@@ -117,13 +117,16 @@ class Explain:
         words = self._pacing.holding_back_group(group_id)
         if words:
             return words
-        found = {each: self._pacing.holding_back(each) for each in principals}
+        found = {
+            each: self._pacing.holding_back(each) or caller.time.holding_back(each)
+            for each in principals
+        }
         held = {principal: words for principal, words in found.items() if words}
         if not held:
             return None
-        if self._access.may_read_quotas(caller):
+        if self._access.may_read_quotas(caller.principal):
             return next(iter(held.values()))
-        return held.get(caller, "")
+        return held.get(caller.principal, "")
 
     def _led(self, request: pb.ExplainRequest, principal: str) -> LedPartition:
         topic = self._check_rights(request, principal)
