@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from sharemesh.cluster.membership import node_message
@@ -29,10 +29,10 @@ from sharemesh.share_leader.requests.request_checks import (
 )
 from sharemesh.share_leader.requests.share_fetch import SessionServices
 from sharemesh.share_leader.streaming.outbox import Outbox
+from sharemesh.share_leader.streaming.resting_partitions import RestingPartitions
 from sharemesh.share_leader.streaming.stream_terms import StreamTerms
 from sharemesh.share_leader.unsent import UnsentOfStream
 from sharemesh.tasks import OwnedTasks, cancel_and_wait
-from sharemesh.timers import TimerHandle
 from sharemesh.v1 import share_leader_pb2 as pb
 
 _log = logging.getLogger(__name__)
@@ -72,8 +72,7 @@ class ConsumeStream:
         self._credit_records = 0
         self._credit_bytes: int | None = None  # no limit until the client grants some
         self._turn = 0
-        self._paused: dict[TopicPartition, TimerHandle] = {}
-        self._arriving: set[TopicPartition] = set()  # added, and not seen to be led here yet
+        self._resting = RestingPartitions(services.environment, self._wake)
         self._changed = asyncio.Event()
         self._wait: DelayedShareFetch | None = None
         self._error: Outcome | None = None
@@ -140,7 +139,7 @@ class ConsumeStream:
 
     def notify_led(self, partition: TopicPartition) -> None:
         """This node leads the partition now: one that waited for it is served."""
-        self._go_on([partition])
+        self._resting.go_on([partition])
 
     def group_awaiting(self, partition: TopicPartition) -> GroupId | None:
         """Return the group of a stream that has added the partition."""
@@ -232,12 +231,11 @@ class ConsumeStream:
         if request.add or request.forget:
             forgotten = named(request.forget)
             self._session.forget(forgotten)
-            self._arriving.difference_update(forgotten)
+            self._resting.forgotten(forgotten)
             added = named(request.add)
             self._services.session_cache.check_room(self._session, added)
             self._session.add(added)
-            self._arriving.update(added)
-            self._go_on(added)
+            self._resting.added(added)
         if request.credit_records < 0 or request.credit_bytes < 0:
             raise invalid_request("credit is only added, never taken")
         if request.HasField("share_acquire_mode"):
@@ -268,8 +266,10 @@ class ConsumeStream:
 
     async def _answer(self, acknowledge_id: int, under_way: PendingAcknowledgements) -> None:
         outcomes = await self._services.acknowledgements.finish(under_way)
-        if self._paused:
-            self._go_on(partition for partition, (error, _) in outcomes.items() if not error)
+        if self._resting.alarms:
+            self._resting.go_on(
+                partition for partition, (error, _) in outcomes.items() if not error
+            )
         redirects = Redirects(self._services.environment.view)
         result = pb.ConsumeAcknowledged(
             acknowledge_id=acknowledge_id, topics=acknowledged_topics(outcomes, redirects)
@@ -329,12 +329,12 @@ class ConsumeStream:
         environment = self._services.environment
         order = self._order_now()
         self._turn += 1
-        partitions = [p for p in self._session.partitions if p not in self._paused]
+        partitions = [p for p in self._session.partitions if p not in self._resting.alarms]
         runners, refused = self._services.sources.find(
             self._terms.reader, rotated(partitions, self._turn)
         )
         for runner in runners:
-            self._arriving.discard(runner.key.topic_partition)
+            self._resting.arrived(runner.key.topic_partition)
             if runner.phase is Phase.ENDED:
                 refused[runner.key.topic_partition] = (runner.error, runner.message)
         if refused:
@@ -358,7 +358,7 @@ class ConsumeStream:
             if one.ranges or one.error:
                 response.add_taken(one)
             if one.throttled:
-                self._pause(one.partition, environment.settings.throttled_rest_ms)
+                self._resting.rest(one.partition, environment.settings.throttled_rest_ms)
             self._credit_records -= one.delivered
             if self._credit_bytes is not None:
                 self._credit_bytes -= len(one.records)
@@ -432,14 +432,15 @@ class ConsumeStream:
         environment = self._services.environment
         response = response or self._new_response()
         for partition, outcome in refused.items():
-            if outcome[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER and (wait_ms := self._due(partition)):
-                self._pause(partition, wait_ms)
+            moved = outcome[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if moved and (wait_ms := self._resting.due(partition)):
+                self._resting.rest(partition, wait_ms)
                 continue
             response.add_error(partition, outcome)
             if outcome[0] in _MOVED:
                 self._session.forget([partition])
             else:
-                self._pause(partition, environment.settings.stream_retry_ms)
+                self._resting.rest(partition, environment.settings.stream_retry_ms)
         message = response.message
         if message.responses:
             config = environment.view.group_config(self._session.key.group_id)
@@ -453,39 +454,6 @@ class ConsumeStream:
         environment = self._services.environment
         message = pb.ConsumeResponse()
         return FetchResponse(message, environment.view, self._terms.record_format)
-
-    def _due(self, partition: TopicPartition) -> int:
-        """Return how long to keep an added partition that may be led here soon; told once.
-
-        Clients hear of a move while the old leader drains, and of a claim while its log is
-        still being taken over.
-        """
-        if partition not in self._arriving:
-            return 0
-        self._arriving.discard(partition)
-        environment, view = self._services.environment, self._services.environment.view
-        named = view.next_leader(partition)
-        if named is not None and named.node_id == environment.node_id:
-            return environment.settings.hand_over_wait_ms
-        leader = view.leader(partition)
-        if leader is None or leader.node.node_id == environment.node_id:
-            return environment.settings.take_over_wait_ms
-        return 0
-
-    def _pause(self, partition: TopicPartition, pause_ms: int) -> None:
-        """Take nothing of it until ``_go_on``, or for ``pause_ms``."""
-        environment = self._services.environment
-        if (earlier := self._paused.pop(partition, None)) is not None:
-            earlier.cancel()
-        self._paused[partition] = environment.alarms.at(
-            environment.clock.now_ms() + pause_ms, lambda: self._go_on([partition])
-        )
-
-    def _go_on(self, partitions: Iterable[TopicPartition]) -> None:
-        for partition in partitions:
-            if (alarm := self._paused.pop(partition, None)) is not None:
-                alarm.cancel()
-                self._wake()
 
     # ---- sender ---------------------------------------------------------------------------------
 
