@@ -170,6 +170,21 @@ def test_a_pod_may_do_what_the_share_user_of_its_service_account_says(mesh, tena
     assert any(each["rpc"].endswith("/DeleteAcls") for each in audit_lines(mesh))
 
 
+def test_audit_files_of_all_pods_are_read_in_any_of_them(mesh, small):
+    small("filed", audit={"destination": "File", "fileBytes": 65_536, "files": 2})
+    topic, _ = mesh.topic_and_group("filed", cluster="filed", partitions=1)
+    reader = mesh.pods("share-coordinator", "filed")[0]["metadata"]["name"]
+
+    def made() -> Document | None:
+        command = ("sharemesh", "audit", "/data", "--rpc", "CreateTopics", "--json")
+        events = map(json.loads, mesh.kube.exec(reader, *command).splitlines())
+        return next((each for each in events if topic in str(each["resources"])), None)
+
+    assert until("an audit file tells of the topic", made)["decision"] == "done"
+    sizes = mesh.kube.exec(reader, "sh", "-c", "wc -c /data/logs/*.jsonl* | tail -n 1").split()
+    assert int(sizes[0]) <= 2 * 2 * 65_536 * 4, "four processes, two kinds, two files each"
+
+
 def has_a_member(mesh: Environment, group: str) -> bool | None:
     """Return whether a ShareGroup says that somebody is in the group."""
     return bool(mesh.kube.get("sharegroup", group)["status"].get("members")) or None

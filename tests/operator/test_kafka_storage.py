@@ -9,6 +9,7 @@ from sharemesh.client.admin_results import PartitionDescription, TopicDescriptio
 from sharemesh.client.errors import UnknownTopicOrPartitionError
 from sharemesh.ports.cluster import Role
 from sharemesh.serve.exit_codes import ExitCode
+from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.serve.settings.sources import ConfigFile, serve_settings
 from sharemesh_operator.cluster.topic_reconciler import TopicReconciler
 from sharemesh_operator.resources.cluster_status import conditions, ready, storage_problem
@@ -46,12 +47,39 @@ def test_pods_have_no_data_volume_and_run_on_any_node(role):
     assert "fsGroup" not in spec["securityContext"]
 
 
+def test_aud_7_audit_files_of_pods_without_a_data_volume_have_one_of_their_own_with_a_bound():
+    given = {**storage(), "audit": {"destination": "File", "fileBytes": 1_048_576, "files": 3}}
+    found = config(given)
+    assert (found["audit_log"], found["audit_directory"]) == ("file", "/audit/log")
+    settings = serve_settings(
+        {name: found[name] for name in found if name.startswith("audit")}, {}, ConfigFile()
+    )
+    assert (settings.audit_file_bytes, settings.audit_files) == (1_048_576, 3)
+    for role in ROLES:
+        spec = pod_spec(given, role)
+        assert names(spec["volumes"]) == ["tmp", "config", "audit"]
+        assert names(spec["containers"][0]["volumeMounts"]) == ["tmp", "config", "audit"]
+        size = int(spec["volumes"][2]["emptyDir"]["sizeLimit"])
+        assert 2 * 3 * 1_048_576 < size <= 2 * 3 * 1_048_576 + 8 * 1_048_576
+    shipped = pod_spec({**storage(), "audit": {"destination": "File"}})["volumes"][2]["emptyDir"]
+    bound = 2 * ServeSettings().audit_files * ServeSettings().audit_file_bytes
+    assert bound < int(shipped["sizeLimit"]) <= bound + 8 * 1_048_576
+    assert "audit_file_bytes" not in config({**storage(), "audit": {"destination": "File"}})
+    for other in ("Stdout", "None"):
+        spec = pod_spec({**storage(), "audit": {"destination": other}})
+        assert names(spec["volumes"]) == ["tmp", "config"]
+
+
 def test_the_embedded_engine_has_its_volume_and_nothing_of_kafka():
     spec = pod_spec()
     assert names(spec["volumes"]) == ["data", "tmp", "config"]
     assert spec["securityContext"]["fsGroup"] == 10001
     assert "terminationMessagePolicy" not in spec["containers"][0]
     assert config()["data_directory"] == "/data"
+    filed = {"audit": {"destination": "File", "files": 3}}
+    assert names(pod_spec(filed)["volumes"]) == ["data", "tmp", "config"], "logs/ of the data"
+    assert "audit_directory" not in config(filed)
+    assert config(filed)["audit_files"] == 3
     assert not [name for name in config() if "kafka" in name or name == "storage"]
 
 

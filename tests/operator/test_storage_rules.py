@@ -146,12 +146,12 @@ async def test_storage_that_does_not_fit_together_is_refused_in_words(world, cas
     assert words in await refusal(world, "POST", PATH, cluster(storage))
 
 
-async def test_audit_files_have_no_place_on_kafka_storage(world):
-    body = cluster(kafka(), audit={"destination": "File"})
-    assert "no data volume" in await refusal(world, "POST", PATH, body)
-    for destination in ("Stdout", "None"):
-        body["spec"]["audit"] = {"destination": destination}
+async def test_audit_logs_have_a_place_on_kafka_storage_and_bounds(world):
+    for number, destination in enumerate(("File", "Stdout", "None")):
+        body = cluster(kafka(), f"m{number}", audit={"destination": destination, "files": 100})
         assert await refusal(world, "POST", PATH, body) == ""
+    for bound in ({"files": 0}, {"files": 101}, {"fileBytes": 65_535}, {"fileBytes": 1 << 31}):
+        assert "should be" in await refusal(world, "POST", PATH, cluster(kafka(), audit=bound))
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """A ShareCluster, read: defaults are the schema's, set by the API server."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sharemesh.ports.cluster import Role
@@ -94,6 +94,31 @@ class TelemetrySpec:
 _AUDIT_LOGS = {"File": "file", "Stdout": "stdout", "None": "none"}
 """Destinations of the audit log, as the processes' setting has them."""
 
+_AUDIT_FILE_BYTES, _AUDIT_FILES = 10_485_760, 5
+"""The bound of audit files that is shipped."""
+
+_AUDIT_KINDS = 2
+"""Changes, and the rest: files of their own, each with the bound (AUD-7)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSpec:
+    """Where the audit log of each pod goes, and the bound of its files; 0: as shipped."""
+
+    destination: str = key("destination", "")
+    file_bytes: int = key("fileBytes", 0)
+    files: int = key("files", 0)
+
+    @property
+    def log(self) -> str:
+        """The destination as the setting has it; empty: as processes do by themselves."""
+        return _AUDIT_LOGS.get(self.destination, "")
+
+    @property
+    def bytes_max(self) -> int:
+        """The most that the files of one pod take."""
+        return _AUDIT_KINDS * (self.files or _AUDIT_FILES) * (self.file_bytes or _AUDIT_FILE_BYTES)
+
 
 @dataclass(frozen=True, slots=True)
 class TokensSpec:
@@ -128,8 +153,14 @@ class ClusterSpec:
     tokens: TokensSpec | None = None
     uses_rules: bool = False
     named_super_users: tuple[str, ...] = ()
-    audit_log: str = ""
+    audit: AuditSpec = field(default_factory=AuditSpec)
     external: External | None = None
+
+    @property
+    def audit_volume_bytes(self) -> int:
+        """Size of the volume of its own that each pod's audit files need; 0: they need none."""
+        needs = self.storage.kafka is not None and self.audit.log == "file"
+        return self.audit.bytes_max if needs else 0
 
     @property
     def cluster_id(self) -> str:
@@ -198,7 +229,7 @@ def cluster_spec(body: KubeObject, *, default_image: str) -> ClusterSpec:
         tokens=read(TokensSpec, spec["tokens"]) if spec.get("tokens") else None,
         uses_rules=authorization.get("mode") == "Acl",
         named_super_users=tuple(authorization.get("superUsers") or ()),
-        audit_log=_AUDIT_LOGS.get((spec.get("audit") or {}).get("destination", ""), ""),
+        audit=read(AuditSpec, spec.get("audit") or {}),
         external=read(External, spec["external"]) if spec.get("external") else None,
     )
 

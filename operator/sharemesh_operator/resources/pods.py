@@ -17,9 +17,12 @@ TOKENS_PATH = "/etc/sharemesh/tokens"
 KAFKA_PATH = "/etc/sharemesh/kafka"
 """Holds a folder for each Secret of Kafka storage, of its name."""
 GENERATIONS_PATH = "/generations"
+AUDIT_PATH = "/audit"
+"""Where audit files lie that have no data volume."""
 CONFIG_FILE = "sharemesh.yaml"
 _TOKEN_LIFE_S = 3_600  # the kubelet replaces it at 80% of that
 _TMP_SIZE = "64Mi"
+_AUDIT_ROOM = 8 * 1024 * 1024  # beyond the bound of the files: directories, whole blocks
 _START_ATTEMPTS = 180  # seconds: a big log loads before the process is ready
 _LEAVING_S = 20  # of the grace period, after the hand-over: close, revoke, flush
 
@@ -157,6 +160,9 @@ def _volumes(spec: ClusterSpec, role: Role) -> list[KubeObject]:
         {"name": "tmp", "emptyDir": {"sizeLimit": _TMP_SIZE}},
         {"name": "config", "configMap": {"name": f"{spec.name}-config"}},
     ]
+    if spec.audit_volume_bytes:
+        size = str(spec.audit_volume_bytes + _AUDIT_ROOM)
+        volumes.append({"name": "audit", "emptyDir": {"sizeLimit": size}})
     if spec.tokens is not None:
         volumes.append(_tokens(spec.tokens, mode))
     return volumes + [
@@ -170,6 +176,7 @@ def _mounts(spec: ClusterSpec, role: Role) -> list[KubeObject]:
         *(mount for _, mount in _data(spec, role)),
         {"name": "tmp", "mountPath": SCRATCH_PATH},
         {"name": "config", "mountPath": CONFIG_PATH, "readOnly": True},
+        *([{"name": "audit", "mountPath": AUDIT_PATH}] if spec.audit_volume_bytes else []),
         *(
             [{"name": "tokens", "mountPath": TOKENS_PATH, "readOnly": True}]
             if spec.tokens is not None

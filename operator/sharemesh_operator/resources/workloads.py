@@ -12,6 +12,7 @@ from sharemesh_operator.resources.cluster_spec import ClusterSpec
 from sharemesh_operator.resources.kafka_spec import kafka_settings
 from sharemesh_operator.resources.names import KubeObject
 from sharemesh_operator.resources.pods import (
+    AUDIT_PATH,
     CONFIG_FILE,
     DATA_PATH,
     ETCD_TLS_PATH,
@@ -140,10 +141,7 @@ def settings(spec: ClusterSpec) -> dict[str, object]:
         found["authorizer"] = "acl"
     if spec.super_users:
         found["super_users"] = list(spec.super_users)
-    if spec.audit_log:  # an image of before has no such setting
-        found["audit_log"] = spec.audit_log
-    elif spec.storage.kafka is not None:
-        found["audit_log"] = "stdout"  # there is no data volume for its files
+    found |= _audit(spec)
     if spec.etcd.secret:
         found |= _files("etcd_tls", ETCD_TLS_PATH)
     if spec.telemetry.endpoint:
@@ -159,6 +157,22 @@ def _storage(spec: ClusterSpec) -> dict[str, object]:
     found = kafka_settings(storage.kafka, KAFKA_PATH)
     if storage.generations_claim:
         found["generations"] = GENERATIONS_PATH
+    return found
+
+
+def _audit(spec: ClusterSpec) -> dict[str, object]:
+    """Return the settings that are named: an image of before has none of them."""
+    found: dict[str, object] = {}
+    if spec.audit.log:
+        found["audit_log"] = spec.audit.log
+    elif spec.storage.kafka is not None:
+        found["audit_log"] = "stdout"  # there is no data volume for its files
+    if spec.audit.file_bytes:
+        found["audit_file_bytes"] = spec.audit.file_bytes
+    if spec.audit.files:
+        found["audit_files"] = spec.audit.files
+    if spec.audit_volume_bytes:
+        found["audit_directory"] = f"{AUDIT_PATH}/log"  # made by the process, for itself alone
     return found
 
 
