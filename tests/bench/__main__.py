@@ -12,6 +12,7 @@ PARTS = (
     "consume-unary",
     "ack",
     "fairness",
+    "quota-cost",
     "client",
     "coordinators",
     "spark",

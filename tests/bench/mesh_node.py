@@ -3,6 +3,7 @@
     python -m tests.bench.mesh_node coordinator DIRECTORY
     python -m tests.bench.mesh_node leader DIRECTORY PARTITIONS COORDINATOR_PORT [GROUP ...]
     python -m tests.bench.mesh_node traced PERCENT ENDPOINT DIRECTORY PARTITIONS COORDINATOR_PORT
+    python -m tests.bench.mesh_node bounded DIRECTORY PARTITIONS COORDINATOR_PORT
     python -m tests.bench.mesh_node sink
     python -m tests.bench.mesh_node bare
 
@@ -13,6 +14,7 @@ import asyncio
 import itertools
 import random
 import sys
+import time
 from pathlib import Path
 
 import grpc
@@ -25,20 +27,27 @@ from sharemesh.backends.embedded.shard_logs import EmbeddedShardLogs
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.backends.local.disk import SystemDisk
 from sharemesh.cluster.acl_table import AllowAll
+from sharemesh.cluster.quota_table import QuotaTable
+from sharemesh.cluster.store.quota_records import alter_quotas
 from sharemesh.domain.ids import NodeId, SharePartitionKey, TopicId, TopicPartition
+from sharemesh.domain.quota.names import EntityType, QuotaEntity
+from sharemesh.domain.quota.values import quota_named
 from sharemesh.persister.persister import Persister
 from sharemesh.ports.cluster import NodeInfo, Role, ShardKind
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.server import GrpcServer
 from sharemesh.serve.process.memory import MallocTrim, bound_heap, tune_interpreter
+from sharemesh.serve.process.quota_listener import QuotaListener
 from sharemesh.serve.process.telemetry_export import TelemetryExport
 from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.share_coordinator.service import ShareCoordinatorService
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_leader.service import ShareLeaderService
 from sharemesh.share_leader.settings import LeaderSettings
+from sharemesh.share_leader.turns import SlicedWork
+from sharemesh.telemetry.telemetry import without_export
 from sharemesh.testing.cluster_records import ClusterRecords
-from sharemesh.v1 import record_log_pb2, share_coordinator_pb2, share_leader_pb2
+from sharemesh.v1 import admin_pb2, record_log_pb2, share_coordinator_pb2, share_leader_pb2
 
 TOPIC = TopicId(b"benchbenchbench!")
 GROUP = "bench"
@@ -54,6 +63,10 @@ class Ids:
 
 
 async def fixed_view(clock, coordinator_port=0):
+    return (await fixed_world(clock, coordinator_port)).view
+
+
+async def fixed_world(clock, coordinator_port=0):
     world = ClusterRecords(clock, cluster_id="bench")
     await world.open()
     view = world.view
@@ -67,7 +80,7 @@ async def fixed_view(clock, coordinator_port=0):
             view.topic(TOPIC) and view.share_coordinator(0) and view.group_config_entries(GROUP)
         ),
     )
-    return view
+    return world
 
 
 async def coordinator(server, directory):
@@ -80,9 +93,11 @@ async def coordinator(server, directory):
     await service.shards.start_shard(0, 1)
 
 
-async def leader(server, directory, partitions, coordinator_port, *more_groups, telemetry=None):
+async def leader(
+    server, directory, partitions, coordinator_port, *more_groups, telemetry=None, bounds=None
+):
     clock = SystemClock()
-    view = await fixed_view(clock, int(coordinator_port))
+    view, quotas = bounds or (await fixed_view(clock, int(coordinator_port)), None)
     persister = Persister(GrpcCaller(clock), view, clock, random.Random(1))
     service = ShareLeaderService(
         node_id=NodeId("leader"),
@@ -94,6 +109,7 @@ async def leader(server, directory, partitions, coordinator_port, *more_groups, 
         producer_ids=Ids(),
         settings=LeaderSettings(),
         telemetry=telemetry,
+        quotas=quotas,
     )
     for number in range(int(partitions)):
         for group in (GROUP, *more_groups):
@@ -116,6 +132,52 @@ async def traced(server, percent, endpoint, directory, partitions, coordinator_p
     port = await exporting.start()
     await leader(server, directory, partitions, coordinator_port, telemetry=exporting.telemetry)
     Path(directory, "metrics").write_text(str(port))
+
+
+async def bounded(server, directory, partitions, coordinator_port):
+    """A leader behind the listener of quotas; AlterClientQuotas sets them, or removes all.
+
+    While there are none, large work takes no turns either: quotas and fairness together are
+    what is compared with neither.
+    """
+    clock = SystemClock()
+    world = await fixed_world(clock, int(coordinator_port))
+    view = world.view
+    telemetry = without_export(time.time_ns)
+    quotas = QuotaTable(view, super_users=())
+    in_turn = SlicedWork.spend
+
+    async def alter(request, context):
+        for entry in request.entries:
+            (component,) = entry.entity
+            entity = QuotaEntity(EntityType(component.entity_type), component.entity_name)
+            changes = {
+                quota_named(each.key, entity.entity_type): None if each.remove else each.value
+                for each in entry.ops
+            }
+            await alter_quotas(world.coordination, view, entity, changes)
+            await world.sees(lambda e=entity, c=changes: are_seen(quotas, e, c))
+        is_free = all(each.remove for entry in request.entries for each in entry.ops)
+        SlicedWork.spend = at_once if is_free else in_turn
+        return admin_pb2.AlterClientQuotasResponse()
+
+    async def at_once(work, partition, cost):
+        pass
+
+    server.offer(methods.ALTER_CLIENT_QUOTAS, alter)
+    listener = QuotaListener(server, quotas, clock, telemetry)
+    await leader(
+        listener,
+        directory,
+        partitions,
+        coordinator_port,
+        telemetry=telemetry,
+        bounds=(view, quotas),
+    )
+
+
+def are_seen(quotas, entity, changes):
+    return all(quotas.limit(name, entity.name) == value for name, value in changes.items())
 
 
 async def sink(server):
@@ -188,7 +250,7 @@ async def main(role, *arguments):
     heap = MallocTrim(SystemClock())
     heap.start()
     server = GrpcServer(reflection=False)
-    await {f.__name__: f for f in (coordinator, leader, traced, sink, bare)}[role](
+    await {f.__name__: f for f in (coordinator, leader, traced, bounded, sink, bare)}[role](
         server, *arguments
     )
     print(await server.start("127.0.0.1", 0), flush=True)
