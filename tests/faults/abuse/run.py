@@ -10,7 +10,17 @@ from tests.faults.abuse.kinds import ABUSES
 from tests.faults.abuse.trial import Quiet, quiet_tenant, tried
 from tests.faults.trials import Outcome
 
-FAMILIES = ("handshakes", "silence", "sizes", "asking", "rights", "leading", "joining", "writing")
+FAMILIES = (
+    "handshakes",
+    "silence",
+    "sizes",
+    "asking",
+    "rights",
+    "leading",
+    "joining",
+    "writing",
+    "administering",
+)
 for family in FAMILIES:
     importlib.import_module(f"tests.faults.abuse.{family}")
 
