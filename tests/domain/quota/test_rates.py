@@ -52,8 +52,10 @@ def test_quo_5_who_was_idle_has_one_second_and_no_more():
     account = RateAccount(RATE, 0)
     assert account.is_open(10 * MINUTE_MS)
     account.end(0, int(RATE), 10 * MINUTE_MS)
+    assert not account.owes
     assert account.debt_ms(10 * MINUTE_MS) == 0
     account.end(0, int(RATE), 10 * MINUTE_MS)
+    assert account.owes
     assert account.debt_ms(10 * MINUTE_MS) == 1_000
 
 

@@ -73,6 +73,11 @@ class RateAccount:
         self._reserved -= reserved
         self._tokens -= taken
 
+    @property
+    def owes(self) -> bool:
+        """Whether there was a debt when something was taken last."""
+        return self._tokens < 0
+
     def debt_ms(self, now_ms: int) -> int:
         """Return how long it takes to pay the debt (Kafka's throttle time); 0 without one."""
         self._pay(now_ms)

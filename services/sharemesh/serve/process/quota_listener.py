@@ -1,7 +1,6 @@
 """Quotas of calls: connections, streams, and the processor time of handlers (QUO-13, QUO-14)."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -75,22 +74,26 @@ class QuotaListener:
                 context = replace(context, time=self._time_of(context.principal))
             if self._time.limit(context.principal) is None:
                 return await handler(request, context)
-            if may_wait:
+            if may_wait and not self._time.is_free(context.principal):
                 await self._turn(method.name, context.principal)
             steps = MeasuredSteps(handler(request, context), self._now_ns)
+            owes = False
             try:
                 response = await steps
             finally:
-                _take(self._time, context.principal, steps.spent_ns)
-            if tells:
+                owes = _take(self._time, context.principal, steps.spent_ns)
+            if owes and tells:
                 self._tell(cast("_Telling", response), context.principal)
             return response
 
         async def answer(request: Request, context: CallContext) -> Response:
             if self._connections.limit(context.principal) is None:
                 return await timed(request, context)
-            with self._on_connection(method.name, context):
+            self._connect(method.name, context)
+            try:
                 return await timed(request, context)
+            finally:
+                self._disconnect(context)
 
         self._listener.offer(method, answer)
 
@@ -114,36 +117,36 @@ class QuotaListener:
             if self._connections.limit(context.principal) is None:
                 await counted(stream, context)
                 return
-            with self._on_connection(method.name, context):
+            self._connect(method.name, context)
+            try:
                 await counted(stream, context)
+            finally:
+                self._disconnect(context)
 
         self._listener.offer_stream(method, answer)
 
     def _time_of(self, principal: str) -> "_TimeOfCalls":
         return _TimeOfCalls(self._time, self._now_ns, self._signals, principal)
 
-    @contextmanager
-    def _on_connection(self, method: str, context: CallContext) -> Iterator[None]:
-        """Count the connection of a call while the call is open; refuse one too many."""
+    def _connect(self, method: str, context: CallContext) -> None:
+        """Count the connection of a call, until the call ends; refuse one too many."""
         peers = self._peers.get(context.principal, {})
         if context.peer not in peers:
             _check(method, self._connections.exceeded(context.principal, len(peers)))
         peers = self._peers.setdefault(context.principal, peers)
         peers[context.peer] = peers.get(context.peer, 0) + 1
-        try:
-            yield
-        finally:
-            peers[context.peer] -= 1
-            if not peers[context.peer]:
-                del peers[context.peer]
-                if not peers:
-                    self._peers.pop(context.principal, None)
+
+    def _disconnect(self, context: CallContext) -> None:
+        peers = self._peers[context.principal]
+        peers[context.peer] -= 1
+        if not peers[context.peer]:
+            del peers[context.peer]
+            if not peers:
+                del self._peers[context.principal]
 
     async def _turn(self, method: str, principal: str) -> None:
-        """Wait until the principal has processor time again, at most ``HOLD_MS``."""
+        """Wait until a principal that has used it up has time again, at most ``HOLD_MS``."""
         time = self._time
-        if time.is_free(principal):
-            return
         limit = time.limit(principal)
         if limit is None:
             return
@@ -214,10 +217,13 @@ class _TimeOfCalls:
         _take(self._rate, self._principal, spent_ns)
 
 
-def _take(rate: PacedRate, principal: str, spent_ns: int) -> None:
+def _take(rate: PacedRate, principal: str, spent_ns: int) -> bool:
+    """Count what was spent; return whether it is a debt."""
     account = rate.account(principal)
-    if account is not None:
-        rate.taken(principal, account, 0, spent_ns * _PERCENT_SECONDS)
+    if account is None:
+        return False
+    rate.taken(principal, account, 0, spent_ns * _PERCENT_SECONDS)
+    return account.owes
 
 
 def _told(rate: PacedRate, principal: str, signals: QuotaSignals) -> int:
