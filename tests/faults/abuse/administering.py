@@ -3,8 +3,12 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import Message
 
 from sharemesh import methods as m
+from sharemesh.methods import Method
 from sharemesh.v1 import admin_pb2, share_leader_pb2
 from sharemesh.v1.group_coordinator_pb2 import AlterGroupConfigsRequest
 from tests.faults.abuse.abused_cluster import (
@@ -64,12 +68,13 @@ async def groups_paused_and_logs_given_up(stage: Stage, who: str) -> None:
     pause = AlterGroupConfigsRequest(group_id=ALICES)
     pause.configs.add(name="share.paused", value="true")
     loss = admin_pb2.AcceptLossRequest(shard="state-0")
-    for role, method, request in (
+    asked: tuple[tuple[str, Method[Any, Any], Message], ...] = (
         ("group-coordinator", m.ALTER_GROUP_CONFIGS, pause),
         *((role, m.ACCEPT_LOSS, loss) for role in ROLES),
         ("controller", m.DETACH_TOPICS, admin_pb2.DetachTopicsRequest(names=[SECRET] * 100)),
         ("controller", m.ATTACH_TOPICS, admin_pb2.AttachTopicsRequest(names=[SECRET, "x"])),
-    ):
+    )
+    for role, method, request in asked:
         said = await stage.send(who, role, method, request)
         codes = error_codes(method.response.FromString(said.data))
         assert codes, f"{who}: no answer to {method.name}"
