@@ -1,5 +1,7 @@
 """Access rules: what they allow (spec ACL, Kafka's rules), and the table in the store."""
 
+import random
+
 import pytest
 
 from sharemesh.cluster.acl_table import ANSWERS_BYTES_MAX, NODE_PRINCIPAL, AclTable
@@ -228,6 +230,46 @@ def test_a_question_walks_only_the_rules_that_fit_it_however_many_there_are():
     assert list(rules.fitting("User:eve", TOPIC, "t7")) == []
     assert list(rules.fitting("User:u7", TOPIC, "t7")) == [others[7]]
     assert list(rules.fitting("User:u7", TOPIC, "p7-x")) == [others[5_007]]
+
+
+def test_rules_that_came_and_went_leave_the_answers_of_those_that_stayed():
+    rng = random.Random(20)
+    names = ["o", "or", "ord", "orders", "p", "*"]
+    rules, held = RuleSet(), []
+    for _ in range(500):
+        if held and rng.random() < 0.5:
+            rules.remove(held.pop(rng.randrange(len(held))))
+        else:
+            made = rng.choice((allow, deny))(
+                rng.choice((READ, WRITE, DESCRIBE)),
+                name=rng.choice(names),
+                principal=rng.choice(("User:ann", "User:eve", "User:*")),
+                pattern=rng.choice(list(Pattern)),
+            )
+            held.append(made)
+            rules.add(made)
+        asked = (rng.choice(("User:ann", "User:eve")), TOPIC, rng.choice(("orders", "ord", "q")))
+        fresh = RuleSet(held)
+        assert sorted(rules.fitting(*asked), key=str) == sorted(fresh.fitting(*asked), key=str), (
+            held
+        )
+
+
+async def test_a_change_of_one_rule_touches_one_of_thousands_bnd_20(mesh, view, monkeypatch):
+    many = [allow(READ, name=f"t{number}") for number in range(200)]
+    for first in range(0, len(many), 50):
+        await add_rules(mesh.parent, view, many[first : first + 50])
+    await mesh.settle()
+    table = AclTable(view, super_users=[])
+    touched = []
+    monkeypatch.setattr(RuleSet, "add", lambda _, rule: touched.append(rule))
+    monkeypatch.setattr(RuleSet, "remove", lambda _, rule: touched.append(rule))
+    await add_rules(mesh.parent, view, [allow(WRITE)])
+    await mesh.settle()
+    await remove_rules(mesh.parent, view, lambda rule: rule == many[7])
+    await mesh.settle()
+    assert touched == [allow(WRITE), many[7]]
+    assert table.allows("User:ann", READ, TOPIC, "t8")
 
 
 async def test_names_that_nothing_can_have_are_refused_and_not_remembered(mesh, view):

@@ -1,9 +1,9 @@
 """The authorizers of a process: over the rules in the coordination store, or without any rules."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from sharemesh.cluster.store.acl_rules import NAME_CHARS_MAX, RuleSet
+from sharemesh.cluster.store.acl_rules import NAME_CHARS_MAX, AclRule, RuleSet
 from sharemesh.cluster.view.cluster_state import StateChanges
 from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.ports.authorizer import Operation, ResourceType
@@ -30,6 +30,7 @@ class AclTable:
         self._view = view
         self._above = frozenset({NODE_PRINCIPAL, *super_users})
         self._rules = RuleSet()
+        self._stored: dict[str, AclRule] = {}
         self._readable = True
         self._answers = Remembered[tuple[str, Operation, ResourceType, str], bool](
             ANSWERS_BYTES_MAX
@@ -70,12 +71,23 @@ class AclTable:
     def _read(self) -> None:
         tables = self._view.tables
         self._answers.clear()
-        self._rules = RuleSet(tables.acls.values())
+        self._take_in(tables.acls)
         rooms = (self._view.keys.acls, self._view.keys.typed_acls)
         unreadable = [why for key, why in tables.unreadable.items() if key.startswith(rooms)]
         self._readable = not unreadable
         if unreadable:
             _log.error("only super users are let in: an access rule cannot be read: %s", unreadable)
+
+    def _take_in(self, stored: Mapping[str, AclRule]) -> None:
+        """Change what has changed: all of 10,000 rules anew would hold the loop for 100 ms."""
+        for key, rule in list(self._stored.items()):
+            now = stored.get(key)
+            if now is not rule and now != rule:
+                self._rules.remove(self._stored.pop(key))
+        for key, rule in stored.items():
+            if key not in self._stored:
+                self._stored[key] = rule
+                self._rules.add(rule)
 
 
 class AllowAll:

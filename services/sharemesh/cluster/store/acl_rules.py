@@ -73,6 +73,7 @@ _OF_0_1_0 = frozenset({ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUS
 """Version 0.1.0 lets only super users in while ``acls/`` has a rule of another type (ACL-12)."""
 
 _Place = tuple[ResourceType, str, str]  # type of resource, principal, name or prefix
+_Whose = tuple[ResourceType, str]  # type of resource, principal
 
 
 class Pattern(StrEnum):
@@ -143,14 +144,34 @@ class RuleSet:
     def __init__(self, rules: Iterable[AclRule] = ()) -> None:
         self._literal: dict[_Place, list[AclRule]] = {}
         self._prefixed: dict[_Place, list[AclRule]] = {}
-        prefixes: dict[tuple[ResourceType, str], set[str]] = {}
+        self._names: dict[_Whose, dict[str, None]] = {}
+        self._prefixes: dict[_Whose, _Prefixes] = {}
         for rule in rules:
-            prefixed = rule.pattern is Pattern.PREFIXED
-            places = self._prefixed if prefixed else self._literal
-            places.setdefault((rule.resource, rule.principal, rule.name), []).append(rule)
-            if prefixed:
-                prefixes.setdefault((rule.resource, rule.principal), set()).add(rule.name)
-        self._prefixes = {who: _Prefixes(found) for who, found in prefixes.items()}
+            self.add(rule)
+
+    def add(self, rule: AclRule) -> None:
+        """Take in a rule; the same one may be there more than once."""
+        places = self._prefixed if rule.pattern is Pattern.PREFIXED else self._literal
+        places.setdefault((rule.resource, rule.principal, rule.name), []).append(rule)
+        if rule.pattern is Pattern.PREFIXED:
+            whose = (rule.resource, rule.principal)
+            self._names.setdefault(whose, {})[rule.name] = None
+            self._prefixes.pop(whose, None)
+
+    def remove(self, rule: AclRule) -> None:
+        """Take out a rule that is there, once."""
+        places = self._prefixed if rule.pattern is Pattern.PREFIXED else self._literal
+        place = (rule.resource, rule.principal, rule.name)
+        places[place].remove(rule)
+        if places[place]:
+            return
+        del places[place]
+        if rule.pattern is Pattern.PREFIXED:
+            whose = (rule.resource, rule.principal)
+            del self._names[whose][rule.name]
+            self._prefixes.pop(whose, None)
+            if not self._names[whose]:
+                del self._names[whose]
 
     def allows(
         self, principal: str, operation: Operation, resource: ResourceType, name: str
@@ -171,9 +192,20 @@ class RuleSet:
         for who in (principal, ANY_USER):
             for literal in (name, ANY_NAME):
                 yield from self._literal.get((resource, who, literal), ())
-            prefixes = self._prefixes.get((resource, who))
-            for prefix in () if prefixes is None else prefixes.of(name):
+            for prefix in self._prefixes_of((resource, who), name):
                 yield from self._prefixed[resource, who, prefix]
+
+    def _prefixes_of(self, whose: _Whose, name: str) -> Iterator[str]:
+        """Yield the prefixes of a principal's rules that the name begins with.
+
+        They are put in order by the first question after a change of that principal's rules.
+        """
+        names = self._names.get(whose)
+        if names is None:
+            return iter(())
+        if whose not in self._prefixes:
+            self._prefixes[whose] = _Prefixes(names)
+        return self._prefixes[whose].of(name)
 
 
 class _Prefixes:
