@@ -7,11 +7,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from sharemesh import methods
+from sharemesh.domain import packed_batches
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey
 from sharemesh.domain.share_state.records import StateUpdate
 from sharemesh.domain.state_batch import StateBatch
+from sharemesh.persister import rpcs
 from sharemesh.persister.persister import Persister
 from sharemesh.persister.request_batcher import PersisterSettings, RequestBatcher
 from sharemesh.persister.rpcs import READ
@@ -277,3 +279,65 @@ async def test_an_error_that_nobody_thought_of_is_an_answer_and_the_next_one_is_
     assert caller.calls == 2
     assert "asking n1:1 failed" in caplog.text
     await lanes.close()
+
+
+def singles(first, count):
+    """Return so many batches that do not merge."""
+    return tuple(
+        StateBatch(first + 2 * n, first + 2 * n, DeliveryState.ACKNOWLEDGED, 1)
+        for n in range(count)
+    )
+
+
+async def test_win_15_a_large_state_is_read_in_parts(monkeypatch):
+    """WIN-15."""
+    monkeypatch.setattr(packed_batches, "PACKED_MIN", 10)
+    async with (
+        meshed() as (w, network, persister),
+        offered(w, network, "n1", part_batches=7, large_batches=10),
+    ):
+        await persister.initialize_state(KEY, 0, 0)
+        await persister.write_state(KEY, write(batches=singles(0, 40)))
+        read = await persister.read_state(KEY, 1)
+        assert (read.error, read.start_offset, read.next_offset) == (ErrorCode.NONE, 0, -1)
+        assert read.batches == singles(0, 40)
+        fenced = await persister.read_state(KEY, 0)
+        assert fenced.error is ErrorCode.FENCED_LEADER_EPOCH
+
+
+async def test_win_15_parts_of_two_states_are_read_again(monkeypatch):
+    """WIN-15."""
+    monkeypatch.setattr(packed_batches, "PACKED_MIN", 10)
+    async with (
+        meshed(attempts=3) as (w, network, persister),
+        offered(w, network, "n1", part_batches=7, large_batches=10),
+    ):
+        await persister.initialize_state(KEY, 0, 0)
+        await persister.write_state(KEY, write(batches=singles(0, 40)))
+        asked, changes = persister._ask, [singles(90, 12), ()]
+
+        async def ask(rpc, key, item):
+            if rpc is READ and item[1] and changes:
+                batches = changes.pop(0)
+                start = 3 if batches else 60
+                await asked(rpcs.WRITE, KEY, write(start, batches, leader_epoch=1))
+            return await asked(rpc, key, item)
+
+        monkeypatch.setattr(persister, "_ask", ask)
+        read = await persister.read_state(KEY, 1)
+        assert (read.start_offset, tuple(read.batches)) == (
+            60,
+            (*singles(60, 10), *singles(90, 12)),
+        )
+        changes[:] = [singles(300 + at, 12) for at in range(0, 90, 30)]
+
+        async def moves(rpc, key, item):
+            if rpc is READ and item[1]:
+                start = 61 + len(changes)
+                changes.append(None)
+                await asked(rpcs.WRITE, KEY, write(start, singles(900, 30), leader_epoch=1))
+            return await asked(rpc, key, item)
+
+        monkeypatch.setattr(persister, "_ask", moves)
+        never = await persister.read_state(KEY, 1)
+        assert never.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

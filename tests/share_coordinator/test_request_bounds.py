@@ -3,6 +3,7 @@
 import pytest
 
 from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.share_state import checks
 from sharemesh.domain.share_state.checks import MAX_BATCHES, MAX_STATE_EPOCH
 from sharemesh.ports.network import CallFailedError, Failure
 from sharemesh.v1 import common_pb2
@@ -48,7 +49,8 @@ async def begun(service, *, group_id="g1", **item):
     return (await service.initialize(request, CONTEXT)).results[0].partitions[0]
 
 
-async def test_a_state_that_would_not_fit_a_record_is_refused_until_the_start_offset_moves():
+async def test_a_state_of_too_many_batches_is_refused_until_the_start_offset_moves(monkeypatch):
+    monkeypatch.setattr(checks, "MAX_STATE_BATCHES", MAX_BATCHES)
     async with world() as w, w.coordinator(updates_per_snapshot=2) as service:
         await begun(service)
         assert (await written(service, 0, batches_of(0, MAX_BATCHES))).error_code == 0

@@ -27,6 +27,7 @@ from sharemesh.domain.share_state.records import (
     StateUpdate,
     Tombstone,
 )
+from sharemesh.domain.share_state.snapshot_parts import in_parts
 from sharemesh.domain.state_batch import StateBatch, combine
 from sharemesh.v1.state_record_pb2 import ShareStateRecord
 from sharemesh_spark.fold import combine_numpy
@@ -302,3 +303,47 @@ def test_rty_9_a_generation_of_an_older_version_has_no_not_before_and_the_hash_t
     assert shard_content(read, 0).hash().hex() == wanted
     delayed = replace(state, batches=(batch._replace(not_before_ms=7),))
     assert content_hash({KEYS[0]: delayed}, Floors()).hex() != wanted
+
+
+def large_snapshot(batches):
+    return StateSnapshot(KEYS[1], 2, 1, 3, 4, 0, 5, 6, 7, tuple(batches), ORIGIN)
+
+
+@pytest.mark.parametrize("rows_min", [1, ROWS_MIN])
+@pytest.mark.parametrize("dropped", [0, 1, 2])
+def test_win_12_a_snapshot_in_parts_is_read_whole_or_not_at_all(rows_min, dropped):
+    """WIN-12: in one window and over several, and a torn one before it."""
+    batches = [
+        StateBatch(3 * n, 3 * n, DeliveryState.AVAILABLE, 1, Cause.RELEASE, 9 * n)
+        for n in range(40)
+    ]
+    state = large_snapshot(batches)
+    parts = in_parts(state, 50, 3)
+    assert len(parts) == 14
+    update = StateUpdate(
+        KEYS[1], 2, 1, -1, 0, 6, 8, (batches[0]._replace(delivery_count=2),), ORIGIN
+    )
+    other = StateUpdate(KEYS[0], 0, 0, -1, 0, 0, 8, (batches[0],), ORIGIN)
+    torn = parts[: 14 - dropped] if dropped else []
+    made = [[state], *([each] for each in torn), [other], *([each] for each in parts), [update]]
+    for size in (1, 100):
+        log = [each for group in made for each in group]
+        grouped = [log[at : at + size] for at in range(0, len(log), size)]
+        for begin in (0, 1, len(log) - 2):
+            image = image_of(encoded(grouped), epoch_changes=False)
+            names, rows, proofs, _ = vectorised(image, from_offset=begin, rows_min=rows_min)
+            expected = of_domain(
+                [*log[begin : len(log) - 15], *([state] if begin < 2 else []), update]
+            )
+            assert states(names, rows) == by_text(expected)
+            assert all(proofs)
+
+
+def test_win_12_a_whole_snapshot_is_one_row_where_its_last_part_lies():
+    """WIN-12."""
+    batches = tuple(StateBatch(3 * n, 3 * n, DeliveryState.ARCHIVED, 1) for n in range(5))
+    state = large_snapshot(batches)
+    image = image_of(encoded([[state, *in_parts(state, 50, 2)]]), epoch_changes=False)
+    [window] = windows(image, 0, ValueTemplates(1))
+    assert [int(kind) for kind in window.kind] == [1, 1]
+    assert window.places.offset.tolist() == [0, 3]

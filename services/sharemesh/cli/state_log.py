@@ -36,7 +36,12 @@ from sharemesh.domain.share_state.old_control_records import (
     OldRecordsError,
     import_state,
 )
-from sharemesh.domain.share_state.records import KIND_NAMES, StateSnapshot, StateUpdate
+from sharemesh.domain.share_state.records import (
+    KIND_NAMES,
+    SnapshotPart,
+    StateSnapshot,
+    StateUpdate,
+)
 from sharemesh.domain.state_batch import StateBatch
 
 _EXAMPLES = """examples:
@@ -145,7 +150,9 @@ def _print(
         record = decode_record(key or b"", value)
     except UnreadableRecordError as error:
         raise CommandError(f"shard {shard}, offset {offset}: {error}") from error
-    where = getattr(record, "key", None)
+    where = (
+        record.snapshot.key if isinstance(record, SnapshotPart) else getattr(record, "key", None)
+    )
     if args.group and (where is None or where.group_id != args.group):
         return
     facts: dict[str, Any] = {
@@ -167,6 +174,10 @@ def _print(
             "member": record.origin.member_id,
             "batches": [_batch_text(each) for each in record.batches],
         }
+    if isinstance(record, SnapshotPart):
+        facts |= {"part": record.part, "parts": record.parts}
+        facts |= {name: getattr(record.snapshot, name) for name in _NUMBERS}
+        facts["batches"] = [_batch_text(each) for each in record.batches]
     if args.json:
         print(json_line(facts))
     else:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
+from sharemesh.domain.packed_batches import packed
 from sharemesh.domain.share_state.fold import NUMBERS, Floors, ShareState
 from sharemesh.domain.state_batch import StateBatch
 
@@ -214,7 +215,7 @@ def _states(table: "pa.Table") -> Iterator[tuple[SharePartitionKey, ShareState]]
         zip(keys, numbers, strict=True)
     ):
         state = ShareState(
-            batches=tuple(batches[splits[row] : splits[row + 1]]),
+            batches=packed(batches[splits[row] : splits[row + 1]]),
             **dict(zip(NUMBERS, values, strict=True)),
         )
         yield SharePartitionKey(GroupId(group_id), TopicId(topic_id), partition), state

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from sharemesh.codec.packed_batches import decode_packed, encode_packed
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import (
     GroupId,
@@ -25,16 +26,18 @@ from sharemesh.domain.share_state.records import (
     EpochFloor,
     Generation,
     Origin,
+    SnapshotPart,
     StateRecord,
     StateSnapshot,
     StateUpdate,
     Tombstone,
 )
+from sharemesh.domain.share_state.snapshot_parts import packed_whatever
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.v1.common_pb2 import ArchivedCount
 from sharemesh.v1.common_pb2 import ArchivedCounts as ArchivedMessage
 from sharemesh.v1.common_pb2 import StateBatch as StateBatchMessage
-from sharemesh.v1.state_record_pb2 import GenerationPointer, ShareStateRecord
+from sharemesh.v1.state_record_pb2 import GenerationPointer, ShareStatePart, ShareStateRecord
 
 if TYPE_CHECKING:
     from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
@@ -42,6 +45,13 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 1
 _STATES = {state.value: state for state in DeliveryState}
 _CAUSES = {cause.value: cause for cause in Cause}
+
+
+PART_PREFIX = b"\0"
+"""How the value of a part begins: no protobuf message does, so older readers fail (WIN-14)."""
+
+PART_KEY_SUFFIX = b" (part of a large state: this release is too old to read it, upgrade it)"
+"""What their message says, for they name the key."""
 
 
 class UnreadableRecordError(Exception):
@@ -53,6 +63,8 @@ def encode_key(record: StateRecord) -> bytes:
     match record:
         case StateSnapshot() | StateUpdate() | Tombstone():
             return format_key(record.key).encode()
+        case SnapshotPart():
+            return format_key(record.snapshot.key).encode() + PART_KEY_SUFFIX
         case EpochFloor() | Generation():
             return b""
 
@@ -64,6 +76,8 @@ def encode_value(record: StateRecord) -> bytes:
             message = _update(record)
         case StateSnapshot():
             message = _snapshot(record)
+        case SnapshotPart():
+            return _part(record)
         case Tombstone():
             message = ShareStateRecord(
                 kind=ShareStateRecord.KIND_TOMBSTONE,
@@ -94,6 +108,8 @@ def decode_record(key: bytes, value: bytes | None) -> StateRecord | None:
     """
     if value is None:
         return Tombstone(_parsed_key(key), -1, -1, 0)
+    if value.startswith(PART_PREFIX):
+        return _decoded_part(key, value)
     return decode_message(_parsed(key, value))
 
 
@@ -251,6 +267,19 @@ def _snapshot(record: StateSnapshot) -> ShareStateRecord:
     return message
 
 
+def _part(record: SnapshotPart) -> bytes:
+    snapshot = _snapshot(record.snapshot)
+    snapshot.format_version = FORMAT_VERSION
+    message = ShareStatePart(
+        snapshot=snapshot,
+        made_ms=record.made_ms,
+        part=record.part,
+        parts=record.parts,
+        batches=encode_packed(packed_whatever(record.batches)),
+    )
+    return PART_PREFIX + message.SerializeToString()
+
+
 def _generation(record: Generation) -> ShareStateRecord:
     return ShareStateRecord(
         kind=ShareStateRecord.KIND_GENERATION,
@@ -303,6 +332,21 @@ def _decoded_snapshot(message: ShareStateRecord) -> StateSnapshot:
         ),
         archived=_archived(message),
     )
+
+
+def _decoded_part(key: bytes, value: bytes) -> SnapshotPart | None:
+    message = ShareStatePart()
+    try:
+        message.ParseFromString(value[len(PART_PREFIX) :])
+        batches = decode_packed(message.batches)
+    except Exception as error:
+        raise UnreadableRecordError(
+            f"state record of key {key!r} cannot be read: {error}"
+        ) from error
+    snapshot = decode_message(message.snapshot)
+    if not isinstance(snapshot, StateSnapshot):
+        return None
+    return SnapshotPart(snapshot, message.made_ms, message.part, message.parts, batches)
 
 
 def _decoded_generation(message: ShareStateRecord) -> Generation:

@@ -1,10 +1,13 @@
 """Durable state of share partitions, from afar: lookup, coalescing, retries (spec PER)."""
 
 import random
+from dataclasses import replace
 
 from sharemesh.backoff import Backoff
 from sharemesh.domain.errors import ErrorCode, coordinator_moved
 from sharemesh.domain.ids import NodeId, SharePartitionKey
+from sharemesh.domain.packed_batches import PackedBatches
+from sharemesh.domain.share_state.snapshot_parts import packed_whatever
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.persister import rpcs
 from sharemesh.persister.request_batcher import PersisterSettings, RequestBatcher
@@ -59,8 +62,34 @@ class Persister:
         return await self._ask(rpcs.INITIALIZE, key, (state_epoch, start_offset, batches))
 
     async def read_state(self, key: SharePartitionKey, leader_epoch: int) -> StateReadResult:
-        """Return the stored state and raise its leader epoch (spec SC-10)."""
-        return await self._ask(rpcs.READ, key, leader_epoch)
+        """Return the stored state and raise its leader epoch (spec SC-10).
+
+        A large state comes in parts; if it changed meanwhile they are read again (WIN-15).
+        """
+        for _ in range(self._settings.attempts):
+            whole = await self._read_parts(key, leader_epoch)
+            if whole is not None:
+                return whole
+        return StateReadResult(
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the state changed while it was read; try again"
+        )
+
+    async def _read_parts(
+        self, key: SharePartitionKey, leader_epoch: int
+    ) -> StateReadResult | None:
+        """Return a state or an error; None: its parts do not belong together."""
+        first = part = await self._ask(rpcs.READ, key, (leader_epoch, 0))
+        if part.next_offset < 0:
+            return part
+        parts = [packed_whatever(part.batches)]
+        while part.next_offset >= 0:
+            part = await self._ask(rpcs.READ, key, (leader_epoch, part.next_offset))
+            if part.error:
+                return part
+            if (part.state_epoch, part.start_offset) != (first.state_epoch, first.start_offset):
+                return None
+            parts.append(packed_whatever(part.batches))
+        return replace(first, batches=PackedBatches.joined(parts), next_offset=-1)
 
     async def write_state(self, key: SharePartitionKey, write: StateWrite) -> StateWriteResult:
         """Return once the write is durable, or refused, or the attempts are used up."""

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 from google.protobuf.message import Message
 
 from sharemesh import methods
+from sharemesh.codec.packed_batches import decode_packed
 from sharemesh.codec.record_event import decode_event
 from sharemesh.codec.state_record import (
     decode_archived,
@@ -17,6 +18,7 @@ from sharemesh.codec.state_record import (
 )
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import SharePartitionKey, TopicId
+from sharemesh.domain.packed_batches import StateBatches
 from sharemesh.domain.state_batch import StateBatch
 from sharemesh.methods import Method
 from sharemesh.ports.share_state import (
@@ -91,8 +93,11 @@ def _initialize(key: SharePartitionKey, item: tuple[int, int, tuple[StateBatch, 
     return message
 
 
-def _read(key: SharePartitionKey, leader_epoch: int) -> Message:
-    return pb.ReadPartitionState(partition=key.partition, leader_epoch=leader_epoch)
+def _read(key: SharePartitionKey, item: tuple[int, int]) -> Message:
+    leader_epoch, from_offset = item
+    return pb.ReadPartitionState(
+        partition=key.partition, leader_epoch=leader_epoch, from_offset=from_offset
+    )
 
 
 def _write(key: SharePartitionKey, write: StateWrite) -> Message:
@@ -136,13 +141,20 @@ def _written(each: pb.PartitionStateError) -> StateWriteResult:
 
 
 def _state(each: pb.ReadPartitionStateResult) -> StateReadResult:
+    batches: StateBatches = decode_batches(each.state_batches)
+    if each.HasField("packed_batches"):
+        try:
+            batches = decode_packed(each.packed_batches)
+        except ValueError as error:
+            raise MisshapenResponseError(f"the state cannot be read: {error}") from error
     return StateReadResult(
         _error(each.error_code),
         each.error_message,
         each.state_epoch,
         each.start_offset,
-        decode_batches(each.state_batches),
+        batches,
         each.known_leader_epoch if each.HasField("known_leader_epoch") else -1,
+        each.next_offset if each.HasField("next_offset") else -1,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Protocol
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import MemberId, SharePartitionKey
+from sharemesh.domain.packed_batches import StateBatches
 from sharemesh.domain.share_state.record_history import RecordChange
 from sharemesh.domain.share_state.records import ArchivedCounts
 from sharemesh.domain.state_batch import StateBatch
@@ -18,14 +19,16 @@ class StateReadResult:
     """Answer to a read; ``error`` is the coordinator's own, not yet mapped (spec PER-8).
 
     ``known_leader_epoch`` comes with FENCED_LEADER_EPOCH: lead above it; -1 if not known.
+    ``next_offset`` is where the next part of a large state begins; -1: this is all (WIN-15).
     """
 
     error: ErrorCode
     message: str = ""
     state_epoch: int = 0
     start_offset: int = -1
-    batches: tuple[StateBatch, ...] = ()
+    batches: StateBatches = ()
     known_leader_epoch: int = -1
+    next_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)

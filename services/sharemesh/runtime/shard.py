@@ -281,17 +281,17 @@ class CoordinatorShard(Generic[Machine, Record]):
         decision = decide(self._machine)
         if decision.records:
             stored = [self._kind.encode(record) for record in decision.records]
-            self._queue(stored)
+            self._queue(stored, divisible=decision.divisible)
             self._next_offset = max(self._next_offset, self._log.end_offset)
             for record in decision.records:
                 self._machine.apply(record, self._next_offset)
                 self._next_offset += 1
         return decision.response, bool(decision.records)
 
-    def _queue(self, stored: list[LogRecord]) -> None:
-        size = _RECORD_OVERHEAD_BYTES * len(stored)
-        size += sum(len(record.key) + len(record.value or b"") for record in stored)
-        if size > self._limits.max_batch_bytes:
+    def _queue(self, stored: list[LogRecord], *, divisible: bool) -> None:
+        size = sum(map(_size, stored))
+        largest = max(map(_size, stored)) if divisible else size
+        if largest > self._limits.max_batch_bytes:
             raise RefusedError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"{len(stored)} records of {size} bytes exceed the {self._limits.max_batch_bytes} "
@@ -303,7 +303,11 @@ class CoordinatorShard(Generic[Machine, Record]):
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"{self._name} takes no writes: {self._log.why_no_room()}",
             )
-        self._open.add(stored, size, self._limits.max_batch_bytes)
+        if size <= self._limits.max_batch_bytes:
+            self._open.add(stored, size, self._limits.max_batch_bytes)
+            return
+        for record in stored:
+            self._open.add([record], _size(record), self._limits.max_batch_bytes)
 
     async def _next_commit(self, deadline_s: float) -> None:
         waiter = self._open.join(deadline_s)
@@ -369,3 +373,7 @@ class CoordinatorShard(Generic[Machine, Record]):
                 self._logger.warning("%s: job %s is put off %s: %s", self._name, name, put_off, why)
             else:
                 self._logger.exception("%s: job %s failed", self._name, name)
+
+
+def _size(record: LogRecord) -> int:
+    return _RECORD_OVERHEAD_BYTES + len(record.key) + len(record.value or b"")

@@ -46,10 +46,15 @@ Machine = TypeVar("Machine", bound=ShardMachine[Any])
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[Record_co, Response_co]):
-    """What a request comes to: records, all or none of which are kept, and the answer."""
+    """What a request comes to: records, all or none of which are kept, and the answer.
+
+    If they are ``divisible`` they may be more than one batch holds, and a crash may keep the first
+    of them without the others.
+    """
 
     records: Sequence[Record_co]
     response: Response_co
+    divisible: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from sharemesh.share_coordinator.generations import drop_generation
 from sharemesh.share_coordinator.settings import ShareCoordinatorSettings
 from sharemesh.share_coordinator.shard_kind import StateShard
 
-_KEYS_PER_BATCH = 20  # of cold snapshots, so that even large states fit one log batch
+_KEYS_PER_BATCH = 20  # of cold snapshots: one decision of large states would hold the loop
 _KEYS_PER_FOLD = 2
 _FOLD_PAUSE_MS = 5
 
@@ -34,6 +34,7 @@ class Maintenance:
         self._clock = clock
         self._settings = settings
         self._missing: frozenset[TopicId] = frozenset()
+        self._says_again = False
         self._logger = logging.getLogger(f"sharemesh.state-{shard.index}")
 
     def start(self) -> None:
@@ -57,9 +58,27 @@ class Maintenance:
             lambda machine: machine.cold_keys(now_ms=now_ms, interval_ms=interval_ms)
         )
         for at in range(0, len(keys), _KEYS_PER_BATCH):
-            part = keys[at : at + _KEYS_PER_BATCH]
-            await self._shard.write(partial(_cold_snapshots, keys=part, now_ms=now_ms))
+            await self._snapshot(keys[at : at + _KEYS_PER_BATCH], now_ms)
         await self._shard.write(partial(_cold_floor, now_ms=now_ms, interval_ms=interval_ms))
+
+    async def _snapshot(self, keys: Sequence[SharePartitionKey], now_ms: int) -> None:
+        """Snapshot keys, those of large states one at a time."""
+        while keys:
+            done = await self._shard.write(partial(_cold_snapshots, keys=keys, now_ms=now_ms))
+            keys = keys[done:]
+
+    def snapshot_large(self) -> None:
+        """Snapshot the large states that had enough updates, unless that is under way (WIN-13)."""
+        if not self._says_again and self._shard.peek(_large_due):
+            self._says_again = True
+            self._shard.start_job("snapshots in parts", self._snapshot_large(), comes_again=True)
+
+    async def _snapshot_large(self) -> None:
+        try:
+            while keys := self._shard.peek(_large_due):
+                await self._snapshot(keys, self._clock.wall_ms())
+        finally:
+            self._says_again = False
 
     async def prune(self) -> None:
         """Delete what is redundant, no more than the prune limit allows (SC-26, LOG-21)."""
@@ -87,7 +106,7 @@ class Maintenance:
             )
         )
         while stale and (keys := self._shard.peek(lambda m: m.restored_keys(_KEYS_PER_BATCH))):
-            await self._shard.write(partial(_cold_snapshots, keys=keys, now_ms=now_ms))
+            await self._snapshot(keys, now_ms)
         if stale:
             await self._shard.write(partial(_restored_floor, now_ms=now_ms))
 
@@ -149,9 +168,19 @@ class TopicWatch:
 
 def _cold_snapshots(
     machine: ShareStateMachine, *, keys: Sequence[SharePartitionKey], now_ms: int
-) -> Decision[StateRecord, None]:
-    made = (machine.cold_snapshot(key, now_ms=now_ms) for key in keys)
-    return Decision([each for each in made if each is not None], None)
+) -> Decision[StateRecord, int]:
+    """Return snapshots of some of the first keys, and of how many."""
+    made: list[StateRecord] = []
+    for done, key in enumerate(keys, 1):
+        snapshots = machine.cold_snapshot(key, now_ms=now_ms)
+        made += snapshots
+        if len(snapshots) > 1:
+            return Decision(made, done, divisible=True)
+    return Decision(made, len(keys), divisible=True)
+
+
+def _large_due(machine: ShareStateMachine) -> tuple[SharePartitionKey, ...]:
+    return machine.large_snapshots_due(1)
 
 
 def _cold_floor(

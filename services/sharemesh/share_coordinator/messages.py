@@ -4,10 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from sharemesh.codec.packed_batches import encode_packed
 from sharemesh.codec.record_event import encode_event
 from sharemesh.codec.state_record import decode_batches, decode_cause, encode_archived, put_batches
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.ids import MemberId, SharePartitionKey
+from sharemesh.domain.ids import OFFSET_MAX, MemberId, SharePartitionKey
+from sharemesh.domain.packed_batches import PackedBatches, touching
 from sharemesh.domain.share_state.checks import StateDecision, StateResult, WriteRequest
 from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import Origin
@@ -56,7 +58,13 @@ def read(
     machine: ShareStateMachine, asked: PartitionRequest, *, in_metadata: bool, now_ms: int
 ) -> StateDecision:
     """Put one partition of ReadShareGroupState to the machine."""
-    return machine.read(asked.key, asked.item.leader_epoch, in_metadata=in_metadata, now_ms=now_ms)
+    return machine.read(
+        asked.key,
+        asked.item.leader_epoch,
+        in_metadata=in_metadata,
+        now_ms=now_ms,
+        takes_parts=asked.item.HasField("from_offset"),
+    )
 
 
 def write(
@@ -115,12 +123,12 @@ def errors(grouped: Grouped) -> Iterator[pb.TopicStateErrors]:
         )
 
 
-def read_results(grouped: Grouped) -> Iterator[pb.ReadTopicStateResult]:
-    """Yield what Read answers."""
+def read_results(grouped: Grouped, part_batches: int) -> Iterator[pb.ReadTopicStateResult]:
+    """Yield what Read answers, at most so many batches of a packed state."""
     for topic_id, partitions in grouped:
         yield pb.ReadTopicStateResult(
             topic_id=topic_id,
-            partitions=[_read_result(asked.key.partition, asked.answer) for asked in partitions],
+            partitions=[_read_result(asked, part_batches) for asked in partitions],
         )
 
 
@@ -142,8 +150,8 @@ def _error(partition: int, answer: StateResult) -> pb.PartitionStateError:
     return message
 
 
-def _read_result(partition: int, answer: StateResult) -> pb.ReadPartitionStateResult:
-    state = answer.state
+def _read_result(asked: PartitionRequest, part_batches: int) -> pb.ReadPartitionStateResult:
+    partition, answer, state = asked.key.partition, asked.answer, asked.answer.state
     if state is None:
         refusal = pb.ReadPartitionStateResult(
             partition=partition,
@@ -157,7 +165,17 @@ def _read_result(partition: int, answer: StateResult) -> pb.ReadPartitionStateRe
     message = pb.ReadPartitionStateResult(
         partition=partition, state_epoch=state.state_epoch, start_offset=state.start_offset
     )
-    put_batches(message.state_batches, state.batches)
+    if asked.item.HasField("from_offset") and isinstance(state.batches, PackedBatches):
+        part, following = state.batches.part_from(asked.item.from_offset, part_batches)
+        message.packed_batches.CopyFrom(encode_packed(part))
+        if following is not None:
+            message.next_offset = following
+    elif asked.item.from_offset > 0:  # the state was larger when the first part was read
+        put_batches(
+            message.state_batches, touching(state.batches, asked.item.from_offset, OFFSET_MAX)
+        )
+    else:
+        put_batches(message.state_batches, state.batches)
     return message
 
 
@@ -191,11 +209,10 @@ def _history_result(asked: PartitionRequest, found: Found | None) -> pb.ReadHist
     )
     if state is not None:
         message.state_epoch, message.start_offset = state.state_epoch, state.start_offset
-        for batch in state.batches:
-            if batch.first_offset <= asked.item.offset <= batch.last_offset:
-                message.delivery_state = batch.delivery_state
-                message.delivery_count = batch.delivery_count
-                message.cause = batch.cause
+        for batch in touching(state.batches, asked.item.offset, asked.item.offset):
+            message.delivery_state = batch.delivery_state
+            message.delivery_count = batch.delivery_count
+            message.cause = batch.cause
     if found is not None:
         message.events.extend(map(encode_event, found.events))
         message.events_are_whole = found.is_whole

@@ -108,7 +108,9 @@ class ShareCoordinatorService:
     ) -> pb.ReadShareGroupStateResponse:
         """Return state and raise the leader epoch (spec SC-10)."""
         asked = await self._ask(request.group_id, request.topics, messages.read, context)
-        return pb.ReadShareGroupStateResponse(results=messages.read_results(asked))
+        return pb.ReadShareGroupStateResponse(
+            results=messages.read_results(asked, self._settings.part_batches)
+        )
 
     async def write(
         self, request: pb.WriteShareGroupStateRequest, context: CallContext
@@ -267,6 +269,7 @@ class ShareCoordinatorService:
         try:
             shard = self.shards.shard(index)
             answers = await shard.write(partial(self._decided, part=part, decide=decide))
+            self._upkeep[index].snapshot_large()
         except RefusedError as refused:
             answers = [_unanswered(refused)] * len(part)
         for asked, answer in zip(part, answers, strict=True):

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from sharemesh.domain.share_state.machine import DEFAULT_UPDATES_PER_SNAPSHOT
+from sharemesh.domain.share_state.machine import DEFAULT_UPDATES_PER_SNAPSHOT, LARGE_BATCHES
+from sharemesh.domain.share_state.snapshot_parts import PART_BATCHES
 from sharemesh.runtime.shard_kind import RuntimeLimits
 
 _DAY_MS = 24 * 60 * 60 * 1_000
@@ -14,6 +15,10 @@ class ShareCoordinatorSettings:
 
     updates_per_snapshot: int = DEFAULT_UPDATES_PER_SNAPSHOT
     """share.coordinator.snapshot.update.records.per.snapshot, 0 to 500, both included."""
+    large_batches: int = LARGE_BATCHES
+    """A state with more state batches has its snapshots in parts (WIN-12)."""
+    part_batches: int = PART_BATCHES
+    """State batches of such a part, and of a part that a leader reads (WIN-15)."""
     prune_interval_ms: int = 300_000
     """share.coordinator.state.topic.prune.interval.ms"""
     cold_snapshot_interval_ms: int = 300_000

@@ -14,6 +14,7 @@ from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import (
     EpochFloor,
     Generation,
+    SnapshotPart,
     StateRecord,
     StateSnapshot,
     StateUpdate,
@@ -37,7 +38,12 @@ def state_shard_kind(
     """Return how a shard of the state log is loaded, from a generation on if one is committed."""
     return ShardDefinition(
         name=STATE_LOG,
-        new_machine=lambda _shard: ShareStateMachine(settings.updates_per_snapshot, decode_updates),
+        new_machine=lambda _shard: ShareStateMachine(
+            settings.updates_per_snapshot,
+            decode_updates,
+            large_batches=settings.large_batches,
+            part_batches=settings.part_batches,
+        ),
         encode=encode,
         load=partial(load, backlog_max_bytes=settings.backlog_max_bytes),
         restore=None if generations is None else partial(restore, reader=generations),
@@ -76,3 +82,5 @@ def _timestamp_ms(record: StateRecord) -> int:
     match record:
         case StateSnapshot() | StateUpdate() | Tombstone() | EpochFloor() | Generation():
             return record.write_timestamp_ms
+        case SnapshotPart():
+            return record.made_ms

@@ -22,6 +22,20 @@ class StateBatch(_message.Message):
     not_before_ms: int
     def __init__(self, first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., delivery_state: _Optional[int] = ..., delivery_count: _Optional[int] = ..., cause: _Optional[int] = ..., not_before_ms: _Optional[int] = ...) -> None: ...
 
+class PackedStateBatches(_message.Message):
+    __slots__ = ("gaps", "lengths", "kinds", "not_befores", "not_before_base_ms")
+    GAPS_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    NOT_BEFORES_FIELD_NUMBER: _ClassVar[int]
+    NOT_BEFORE_BASE_MS_FIELD_NUMBER: _ClassVar[int]
+    gaps: _containers.RepeatedScalarFieldContainer[int]
+    lengths: _containers.RepeatedScalarFieldContainer[int]
+    kinds: _containers.RepeatedScalarFieldContainer[int]
+    not_befores: _containers.RepeatedScalarFieldContainer[int]
+    not_before_base_ms: int
+    def __init__(self, gaps: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., kinds: _Optional[_Iterable[int]] = ..., not_befores: _Optional[_Iterable[int]] = ..., not_before_base_ms: _Optional[int] = ...) -> None: ...
+
 class RecordEvent(_message.Message):
     __slots__ = ("timestamp_ms", "cause", "member_id", "delivery_state", "delivery_count", "start_offset", "log_offset", "trace_id", "span_id", "not_before_ms")
     TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]

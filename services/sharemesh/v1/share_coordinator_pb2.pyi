@@ -62,12 +62,14 @@ class InitializeShareGroupStateResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[TopicStateErrors, _Mapping]]] = ...) -> None: ...
 
 class ReadPartitionState(_message.Message):
-    __slots__ = ("partition", "leader_epoch")
+    __slots__ = ("partition", "leader_epoch", "from_offset")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     partition: int
     leader_epoch: int
-    def __init__(self, partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+    from_offset: int
+    def __init__(self, partition: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., from_offset: _Optional[int] = ...) -> None: ...
 
 class ReadTopicState(_message.Message):
     __slots__ = ("topic_id", "partitions")
@@ -86,7 +88,7 @@ class ReadShareGroupStateRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[ReadTopicState, _Mapping]]] = ...) -> None: ...
 
 class ReadPartitionStateResult(_message.Message):
-    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "start_offset", "state_batches", "known_leader_epoch")
+    __slots__ = ("partition", "error_code", "error_message", "state_epoch", "start_offset", "state_batches", "known_leader_epoch", "packed_batches", "next_offset")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +96,8 @@ class ReadPartitionStateResult(_message.Message):
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     STATE_BATCHES_FIELD_NUMBER: _ClassVar[int]
     KNOWN_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PACKED_BATCHES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     partition: int
     error_code: int
     error_message: str
@@ -101,7 +105,9 @@ class ReadPartitionStateResult(_message.Message):
     start_offset: int
     state_batches: _containers.RepeatedCompositeFieldContainer[_common_pb2.StateBatch]
     known_leader_epoch: int
-    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., state_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ..., known_leader_epoch: _Optional[int] = ...) -> None: ...
+    packed_batches: _common_pb2.PackedStateBatches
+    next_offset: int
+    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., state_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ..., known_leader_epoch: _Optional[int] = ..., packed_batches: _Optional[_Union[_common_pb2.PackedStateBatches, _Mapping]] = ..., next_offset: _Optional[int] = ...) -> None: ...
 
 class ReadTopicStateResult(_message.Message):
     __slots__ = ("topic_id", "partitions")

@@ -74,6 +74,20 @@ class ShareStateRecord(_message.Message):
     archived: _common_pb2.ArchivedCounts
     def __init__(self, kind: _Optional[_Union[ShareStateRecord.Kind, str]] = ..., group_id: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., snapshot_epoch: _Optional[int] = ..., state_epoch: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., delivery_complete_count: _Optional[int] = ..., create_timestamp_ms: _Optional[int] = ..., write_timestamp_ms: _Optional[int] = ..., state_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ..., cause: _Optional[int] = ..., member_id: _Optional[str] = ..., trace_id: _Optional[bytes] = ..., span_id: _Optional[bytes] = ..., format_version: _Optional[int] = ..., generation: _Optional[_Union[GenerationPointer, _Mapping]] = ..., state_epoch_floor: _Optional[int] = ..., leader_epoch_floor: _Optional[int] = ..., leader_epoch_max: _Optional[int] = ..., changed_batches: _Optional[_Iterable[_Union[_common_pb2.StateBatch, _Mapping]]] = ..., initial_start_offset: _Optional[int] = ..., archived: _Optional[_Union[_common_pb2.ArchivedCounts, _Mapping]] = ...) -> None: ...
 
+class ShareStatePart(_message.Message):
+    __slots__ = ("snapshot", "made_ms", "part", "parts", "batches")
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    MADE_MS_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    snapshot: ShareStateRecord
+    made_ms: int
+    part: int
+    parts: int
+    batches: _common_pb2.PackedStateBatches
+    def __init__(self, snapshot: _Optional[_Union[ShareStateRecord, _Mapping]] = ..., made_ms: _Optional[int] = ..., part: _Optional[int] = ..., parts: _Optional[int] = ..., batches: _Optional[_Union[_common_pb2.PackedStateBatches, _Mapping]] = ...) -> None: ...
+
 class GenerationPointer(_message.Message):
     __slots__ = ("generation_id", "previous_generation_id", "end_offset", "path", "content_hash", "format_version", "history_end_offset")
     GENERATION_ID_FIELD_NUMBER: _ClassVar[int]

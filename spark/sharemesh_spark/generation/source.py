@@ -29,7 +29,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from sharemesh.codec.state_record import UnreadableRecordError, decode_record
-from sharemesh.domain.share_state.records import StateRecord
+from sharemesh.domain.share_state.records import SnapshotPart, StateRecord
+from sharemesh.domain.share_state.snapshot_parts import SnapshotParts
 from sharemesh_spark.generation.generation_files import SPARK_SCHEMA as GENERATION_SCHEMA
 from sharemesh_spark.generation.shard_fold import generation_of_shard
 from sharemesh_spark.reader.data_directory import (
@@ -196,16 +197,20 @@ def _folds(options: Mapping[str, str]) -> bool:
 def shard_records(data: Path, shard: int) -> Iterator[tuple[int, int, StateRecord]]:
     """Yield (offset, timestamp in ms, record) of a shard, read record by record by the codec.
 
-    Unknown kinds are left out (SC-22).
+    Unknown kinds are left out (SC-22). A snapshot in parts comes whole, with its last part.
 
     Raises:
         UnreadableLogError: Corruption, or a value that is no state record.
     """
+    parts = SnapshotParts()
     for raw in records(read_shard(data, shard)):
         try:
             record = decode_record(raw.key, raw.value)
         except UnreadableRecordError as error:
             raise UnreadableLogError(f"shard {shard}, offset {raw.offset}: {error}") from error
+        if isinstance(record, SnapshotPart):
+            whole = parts.take(record, raw.offset)
+            record = None if whole is None else whole[0]
         if record is not None:
             yield raw.offset, raw.timestamp_ms, record
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from sharemesh.domain.share_state.snapshot_parts import SnapshotParts
 from sharemesh_spark.reader.protobuf_columns import (
     BATCH_FIELDS,
     FIELDS,
@@ -265,6 +266,8 @@ class ValueTemplates:
         """Fewer than ``rows_min`` values of one shape are left to others to read."""
         self._rows_min = rows_min
         self._of_length: dict[int, list[ValueTemplate]] = {}
+        self.parts = SnapshotParts()
+        """Snapshots of which not all parts passed by yet."""
 
     def tables(self, buffer: Bytes, places: RecordLayout) -> tuple[list[Shaped], Ints]:
         """Return the records of common shapes, a table each, and the numbers of the others."""

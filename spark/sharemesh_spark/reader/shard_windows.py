@@ -66,7 +66,9 @@ def _of_part(
             wanted = (places.offset >= first) & (places.offset < image.end_offset)
             chosen = places if wanted.all() else places.selected(np.flatnonzero(wanted))
             if len(chosen):
-                yield state_columns(buffer, chosen, shapes)
+                columns = state_columns(buffer, chosen, shapes)
+                if len(columns):
+                    yield columns
 
 
 def _with_room(groups: Iterator[list[Frame]], end: int) -> Iterator[list[Frame]]:

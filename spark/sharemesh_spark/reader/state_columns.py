@@ -18,8 +18,11 @@ from sharemesh.codec.state_record import (
     FORMAT_VERSION,
     UnreadableRecordError,
     decode_record,
+    encode_key,
     encode_value,
 )
+from sharemesh.domain.share_state.records import SnapshotPart
+from sharemesh.domain.share_state.snapshot_parts import SnapshotParts
 from sharemesh.v1.state_record_pb2 import ShareStateRecord
 from sharemesh_spark.reader.protobuf_columns import (
     BATCH_FIELDS,
@@ -185,12 +188,14 @@ def state_columns(
         UnreadableValueError: A value is no state record.
     """
     shapes = shapes or ValueTemplates()
+    if not len(places):
+        return StateColumns(buffer, places, ())
     shaped, rest = shapes.tables(buffer, places)
     parts: list[Part] = list(shaped)
     if rest.size:
         walked = Walked(buffer, places.selected(rest), rest)
         if walked.odd.size:
-            buffer, places = _rewritten(buffer, places, rest[walked.odd])
+            buffer, places = _rewritten(buffer, places, rest[walked.odd], shapes.parts)
             walked = Walked(buffer, places.selected(rest), rest)
         if walked.odd.size:
             offset = places.offset[rest[walked.odd[0]]]
@@ -213,9 +218,15 @@ def _known(part: Part) -> Mask:
     return found
 
 
-def _rewritten(buffer: Bytes, places: RecordLayout, odd: Ints) -> tuple[Bytes, RecordLayout]:
-    """Return a buffer and places in which the codec has written odd values again."""
+def _rewritten(
+    buffer: Bytes, places: RecordLayout, odd: Ints, parts: SnapshotParts
+) -> tuple[Bytes, RecordLayout]:
+    """Return a buffer and places in which the codec has written odd values again.
+
+    The last part of a snapshot in parts becomes the whole of it, the others are left out (WIN-12).
+    """
     more, starts, lengths = bytearray(), [], []
+    places = replace(places, key_at=places.key_at.copy(), key_length=places.key_length.copy())
     for row in odd.tolist():
         key = _slice(buffer, places.key_at[row], places.key_length[row])
         length = int(places.value_length[row])
@@ -224,6 +235,13 @@ def _rewritten(buffer: Bytes, places: RecordLayout, odd: Ints) -> tuple[Bytes, R
             record = decode_record(key, value)
         except UnreadableRecordError as error:
             raise UnreadableValueError(f"offset {places.offset[row]}: {error}") from error
+        if isinstance(record, SnapshotPart):
+            whole = parts.take(record, int(places.offset[row]))
+            record = None if whole is None else whole[0]
+            if record is not None:
+                name = encode_key(record)
+                places.key_at[row], places.key_length[row] = buffer.size + len(more), len(name)
+                more += name
         again = _UNKNOWN if record is None else encode_value(record)
         starts.append(buffer.size + len(more))
         lengths.append(len(again))

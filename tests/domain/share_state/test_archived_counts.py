@@ -71,7 +71,7 @@ def test_arc_2_a_repeated_write_a_late_one_and_a_snapshot_add_nothing():
     for _ in range(4):
         log.write((0, 4, ARCHIVED, 5, LIMIT))
     log.write((2, 6, ARCHIVED, 5, LIMIT))
-    log.machine.apply(log.machine.cold_snapshot(KEY, now_ms=9_999), len(log.records))
+    log.machine.apply(log.machine.cold_snapshot(KEY, now_ms=9_999)[0], len(log.records))
     assert log.counts == {LIMIT: 7}
     log.write((20, 20, DeliveryState.AVAILABLE, 3, Cause.RELEASE))
     log.write((20, 20, ARCHIVED, 2, REJECT))

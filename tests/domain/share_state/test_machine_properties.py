@@ -63,7 +63,7 @@ def outcome_of(machine, operation, now_ms):
 
 def record_of(machine, operation, now_ms):
     if operation[0] == "cold":
-        return machine.cold_snapshot(operation[1], now_ms=now_ms)
+        return next(iter(machine.cold_snapshot(operation[1], now_ms=now_ms)), None)
     if operation[0] == "floor":
         return machine.cold_floor(now_ms=now_ms, interval_ms=0)
     outcome = outcome_of(machine, operation, now_ms)

@@ -13,8 +13,8 @@ from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import GroupConfig, IsolationLevel
 from sharemesh.domain.ids import MemberId
+from sharemesh.domain.packed_batches import StateBatches
 from sharemesh.domain.quota.counts import HeldRecords
-from sharemesh.domain.state_batch import StateBatch
 
 
 class Lifecycle(StrEnum):
@@ -68,7 +68,7 @@ class StateRead:
     error: ErrorCode
     state_epoch: int = 0
     start_offset: int = -1
-    batches: tuple[StateBatch, ...] = ()
+    batches: StateBatches = ()
     message: str = ""
 
 

@@ -8,11 +8,17 @@ from dataclasses import dataclass
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode, RefusedError
 from sharemesh.domain.ids import OFFSET_MAX, SharePartitionKey, check_group_id
+from sharemesh.domain.packed_batches import combined
 from sharemesh.domain.share_state.fold import ShareState
 from sharemesh.domain.share_state.records import NO_ORIGIN, Origin, StateRecord
 from sharemesh.domain.state_batch import StateBatch, combine, complete_count
 
-MAX_BATCHES = 20_000  # of a write, and of a state: twice the most records that can be in flight
+MAX_BATCHES = 20_000
+"""Of one write, of an import, and of an answer to a leader that does not take parts (WIN-15)."""
+
+MAX_STATE_BATCHES = 1_040_000
+"""Of a state: the most runs of a share partition (WIN-4), and room for writes that merge."""
+
 MAX_STATE_EPOCH = 2_000_000_000
 """Deleted epochs are a floor for all groups of a shard, so no request may use up the numbers."""
 
@@ -149,14 +155,15 @@ def unknown_partition(key: SharePartitionKey) -> StateDecision:
 
 def check_room(state: ShareState, request: WriteRequest) -> StateDecision | None:
     """Refuse a write after which the state would not fit a record."""
-    if len(state.batches) + len(request.batches) <= MAX_BATCHES:
+    if len(state.batches) + len(request.batches) <= MAX_STATE_BATCHES:
         return None
     start_offset = max(request.start_offset, state.start_offset)
-    count = len(combine(state.batches, request.batches, start_offset=start_offset))
-    if count <= MAX_BATCHES:
+    count = len(combined(state.batches, request.batches, start_offset=start_offset))
+    if count <= MAX_STATE_BATCHES:
         return None
     return invalid(
-        f"The state would have {count} batches, more than {MAX_BATCHES}; raise the start offset."
+        f"The state would have {count} batches, more than {MAX_STATE_BATCHES}; raise the start "
+        "offset."
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sharemesh.domain.ids import SharePartitionKey, format_key
+from sharemesh.domain.packed_batches import StateBatches, combined, packed
 from sharemesh.domain.share_state.records import (
     NO_COUNT,
     NO_START_OFFSET,
@@ -16,13 +17,14 @@ from sharemesh.domain.share_state.records import (
     ArchivedCounts,
     EpochFloor,
     Generation,
+    SnapshotPart,
     StateRecord,
     StateSnapshot,
     StateUpdate,
     Tombstone,
     has_archived,
 )
-from sharemesh.domain.state_batch import StateBatch, combine
+from sharemesh.domain.state_batch import StateBatch
 
 NUMBERS = (
     "snapshot_epoch",
@@ -65,7 +67,7 @@ class ShareState:
     delivery_complete_count: int
     create_timestamp_ms: int
     write_timestamp_ms: int
-    batches: tuple[StateBatch, ...] = ()
+    batches: StateBatches = ()
     initial_start_offset: int = UNKNOWN_START_OFFSET
     archived: ArchivedCounts | None = field(default=None, compare=False)
 
@@ -109,7 +111,7 @@ def fold_updates(state: ShareState | None, updates: Sequence[StateUpdate]) -> Sh
     new = [batch for each in updates for batch in each.batches]
     if not new and bare.start_offset == state.start_offset:
         return bare
-    batches = combine(state.batches, new, start_offset=bare.start_offset)
+    batches = combined(state.batches, new, start_offset=bare.start_offset)
     return replace(bare, batches=batches)
 
 
@@ -120,7 +122,7 @@ def fold_floors(floors: Floors, record: StateRecord) -> Floors:
             state_epoch, leader_epoch = record.state_epoch, record.leader_epoch_max
         case EpochFloor():
             state_epoch, leader_epoch = record.state_epoch, record.leader_epoch
-        case StateSnapshot() | StateUpdate() | Generation():
+        case StateSnapshot() | SnapshotPart() | StateUpdate() | Generation():
             return floors
     if state_epoch <= floors.state_epoch and leader_epoch <= floors.leader_epoch:
         return floors
@@ -138,7 +140,7 @@ def _snapshotted(state: ShareState | None, record: StateSnapshot) -> ShareState:
         delivery_complete_count=record.delivery_complete_count,
         create_timestamp_ms=record.create_timestamp_ms,
         write_timestamp_ms=record.write_timestamp_ms,
-        batches=record.batches,
+        batches=packed(record.batches),
         initial_start_offset=record.initial_start_offset,
         archived=record.archived,
     )
@@ -177,7 +179,7 @@ def _updated(
     leader_epoch = record.leader_epoch if record.leader_epoch >= 0 else state.leader_epoch
     batches = state.batches
     if combining and (record.batches or start_offset != state.start_offset):
-        batches = combine(batches, record.batches, start_offset=start_offset)
+        batches = combined(batches, record.batches, start_offset=start_offset)
     return ShareState(
         snapshot_epoch=state.snapshot_epoch,
         state_epoch=state.state_epoch,

@@ -1,14 +1,16 @@
 """The share coordinator's shard: which request writes which record (spec SC)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from sharemesh.domain.delivery_state import Cause
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.ids import SharePartitionKey, TopicId
+from sharemesh.domain.packed_batches import combined
 from sharemesh.domain.share_state.backlog import Backlog, DecodeUpdates
 from sharemesh.domain.share_state.checks import (
+    MAX_BATCHES,
     StateDecision,
     StateResult,
     WriteRequest,
@@ -32,6 +34,7 @@ from sharemesh.domain.share_state.records import (
     EpochFloor,
     Generation,
     Origin,
+    SnapshotPart,
     StateRecord,
     StateSnapshot,
     StateUpdate,
@@ -39,9 +42,15 @@ from sharemesh.domain.share_state.records import (
     has_archived,
     newly_archived,
 )
+from sharemesh.domain.share_state.snapshot_parts import PART_BATCHES, SnapshotParts, in_parts
 from sharemesh.domain.state_batch import StateBatch, combine, complete_count
 
 DEFAULT_UPDATES_PER_SNAPSHOT = 500
+
+LARGE_BATCHES = 10_000
+"""Snapshots of states with more batches come in parts (WIN-12)."""
+
+_BATCHES_PER_UPDATE = 100  # a large state's snapshot costs as much as so many updates
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +72,20 @@ class ShareStateMachine:
         self,
         updates_per_snapshot: int = DEFAULT_UPDATES_PER_SNAPSHOT,
         decode_updates: DecodeUpdates = lambda _: (),
+        *,
+        large_batches: int = LARGE_BATCHES,
+        part_batches: int = PART_BATCHES,
     ) -> None:
         """``updates_per_snapshot`` is from 0 (each write a snapshot) to 500 (CFG-14).
 
         ``decode_updates`` reads what a load puts into ``backlog`` instead of applying it.
         """
         self._updates_per_snapshot = updates_per_snapshot
+        self._large_batches = large_batches
+        self._part_batches = part_batches
+        self._parts = SnapshotParts()
+        self._due: dict[SharePartitionKey, None] = {}
+        self._said_again_ms: dict[SharePartitionKey, int] = {}
         self._states: dict[SharePartitionKey, ShareState] = {}
         self._update_counts: dict[SharePartitionKey, int] = {}
         self._redundant = RedundantOffsets()
@@ -88,7 +105,7 @@ class ShareStateMachine:
             case StateUpdate():
                 key = record.key
                 self._states[key] = self._folded(key, record)
-                self._update_counts[key] = self._update_counts.get(key, 0) + 1
+                self._counted(key, 1)
             case StateSnapshot():
                 key = record.key
                 updates = self._update_counts.get(key, 0) + self.backlog.drop(key)
@@ -96,7 +113,15 @@ class ShareStateMachine:
                 self._update_counts[key] = 0 if updates >= self._updates_per_snapshot else updates
                 self._redundant.snapshot(key, offset)
                 self._restored.pop(key, None)
+                self._said_again_ms.pop(key, None)
+                self._due.pop(key, None)
+            case SnapshotPart():
+                whole = self._parts.take(record, offset)
+                if whole is not None:
+                    self._said_again(*whole, record.made_ms)
             case Tombstone():
+                self._said_again_ms.pop(record.key, None)
+                self._due.pop(record.key, None)
                 self._restored.pop(record.key, None)
                 self.backlog.drop(record.key)
                 self._states.pop(record.key, None)
@@ -125,6 +150,28 @@ class ShareStateMachine:
         folded = fold(self.state(key), record)
         assert folded is not None
         return folded
+
+    def _said_again(self, snapshot: StateSnapshot, offset: int, made_ms: int) -> None:
+        """A snapshot came in parts: the records before its first part are redundant (WIN-12)."""
+        key = snapshot.key
+        self.backlog.drop(key)
+        self._states[key] = self._folded(key, snapshot)
+        self._update_counts[key] = 0
+        self._due.pop(key, None)
+        self._said_again_ms[key] = made_ms
+        self._redundant.snapshot(key, offset)
+        self._restored.pop(key, None)
+
+    def _counted(self, key: SharePartitionKey, updates: int) -> None:
+        """Count updates, and note when a large state wants its snapshot (WIN-13)."""
+        count = self._update_counts[key] = self._update_counts.get(key, 0) + updates
+        batches = len(self._states[key].batches)
+        if batches > self._large_batches and count >= max(
+            1, self._updates_per_snapshot, batches // _BATCHES_PER_UPDATE
+        ):
+            self._due[key] = None
+        elif self._due and batches <= self._large_batches:
+            self._due.pop(key, None)
 
     def _raise_floors(self, record: Tombstone | EpochFloor, offset: int, now_ms: int) -> None:
         raised = fold_floors(self._floors, record)
@@ -203,9 +250,18 @@ class ShareStateMachine:
         return StateDecision(StateResult(), record)
 
     def read(
-        self, key: SharePartitionKey, leader_epoch: int, *, in_metadata: bool, now_ms: int
+        self,
+        key: SharePartitionKey,
+        leader_epoch: int,
+        *,
+        in_metadata: bool,
+        now_ms: int,
+        takes_parts: bool = True,
     ) -> StateDecision:
-        """Return the state; a higher leader epoch is recorded first (spec SC-10, SC-11)."""
+        """Return the state; a higher leader epoch is recorded first (spec SC-10, SC-11).
+
+        A leader of an older release takes no parts: what it could not hold is refused (WIN-15).
+        """
         stop = check_key(key) or check_epoch("leader", leader_epoch)
         if stop is not None:
             return stop
@@ -216,11 +272,16 @@ class ShareStateMachine:
             return fenced_leader(leader_epoch, state)
         if not in_metadata:
             return unknown_partition(key)
+        if not takes_parts and len(state.batches) > MAX_BATCHES:
+            return invalid(
+                f"The state has {len(state.batches)} batches, more than {MAX_BATCHES}, the most "
+                "that this share leader can take: upgrade it."
+            )
         if leader_epoch == state.leader_epoch_max:
             return StateDecision(StateResult(state=state))
         raised = replace(state, leader_epoch=leader_epoch, leader_epoch_max=leader_epoch)
         origin = Origin(Cause.LEADER_CHANGE)
-        if self._snapshot_is_due(key):
+        if self._snapshot_is_due(key, state, 0):
             return StateDecision(StateResult(state=state), _snapshot(key, raised, now_ms, origin))
         record = StateUpdate(
             key=key,
@@ -255,12 +316,12 @@ class ShareStateMachine:
         start_offset = max(request.start_offset, state.start_offset)
         count = _delivery_complete_count(state, request)
         archived = _archived(state, request, now_ms)
-        if self._snapshot_is_due(key):
+        if self._snapshot_is_due(key, state, len(request.batches)):
             merged = replace(
                 state,
                 start_offset=start_offset,
                 delivery_complete_count=count,
-                batches=combine(state.batches, request.batches, start_offset=start_offset),
+                batches=combined(state.batches, request.batches, start_offset=start_offset),
                 archived=archived or state.archived,
             )
             snapshot = _snapshot(key, merged, now_ms, request.origin)
@@ -328,21 +389,42 @@ class ShareStateMachine:
 
         None if all keys are cold already (their creation and write times differ).
         """
-        if all(s.create_timestamp_ms != s.write_timestamp_ms for s in self._states.values()):
+        again_ms = self._said_again_ms
+        if all(
+            s.create_timestamp_ms != s.write_timestamp_ms
+            or (key in again_ms and not self._update_counts.get(key))
+            for key, s in self._states.items()
+        ):
             return ()
         return tuple(
             key
             for key, state in self._states.items()
-            if now_ms - state.write_timestamp_ms >= interval_ms
+            if now_ms - max(state.write_timestamp_ms, again_ms.get(key, 0)) >= interval_ms
         )
 
-    def cold_snapshot(self, key: SharePartitionKey, *, now_ms: int) -> StateSnapshot | None:
-        """Return a snapshot of what is there, creation time kept; None if the key is gone."""
+    def cold_snapshot(self, key: SharePartitionKey, *, now_ms: int) -> Sequence[StateRecord]:
+        """Return a snapshot of what is there, creation time kept; none if the key is gone.
+
+        That of a large state says it again as it is, in parts (WIN-12).
+        """
         state = self.state(key)
         if state is None:
-            return None
+            return ()
         snapshot = _snapshot(key, state, now_ms, Origin(Cause.SNAPSHOT))
-        return replace(snapshot, create_timestamp_ms=state.create_timestamp_ms)
+        snapshot = replace(snapshot, create_timestamp_ms=state.create_timestamp_ms)
+        if len(state.batches) <= self._large_batches:
+            return (snapshot,)
+        same = replace(
+            snapshot,
+            snapshot_epoch=state.snapshot_epoch,
+            write_timestamp_ms=state.write_timestamp_ms,
+            archived=state.archived,
+        )
+        return in_parts(same, now_ms, self._part_batches)
+
+    def large_snapshots_due(self, limit: int) -> tuple[SharePartitionKey, ...]:
+        """Return up to ``limit`` keys whose large state is to be said again (WIN-13)."""
+        return tuple(islice(self._due, limit))
 
     def cold_floor(self, *, now_ms: int, interval_ms: int) -> EpochFloor | None:
         """Return the floors as a new record if the old one keeps tombstones from being pruned."""
@@ -398,7 +480,7 @@ class ShareStateMachine:
             state = fold_updates(state, updates)
             assert state is not None
             self._states[key] = state
-            self._update_counts[key] = self._update_counts.get(key, 0) + len(updates)
+            self._counted(key, len(updates))
         return state
 
     def fold_backlog(self, keys: int) -> int:
@@ -416,8 +498,12 @@ class ShareStateMachine:
         """Return the topics that have state here."""
         return frozenset(key.topic_id for key in self._states)
 
-    def _snapshot_is_due(self, key: SharePartitionKey) -> bool:
-        return self._update_counts.get(key, 0) >= self._updates_per_snapshot
+    def _snapshot_is_due(self, key: SharePartitionKey, state: ShareState, more: int) -> bool:
+        """Whether the next record is a snapshot (SC-13); those of large states come in parts."""
+        return (
+            self._update_counts.get(key, 0) >= self._updates_per_snapshot
+            and len(state.batches) + more <= self._large_batches
+        )
 
     def _check_writer(
         self,
@@ -461,7 +547,7 @@ def _archived(state: ShareState, request: WriteRequest, now_ms: int) -> Archived
 
 def _covers(state: ShareState, batches: tuple[StateBatch, ...]) -> bool:
     """Whether these delivery states would add nothing to the state."""
-    return not batches or state.batches == combine(
+    return not batches or state.batches == combined(
         state.batches, batches, start_offset=state.start_offset
     )
 

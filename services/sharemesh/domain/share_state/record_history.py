@@ -1,6 +1,7 @@
 """What became of one record for one group, from the records of its share partition (spec EXP)."""
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
@@ -86,7 +87,7 @@ class RecordHistory:
         self._start_offset = None
 
     def _change(
-        self, record: StateSnapshot | StateUpdate, batches: tuple[StateBatch, ...], log_offset: int
+        self, record: StateSnapshot | StateUpdate, batches: Iterable[StateBatch], log_offset: int
     ) -> None:
         start_before, start = self._start_offset, record.start_offset
         if start != NO_START_OFFSET:
@@ -105,14 +106,14 @@ class RecordHistory:
         if self._is_known if last is None else last.delivery_state not in TERMINAL:
             self._add(record, log_offset, record.origin.cause, record.start_offset)
 
-    def _hold(self, batches: tuple[StateBatch, ...]) -> None:
+    def _hold(self, batches: Iterable[StateBatch]) -> None:
         """Note what stands there; its change may be in a record that is gone."""
         self._is_known = True
         found = self._found(batches)
         if found is not None and _wins(found, self._last):
             self._last = found
 
-    def _found(self, batches: tuple[StateBatch, ...]) -> StateBatch | None:
+    def _found(self, batches: Iterable[StateBatch]) -> StateBatch | None:
         return next((each for each in batches if _covers(each, self._offset)), None)
 
     def _add(

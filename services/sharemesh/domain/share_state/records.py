@@ -4,13 +4,13 @@ Besides the KIP's fields each record says when, by whom, why and in which trace 
 Offsets are inclusive; times are milliseconds since the epoch; -1 means "none" in updates.
 """
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import MemberId, SharePartitionKey
+from sharemesh.domain.packed_batches import StateBatches, touching
 from sharemesh.domain.state_batch import TERMINAL, StateBatch
 
 NO_START_OFFSET = -1
@@ -72,11 +72,26 @@ class StateSnapshot:
     delivery_complete_count: int
     create_timestamp_ms: int
     write_timestamp_ms: int
-    batches: tuple[StateBatch, ...]
+    batches: StateBatches
     origin: Origin = NO_ORIGIN
     changed: tuple[StateBatch, ...] = ()
     initial_start_offset: int = UNKNOWN_START_OFFSET
     archived: ArchivedCounts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPart:
+    """One part of a snapshot that says again what the records before it add up to (WIN-12).
+
+    ``snapshot`` is the state without its batches; those of all ``parts`` together are the state's.
+    ``made_ms`` is when it was said again, and no part of the state.
+    """
+
+    snapshot: StateSnapshot
+    made_ms: int
+    part: int
+    parts: int
+    batches: StateBatches
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +155,11 @@ class Generation:
     write_timestamp_ms: int = 0
 
 
-StateRecord = StateSnapshot | StateUpdate | Tombstone | EpochFloor | Generation
+StateRecord = StateSnapshot | SnapshotPart | StateUpdate | Tombstone | EpochFloor | Generation
 
 KIND_NAMES: dict[type[object], str] = {
     StateSnapshot: "snapshot",
+    SnapshotPart: "snapshotpart",
     StateUpdate: "update",
     Tombstone: "tombstone",
     EpochFloor: "epochfloor",
@@ -168,20 +184,16 @@ def newly_archived(
         cause: Of the write, for batches that name none.
         start_offset: Of the state before it; what lies below is finished.
     """
-    ends = [batch.last_offset for batch in stored] if stored else []
     counts: Counter[Cause] = Counter()
     for batch in new:
         if batch.delivery_state is not DeliveryState.ARCHIVED:
             continue
         first = max(batch.first_offset, start_offset)
         size = batch.last_offset - first + 1
-        at = bisect_left(ends, first)
-        while at < len(stored) and stored[at].first_offset <= batch.last_offset:
-            old = stored[at]
+        for old in touching(stored, first, batch.last_offset):
             if _stays(old, batch):
                 low, high = max(first, old.first_offset), min(batch.last_offset, old.last_offset)
                 size -= high - low + 1
-            at += 1
         if size > 0:
             counts[batch.cause or cause] += size
     return counts

@@ -1,10 +1,10 @@
 """The in-flight cache is filled from durable state (spec INI-7..12)."""
 
 from sharemesh.domain.delivery_state import DeliveryState
+from sharemesh.domain.packed_batches import StateBatches
 from sharemesh.domain.share_partition.cache.in_flight import GapWindow, InFlight
 from sharemesh.domain.share_partition.events import StateRead
 from sharemesh.domain.share_partition.rules.start_offset import move_start_offset
-from sharemesh.domain.state_batch import StateBatch
 
 _LOADED_AS = {
     DeliveryState.AVAILABLE: DeliveryState.AVAILABLE,
@@ -28,7 +28,7 @@ def fault_in(state: StateRead, start_offset: int) -> str | None:
     return None
 
 
-def load(flight: InFlight, start_offset: int, batches: tuple[StateBatch, ...]) -> None:
+def load(flight: InFlight, start_offset: int, batches: StateBatches) -> None:
     """Fill an empty cache (INI-8..12); the batches passed ``fault_in``."""
     flight.start_offset = flight.end_offset = start_offset
     expected, gap_start = start_offset, None

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from sharemesh.domain.group_config.retry_delays import RELEASE_DELAY_MAX_MS, RetryDelays
+from sharemesh.domain.packed_batches import PackedBatches, StateBatches
 from sharemesh.domain.share_partition.cache.in_flight import InFlight
 from sharemesh.domain.share_partition.events import AcknowledgementBatch
 from sharemesh.domain.state_batch import StateBatch
@@ -71,13 +72,13 @@ def stored_batches(
     )
 
 
-def loaded_batches(
-    batches: Iterable[StateBatch], now_ms: int, wall_ms: int
-) -> tuple[StateBatch, ...]:
+def loaded_batches(batches: StateBatches, now_ms: int, wall_ms: int) -> StateBatches:
     """Return stored batches as a machine takes them: monotonic time, bounded (RTY-8).
 
     What has passed has no not-before.
     """
+    if isinstance(batches, PackedBatches):
+        return batches.with_not_befores(lambda at_ms: at_ms and _monotonic(at_ms - wall_ms, now_ms))
     return tuple(
         batch._replace(not_before_ms=_monotonic(batch.not_before_ms - wall_ms, now_ms))
         if batch.not_before_ms
