@@ -256,7 +256,7 @@ async def test_a_topic_that_is_gone_here_too_is_not_asked_for_again():
 
 async def test_what_waits_for_a_lane_is_answered_when_the_persister_stops_before_it_begins():
     lanes = RequestBatcher(LocalNetwork().caller(), PersisterSettings())
-    asked = asyncio.ensure_future(lanes.ask(READ, "n1:1", KEY, 0))
+    asked = asyncio.ensure_future(lanes.ask(READ, "n1:1", KEY, (0, 0)))
     await asyncio.sleep(0)  # the lane's task is there, and has not begun
     await lanes.close()
     assert (await asked).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -273,7 +273,7 @@ async def test_an_error_that_nobody_thought_of_is_an_answer_and_the_next_one_is_
     caller = Broken()
     lanes = RequestBatcher(caller, PersisterSettings())
     for _ in range(2):
-        answer = await lanes.ask(READ, "n1:1", KEY, 0)
+        answer = await lanes.ask(READ, "n1:1", KEY, (0, 0))
         assert answer.error is ErrorCode.UNKNOWN_SERVER_ERROR
         assert "ZeroDivisionError" in answer.message
     assert caller.calls == 2
