@@ -3,7 +3,7 @@
 import pytest
 
 from sharemesh.domain import packed_batches
-from sharemesh.domain.share_state import machine as machine_module
+from sharemesh.domain.share_state import checks
 from sharemesh.domain.share_state.records import SnapshotPart, StateSnapshot
 from sharemesh.runtime.shard_kind import RuntimeLimits
 from sharemesh.share_coordinator.shard_kind import encode
@@ -78,7 +78,7 @@ async def test_win_15_one_part_is_read_at_a_time(monkeypatch):
         assert (await g.H(4)).delivery_state == 2
         await g.W(0, 0, 11, 0)  # few are left
         assert tuples((await part(13)).state_batches) == singles(14, 1)
-        monkeypatch.setattr(machine_module, "MAX_BATCHES", 1)
+        monkeypatch.setattr(checks, "MAX_BATCHES", 1)
         refused = await g.R(0)
         assert refused.error_code == 42
         assert "upgrade" in refused.error_message

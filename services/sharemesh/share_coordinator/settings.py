@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from sharemesh.domain.share_state.machine import DEFAULT_UPDATES_PER_SNAPSHOT, LARGE_BATCHES
 from sharemesh.domain.share_state.snapshot_parts import PART_BATCHES
+from sharemesh.domain.share_state.snapshot_schedule import (
+    DEFAULT_UPDATES_PER_SNAPSHOT,
+    LARGE_BATCHES,
+)
 from sharemesh.runtime.shard_kind import RuntimeLimits
 
 _DAY_MS = 24 * 60 * 60 * 1_000

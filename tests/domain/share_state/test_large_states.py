@@ -8,7 +8,7 @@ from sharemesh.codec.state_record import decode_record, decode_updates, encode_k
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.packed_batches import combined
-from sharemesh.domain.share_state import machine as machine_module
+from sharemesh.domain.share_state import checks
 from sharemesh.domain.share_state.checks import WriteRequest
 from sharemesh.domain.share_state.fold import Floors, ShareState
 from sharemesh.domain.share_state.machine import ShareStateMachine
@@ -175,8 +175,8 @@ def test_win_14_a_reader_that_does_not_know_parts_fails_and_its_message_says_why
 
 def test_win_15_a_leader_that_takes_no_parts_is_refused_a_large_state(monkeypatch):
     """WIN-15."""
-    monkeypatch.setattr(machine_module, "MAX_BATCHES", 9)
     shard = large()
+    monkeypatch.setattr(checks, "MAX_BATCHES", 9)
     words = {"in_metadata": True, "now_ms": 3}
     refused = shard.machine.read(KEY, 5, takes_parts=False, **words)
     assert refused.answer.error is ErrorCode.INVALID_REQUEST

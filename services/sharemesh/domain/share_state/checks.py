@@ -167,6 +167,32 @@ def check_room(state: ShareState, request: WriteRequest) -> StateDecision | None
     )
 
 
+def check_taken_whole(state: ShareState) -> StateDecision | None:
+    """Refuse a state that a leader which takes no parts could not hold (WIN-15)."""
+    if len(state.batches) <= MAX_BATCHES:
+        return None
+    return invalid(
+        f"The state has {len(state.batches)} batches, more than {MAX_BATCHES}, the most that this "
+        "share leader can take: upgrade it."
+    )
+
+
+def covers(state: ShareState, batches: tuple[StateBatch, ...]) -> bool:
+    """Whether these delivery states would add nothing to the state."""
+    return not batches or state.batches == combined(
+        state.batches, batches, start_offset=state.start_offset
+    )
+
+
+def written_complete_count(state: ShareState, request: WriteRequest) -> int:
+    """Return the delivery-complete count that a write records (spec SC-16)."""
+    if request.start_offset > state.start_offset:
+        return request.delivery_complete_count
+    if request.start_offset == state.start_offset:
+        return max(request.delivery_complete_count, state.delivery_complete_count)
+    return state.delivery_complete_count
+
+
 def fenced_leader(leader_epoch: int, state: ShareState) -> StateDecision:
     """Refuse a leader that another one has replaced."""
     known = state.leader_epoch_max

@@ -1,7 +1,7 @@
 """The share coordinator's shard: which request writes which record (spec SC)."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from sharemesh.domain.delivery_state import Cause
@@ -10,7 +10,6 @@ from sharemesh.domain.ids import SharePartitionKey, TopicId
 from sharemesh.domain.packed_batches import combined
 from sharemesh.domain.share_state.backlog import Backlog, DecodeUpdates
 from sharemesh.domain.share_state.checks import (
-    MAX_BATCHES,
     StateDecision,
     StateResult,
     WriteRequest,
@@ -20,10 +19,13 @@ from sharemesh.domain.share_state.checks import (
     check_key,
     check_leap,
     check_room,
+    check_taken_whole,
+    covers,
     fenced_leader,
     invalid,
     refused,
     unknown_partition,
+    written_complete_count,
 )
 from sharemesh.domain.share_state.fold import Floors, ShareState, fold, fold_floors, fold_updates
 from sharemesh.domain.share_state.pruning import RedundantOffsets
@@ -31,6 +33,7 @@ from sharemesh.domain.share_state.records import (
     NO_COUNT,
     NO_START_OFFSET,
     ArchivedCounts,
+    CommittedGeneration,
     EpochFloor,
     Generation,
     Origin,
@@ -42,23 +45,13 @@ from sharemesh.domain.share_state.records import (
     has_archived,
     newly_archived,
 )
-from sharemesh.domain.share_state.snapshot_parts import PART_BATCHES, SnapshotParts, in_parts
+from sharemesh.domain.share_state.snapshot_parts import PART_BATCHES, SnapshotParts, state_in_parts
+from sharemesh.domain.share_state.snapshot_schedule import (
+    DEFAULT_UPDATES_PER_SNAPSHOT,
+    LARGE_BATCHES,
+    SnapshotSchedule,
+)
 from sharemesh.domain.state_batch import StateBatch, combine, complete_count
-
-DEFAULT_UPDATES_PER_SNAPSHOT = 500
-
-LARGE_BATCHES = 10_000
-"""Snapshots of states with more batches come in parts (WIN-12)."""
-
-_BATCHES_PER_UPDATE = 100  # a large state's snapshot costs as much as so many updates
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedGeneration:
-    """The newest generation pointer and where it lies in the log."""
-
-    pointer: Generation
-    offset: int
 
 
 class ShareStateMachine:
@@ -80,14 +73,10 @@ class ShareStateMachine:
 
         ``decode_updates`` reads what a load puts into ``backlog`` instead of applying it.
         """
-        self._updates_per_snapshot = updates_per_snapshot
-        self._large_batches = large_batches
+        self._schedule = SnapshotSchedule(updates_per_snapshot, large_batches)
         self._part_batches = part_batches
         self._parts = SnapshotParts()
-        self._due: dict[SharePartitionKey, None] = {}
-        self._said_again_ms: dict[SharePartitionKey, int] = {}
         self._states: dict[SharePartitionKey, ShareState] = {}
-        self._update_counts: dict[SharePartitionKey, int] = {}
         self._redundant = RedundantOffsets()
         self._floors = Floors()
         self._floors_offset = -1
@@ -105,27 +94,23 @@ class ShareStateMachine:
             case StateUpdate():
                 key = record.key
                 self._states[key] = self._folded(key, record)
-                self._counted(key, 1)
+                self._schedule.updated(key, 1, len(self._states[key].batches))
             case StateSnapshot():
                 key = record.key
-                updates = self._update_counts.get(key, 0) + self.backlog.drop(key)
-                self._states[key] = self._folded(key, record)
-                self._update_counts[key] = 0 if updates >= self._updates_per_snapshot else updates
-                self._redundant.snapshot(key, offset)
-                self._restored.pop(key, None)
-                self._said_again_ms.pop(key, None)
-                self._due.pop(key, None)
+                self._schedule.snapshot(key, self.backlog.drop(key))
+                self._snapshotted(record, offset)
             case SnapshotPart():
                 whole = self._parts.take(record, offset)
                 if whole is not None:
-                    self._said_again(*whole, record.made_ms)
+                    key = whole[0].key
+                    self.backlog.drop(key)
+                    self._schedule.said_again(key, record.made_ms)
+                    self._snapshotted(*whole)
             case Tombstone():
-                self._said_again_ms.pop(record.key, None)
-                self._due.pop(record.key, None)
                 self._restored.pop(record.key, None)
                 self.backlog.drop(record.key)
                 self._states.pop(record.key, None)
-                self._update_counts.pop(record.key, None)
+                self._schedule.deleted(record.key)
                 self._redundant.deleted(record.key, offset)
                 self._raise_floors(record, offset, record.write_timestamp_ms)
             case EpochFloor():
@@ -151,27 +136,11 @@ class ShareStateMachine:
         assert folded is not None
         return folded
 
-    def _said_again(self, snapshot: StateSnapshot, offset: int, made_ms: int) -> None:
-        """A snapshot came in parts: the records before its first part are redundant (WIN-12)."""
-        key = snapshot.key
-        self.backlog.drop(key)
-        self._states[key] = self._folded(key, snapshot)
-        self._update_counts[key] = 0
-        self._due.pop(key, None)
-        self._said_again_ms[key] = made_ms
-        self._redundant.snapshot(key, offset)
-        self._restored.pop(key, None)
-
-    def _counted(self, key: SharePartitionKey, updates: int) -> None:
-        """Count updates, and note when a large state wants its snapshot (WIN-13)."""
-        count = self._update_counts[key] = self._update_counts.get(key, 0) + updates
-        batches = len(self._states[key].batches)
-        if batches > self._large_batches and count >= max(
-            1, self._updates_per_snapshot, batches // _BATCHES_PER_UPDATE
-        ):
-            self._due[key] = None
-        elif self._due and batches <= self._large_batches:
-            self._due.pop(key, None)
+    def _snapshotted(self, snapshot: StateSnapshot, offset: int) -> None:
+        """Take a snapshot over, which lies at ``offset``; its backlog is dropped."""
+        self._states[snapshot.key] = self._folded(snapshot.key, snapshot)
+        self._redundant.snapshot(snapshot.key, offset)
+        self._restored.pop(snapshot.key, None)
 
     def _raise_floors(self, record: Tombstone | EpochFloor, offset: int, now_ms: int) -> None:
         raised = fold_floors(self._floors, record)
@@ -227,7 +196,7 @@ class ShareStateMachine:
             state is not None
             and state.state_epoch == state_epoch
             and start_offset in (state.start_offset, state.initial_start_offset)
-            and _covers(state, batches)
+            and covers(state, batches)
         ):
             return StateDecision(StateResult(state=state))
         imported = combine(batches, (), start_offset=start_offset)
@@ -258,10 +227,7 @@ class ShareStateMachine:
         now_ms: int,
         takes_parts: bool = True,
     ) -> StateDecision:
-        """Return the state; a higher leader epoch is recorded first (spec SC-10, SC-11).
-
-        A leader of an older release takes no parts: what it could not hold is refused (WIN-15).
-        """
+        """Return the state; a higher leader epoch is recorded first (spec SC-10, SC-11, WIN-15)."""
         stop = check_key(key) or check_epoch("leader", leader_epoch)
         if stop is not None:
             return stop
@@ -272,16 +238,14 @@ class ShareStateMachine:
             return fenced_leader(leader_epoch, state)
         if not in_metadata:
             return unknown_partition(key)
-        if not takes_parts and len(state.batches) > MAX_BATCHES:
-            return invalid(
-                f"The state has {len(state.batches)} batches, more than {MAX_BATCHES}, the most "
-                "that this share leader can take: upgrade it."
-            )
+        stop = None if takes_parts else check_taken_whole(state)
+        if stop is not None:
+            return stop
         if leader_epoch == state.leader_epoch_max:
             return StateDecision(StateResult(state=state))
         raised = replace(state, leader_epoch=leader_epoch, leader_epoch_max=leader_epoch)
         origin = Origin(Cause.LEADER_CHANGE)
-        if self._snapshot_is_due(key, state, 0):
+        if self._schedule.is_due(key, len(state.batches)):
             return StateDecision(StateResult(state=state), _snapshot(key, raised, now_ms, origin))
         record = StateUpdate(
             key=key,
@@ -314,9 +278,9 @@ class ShareStateMachine:
         if stop is not None:
             return stop
         start_offset = max(request.start_offset, state.start_offset)
-        count = _delivery_complete_count(state, request)
+        count = written_complete_count(state, request)
         archived = _archived(state, request, now_ms)
-        if self._snapshot_is_due(key, state, len(request.batches)):
+        if self._schedule.is_due(key, len(state.batches) + len(request.batches)):
             merged = replace(
                 state,
                 start_offset=start_offset,
@@ -385,21 +349,9 @@ class ShareStateMachine:
     # ---- upkeep ---------------------------------------------------------------------------------
 
     def cold_keys(self, *, now_ms: int, interval_ms: int) -> tuple[SharePartitionKey, ...]:
-        """Return keys that need a cold snapshot: the last one is ``interval_ms`` old (SC-24).
-
-        None if all keys are cold already (their creation and write times differ).
-        """
-        again_ms = self._said_again_ms
-        if all(
-            s.create_timestamp_ms != s.write_timestamp_ms
-            or (key in again_ms and not self._update_counts.get(key))
-            for key, s in self._states.items()
-        ):
-            return ()
-        return tuple(
-            key
-            for key, state in self._states.items()
-            if now_ms - max(state.write_timestamp_ms, again_ms.get(key, 0)) >= interval_ms
+        """Return keys that need a cold snapshot (SC-24)."""
+        return self._schedule.cold_keys(
+            self._states.items(), now_ms=now_ms, interval_ms=interval_ms
         )
 
     def cold_snapshot(self, key: SharePartitionKey, *, now_ms: int) -> Sequence[StateRecord]:
@@ -410,21 +362,14 @@ class ShareStateMachine:
         state = self.state(key)
         if state is None:
             return ()
+        if self._schedule.is_large(len(state.batches)):
+            return state_in_parts(key, state, now_ms, self._part_batches)
         snapshot = _snapshot(key, state, now_ms, Origin(Cause.SNAPSHOT))
-        snapshot = replace(snapshot, create_timestamp_ms=state.create_timestamp_ms)
-        if len(state.batches) <= self._large_batches:
-            return (snapshot,)
-        same = replace(
-            snapshot,
-            snapshot_epoch=state.snapshot_epoch,
-            write_timestamp_ms=state.write_timestamp_ms,
-            archived=state.archived,
-        )
-        return in_parts(same, now_ms, self._part_batches)
+        return (replace(snapshot, create_timestamp_ms=state.create_timestamp_ms),)
 
     def large_snapshots_due(self, limit: int) -> tuple[SharePartitionKey, ...]:
         """Return up to ``limit`` keys whose large state is to be said again (WIN-13)."""
-        return tuple(islice(self._due, limit))
+        return self._schedule.large_due(limit)
 
     def cold_floor(self, *, now_ms: int, interval_ms: int) -> EpochFloor | None:
         """Return the floors as a new record if the old one keeps tombstones from being pruned."""
@@ -480,7 +425,7 @@ class ShareStateMachine:
             state = fold_updates(state, updates)
             assert state is not None
             self._states[key] = state
-            self._counted(key, len(updates))
+            self._schedule.updated(key, len(updates), len(state.batches))
         return state
 
     def fold_backlog(self, keys: int) -> int:
@@ -497,13 +442,6 @@ class ShareStateMachine:
     def topic_ids(self) -> frozenset[TopicId]:
         """Return the topics that have state here."""
         return frozenset(key.topic_id for key in self._states)
-
-    def _snapshot_is_due(self, key: SharePartitionKey, state: ShareState, more: int) -> bool:
-        """Whether the next record is a snapshot (SC-13); those of large states come in parts."""
-        return (
-            self._update_counts.get(key, 0) >= self._updates_per_snapshot
-            and len(state.batches) + more <= self._large_batches
-        )
 
     def _check_writer(
         self,
@@ -527,15 +465,6 @@ class ShareStateMachine:
         return check_batches(request.batches) or check_room(state, request)
 
 
-def _delivery_complete_count(state: ShareState, request: WriteRequest) -> int:
-    """Return what is recorded (spec SC-16)."""
-    if request.start_offset > state.start_offset:
-        return request.delivery_complete_count
-    if request.start_offset == state.start_offset:
-        return max(request.delivery_complete_count, state.delivery_complete_count)
-    return state.delivery_complete_count
-
-
 def _archived(state: ShareState, request: WriteRequest, now_ms: int) -> ArchivedCounts | None:
     """Return the counts after a write, None if it archives nothing."""
     if not has_archived(request.batches):
@@ -543,13 +472,6 @@ def _archived(state: ShareState, request: WriteRequest, now_ms: int) -> Archived
     new = combine(request.batches, (), start_offset=NO_START_OFFSET, keep_causes=True)
     more = newly_archived(state.batches, new, request.origin.cause, start_offset=state.start_offset)
     return (state.archived or ArchivedCounts(now_ms)).plus(more)
-
-
-def _covers(state: ShareState, batches: tuple[StateBatch, ...]) -> bool:
-    """Whether these delivery states would add nothing to the state."""
-    return not batches or state.batches == combined(
-        state.batches, batches, start_offset=state.start_offset
-    )
 
 
 def _snapshot(

@@ -155,6 +155,14 @@ class Generation:
     write_timestamp_ms: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class CommittedGeneration:
+    """The newest generation pointer and where it lies in the log."""
+
+    pointer: Generation
+    offset: int
+
+
 StateRecord = StateSnapshot | SnapshotPart | StateUpdate | Tombstone | EpochFloor | Generation
 
 KIND_NAMES: dict[type[object], str] = {

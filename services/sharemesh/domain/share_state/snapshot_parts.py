@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from sharemesh.domain.delivery_state import Cause
 from sharemesh.domain.ids import SharePartitionKey
 from sharemesh.domain.packed_batches import PackedBatches, columns_of, packed
-from sharemesh.domain.share_state.records import SnapshotPart, StateSnapshot
+from sharemesh.domain.share_state.fold import NUMBERS, ShareState
+from sharemesh.domain.share_state.records import Origin, SnapshotPart, StateSnapshot
 from sharemesh.domain.state_batch import StateBatch
 
 PART_BATCHES = 16_384
@@ -52,6 +55,21 @@ def in_parts(snapshot: StateSnapshot, made_ms: int, batches_max: int) -> list[Sn
         SnapshotPart(bare, made_ms, number, len(pieces), piece)
         for number, piece in enumerate(pieces)
     ]
+
+
+def state_in_parts(
+    key: SharePartitionKey, state: ShareState, made_ms: int, batches_max: int
+) -> list[SnapshotPart]:
+    """Return the parts that say a state again, as it is."""
+    numbers: dict[str, Any] = {name: getattr(state, name) for name in NUMBERS}
+    snapshot = StateSnapshot(
+        key=key,
+        batches=state.batches,
+        origin=Origin(Cause.SNAPSHOT),
+        archived=state.archived,
+        **numbers,
+    )
+    return in_parts(snapshot, made_ms, batches_max)
 
 
 def packed_whatever(batches: Sequence[StateBatch]) -> PackedBatches:
