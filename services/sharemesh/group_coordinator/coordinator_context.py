@@ -147,6 +147,8 @@ class CoordinatorContext:
             RefusedError: GROUP_AUTHORIZATION_FAILED or TOPIC_AUTHORIZATION_FAILED.
         """
         self.access.group(principal, Operation.READ, group_id)
+        if not answer.HasField("assignment"):
+            return
         for topic in answer.assignment.topic_partitions:
             if topic.topic_name:
                 self.access.topic(principal, Operation.DESCRIBE, topic.topic_name)

@@ -21,6 +21,7 @@ from sharemesh.group_coordinator.member_stream import (
     assignment_message,
     heartbeat_from,
     refused_heartbeat,
+    says_again,
 )
 from sharemesh.group_coordinator.served_groups import ServedGroups
 from sharemesh.ports.authorizer import Operation
@@ -95,6 +96,12 @@ class HeartbeatHandler:
         self, request: ShareGroupHeartbeatRequest, context: CallContext, member: MemberStream
     ) -> ShareGroupHeartbeatResponse:
         try:
+            last = member.last
+            if last is not None and says_again(request, last):
+                groups = self._unchanged(last, context.principal)
+                if groups is not None:
+                    await groups.looks.confirmed()
+                    return self._again(last)
             if (request.group_id, request.member_id) != (member.group_id, member.member_id):
                 raise invalid_request(
                     f"this stream is of member {member.member_id!r} of group {member.group_id!r}; "
@@ -104,6 +111,23 @@ class HeartbeatHandler:
         except RefusedError as error:
             hear_bound(error, context.principal)
             return refused_heartbeat(request.member_id, error)
+
+    def _unchanged(self, last: Heartbeat, principal: str) -> ServedGroups | None:
+        """Take the last heartbeat of a stream once more if it changes nothing; else return None.
+
+        What another request may have changed meanwhile is checked anew.
+        """
+        self._coordinator.check_feature()
+        self._coordinator.access.group(principal, Operation.READ, last.group_id)
+        groups = self._groups_of(last.group_id)
+        return None if groups.unchanged(last) is None else groups
+
+    def _again(self, last: Heartbeat) -> ShareGroupHeartbeatResponse:
+        return ShareGroupHeartbeatResponse(
+            member_id=last.member_id,
+            member_epoch=last.member_epoch,
+            heartbeat_interval_ms=self._coordinator.config(last.group_id).heartbeat_interval_ms,
+        )
 
     def _serving(self, group_id: GroupId) -> ServedGroups | None:
         try:
@@ -136,6 +160,8 @@ class HeartbeatHandler:
         )
         if stream is None:
             self._coordinator.check_told(context.principal, request.group_id, told)
+        elif answer.assignment is None and request.rack_id is None:
+            stream.last = request
         return told
 
     async def _held(

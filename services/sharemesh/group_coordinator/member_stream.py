@@ -40,6 +40,21 @@ def heartbeat_from(request: ShareGroupHeartbeatRequest, context: CallContext) ->
     )
 
 
+def says_again(request: ShareGroupHeartbeatRequest, before: Heartbeat) -> bool:
+    """Return whether a request is this heartbeat of the same stream once more.
+
+    A member says the same again and again: it need not be read and checked anew each time.
+    """
+    return (
+        request.member_epoch == before.member_epoch
+        and request.member_id == before.member_id
+        and request.group_id == before.group_id
+        and request.client_id == before.client_id
+        and not request.HasField("rack_id")
+        and not request.HasField("subscribed_topic_names")
+    )
+
+
 def client_host(peer: str) -> str:
     """Return the host of a peer such as ``ipv4:10.0.0.1:4711``, as Kafka shows it."""
     for family in ("ipv4:", "ipv6:"):
@@ -107,6 +122,7 @@ class MemberStream:
         self._turn = asyncio.Lock()
         self._under_way: deque[int] = deque(maxlen=MAX_EPOCHS_UNDER_WAY)
         self._newest = 0
+        self.last: Heartbeat | None = None  # that changed nothing
         self.ended = False
 
     def knows(self, member_epoch: int) -> bool:
@@ -126,21 +142,25 @@ class MemberStream:
         Raises:
             CallFailedError: The stream is gone.
         """
-        async with self._turn:
+        await self._turn.acquire()  # not a block of its own: that is two coroutines a message
+        try:
             if self.ended:
                 return
             refusal = None if message.error_code else self.refusal(message)
             if refusal is not None:
                 self.ended = True
                 message = refused_heartbeat(self.member_id, refusal)
-            if message.member_epoch > 0:
-                if message.member_epoch < self._newest:
-                    message.member_epoch = self._newest
+            epoch = message.member_epoch
+            if epoch > 0:
+                if epoch < self._newest:
+                    message.member_epoch = epoch = self._newest
                     message.ClearField("assignment")
-                self._newest = message.member_epoch
-                if not self._under_way or self._under_way[-1] != self._newest:
-                    self._under_way.append(self._newest)
+                self._newest = epoch
+                if not self._under_way or self._under_way[-1] != epoch:
+                    self._under_way.append(epoch)
             await self._stream.send(message)
+        finally:
+            self._turn.release()
 
     async def push(self, message: ShareGroupHeartbeatResponse, timeout_ms: int) -> None:
         """Send unasked; a stream that does not take it in time is closed."""

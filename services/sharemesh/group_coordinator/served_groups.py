@@ -74,9 +74,7 @@ class ServedGroups:
         self.state_work = ShareStateWork(self.decisions, coordinator, persister)
         self._coordinator = coordinator
         self._timers = GroupTimers(timers, coordinator.clock, self._handle_due)
-        self._looks = HeartbeatBarrier(
-            shard, coordinator.clock, coordinator.limits.look_interval_ms
-        )
+        self.looks = HeartbeatBarrier(shard, coordinator.clock, coordinator.limits.look_interval_ms)
         self.streams = MemberStreams()
         self._to_review: dict[GroupId, None] = {}
         self._review_wanted = asyncio.Event()
@@ -89,7 +87,7 @@ class ServedGroups:
             for member_id in group.members:
                 self.restart_session(group.group_id, member_id)
             self.want_review(group.group_id)
-        self.shard.keep("looks", self._looks.run)
+        self.shard.keep("looks", self.looks.run)
         self.shard.keep("reviews", self._reviews)
         self.state_work.resume(groups)
         limits = self._coordinator.limits
@@ -120,12 +118,9 @@ class ServedGroups:
     ) -> HeartbeatAnswer:
         """Decide a heartbeat with epoch 0 or higher (spec GC-7 to GC-22)."""
         under_way = stream is not None and stream.knows(request.member_epoch)
-        settled = settled_answer(
-            self.decisions.group(request.group_id), request, self._coordinator.catalog
-        )
+        settled = self.unchanged(request)
         if settled is not None:
-            self.restart_session(request.group_id, request.member_id)
-            await self._looks.confirmed()
+            await self.looks.confirmed()
             return settled
 
         def make(
@@ -144,6 +139,17 @@ class ServedGroups:
         return await self.decisions.decide(
             request.group_id, make, accepted, principal=request.principal
         )
+
+    def unchanged(self, request: Heartbeat) -> HeartbeatAnswer | None:
+        """Return the answer to a heartbeat that changes nothing, to be told after a look.
+
+        The member's session begins anew. None: the heartbeat must be decided.
+        """
+        group_id = request.group_id
+        settled = settled_answer(self.decisions.group(group_id), request, self._coordinator.catalog)
+        if settled is not None:
+            self.restart_session(group_id, request.member_id)
+        return settled
 
     async def leave(self, group_id: GroupId, member_id: MemberId, principal: str) -> None:
         """Decide a leave (spec GC-23)."""
