@@ -162,6 +162,24 @@ def test_records_of_many_threads_are_confirmed_once_and_each_threads_in_order(cl
         assert [stored[offset] for offset in offsets[thread]] == mine
 
 
+def test_records_with_and_without_a_partition_keep_their_order_in_each(cluster):
+    count = 2_000
+    with producer_of(cluster, batch_size=1_000) as producer:
+        producer.partitions_for("t")
+        futures = [
+            producer.send("t", str(n), partition=n % 4 if n % 3 == 1 else None)
+            for n in range(count)
+        ]
+        producer.flush(10_000)
+        places = [(each.result(0).partition, each.result(0).offset) for each in futures]
+    for number in range(4):
+        stored = [v for _, _, data in cluster.partitions[number].batches for v in values_of(data)]
+        sent = [n for n, (partition, _) in enumerate(places) if partition == number]
+        assert stored == [b"%d" % n for n in sent]
+        assert [places[n][1] for n in sent] == list(range(len(sent)))
+    assert all(places[n][0] == n % 4 for n in range(count) if n % 3 == 1)
+
+
 def test_what_is_sent_before_the_topic_is_known_goes_first(cluster):
     with producer_of(cluster, linger_ms=0) as producer:
         futures = [producer.send("t", str(n), partition=0) for n in range(200)]

@@ -9,7 +9,7 @@ from typing import Any, Self
 from sharemesh.client.config import check_timeout_ms, producer_config
 from sharemesh.client.environment import ClientEnvironment, real_environment
 from sharemesh.client.errors import BufferExhaustedError, IllegalStateError
-from sharemesh.client.producer.delivery import RecordMetadata, Reports, outgoing_record
+from sharemesh.client.producer.delivery import OutgoingRecord, RecordMetadata, Reports
 from sharemesh.client.producer.engine import ProducerEngine
 from sharemesh.client.producer.serializer import (
     HeadersLike,
@@ -130,8 +130,8 @@ class AsyncProducer(ProducerBase):
             topic, value, key, partition, headers, timestamp_ms
         )
         callback = partial(_settle, future)
-        record = outgoing_record(
-            (topic, partition, key, value, headers, timestamp_ms, size_bytes, None, callback)
+        record = OutgoingRecord(
+            topic, partition, key, value, headers, timestamp_ms, size_bytes, None, callback
         )
         if not self._fits(record.size_bytes):
             await self._wait_for_room(record.size_bytes)

@@ -49,9 +49,8 @@ class OutgoingRecord(NamedTuple):
     callback: ProduceCallback | None
 
 
-def outgoing_record(fields: tuple[Any, ...]) -> OutgoingRecord:
-    """Return a record of its fields in order, in half the time that its class takes."""
-    return tuple.__new__(OutgoingRecord, fields)
+OutgoingFields = tuple[Any, ...]
+"""The fields of an ``OutgoingRecord`` in order, made in a third of the time of the class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +100,18 @@ class BatchOutcome:
 
     def add(self, record: OutgoingRecord, position: int) -> None:
         """Let a record have this outcome, instead of the one that it had."""
-        future, callback = record.future, record.callback
+        self.put(record.future, record.callback, record.timestamp_ms, position)
+
+    def put(
+        self,
+        future: "ProduceFuture | None",
+        callback: ProduceCallback | None,
+        timestamp_ms: int,
+        position: int,
+    ) -> None:
+        """As ``add``, of the fields that count."""
         if future is not None:
-            future.timestamp_ms = record.timestamp_ms
+            future.timestamp_ms = timestamp_ms
             future.position = position
             before, future.outcome = future.outcome, self
             if future.is_whole:  # looked at last: who makes it whole after this finds ``self``
@@ -111,7 +119,7 @@ class BatchOutcome:
                     before.waiting.pop(future, None)
                     self.waiting[future] = None
         if callback is not None:
-            self.callbacks.append((position, record.timestamp_ms, callback))
+            self.callbacks.append((position, timestamp_ms, callback))
         elif future is not None:
             self._untold += 1
 

@@ -17,7 +17,7 @@ from sharemesh.client.metadata.metadata_cache import MetadataCache, nobody_answe
 from sharemesh.client.metadata.missing_topics import ProducedMissing
 from sharemesh.client.producer.accumulator import RecordAccumulator, UnplacedRecord
 from sharemesh.client.producer.batches import Batch, PartitionQueue
-from sharemesh.client.producer.delivery import OutgoingRecord, Reports
+from sharemesh.client.producer.delivery import OutgoingFields, OutgoingRecord, Reports
 from sharemesh.client.producer.leader_discovery import LeaderDiscovery, awaited
 from sharemesh.client.throttle_times import ThrottleTimes
 from sharemesh.domain.errors import Ends, ErrorCode, policy_of
@@ -48,7 +48,7 @@ class ProducerEngine:
         *,
         reports: Reports,
         on_settled: Callable[[int], None],
-        hand_over: Callable[[], Iterable[OutgoingRecord]] = tuple,
+        hand_over: Callable[[], Iterable[OutgoingFields]] = tuple,
     ) -> None:
         """``hand_over`` returns, once, what senders on other threads have sent since.
 

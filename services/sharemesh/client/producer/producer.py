@@ -13,12 +13,12 @@ from sharemesh.client.producer.async_producer import DEFAULT_CLOSE_TIMEOUT_MS, P
 from sharemesh.client.producer.delivery import (
     BatchOutcome,
     Forgotten,
+    OutgoingFields,
     OutgoingRecord,
     ProduceCallback,
     RecordMetadata,
     Reports,
     light_future,
-    outgoing_record,
 )
 from sharemesh.client.producer.engine import ProducerEngine, not_in_time
 from sharemesh.client.producer.serializer import HeadersLike
@@ -41,7 +41,7 @@ class Producer(ProducerBase):
         self._unplaced = BatchOutcome(
             "", None, self._reports
         )  # never known: of what is handed over
-        self._handed: deque[OutgoingRecord] = deque()
+        self._handed: deque[OutgoingFields] = deque()
         self._is_stirred = False
         self._senders = threading.Lock()  # never taken on the loop's thread: see ``close``
         self._blocked = False
@@ -73,9 +73,9 @@ class Producer(ProducerBase):
         key, value, headers, timestamp_ms, size_bytes = self._content(
             topic, value, key, partition, headers, timestamp_ms
         )
-        record = outgoing_record(
-            (topic, partition, key, value, headers, timestamp_ms, size_bytes, future, callback)
-        )
+        record = (
+            topic, partition, key, value, headers, timestamp_ms, size_bytes, future, callback
+        )  # fmt: skip
         with self._senders:
             # As ``_fits``, without the call; the exception for a single one is looked at there.
             if self._queued_bytes - self._settled_bytes + size_bytes > self._limit_bytes:
@@ -135,7 +135,7 @@ class Producer(ProducerBase):
     def _take_in(self) -> None:
         self._started().take_in()
 
-    def _hand_over(self) -> Iterator[OutgoingRecord]:
+    def _hand_over(self) -> Iterator[OutgoingFields]:
         """Yield what was sent since; on the loop's thread, while senders go on."""
         self._is_stirred = False
         while self._handed:
@@ -145,7 +145,7 @@ class Producer(ProducerBase):
         """Fail what no loop will take over."""
         while self._handed:
             try:
-                record = self._handed.popleft()
+                record = OutgoingRecord._make(self._handed.popleft())
             except IndexError:  # another thread does the same
                 return
             outcome = BatchOutcome(record.topic, record.partition, self._reports)
