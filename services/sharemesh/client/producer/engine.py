@@ -20,6 +20,7 @@ from sharemesh.client.producer.batches import Batch, PartitionQueue
 from sharemesh.client.producer.delivery import OutgoingFields, OutgoingRecord, Reports
 from sharemesh.client.producer.leader_discovery import LeaderDiscovery, awaited
 from sharemesh.client.throttle_times import ThrottleTimes
+from sharemesh.client.warm_heap import keep_pages
 from sharemesh.domain.errors import Ends, ErrorCode, policy_of
 from sharemesh.methods import INIT_PRODUCER_ID, PRODUCE
 from sharemesh.ports.network import CallFailedError
@@ -54,6 +55,7 @@ class ProducerEngine:
 
         ``on_settled`` is told how many bytes of records are confirmed or have failed.
         """
+        keep_pages()
         self._config = config
         self._accumulator = RecordAccumulator(
             config,
