@@ -7,18 +7,17 @@ from typing import Any, NamedTuple
 from sharemesh.client.errors import CorruptRecordError, IllegalStateError
 from sharemesh.client.records import Headers, TopicIdPartition
 from sharemesh.codec.arrow_tables import arrow_table
+from sharemesh.codec.client_batches import FoundBatch
 from sharemesh.codec.record_set import RecordSetError, raw_records
 
 
 class ColumnPart(NamedTuple):
     """A part of a batch: offsets ``first..last``, both included, delivered with one count.
 
-    ``records`` are decoded already, or None.
+    ``records`` are decoded already, or None: then they are found in those of the batch.
     """
 
-    data: bytes
-    base_offset: int
-    last_offset: int
+    batch: FoundBatch
     first: int
     last: int
     delivery_count: int
@@ -121,28 +120,26 @@ class RecordColumns:
     def _decoded(self) -> list[Any]:
         if self._records is None:
             found: list[Any] = []
-            batch: Sequence[Any] = ()
-            decoded = b""
             for part in self._parts:
                 if part.records is not None:
                     found.extend(part.records)
                     continue
-                if part.data is not decoded:  # parts of one batch follow each other
-                    batch, decoded = self._of_batch(part), part.data
-                found.extend(
-                    batch[part.first - part.base_offset : part.last + 1 - part.base_offset]
-                )
+                base = part.batch.base_offset
+                found.extend(self._of_batch(part)[part.first - base : part.last + 1 - base])
             self._records = found
         return self._records
 
     def _of_batch(self, part: ColumnPart) -> Sequence[Any]:
-        try:
-            records = raw_records(part.data)
-        except RecordSetError as error:
-            raise self._failure(part, str(error)) from error
-        if len(records) != part.last_offset - part.base_offset + 1:
-            raise self._failure(part, "it has another number of records than its header says")
-        return records
+        batch = part.batch
+        if not batch.decoded:
+            try:
+                records = raw_records(batch.data)
+            except RecordSetError as error:
+                raise self._failure(part, str(error)) from error
+            if len(records) != batch.last_offset - batch.base_offset + 1:
+                raise self._failure(part, "it has another number of records than its header says")
+            batch.decoded.extend(records)
+        return batch.decoded
 
     def _failure(self, part: ColumnPart, why: str) -> CorruptRecordError:
         return CorruptRecordError(self.topic, self.partition, part.first, part.last, why)

@@ -1,7 +1,7 @@
 """Record batches as a client makes and reads them: RecordBatch v2, any compression."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -85,7 +85,8 @@ class FoundBatch:
     """One batch as its header shows it; ``corrupt`` says why it cannot be read, or is "".
 
     Offsets are included on both sides. ``is_dense``: each of them has a record. ``data`` is the
-    whole batch, its checksum checked if that was asked for; empty if it is corrupt.
+    whole batch, its checksum checked if that was asked for; empty if it is corrupt. ``decoded`` is
+    for who decodes it, so that others who have a part of the batch need not do it again.
     """
 
     base_offset: int
@@ -94,6 +95,7 @@ class FoundBatch:
     is_dense: bool
     corrupt: str
     data: bytes
+    decoded: list[Any] = field(default_factory=list, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

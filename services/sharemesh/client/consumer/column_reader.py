@@ -67,11 +67,7 @@ class ColumnReader:
             else:
                 self._parts.append(_Damage(first, last, why))
             return [(first, last)]
-        self._parts.append(
-            ColumnPart(
-                batch.data, batch.base_offset, batch.last_offset, first, last, count, records
-            )
-        )
+        self._parts.append(ColumnPart(batch, first, last, count, records))
         if records is None:
             return [(first, last)]
         return [(each.offset, each.offset) for each in records]
