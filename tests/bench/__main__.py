@@ -14,6 +14,7 @@ PARTS = (
     "fairness",
     "quota-cost",
     "client",
+    "compression",
     "coordinators",
     "spark",
     "memory",
