@@ -18,6 +18,7 @@ from sharemesh.client.environment import ClientEnvironment, real_environment
 from sharemesh.client.errors import IllegalStateError, UnsupportedVersionError
 from sharemesh.client.record_columns import RecordColumns
 from sharemesh.client.records import ConsumerRecord
+from sharemesh.client.warm_heap import keep_pages
 from sharemesh.domain.delivery_state import AcknowledgeType
 
 T = TypeVar("T")
@@ -68,6 +69,7 @@ class ConsumerCalls:
     """The calls of one consumer; the caller ensures that only one runs at a time."""
 
     def __init__(self, config: Mapping[str, Any], environment: ClientEnvironment | None) -> None:
+        keep_pages()
         self.config: ClientConfig = consumer_config(config)
         environment = environment or real_environment(self.config)
         self.environment = environment

@@ -29,7 +29,6 @@ from sharemesh.client.metadata.metadata_cache import ApiVersions, MetadataCache
 from sharemesh.client.metadata.missing_topics import MissingTopics
 from sharemesh.client.records import TopicIdPartition
 from sharemesh.client.throttle_times import ThrottleTimes
-from sharemesh.client.warm_heap import keep_pages
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.domain.errors import Ends, ErrorCode, leader_moved, policy_of
 from sharemesh.domain.share_partition.events import AcquireMode
@@ -67,7 +66,6 @@ class ConsumerEngine:
         member_id: str,
         on_outcomes: Callable[[Sequence[AcknowledgementResult]], None],
     ) -> None:
-        keep_pages()
         self._config = config
         self._clock = environment.clock
         self._caller = environment.open_caller()
