@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from sharemesh.domain.quota.names import QuotaName
-from sharemesh.domain.quota.rates import RateAccount, RateAccounts
+from sharemesh.domain.quota.rates import ACCOUNTS_MAX, RateAccount, RateAccounts
 from sharemesh.domain.quota.sentences import in_words
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.quotas import Quotas
@@ -26,16 +26,26 @@ class PacedRate:
         self._clock = clock
         self._alarms = alarms
         self._accounts = RateAccounts()
+        self._limits: dict[str, float | None] = {}  # as told; forgotten when quotas change
         self._waiting: dict[str, dict[Callable[[], None], None]] = {}
         self._due: dict[str, TimerHandle] = {}
 
     def limit(self, entity: str) -> float | None:
         """Return the quota; None: nothing binds this one."""
-        return self._quotas.limit(self.name, entity)
+        try:
+            return self._limits[entity]
+        except KeyError:
+            return self._asked(entity)
+
+    def _asked(self, entity: str) -> float | None:
+        if len(self._limits) >= ACCOUNTS_MAX:
+            self._limits.clear()
+        limit = self._limits[entity] = self._quotas.limit(self.name, entity)
+        return limit
 
     def account(self, entity: str) -> RateAccount | None:
         """Return the account of a principal or group; None: nothing binds it."""
-        limit = self._quotas.limit(self.name, entity)
+        limit = self.limit(entity)
         return None if limit is None else self._accounts.of(entity, limit, self._clock.now_ms())
 
     def is_free(self, entity: str) -> bool:
@@ -82,6 +92,7 @@ class PacedRate:
 
     def changed(self) -> None:
         """Quotas have changed: debts are paid by the new ones, and those who wait plan anew."""
+        self._limits.clear()
         self._accounts.change(self.limit, self._clock.now_ms())
         for entity in tuple(self._waiting):
             self._plan(entity)
