@@ -557,3 +557,17 @@ async def test_quo_14_a_stream_without_processor_time_gets_nothing_and_goes_on_w
         message = await anext(aiter(stream))
         assert message.throttle_time_ms == 7
         assert {"_handle", "_feed_once", "send"} <= {*measured}
+
+
+async def test_quo_5_what_binds_whom_is_remembered_until_it_changes_and_for_not_too_many(
+    monkeypatch,
+):
+    monkeypatch.setattr("sharemesh.throttling.paced_rate.ACCOUNTS_MAX", 3)
+    async with a_world({(QuotaName.PRODUCER_BYTE_RATE, JANE): SIZE}) as w:
+        rate, quotas = w.service.pacing._producing, w.service.pacing._producing._quotas
+        assert [rate.limit(JANE) for _ in range(2)] == [SIZE, SIZE]
+        for number in range(10):
+            assert rate.limit(f"User:{number}") is None
+            assert len(rate._limits) <= 3
+        quotas.set(QuotaName.PRODUCER_BYTE_RATE, JANE, 2 * SIZE)
+        assert rate.limit(JANE) == 2 * SIZE
