@@ -1,12 +1,24 @@
 """Whether an acknowledgement is still about the lock that its record has now."""
 
+import asyncio
+
 import pytest
 
-from sharemesh.client.consumer.acknowledgement_sender import AcknowledgementSender
+from sharemesh.client.consumer.acknowledgement_sender import (
+    ACKNOWLEDGE_RETRY_MS,
+    AcknowledgementSender,
+)
 from sharemesh.client.consumer.consume_stream import LeaderSession
-from sharemesh.client.consumer.deliveries import Delivery, PartitionAcknowledgements, Payload
+from sharemesh.client.consumer.deliveries import (
+    AcknowledgementResult,
+    Delivery,
+    PartitionAcknowledgements,
+    Payload,
+)
+from sharemesh.client.errors import InvalidRecordStateError, optional_error
 from sharemesh.client.records import AcquiredRange, TopicIdPartition
 from sharemesh.domain.delivery_state import AcknowledgeType
+from sharemesh.domain.errors import ErrorCode
 from tests.clocks import ManualClock
 
 SOURCE = TopicIdPartition("orders", 0, b"o" * 16)
@@ -41,3 +53,24 @@ def test_a_record_that_waits_anew_has_lost_the_lock_that_is_spoken_of(waiting_ep
     sender.send([said(now, 5, 3, 4)])
     assert now.carried == carried, "what an earlier leader sent is older than what is spoken of"
     assert [sorted(each.acknowledgements.types) for each in outcomes] == [[3, 4]] * (not carried)
+
+
+@pytest.mark.parametrize(("came_epoch", "carried"), [(4, [3, 4, 5]), (5, [3]), (6, [3])])
+async def test_what_waits_to_be_sent_again_is_given_up_for_records_that_come_anew_cl_36(
+    came_epoch, carried
+):
+    route, clock, outcomes = Route(), ManualClock(), []
+    sender = AcknowledgementSender(clock, list, outcomes.extend)
+    types = dict.fromkeys((3, 4, 5), AcknowledgeType.ACCEPT)
+    asked = PartitionAcknowledgements(SOURCE, route, 5, types, deadline_ms=clock.now_ms() + 60_000)
+    sender.send([asked])
+    route.carried.clear()
+    refused = optional_error(ErrorCode.KAFKA_STORAGE_ERROR, "no broker", about="orders/0")
+    sender.finished([AcknowledgementResult(asked, refused, 30_000)])
+    await asyncio.sleep(0)
+    sender.redelivered(held(route, came_epoch, 4, 9))
+    await clock.advance(ACKNOWLEDGE_RETRY_MS)
+    assert route.carried == [(carried, 5)]
+    told = [(sorted(each.acknowledgements.types), type(each.error)) for each in outcomes]
+    assert told == ([] if len(carried) == 3 else [([4, 5], InvalidRecordStateError)])
+    await sender.close()

@@ -2,11 +2,18 @@
 
 import asyncio
 import itertools
+from dataclasses import replace
 
 import pytest
 
-from sharemesh.client import AcknowledgeType, RunOptions
-from sharemesh.client.errors import IllegalArgumentError, TopicAuthorizationFailedError
+from sharemesh.backends.local.clock import SystemClock
+from sharemesh.client import AcknowledgeType, AsyncShareConsumer, RunOptions
+from sharemesh.client.consumer.acknowledgement_sender import ACKNOWLEDGE_RETRY_MS
+from sharemesh.client.errors import (
+    IllegalArgumentError,
+    InvalidRecordStateError,
+    TopicAuthorizationFailedError,
+)
 from sharemesh.domain.errors import ErrorCode
 from tests.client.mini_cluster import MiniCluster
 from tests.client.test_async_share_consumer import consumer_of, until
@@ -204,6 +211,53 @@ async def test_a_partition_that_is_not_allowed_ends_a_run():
 
 async def _nothing(_):
     return None
+
+
+class HeldRetries(SystemClock):
+    """Real time, but a refused acknowledgement waits until the test lets it be sent again."""
+
+    def __init__(self):
+        self.may_go = asyncio.Event()
+
+    async def sleep_ms(self, duration_ms):
+        if duration_ms == ACKNOWLEDGE_RETRY_MS:
+            await self.may_go.wait()
+        else:
+            await super().sleep_ms(duration_ms)
+
+
+async def test_a_word_on_a_lost_lock_is_not_taken_for_one_on_the_record_that_came_anew_cl_36():
+    cluster, clock = MiniCluster(), HeldRetries()
+    cluster.refuse_acknowledge = [ErrorCode.KAFKA_STORAGE_ERROR]
+    cluster.append(b"x")
+    begun, told, may_end = asyncio.Queue(), [], asyncio.Event()
+
+    async def handler(record):
+        begun.put_nowait(record.delivery_count)
+        if record.delivery_count == 1:
+            return AcknowledgeType.ACCEPT
+        await may_end.wait()
+        return AcknowledgeType.REJECT
+
+    settings = {**cluster.config, "group.id": "g"}
+    environment = replace(cluster.environment(), clock=clock)
+    consumer = AsyncShareConsumer(settings, environment=environment)
+    consumer.set_acknowledgement_commit_callback(lambda _, error: told.append(type(error)))
+    await consumer.subscribe(["t"])
+    running = asyncio.ensure_future(consumer.run(handler))
+    assert await begun.get() == 1
+    await until(lambda: not cluster.refuse_acknowledge)
+    cluster.partitions[0].records[0].state = "available"  # its lock ended
+    cluster.notify()
+    assert await begun.get() == 2
+    clock.may_go.set()
+    await until(lambda: told == [InvalidRecordStateError])
+    may_end.set()
+    await until(lambda: cluster.states() == ["rejected"])
+    assert [types for *_, types in cluster.acknowledged] == [[AcknowledgeType.REJECT]]
+    consumer.stop()
+    await running
+    await consumer.close()
 
 
 async def test_a_slow_record_holds_nothing_back_and_keeps_its_lock():

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sharemesh.client.consumer.consume_stream import REDELIVERED, LeaderSession
 from sharemesh.client.consumer.deliveries import (
@@ -53,7 +53,7 @@ class AcknowledgementSender:
         self._clock = clock
         self._buffered = buffered
         self._on_outcomes = on_outcomes
-        self._retries: dict[asyncio.Task[None], None] = {}
+        self._retries: dict[asyncio.Task[None], _Refused] = {}
         self.unanswered = 0
         self.sent = 0
         self.failed = 0
@@ -73,8 +73,9 @@ class AcknowledgementSender:
             if outcome.error is None:
                 final.append(outcome)
             elif self._may_pass(outcome):
-                task = asyncio.ensure_future(self._send_again(outcome.acknowledgements))
-                self._retries[task] = None
+                refused = _Refused(outcome.acknowledgements)
+                task = asyncio.ensure_future(self._send_again(refused))
+                self._retries[task] = refused
                 task.add_done_callback(lambda task: self._retries.pop(task, None))
             else:
                 self.failed += len(outcome.acknowledgements.types)
@@ -84,6 +85,14 @@ class AcknowledgementSender:
                 final.append(outcome)
         self.unanswered -= sum(len(each.acknowledgements.types) for each in final)
         self._on_outcomes([each for each in final if not each.acknowledgements.unreported])
+
+    def redelivered(self, delivery: Delivery) -> None:
+        """Fail what waits to be sent again, of records that come anew (spec CL-36)."""
+        lost: list[AcknowledgementResult] = []
+        for refused in self._retries.values():
+            refused.asked = _without(refused.asked, (delivery,), lost)
+        if lost:
+            self.finished(lost)
 
     async def close(self) -> None:
         """Cancel all retries."""
@@ -95,7 +104,7 @@ class AcknowledgementSender:
         by_route: dict[Route, list[PartitionAcknowledgements]] = {}
         lost: list[AcknowledgementResult] = []
         for each in acknowledgements:
-            kept = self._without_redelivered(each, lost)
+            kept = _without(each, self._buffered(), lost)
             if kept.types:
                 by_route.setdefault(each.route, []).append(kept)
         if lost:
@@ -105,35 +114,6 @@ class AcknowledgementSender:
             self.sent += sum(len(each.types) for each in group)
             route.acknowledge(group, may_wait=may_wait)
 
-    def _without_redelivered(
-        self, asked: PartitionAcknowledgements, lost: list[AcknowledgementResult]
-    ) -> PartitionAcknowledgements:
-        """Leave out offsets that a buffered delivery has acquired again: their old locks are lost.
-
-        Deliveries of earlier leader epochs do not count: they are older than the acknowledgements.
-        """
-        if not asked.types:
-            return asked
-        first, last = min(asked.types), max(asked.types)
-        again = [
-            held
-            for held in self._buffered()
-            if held.source == asked.source
-            and held.leader_epoch >= asked.leader_epoch
-            and held.overlaps(first, last)
-        ]
-        gone = {
-            offset: kind
-            for offset, kind in (asked.types.items() if again else ())
-            if any(held.overlaps(offset, offset) for held in again)
-        }
-        if not gone:
-            return asked
-        error = InvalidRecordStateError(REDELIVERED, about=str(asked.source))
-        lost.append(AcknowledgementResult(replace(asked, types=gone), error, 0))
-        kept = {offset: kind for offset, kind in asked.types.items() if offset not in gone}
-        return replace(asked, types=kept)
-
     def _may_pass(self, outcome: AcknowledgementResult) -> bool:
         left_ms = outcome.acknowledgements.deadline_ms - self._clock.now_ms()
         return (
@@ -142,6 +122,45 @@ class AcknowledgementSender:
             and (coordinator_moved(outcome.error.code) or outcome.error.code in _LEADER_STAYS)
         )
 
-    async def _send_again(self, refused: PartitionAcknowledgements) -> None:
+    async def _send_again(self, refused: "_Refused") -> None:
         await self._clock.sleep_ms(ACKNOWLEDGE_RETRY_MS)
-        self._send([refused])
+        self._send([refused.asked])
+
+
+@dataclass(slots=True)
+class _Refused:
+    """What is to be sent again, less what came anew meanwhile."""
+
+    asked: PartitionAcknowledgements
+
+
+def _without(
+    asked: PartitionAcknowledgements,
+    anew: Iterable[Delivery],
+    lost: list[AcknowledgementResult],
+) -> PartitionAcknowledgements:
+    """Leave out offsets that a delivery has acquired again: their old locks are lost.
+
+    Deliveries of earlier leader epochs do not count: they are older than the acknowledgements.
+    """
+    if not asked.types:
+        return asked
+    first, last = min(asked.types), max(asked.types)
+    again = [
+        held
+        for held in anew
+        if held.source == asked.source
+        and held.leader_epoch >= asked.leader_epoch
+        and held.overlaps(first, last)
+    ]
+    gone = {
+        offset: kind
+        for offset, kind in (asked.types.items() if again else ())
+        if any(held.overlaps(offset, offset) for held in again)
+    }
+    if not gone:
+        return asked
+    error = InvalidRecordStateError(REDELIVERED, about=str(asked.source))
+    lost.append(AcknowledgementResult(replace(asked, types=gone), error, 0))
+    kept = {offset: kind for offset, kind in asked.types.items() if offset not in gone}
+    return replace(asked, types=kept)

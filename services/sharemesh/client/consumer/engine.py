@@ -311,6 +311,7 @@ class ConsumerEngine:
 
     def _delivered(self, delivery: Delivery) -> None:
         """Buffer records for the next fetch."""
+        self.acknowledgements.redelivered(delivery)
         if len(self._buffer) >= BUFFERED_DELIVERIES_MAX:
             self._fail(ConnectionFailedError("a leader sent more than it had credit for"))
             return
