@@ -1,9 +1,13 @@
 """A mesh under load on a Kafka cluster: records come from Kafka's own producer, states go there."""
 
 import asyncio
+import json
 import random
+import re
 import shutil
-from collections.abc import AsyncIterator
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +20,12 @@ from sharemesh.backends.local.clock import SystemClock
 from sharemesh.client.admin_results import TopicDescription
 from sharemesh.cluster.store.storage_record import StorageRecord, stored_storage
 from sharemesh.domain.ids import TopicId
-from tests.history.checker import History, Report
+from tests.history.checker import History, Promise, Report
+from tests.history.journal import now_ms
 from tests.mesh.kafka_state import KafkaStateLog, ShardContent, kafka_durable_state
 from tests.mesh.loaded_mesh import DELIVERY_COUNT_LIMIT, Load, LoadedMesh, RowProducer
 from tests.mesh.outcome import DurableState
+from tests.mesh.state_timeline import StateTimeline
 
 CREATE_S = 60
 LED_S = 60
@@ -28,6 +34,8 @@ DELIVERY_MS = 180_000
 """How long a record is tried: longer than any fault."""
 
 SILENT_MS = 2_000
+NAMED_MAX = 20
+PLACE = re.compile(r"(\S+/\d+)@(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +119,8 @@ class KafkaMesh(LoadedMesh):
         self._producers = producers
         self._replicas = replicas
         self._storage: StorageRecord | None = None
+        self._contents: list[ShardContent] = []
+        self._deletions: dict[str, list[tuple[float, int]]] = defaultdict(list)
         self.newest: dict[str, int] = {}
         """The newest offset that was confirmed, by partition."""
         self.deleted: dict[str, set[int]] = {}
@@ -163,22 +173,69 @@ class KafkaMesh(LoadedMesh):
         where = KafkaStateLog(self._producers, self.load.settings.cluster_id, self._storage)
         return where.read()
 
+    def deletes_below(self, partition: str, end: int) -> None:
+        """Note that Kafka is to delete records below an offset."""
+        self._deletions[partition].append((now_ms(), end))
+        self.deleted[partition] = set(range(end))
+
     def state(self) -> DurableState:
         """Return the durable state of the group, folded from the state topic."""
-        state = kafka_durable_state(self.shards(), self.load.group, self.load.topic, self.topic_id)
+        load = self.load
+        self._contents = self.shards()
+        state = kafka_durable_state(self._contents, load.group, load.topic, self.topic_id)
         for partition, offsets in self.deleted.items():
             state.acknowledged.update((partition, offset) for offset in offsets)
         return state
 
     def verdict(self, state: DurableState) -> Report:
-        """Judge all journals; what was deleted is excused."""
+        """Judge all journals; what was deleted is excused.
+
+        Of a run with violations all is left that explains them: journals, what processes said, each
+        batch of the state topic, and of each offset that is named what members and log say of it.
+        """
+        ahead_ms = time.time() * 1_000 - now_ms()
+        timeline = StateTimeline(self.load.group, self.load.topic, self.topic_id)
+        for shard, content in enumerate(self._contents):
+            timeline.read(shard, content.records)
+
+        def start_offset_at(partition: str, time_ms: float) -> int:
+            ends = [end for at_ms, end in self._deletions[partition] if at_ms <= time_ms]
+            return max(timeline.start_offset_at(partition, time_ms + ahead_ms), *ends, 0)
+
         history = History(delivery_count_limit=DELIVERY_COUNT_LIMIT)
-        history.add(self.entries())
-        report = history.judge(state.start_offsets, state.terminal, excused=self.deleted)
+        entries = self.entries()
+        history.add(entries)
+        report = history.judge(
+            state.start_offsets, state.terminal, start_offset_at, excused=self.deleted
+        )
+        for text in timeline.told_before(entries, ahead_ms):
+            report.breaks(Promise.FINAL, text)
         if report.violations and self._kept is not None:
-            for folder in (self.journals, self.cluster.logs):
-                shutil.copytree(folder, self._kept / folder.name, dirs_exist_ok=True)
+            self._keep(self._kept, timeline, report.violations, ahead_ms)
         return report
+
+    def _keep(
+        self, kept: Path, timeline: StateTimeline, violations: Sequence[str], ahead_ms: float
+    ) -> None:
+        for folder in (self.journals, self.cluster.logs):
+            shutil.copytree(folder, kept / folder.name, dirs_exist_ok=True)
+        for shard, content in enumerate(self._contents):
+            text = "".join(f"{line}\n" for line in content.dump(ahead_ms))
+            (kept / f"state-{shard}.txt").write_text(text)
+        named = dict.fromkeys(found for text in violations for found in PLACE.findall(text))
+        told = [*violations]
+        entries = self.entries()
+        for partition, offset in list(named)[:NAMED_MAX]:
+            told.append(f"\n{partition}@{offset}, by time of the journals (ms):")
+            lines = [*timeline.about(partition, int(offset), ahead_ms)]
+            lines += [
+                (each.time_ms, f"{each.who} {each.event} {json.dumps(each.fields)}")
+                for each in entries
+                if each.fields.get("p") == partition
+                and any(found[0] <= int(offset) <= found[1] for found in each.fields["r"])
+            ]
+            told += [f"{at_ms:.1f} {words}" for at_ms, words in sorted(lines)]
+        (kept / "violations.txt").write_text("\n".join(told) + "\n")
 
 
 @asynccontextmanager

@@ -2,10 +2,12 @@
 
 import asyncio
 import random
+import struct
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sharemesh.backends.kafka.shard_logs.log_counts import StampedLogCounts
 from sharemesh.backends.kafka.shard_logs.log_partition import LogPartition
@@ -18,28 +20,72 @@ from sharemesh.codec.record_set import decode_records_as
 from sharemesh.codec.state_record import decode_record
 from sharemesh.domain.delivery_state import DeliveryState
 from sharemesh.domain.ids import TopicId
-from sharemesh.domain.share_state.records import StateRecord, StateSnapshot, StateUpdate
+from sharemesh.domain.share_state.records import StateSnapshot, StateUpdate
 from sharemesh.domain.stamped_log.judgement import Judgement
+from sharemesh.domain.stamped_log.stamp import StampedBatch
 from sharemesh.kafka.brokers_client import KafkaBrokers
 from sharemesh.kafka.dialing import Dialing
 from sharemesh.ports.brokers import LATEST_TIMESTAMP, BrokerPartition, Brokers
 from sharemesh.ports.shard_log import LogRecord
 from sharemesh.serve.storage.kafka import coordinator_topics
 from tests.mesh.outcome import FINAL_STATES, DurableState
+from tests.mesh.state_timeline import LoggedState
 from tests.spark.reference_fold import DomainFold
 
 PATIENCE_MS = 60_000
+_MAX_TIMESTAMP_AT = 35  # in a record batch; with LogAppendTime a broker's own
+
+
+class LoggedBatch(NamedTuple):
+    """One batch of a shard, whether it counts, and when (wall time) a broker appended it."""
+
+    header: StampedBatch
+    judgement: Judgement
+    appended_ms: float
 
 
 @dataclass(slots=True)
 class ShardContent:
-    """One shard: what counts from the declared start on, and how much does not."""
+    """One shard: what counts from the declared start on, and what does not."""
 
     begins: int = 0
-    records: list[tuple[int, StateRecord]] = field(default_factory=list)
-    units: int = 0
-    fences: int = 0
-    void: int = 0
+    records: list[LoggedState] = field(default_factory=list)
+    batches: list[LoggedBatch] = field(default_factory=list)
+
+    @property
+    def units(self) -> int:
+        """How many batches count."""
+        return self._count(Judgement.COUNTS)
+
+    @property
+    def fences(self) -> int:
+        """How many are marks of take-overs."""
+        return self._count(Judgement.FENCE)
+
+    @property
+    def void(self) -> int:
+        """How many are passed over."""
+        return self._count(Judgement.VOID)
+
+    def _count(self, judgement: Judgement) -> int:
+        return sum(each.judgement is judgement for each in self.batches)
+
+    def dump(self, ahead_ms: float) -> Iterator[str]:
+        """Yield a line for each batch; ``ahead_ms`` is wall time less that of journals."""
+        for header, judgement, appended_ms in self.batches:
+            stamp = header.stamp
+            told = (
+                "no stamp"
+                if stamp is None
+                else (
+                    f"expects {stamp.expected}, epoch {stamp.epoch}, writer {stamp.writer:016x}, "
+                    f"number {stamp.number}, start {stamp.start}"
+                )
+            )
+            yield (
+                f"{appended_ms - ahead_ms:.0f} {header.base_offset}-{header.end_offset - 1} "
+                f"{judgement.name} {told}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +137,12 @@ class KafkaStateLog:
         content = ShardContent()
         async for window in partition.read(begin, end, PATIENCE_MS):
             for batch in window:
-                if batch.judgement is Judgement.FENCE:
-                    content.fences += 1
-                elif batch.judgement is Judgement.VOID:
-                    content.void += 1
-                else:
-                    content.units += 1
+                (appended_ms,) = struct.unpack_from(">q", batch.data, _MAX_TIMESTAMP_AT)
+                content.batches.append(LoggedBatch(batch.header, batch.judgement, appended_ms))
+                if batch.judgement is Judgement.COUNTS:
                     content.begins = batch.header.stamp.start
-                    content.records += _decoded(batch.data)
-        content.records = [each for each in content.records if each[0] >= content.begins]
+                    content.records += _decoded(batch.data, appended_ms)
+        content.records = [each for each in content.records if each.offset >= content.begins]
         return content
 
 
@@ -107,13 +150,13 @@ async def _ours() -> None:
     """A reader owns nothing, so nobody can take it away."""
 
 
-def _decoded(batch: memoryview) -> list[tuple[int, StateRecord]]:
+def _decoded(batch: memoryview, appended_ms: float) -> list[LoggedState]:
     found = []
     for record in decode_records_as(plain_batch(batch), LogRecord):
         if record.key is not None:
             decoded = decode_record(record.key, record.value)
             if decoded is not None:
-                found.append((record.offset, decoded))
+                found.append(LoggedState(record.offset, decoded, appended_ms))
     return found
 
 
@@ -130,7 +173,7 @@ def kafka_durable_state(
     archived: set[tuple[str, int]] = set()
     for content in shards:
         folded = DomainFold()
-        for offset, record in content.records:
+        for offset, record, _ in content.records:
             folded.add(offset, record)
             if not isinstance(record, StateUpdate | StateSnapshot):
                 continue

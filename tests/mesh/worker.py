@@ -133,6 +133,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         consumer = connect(bootstrap).async_share_consumer(group)
         consumer.set_acknowledgement_commit_callback(self.committed)
+        self._journal.write("member", id=consumer.member_id)
         await consumer.subscribe([topic])
 
         def stop(_number: int) -> None:
@@ -148,7 +149,10 @@ class Worker:
             partition = f"{record.topic}/{record.partition}"
             self._sent[partition][record.offset] = kind
             self._journal.write(
-                "decided", p=partition, le=record.leader_epoch, r=[[record.offset, record.offset]]
+                "decided",
+                p=partition,
+                le=record.leader_epoch,
+                r=[[record.offset, record.offset, record.delivery_count]],
             )
             return kind
 

@@ -23,7 +23,7 @@ async def retention_race(load: BrokerLoad) -> tuple[float, str]:
             if end > 0:
                 ends[int(name.rpartition("/")[2])] = end
                 gone += end - len(mesh.deleted.get(name, ()))
-                mesh.deleted[name] = set(range(end))
+                mesh.deletes_below(name, end)
         await load.admin.delete_below(load.topic, ends)
         await asyncio.sleep(PAUSE_S)
     return await load.until_fresh(now_ms(), load.marks()), f"{gone} records deleted"
