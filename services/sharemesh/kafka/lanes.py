@@ -31,7 +31,7 @@ CONNECTIONS_MAX = {
 """Connections of a lane to one broker; produce has two lanes, and each shard and watch its own."""
 
 BACKOFF_MIN_MS = 50
-BACKOFF_MAX_MS = 2_000
+BACKOFF_MAX_MS = 500
 _CLOSED = "this process has closed its connections to Kafka"
 
 LaneKey = tuple[str, int, BrokerLane, object]

@@ -7,7 +7,7 @@ from sharemesh.ports.brokers import BrokerPartition
 
 TELL_AGAIN_MS = 10_000
 ASK_AGAIN_FIRST_MS = 50
-ASK_AGAIN_MOST_MS = 2_000
+ASK_AGAIN_MOST_MS = 500
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ class TopicLogBounds:
     open_wait_ms: int = 5_000
     read_wait_ms: int = 5_000
     retry_first_ms: int = 50
-    retry_most_ms: int = 1_000
+    retry_most_ms: int = 500
     produce_timeout_ms: int = 5_000
     delete_timeout_ms: int = 10_000
     batch_bytes_max: int = 32 * MIB

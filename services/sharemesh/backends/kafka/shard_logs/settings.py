@@ -13,7 +13,7 @@ class StampedLogSettings:
     read_wait_ms: int = 250
     produce_timeout_ms: int = 5_000
     retry_min_ms: int = 50
-    retry_max_ms: int = 1_000
+    retry_max_ms: int = 500
     slow_retry_max_ms: int = 5_000
     """Where each try may append the bytes once more."""
     look_interval_ms: int = 1_000
