@@ -148,7 +148,7 @@ class Restored:
             await asyncio.sleep(DOWN_S)
             await load.flowing()
         etcd.stop()
-        await asyncio.to_thread(_restore, etcd, backup)
+        await asyncio.to_thread(go_back_to, etcd, backup)
         at_ms = now_ms()
         await etcd.start()
         return await healed_ms(load, at_ms, settle_s=LEASES_OUT_S)
@@ -224,7 +224,8 @@ async def etcd_leader_cut(count: int, seed: int) -> Outcome:
     return await on_three_nodes(lambda nodes, net: [leader_cut(nodes, net)] * count, seed)
 
 
-def _restore(etcd: EtcdServer, backup: Path) -> None:
+def go_back_to(etcd: EtcdServer, backup: Path) -> None:
+    """Let a stopped etcd hold what a backup holds."""
     data = etcd.directory / "data"
     data.rename(etcd.directory / "old")
     etcdutl(

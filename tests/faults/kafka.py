@@ -10,28 +10,50 @@ import itertools
 from collections.abc import Sequence
 from functools import partial
 
-from tests.faults.brokers import broker_faults, frame_faults, process_faults, topic_faults
-from tests.faults.brokers.broker_load import GOAL_MS, Trial, series
+from tests.faults.brokers import (
+    broker_faults,
+    frame_faults,
+    loss_faults,
+    process_faults,
+    topic_faults,
+)
+from tests.faults.brokers.broker_load import (
+    GOAL_MS,
+    THREE_BROKERS,
+    Scene,
+    Trial,
+    series,
+)
+from tests.faults.namespaces import available
 from tests.faults.trials import Fault, Outcome, Series
 
 FROZEN_GOAL_MS = 13_000.0  # the lease of a frozen process, and three seconds
 
 
-async def each(trial: Trial, count: int, seed: int, *, brokers: int = 3) -> Outcome:
+async def each(trial: Trial, scene: Scene, count: int, seed: int) -> Outcome:
     """Run one fault ``count`` times."""
-    return await series([trial] * count, seed, brokers=brokers)
+    if scene.disk_mib and not available():
+        return Outcome((), (), "not run: mounting a small disk needs root", trials=count)
+    return await series([trial] * count, seed, scene)
 
 
 async def between(trials: Sequence[Trial], count: int, seed: int) -> Outcome:
     """Run faults of frames in turn, ``count`` of them."""
     chosen = itertools.islice(itertools.cycle(trials), count)
-    return await series(list(chosen), seed, proxied=True)
+    return await series(list(chosen), seed, Scene(proxied=True))
 
 
-def row(trial: Trial, trials: int, *, goal_ms: float | None = GOAL_MS, brokers: int = 3) -> Series:
+def row(
+    trial: Trial,
+    trials: int,
+    *,
+    goal_ms: float | None = GOAL_MS,
+    scene: Scene = THREE_BROKERS,
+    at_once: int = 5,
+) -> Series:
     """Return the row of one fault, by its name."""
-    run = partial(each, trial, brokers=brokers)
-    return Series(trial.__name__, trials, run, at_once=5, goal_ms=goal_ms)
+    run = partial(each, trial, scene)
+    return Series(trial.__name__, trials, run, at_once=at_once, goal_ms=goal_ms)
 
 
 def frames(trial: Trial, trials: int) -> Series:
@@ -41,7 +63,7 @@ def frames(trial: Trial, trials: int) -> Series:
 
 async def one_broker_restarted(count: int, seed: int) -> Outcome:
     """The only broker, one replica: killed and started again."""
-    return await series([broker_faults.all_down] * count, seed, brokers=1)
+    return await series([broker_faults.all_down] * count, seed, Scene(brokers=1))
 
 
 FAULTS: tuple[Fault | Series, ...] = (
@@ -54,6 +76,10 @@ FAULTS: tuple[Fault | Series, ...] = (
     row(broker_faults.majority_down, 10),
     row(broker_faults.all_down, 5),
     Series("one_broker_restarted", 10, one_broker_restarted, at_once=5, goal_ms=GOAL_MS),
+    row(broker_faults.disk_full, 5, scene=Scene(disk_mib=192)),
+    row(loss_faults.unclean_election, 5, goal_ms=None, at_once=1),
+    row(loss_faults.topic_recreated, 10, goal_ms=None),
+    row(topic_faults.rights_revoked, 5, scene=Scene(guarded=True)),
     row(topic_faults.retention_race, 10),
     row(topic_faults.quota_throttle, 5, goal_ms=None),
     row(process_faults.leader_killed, 20),
@@ -62,6 +88,7 @@ FAULTS: tuple[Fault | Series, ...] = (
     row(process_faults.zombie_leader, 20, goal_ms=FROZEN_GOAL_MS),
     row(process_faults.zombie_coordinator, 20, goal_ms=FROZEN_GOAL_MS),
     row(process_faults.etcd_frozen, 5),
+    row(process_faults.etcd_restored, 5, goal_ms=None, at_once=1),
     frames(frame_faults.late_request, 50),
     frames(frame_faults.answer_lost, 50),
     frames(frame_faults.frame_cut, 20),

@@ -108,6 +108,13 @@ class RealBrokers:
             while not all(self.is_started(i) for i in which or self.processes):
                 await asyncio.sleep(0.05)
 
+    async def ended(self, i: int, timeout_s: float) -> bool:
+        """Wait for a broker to end by itself; return whether it did."""
+        deadline = time.monotonic() + timeout_s
+        while self.processes[i].poll() is None and time.monotonic() < deadline:
+            await asyncio.sleep(0.05)
+        return self.processes[i].poll() is not None
+
     def kill(self, i: int) -> None:
         """End a broker as a crash does."""
         self.processes[i].kill()
@@ -129,6 +136,10 @@ class RealBrokers:
             process.kill()
         for process in self.processes.values():
             process.wait()
+
+    def data(self, i: int) -> Path:
+        """Where a broker keeps its logs."""
+        return self.directory / f"data{i}"
 
     def _properties(self, i: int) -> Path:
         return self.directory / f"broker{i}.properties"
@@ -178,7 +189,7 @@ class RealBrokers:
             "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in here),
             "inter.broker.listener.name": "INTERNAL",
             "controller.listener.names": "CONTROLLER",
-            "log.dirs": self.directory / f"data{i}",
+            "log.dirs": self.data(i),
             "auto.create.topics.enable": "false",
             "unclean.leader.election.enable": "false",
             "default.replication.factor": replicas,
@@ -201,12 +212,14 @@ def real_brokers(
     listeners: Sequence[str] = (),
     advertised: Mapping[str, Sequence[int]] = MappingProxyType({}),
     format_arguments: Sequence[str] = (),
+    disk_mib: int = 0,
 ) -> Iterator[RealBrokers]:
     """Format and start brokers; they are ended with the block.
 
     ``listeners`` are further ones, plaintext unless ``settings`` has another
     ``listener.security.protocol.map``; ``advertised`` has the ports that some tell instead of
-    their own, one for each broker. Raises KafkaMissingError where it cannot be run.
+    their own, one for each broker. With ``disk_mib`` the last broker has a disk of that size (needs
+    root). Raises KafkaMissingError where it cannot be run.
     """
     directory.mkdir(parents=True, exist_ok=True)
     words = (
@@ -216,7 +229,12 @@ def real_brokers(
     names = (CLIENT, *listeners, "INTERNAL", "CONTROLLER")
     ports = {name: [free_port() for _ in range(count)] for name in names}
     brokers = RealBrokers(directory, ports, words, advertised)
-    brokers.format(settings, format_arguments)
+    with _small_disk(brokers.data(count), disk_mib):
+        brokers.format(settings, format_arguments)
+        yield from _running(brokers, count)
+
+
+def _running(brokers: RealBrokers, count: int) -> Iterator[RealBrokers]:
     try:
         for i in range(1, count + 1):
             brokers.start(i)
@@ -224,3 +242,18 @@ def real_brokers(
         yield brokers
     finally:
         brokers.close()
+
+
+@contextlib.contextmanager
+def _small_disk(directory: Path, mib: int) -> Iterator[None]:
+    if not mib:
+        yield
+        return
+    directory.mkdir()
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "none", str(directory)], check=True
+    )
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(directory)], check=True)

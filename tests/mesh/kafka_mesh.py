@@ -7,7 +7,7 @@ import re
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +50,7 @@ class ConfirmedRecord:
 class KafkaRowProducer:
     """librdkafka, idempotent and with acks=all, behind what a run asks of a producer."""
 
-    def __init__(self, bootstrap: str, newest: dict[str, int]) -> None:
+    def __init__(self, bootstrap: str, told: Callable[[ConfirmedRecord], None]) -> None:
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -65,7 +65,7 @@ class KafkaRowProducer:
                 "log_level": 2,  # that brokers are gone is what trials are about
             }
         )
-        self._newest = newest
+        self._told = told
 
     async def send(
         self, topic: str, value: bytes, *, key: bytes, partition: int | None
@@ -78,7 +78,7 @@ class KafkaRowProducer:
                 future.set_exception(RuntimeError(f"Kafka's producer gave a record up: {error}"))
                 return
             where = ConfirmedRecord(message.topic(), message.partition(), message.offset())
-            self._newest[f"{where.topic}/{where.partition}"] = where.offset
+            self._told(where)
             if not future.done():
                 future.set_result(where)
 
@@ -123,6 +123,8 @@ class KafkaMesh(LoadedMesh):
         self._deletions: dict[str, list[tuple[float, int]]] = defaultdict(list)
         self.newest: dict[str, int] = {}
         """The newest offset that was confirmed, by partition."""
+        self.written_ms: dict[str, list[float]] = defaultdict(list)
+        """When Kafka confirmed records to their producer, by partition."""
         self.deleted: dict[str, set[int]] = {}
         """Offsets that somebody had Kafka delete; nobody need have seen them."""
 
@@ -165,13 +167,23 @@ class KafkaMesh(LoadedMesh):
 
     def producer(self) -> AbstractAsyncContextManager[RowProducer]:
         """Return Kafka's own producer: it writes straight to the brokers."""
-        return _open(KafkaRowProducer(self._producers, self.newest))
+        return _open(KafkaRowProducer(self._producers, self._written))
+
+    def _written(self, where: ConfirmedRecord) -> None:
+        name = f"{where.topic}/{where.partition}"
+        self.newest[name] = where.offset
+        self.written_ms[name].append(now_ms())
 
     def shards(self) -> list[ShardContent]:
         """Return the shards of the state topic, judged from the first batch to the last."""
         assert self._storage is not None
         where = KafkaStateLog(self._producers, self.load.settings.cluster_id, self._storage)
         return where.read()
+
+    def said(self, words: str) -> int:
+        """Return how many lines of the processes' logs hold these words."""
+        logs = self.cluster.logs.glob("*.log")
+        return sum(path.read_text(errors="replace").count(words) for path in logs)
 
     def deletes_below(self, partition: str, end: int) -> None:
         """Note that Kafka is to delete records below an offset."""

@@ -38,6 +38,11 @@ class BrokerAdmin:
         found = await asyncio.to_thread(self._client.list_topics, topic, METADATA_S)
         return {number: each.leader for number, each in found.topics[topic].partitions.items()}
 
+    async def in_sync(self, topic: str) -> set[int]:
+        """Return the replicas in sync of the first partition, as some broker says."""
+        found = await asyncio.to_thread(self._client.list_topics, topic, METADATA_S)
+        return set(found.topics[topic].partitions[0].isrs)
+
     async def busiest(self, topic: str) -> int:
         """Return the broker that leads most partitions of a topic."""
         counts = Counter((await self.leaders(topic)).values())

@@ -1,12 +1,15 @@
 """Brokers die, freeze, leave, lose their majority or hand partitions over, under load."""
 
 import asyncio
+from contextlib import suppress
+from pathlib import Path
 
 from tests.faults.brokers.broker_load import BrokerLoad
 from tests.history.journal import now_ms
 
 FROZEN_S = 15.0
 DOWN_S = 5.0
+FULL_S = 20
 RESTART_S = (0.1, 5.0)
 
 
@@ -58,6 +61,31 @@ async def broker_frozen(load: BrokerLoad) -> tuple[float, str]:
     marks = load.marks()
     thawed_ms = await load.until_fresh(now_ms(), marks)
     return took_ms, f"broker {victim} of {topic}, thawed {thawed_ms:.0f} ms,"
+
+
+async def disk_full(load: BrokerLoad) -> tuple[float, str]:
+    """The disk of a broker fills to the last byte under the writes, and gets space again."""
+    victim = len(load.brokers.processes)
+    filler = load.brokers.data(victim) / "filler"
+    marks, at_ms = load.marks(), now_ms()
+    await asyncio.to_thread(_fill, filler)
+    try:
+        took_ms = await load.until_fresh(at_ms, marks)
+        ended = await load.brokers.ended(victim, FULL_S)
+    finally:
+        filler.unlink()
+    if ended:
+        load.brokers.start(victim)
+        await load.brokers.started(victim)
+    return took_ms, f"broker {victim} {'ended' if ended else 'went on'},"
+
+
+def _fill(file: Path) -> None:
+    with file.open("wb", buffering=0) as filler:
+        for size in (1 << 20, 1 << 12, 1):
+            with suppress(OSError):
+                while filler.write(bytes(size)):
+                    pass
 
 
 async def leaders_moved(load: BrokerLoad) -> tuple[float, str]:

@@ -8,13 +8,14 @@ import asyncio
 import random
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, AsyncExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from sharemesh.serve.settings.settings import ServeSettings, UpSettings
 from tests.etcd_server import EtcdServer, free_port
+from tests.faults.brokers import rights
 from tests.faults.brokers.broker_admin import BrokerAdmin
 from tests.faults.brokers.frame_proxy import FrameProxy
 from tests.faults.steady import Size, SteadyLoad, steady_load
@@ -38,6 +39,28 @@ Trial = Callable[["BrokerLoad"], Awaitable[tuple[float, str]]]
 
 
 @dataclass(frozen=True, slots=True)
+class Scene:
+    """What a series stands on.
+
+    Attributes:
+        brokers: How many; topics have as many replicas, three at most.
+        proxied: Frames between Sharemesh and the brokers pass a proxy.
+        guarded: Sharemesh logs in, and may do what ACLs allow it.
+        disk_mib: The last broker has a disk of its own of that size; 0: it has not.
+        size: The load.
+    """
+
+    brokers: int = 3
+    proxied: bool = False
+    guarded: bool = False
+    disk_mib: int = 0
+    size: Size = SIZE
+
+
+THREE_BROKERS = Scene()
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerLoad:
     """What a trial may do things to."""
 
@@ -47,6 +70,11 @@ class BrokerLoad:
     etcd: EtcdServer
     proxy: FrameProxy | None
     rng: random.Random
+    parts: list[str] = field(default_factory=list)
+    """What each wait for new deliveries was made of."""
+
+    excused: list[str] = field(default_factory=list)
+    """Words of lines that processes may say: topics of which a trial loses records."""
 
     @property
     def topic(self) -> str:
@@ -85,9 +113,24 @@ class BrokerLoad:
             confirmed = [t for t in found.confirmed_ms if t > at_ms + GRACE_MS]
             return max(min(fresh), min(confirmed)) if fresh and confirmed else None
 
-        return await self.steady.until_each(
+        took_ms = await self.steady.until_each(
             self.steady.names, done_ms, at_ms, timeout_s, "each delivers and confirms what is new"
         )
+        self._note_parts(at_ms, marks)
+        return took_ms
+
+    def _note_parts(self, at_ms: float, marks: Mapping[str, int]) -> None:
+        """Say what the slowest partitions waited for: the producer, a delivery, a state write."""
+        parts: dict[str, list[float]] = {"written": [], "delivered": [], "confirmed": []}
+        for name in self.steady.names:
+            found = self.steady.tail.partitions[name]
+            fresh = (s.time_ms for s in found.deliveries if s.last > marks.get(name, -1))
+            times = (self.mesh.written_ms[name], fresh, found.confirmed_ms)
+            for part, each in zip(parts.values(), times, strict=True):
+                later = [time_ms - at_ms for time_ms in each if time_ms > at_ms]
+                part.append(min(later, default=float("inf")))
+        told = ", ".join(f"{name} {max(part):.0f}" for name, part in parts.items())
+        self.parts.append(f"({told} ms)")
 
     async def settled(self) -> None:
         """Wait until brokers and mesh are whole again and everything flows."""
@@ -96,14 +139,7 @@ class BrokerLoad:
         await self.steady.flowing()
 
 
-async def series(
-    trials: Sequence[Trial],
-    seed: int,
-    *,
-    brokers: int = 3,
-    proxied: bool = False,
-    size: Size = SIZE,
-) -> Outcome:
+async def series(trials: Sequence[Trial], seed: int, scene: Scene) -> Outcome:
     """Run trials one after the other on one mesh on new brokers; judge the history of all."""
     times: list[float] = []
     notes: list[str] = []
@@ -113,61 +149,80 @@ async def series(
         etcd = EtcdServer(folder / "etcd")
         await etcd.start()
         stack.callback(etcd.stop)
-        listener = "PROXIED" if proxied else "CLIENT"
-        between = [free_port() for _ in range(brokers)] if proxied else []
-        kafka = stack.enter_context(
-            real_brokers(
-                folder / "brokers",
-                brokers,
-                settings={**QUICK, "broker.session.timeout.ms": SESSION_MS},
-                listeners=("PROXIED",) if proxied else (),
-                advertised={"PROXIED": between} if proxied else {},
-            )
-        )
+        between = [free_port() for _ in range(scene.brokers)] if scene.proxied else []
+        kafka = stack.enter_context(_brokers(folder / "brokers", scene, between))
         proxy = None
-        if proxied:
+        if scene.proxied:
             proxy = FrameProxy(random.Random(seed), between, kafka.ports["PROXIED"])
             await stack.enter_async_context(proxy)
         admin = BrokerAdmin(kafka.bootstrap)
-        await admin.healthy(brokers)
+        await admin.healthy(scene.brokers)
         serve = ServeSettings(
             data_directory=folder / "data",
             cluster_id="faults",
             etcd_endpoints=(etcd.endpoint,),
             storage="kafka",
-            kafka_bootstrap_servers=tuple(kafka.addresses(listener).split(",")),
-            kafka_single_replica=brokers == 1,
+            kafka_bootstrap_servers=tuple(kafka.addresses(_listener(scene)).split(",")),
+            kafka_single_replica=scene.brokers == 1,
             state_shards=6,
             group_shards=3,
         )
+        if scene.guarded:
+            serve = await asyncio.to_thread(rights.logged_in, serve, folder, kafka.bootstrap)
         mesh = partial(
             KafkaMesh,
             producers=kafka.bootstrap,
-            replicas=min(brokers, 3),
+            replicas=min(scene.brokers, 3),
             kept=ROOT / "build" / "faults" / f"kafka-{trials[0].__name__}-{seed}",
         )
-        async with steady_load(size, seed, serve=serve, up=UP, mesh=mesh) as steady:
+        async with steady_load(scene.size, seed, serve=serve, up=UP, mesh=mesh) as steady:
             load = BrokerLoad(steady, kafka, admin, etcd, proxy, rng)
             for trial in trials:
                 await load.settled()
                 at_ms = now_ms()
                 took_ms, note = await trial(load)
                 times.append(took_ms)
-                notes.append(f"{note} {took_ms:.0f} of {now_ms() - at_ms:.0f} ms")
+                parts = " ".join(load.parts)
+                load.parts.clear()
+                notes.append(f"{note} {took_ms:.0f} of {now_ms() - at_ms:.0f} ms {parts}")
             await load.settled()
             if proxy is not None:
                 await proxy.settled()
                 notes.append(str(dict(proxy.happened)))
-            steady.violations += await asyncio.to_thread(_loud, steady.loaded.cluster.logs)
+            logs = steady.loaded.cluster.logs
+            steady.violations += await asyncio.to_thread(_loud, logs, load.excused)
     return Outcome(tuple(steady.violations), tuple(times), "; ".join(notes), trials=len(trials))
 
 
-def _loud(logs: Path) -> list[str]:
+def _listener(scene: Scene) -> str:
+    if scene.guarded:
+        return rights.LISTENER
+    return "PROXIED" if scene.proxied else "CLIENT"
+
+
+def _brokers(
+    folder: Path, scene: Scene, between: Sequence[int]
+) -> AbstractContextManager[RealBrokers]:
+    settings: dict[str, object] = {**QUICK, "broker.session.timeout.ms": SESSION_MS}
+    if scene.guarded:
+        settings |= rights.BROKER_SETTINGS
+    listener = _listener(scene)
+    return real_brokers(
+        folder,
+        scene.brokers,
+        settings=settings,
+        listeners=() if listener == "CLIENT" else (listener,),
+        advertised={listener: between} if scene.proxied else {},
+        disk_mib=scene.disk_mib,
+    )
+
+
+def _loud(logs: Path, excused: Sequence[str]) -> list[str]:
     """Return what processes said that none says in a trial that loses nothing."""
     found = [
         f"{path.name}: {line.strip()[:400]}"
         for path in sorted(logs.glob("*.log"))
         for line in path.read_text(errors="replace").splitlines()
-        if any(words in line for words in LOUD)
+        if any(words in line for words in LOUD) and not any(words in line for words in excused)
     ]
     return found[:TOLD_MAX] + ([f"{len(found)} such lines in all"] if found else [])

@@ -6,10 +6,16 @@ from collections import Counter
 
 from tests.faults import failover
 from tests.faults.brokers.broker_load import BrokerLoad
+from tests.faults.etcd import LEASES_OUT_S, go_back_to
+from tests.faults.etcd_nodes import etcdctl
 from tests.history.journal import now_ms
 
 ZOMBIE_S = 1.0
 ETCD_FROZEN_S = 20.0
+RAISED = ("share-leader", "share-coordinator")
+"""Roles whose epochs rise above those of a backup."""
+
+DOWN_S = 1.0
 
 
 async def leader_killed(load: BrokerLoad) -> tuple[float, str]:
@@ -61,3 +67,23 @@ async def etcd_frozen(load: BrokerLoad) -> tuple[float, str]:
         marks, at_ms = load.marks(), now_ms()
         load.etcd.send_signal(signal.SIGCONT)
     return await load.until_fresh(at_ms, marks), "after it went on"
+
+
+async def etcd_restored(load: BrokerLoad) -> tuple[float, str]:
+    """Etcd goes back to a backup: epochs in it were used since, and its notes of logs are older."""
+    etcd = load.etcd
+    backup = etcd.directory / "backup.db"
+    await asyncio.to_thread(etcdctl, "snapshot", "save", str(backup), endpoints=(etcd.endpoint,))
+    for index in range(2):
+        for role in RAISED:
+            load.mesh.kill_role(role, index)
+            await asyncio.sleep(DOWN_S)
+            await load.settled()
+    etcd.stop()
+    await asyncio.to_thread(go_back_to, etcd, backup)
+    marks, at_ms = load.marks(), now_ms()
+    await etcd.start()
+    took_ms = await load.until_fresh(at_ms, marks)
+    await asyncio.sleep(LEASES_OUT_S)  # leaders may still stop after a first success
+    again_ms = await load.until_fresh(now_ms(), load.marks())
+    return took_ms, f"{again_ms:.0f} ms after the leases of the backup, after its start"

@@ -1,7 +1,8 @@
-"""Records are deleted under the readers, and the brokers throttle the principal."""
+"""Records are deleted under the readers; brokers throttle the principal, or forbid it things."""
 
 import asyncio
 
+from tests.faults.brokers import rights
 from tests.faults.brokers.broker_load import BrokerLoad
 from tests.history.journal import now_ms
 
@@ -10,6 +11,8 @@ KEPT = 20
 PAUSE_S = 0.3
 BYTES_A_SECOND = 4_000.0  # of each broker; the load needs about ten times as much
 THROTTLED_S = 10.0
+DENIED_S = 10.0
+DENIAL = "TOPIC_AUTHORIZATION_FAILED"
 
 
 async def retention_race(load: BrokerLoad) -> tuple[float, str]:
@@ -38,3 +41,26 @@ async def quota_throttle(load: BrokerLoad) -> tuple[float, str]:
     finally:
         await load.admin.throttle(client, None)
     return await load.until_fresh(now_ms(), load.marks()), "after the quota was lifted"
+
+
+async def rights_revoked(load: BrokerLoad) -> tuple[float, str]:
+    """The right to read records, to see them, to write states: each is taken away and given back.
+
+    Counted from each return; the longest.
+    """
+    times: list[float] = []
+    denied = ((load.topic, "READ"), (load.topic, "DESCRIBE"), (load.state_topic, "WRITE"))
+    for topic, operation in denied:
+        rule = (load.brokers.bootstrap, topic, operation)
+        said = load.mesh.said(DENIAL)
+        await asyncio.to_thread(rights.take_away, *rule)
+        try:
+            await asyncio.sleep(DENIED_S)
+        finally:
+            await asyncio.to_thread(rights.give_back, *rule)
+        if load.mesh.said(DENIAL) == said:
+            load.steady.violations.append(f"nobody said that {operation} on {topic} was denied")
+        times.append(await load.until_fresh(now_ms(), load.marks()))
+        await load.settled()
+    told = ", ".join(f"{what} {ms:.0f} ms" for (_, what), ms in zip(denied, times, strict=True))
+    return max(times), f"{told}; longest"
