@@ -44,7 +44,10 @@ SMALL = Size(partitions=8, per_second=250, workers=2, hold_ms=800, held_min=40, 
 
 @dataclass(slots=True)
 class SteadyLoad:
-    """A mesh with running producer and consumers; ``violations`` collects what must not be."""
+    """A mesh with running producer and consumers; ``violations`` collects what must not be.
+
+    ``late`` is how many acknowledgements changed nothing any more, though they were confirmed.
+    """
 
     loaded: LoadedMesh
     size: Size
@@ -52,6 +55,7 @@ class SteadyLoad:
     tail: Tail
     violations: list[str] = field(default_factory=list)
     counts: bool = True
+    late: int = 0
     producing: "asyncio.Task[None] | None" = None
     _stop: bool = False
     _workers: int = 0
@@ -171,6 +175,7 @@ class SteadyLoad:
         state = await asyncio.to_thread(loaded.state)
         report = await asyncio.to_thread(loaded.verdict, state)
         self.violations += report.violations
+        self.late = report.late_acknowledgements
         ended = len(state.acknowledged | state.archived)
         if ended != report.produced:
             self.violations.append(f"{ended} of {report.produced} records ended")

@@ -191,6 +191,7 @@ async def series(trials: Sequence[Trial], seed: int, scene: Scene) -> Outcome:
                 notes.append(str(dict(proxy.happened)))
             logs = steady.loaded.cluster.logs
             steady.violations += await asyncio.to_thread(_loud, logs, load.excused)
+    notes.append(f"{steady.late} acknowledgements came too late to change anything")
     return Outcome(tuple(steady.violations), tuple(times), "; ".join(notes), trials=len(trials))
 
 
