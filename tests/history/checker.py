@@ -136,6 +136,8 @@ class History:
         start_offset_at: StartOffsetAt | None = None,
         excused: Mapping[str, set[int]] = MappingProxyType({}),
         unstored: Mapping[str, Mapping[int, int]] = MappingProxyType({}),
+        *,
+        finished_at: StartOffsetAt | None = None,
     ) -> Report:
         """Return the report.
 
@@ -149,6 +151,8 @@ class History:
                 out or hand them back (docs/spec HBK).
             unstored: How many deliveries of an offset beyond one for each change of leader are not
                 counted, because the end of their locks could not be stored (docs/spec LK-6, INV-5).
+            finished_at: SPSO that its leaders surely had at a time, where ``start_offset_at`` is
+                only known to be no lower: a leader may never hear that its write is durable.
         """
         report = Report(refused_acknowledgements=self._refused)
         at = start_offset_at or (lambda partition, _: start_offsets.get(partition, 0))
@@ -169,11 +173,15 @@ class History:
                 text = f"{partition}@{min(never)} was confirmed and never delivered"
                 others = f"; {len(never)} records of {partition} in all"
                 report.breaks(Promise.AT_LEAST_ONCE, text + others)
-        self._judge_deliveries(report, at, unstored)
+        self._judge_deliveries(report, at, finished_at or at, unstored)
         return report
 
     def _judge_deliveries(
-        self, report: Report, at: StartOffsetAt, unstored: Mapping[str, Mapping[int, int]]
+        self,
+        report: Report,
+        at: StartOffsetAt,
+        finished_at: StartOffsetAt,
+        unstored: Mapping[str, Mapping[int, int]],
     ) -> None:
         for (partition, offset), deliveries in self._deliveries.items():
             report.delivered += 1
@@ -208,7 +216,7 @@ class History:
                     and (
                         _repeats(each, decisive, deliveries)
                         or _is_superseded(each, deliveries)
-                        or _was_finished(each, offset, partition, at)
+                        or _was_finished(each, offset, partition, finished_at)
                     )
                 )
             ]

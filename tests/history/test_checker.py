@@ -239,6 +239,24 @@ def test_what_was_granted_below_the_start_offset_was_finished_before():
     assert any("was delivered to a" in each for each in report.violations)
 
 
+def test_a_write_that_no_leader_heard_of_does_not_excuse_two_decisions_after_it():
+    events = [
+        PRODUCED,
+        delivered("a", 0, 9, 1),  # its accept was carried out, and nobody ever heard of it
+        delivered("b", 0, 9, 2),
+        acknowledged("b", "accept", 3, 3),
+        delivered("c", 3, 3, 3),
+        acknowledged("c", "accept", 3, 3),
+    ]
+    report = history(*events).judge({"t/0": 10}, {}, lambda _partition, _time_ms: 10)
+    assert report.violations == []
+    told = history(*events).judge(
+        {"t/0": 10}, {}, lambda _partition, _time_ms: 10, finished_at=lambda *_: 0
+    )
+    assert any("finally 2 times" in text for text in told.violations)
+    assert any("was delivered to c" in text for text in told.violations)
+
+
 def test_deliveries_whose_end_could_not_be_stored_are_counted_anew_by_the_next_leader():
     early = [delivered("a", 0, 9, n, epoch=1) for n in (1, 2)]
     events = early + [delivered("a", 0, 9, n, epoch=2) for n in range(1, 6)]

@@ -210,15 +210,27 @@ class KafkaMesh(LoadedMesh):
         for shard, content in enumerate(self._contents):
             timeline.read(shard, content.records)
 
-        def start_offset_at(partition: str, time_ms: float) -> int:
+        def deleted_at(partition: str, time_ms: float) -> int:
             ends = [end for at_ms, end in self._deletions[partition] if at_ms <= time_ms]
-            return max(timeline.start_offset_at(partition, time_ms + ahead_ms), *ends, 0)
+            return max(ends, default=0)
+
+        def start_offset_at(partition: str, time_ms: float) -> int:
+            passed = timeline.start_offset_at(partition, time_ms + ahead_ms)
+            return max(passed, deleted_at(partition, time_ms))
+
+        def finished_at(partition: str, time_ms: float) -> int:
+            told = timeline.told_start_offset_at(partition, time_ms + ahead_ms)
+            return max(told, deleted_at(partition, time_ms))
 
         history = History(delivery_count_limit=DELIVERY_COUNT_LIMIT)
         entries = self.entries()
         history.add(entries)
         report = history.judge(
-            state.start_offsets, state.terminal, start_offset_at, excused=self.deleted
+            state.start_offsets,
+            state.terminal,
+            start_offset_at,
+            excused=self.deleted,
+            finished_at=finished_at,
         )
         for text in timeline.told_before(entries, ahead_ms):
             report.breaks(Promise.FINAL, text)

@@ -37,8 +37,8 @@ class ReopenedOffset(NamedTuple):
 class StateTimeline:
     """The share partitions of one group and topic, folded record by record.
 
-    A leader moves a start offset once the write that finishes the offset there is durable, so never
-    before the time that stands here: whoever is excused by it had at least that excuse.
+    A leader moves a start offset once it hears that the write that finishes the offset there is
+    durable, so never before the time that stands here; its next write tells that it did.
     """
 
     group_id: str
@@ -46,6 +46,7 @@ class StateTimeline:
     topic_id: TopicId
     reopened: list[ReopenedOffset] = field(default_factory=list)
     _starts: dict[str, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
+    _told: dict[str, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
     _logged: dict[str, list[tuple[int, LoggedState]]] = field(
         default_factory=lambda: defaultdict(list)
     )
@@ -73,6 +74,9 @@ class StateTimeline:
         starts, passed = self._starts[name], passed_offset(after)
         if not starts or starts[-1][1] < passed:
             starts.append((by.appended_ms, passed))
+        told = self._told[name]
+        if not told or told[-1][1] < after.start_offset:
+            told.append((by.appended_ms, after.start_offset))
         if before is None or before.state_epoch != after.state_epoch:
             return
         assert isinstance(by.record, StateUpdate | StateSnapshot)
@@ -89,9 +93,11 @@ class StateTimeline:
 
     def start_offset_at(self, partition: str, wall_ms: float) -> int:
         """Return below which offset everything was finished by then; 0 before the first record."""
-        known = self._starts.get(partition, [])
-        index = bisect_right(known, wall_ms, key=lambda each: each[0]) - 1
-        return known[index][1] if index >= 0 else 0
+        return _at(self._starts.get(partition, []), wall_ms)
+
+    def told_start_offset_at(self, partition: str, wall_ms: float) -> int:
+        """Return the start offset that leaders had told of by then; theirs may have been higher."""
+        return _at(self._told.get(partition, []), wall_ms)
 
     def told_before(self, entries: Iterable[Entry], ahead_ms: float) -> Iterator[str]:
         """Yield what was confirmed to a member as final, and opened again by a later write.
@@ -140,6 +146,11 @@ class StateTimeline:
                     f"{record.start_offset}, member {record.origin.member_id or 'none'}, "
                     f"{record.origin.cause.name}: {words or 'the start offset passes it'}",
                 )
+
+
+def _at(known: Sequence[tuple[float, int]], wall_ms: float) -> int:
+    index = bisect_right(known, wall_ms, key=lambda each: each[0]) - 1
+    return known[index][1] if index >= 0 else 0
 
 
 def passed_offset(state: ShareState) -> int:

@@ -44,11 +44,12 @@ def test_the_start_offset_passes_what_is_finished_when_a_broker_appends_it():
         snapshot(0, 10.0),
         update(1, 20.0, StateBatch(5, 9, DONE, 1)),
         update(2, 30.0, StateBatch(0, 3, DONE, 1)),
-        update(3, 40.0, StateBatch(4, 4, DONE, 2)),
+        update(3, 40.0, StateBatch(4, 4, DONE, 2), start=4),
     )
     times = (5.0, 20.0, 29.0, 30.0, 41.0)
     assert [timeline.start_offset_at("orders/0", each) for each in times] == [0, 0, 0, 4, 10]
     assert timeline.start_offset_at("orders/1", 50.0) == 0
+    assert timeline.told_start_offset_at("orders/0", 41.0) == 4
     assert not timeline.reopened
 
 
