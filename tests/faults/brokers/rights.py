@@ -79,12 +79,14 @@ def give_back(bootstrap: str, topic: str, operation: str) -> None:
         AclOperation[operation],
         AclPermissionType.DENY,
     )
-    for future in _admin(bootstrap).delete_acls([asked]).values():
+    admin = _admin(bootstrap)  # what it promises ends with it
+    for future in admin.delete_acls([asked]).values():
         future.result(ADMIN_S)
 
 
 def _added(bootstrap: str, *rules: AclBinding) -> None:
-    for future in _admin(bootstrap).create_acls(list(rules)).values():
+    admin = _admin(bootstrap)
+    for future in admin.create_acls(list(rules)).values():
         future.result(ADMIN_S)
 
 

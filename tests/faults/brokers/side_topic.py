@@ -44,13 +44,13 @@ class SideTopic:
     async def make(self, brokers: Sequence[int], config: Mapping[str, str] | None = None) -> None:
         """Create it on these brokers; the first one leads."""
         topic = NewTopic(self.name, 1, replica_assignment=[[*brokers]], config=dict(config or {}))
-        made = self._admin().create_topics([topic])[self.name]
-        await asyncio.to_thread(made.result, ADMIN_S)
+        admin = self._admin()  # what it promises ends with it
+        await asyncio.to_thread(admin.create_topics([topic])[self.name].result, ADMIN_S)
 
     async def remove(self) -> None:
         """Have the brokers delete it."""
-        gone = self._admin().delete_topics([self.name])[self.name]
-        await asyncio.to_thread(gone.result, ADMIN_S)
+        admin = self._admin()
+        await asyncio.to_thread(admin.delete_topics([self.name])[self.name].result, ADMIN_S)
 
     async def write(self, count: int, what: str) -> None:
         """Produce with acks=all; ``values`` knows what lies where, as far as Kafka confirmed it."""
