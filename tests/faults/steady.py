@@ -177,8 +177,9 @@ class SteadyLoad:
         self.violations += report.violations
         self.late = report.late_acknowledgements
         ended = len(state.acknowledged | state.archived)
-        if ended != report.produced:
-            self.violations.append(f"{ended} of {report.produced} records ended")
+        if ended != report.produced + loaded.unplaced:
+            produced = report.produced + loaded.unplaced
+            self.violations.append(f"{ended} of {produced} records ended")
 
 
 @asynccontextmanager

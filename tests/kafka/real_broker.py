@@ -22,7 +22,7 @@ from types import MappingProxyType
 from tests.etcd_server import die_with_parent, free_port
 from tests.kafka.jars import HERE, jars, java
 
-START_S = 60
+START_S = 120
 CLIENT = "CLIENT"
 """The plaintext listener of every broker."""
 

@@ -44,7 +44,8 @@ class ConfirmedRecord:
 
     topic: str
     partition: int
-    offset: int
+    offset: int | None
+    """None: a repetition was taken for what it is, and nobody told the place."""
 
 
 class KafkaRowProducer:
@@ -170,6 +171,8 @@ class KafkaMesh(LoadedMesh):
         return _open(KafkaRowProducer(self._producers, self._written))
 
     def _written(self, where: ConfirmedRecord) -> None:
+        if where.offset is None:
+            return
         name = f"{where.topic}/{where.partition}"
         self.newest[name] = where.offset
         self.written_ms[name].append(now_ms())

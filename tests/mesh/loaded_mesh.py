@@ -73,6 +73,9 @@ class LoadedMesh:
         self.load = load
         self.cluster = LocalCluster(load.settings, load.up, clock=SystemClock())
         self.produced = 0
+        self.unplaced = 0
+        """Of these: their leader had them already, and did not say where."""
+
         self.topic_id = TopicId(b"")
         self._workers: dict[str, subprocess.Popen[bytes]] = {}
         self._journal = Journal(self.journals / "producer.jsonl", "producer")
@@ -187,8 +190,11 @@ class LoadedMesh:
                 waiting.append(future)
                 continue
             where = future.result()
-            offsets[f"{where.topic}/{where.partition}"].append(where.offset)
             self.produced += 1
+            if where.offset is None:
+                self.unplaced += 1
+                continue
+            offsets[f"{where.topic}/{where.partition}"].append(where.offset)
         for partition, found in offsets.items():
             found.sort()
             begin = previous = found[0]

@@ -25,6 +25,7 @@ from kio.serial import entity_reader, entity_writer
 from sharemesh.kafka.messages import _entity
 
 METADATA_S = 5
+CHANGED_S = 30
 HEALTHY_S = 90
 POLL_S = 0.2
 PREFERRED = 0
@@ -85,7 +86,7 @@ class BrokerAdmin:
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
         for future in self._client.incremental_alter_configs([resource]).values():
-            await asyncio.to_thread(future.result, METADATA_S)
+            await asyncio.to_thread(future.result, CHANGED_S)
 
     async def throttle(self, client_id: str, bytes_a_second: float | None) -> None:
         """Bound what one client id may produce and fetch at each broker; None: no bound."""
