@@ -63,7 +63,9 @@ class StateTimeline:
             folded.add(each.offset, record)
             name = f"{self.topic}/{record.key.partition}"
             self._logged[name].append((shard, each))
-            self._went_on(name, before, folded.states[record.key], each)
+            after = folded.states.get(record.key)
+            if after is not None:  # else the rest of a state in parts follows
+                self._went_on(name, before, after, each)
 
     def _is_ours(self, key: SharePartitionKey) -> bool:
         return key.group_id == self.group_id and key.topic_id == self.topic_id
