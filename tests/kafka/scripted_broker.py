@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from kio.index import load_response_schema
 from kio.serial import entity_writer
 
-from sharemesh.kafka.messages import _entity
+from sharemesh.kafka.messages import entity_of
 from sharemesh.kafka.versions import KafkaRequest
 
 Answer = bytes | None
@@ -22,8 +22,8 @@ def answer(request: KafkaRequest, version: int, correlation: int, content: dict)
     cls = load_response_schema(request.key, version)
     out = io.BytesIO()
     header = cls.__header_schema__
-    entity_writer(header)(out, _entity(header, {"correlation_id": correlation}))
-    entity_writer(cls)(out, _entity(cls, content))
+    entity_writer(header)(out, entity_of(header, {"correlation_id": correlation}))
+    entity_writer(cls)(out, entity_of(cls, content))
     return struct.pack(">i", len(out.getvalue())) + out.getvalue()
 
 

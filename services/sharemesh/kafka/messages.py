@@ -73,7 +73,7 @@ def encode(
     out.seek(SIZE_BYTES)
     write_header(
         out,
-        _entity(
+        entity_of(
             header,
             {
                 "request_api_key": request.key,
@@ -83,7 +83,7 @@ def encode(
             },
         ),
     )
-    write(out, _entity(cls, content))
+    write(out, entity_of(cls, content))
     frame = out.getbuffer()
     struct.pack_into(">i", frame, 0, len(frame) - SIZE_BYTES)
     del frame  # a buffer that is looked at cannot be taken out
@@ -136,7 +136,7 @@ def _response_of(
     return entity_reader(cls.__header_schema__), entity_reader(cls)
 
 
-def _entity(cls: Any, content: Content) -> KafkaMessage:  # noqa: ANN401 - a class of kio
+def entity_of(cls: Any, content: Content) -> KafkaMessage:  # noqa: ANN401 - a class of kio
     """Return an entity with what this version of it knows of the content."""
     values: dict[str, object] = {}
     for name, nested, has_default in _fields_of(cls):
@@ -151,7 +151,7 @@ def _entity(cls: Any, content: Content) -> KafkaMessage:  # noqa: ANN401 - a cla
 def _nested(cls: Any, value: Any) -> object:  # noqa: ANN401
     if value is None:
         return None
-    return tuple(_entity(cls, each) for each in value)
+    return tuple(entity_of(cls, each) for each in value)
 
 
 @cache

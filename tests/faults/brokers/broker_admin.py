@@ -22,7 +22,7 @@ from kafka.admin import KafkaAdminClient
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from sharemesh.kafka.messages import _entity
+from sharemesh.kafka.messages import entity_of
 
 METADATA_S = 5
 CHANGED_S = 30
@@ -147,8 +147,8 @@ def _asked(bootstrap: str, key: int, version: int, content: dict[str, object]) -
     }
     out = io.BytesIO()
     header = request.__header_schema__
-    entity_writer(header)(out, _entity(header, head))
-    entity_writer(request)(out, _entity(request, content))
+    entity_writer(header)(out, entity_of(header, head))
+    entity_writer(request)(out, entity_of(request, content))
     host, port = bootstrap.split(",", maxsplit=1)[0].split(":")
     with socket.create_connection((host, int(port)), METADATA_S) as connection:
         connection.sendall(struct.pack(">i", len(out.getvalue())) + out.getvalue())
