@@ -22,6 +22,7 @@ class LocalUp:
     directory: Path
     bootstrap: str
     pid: int
+    kafka_bootstrap: str = ""
 
     def sharemesh(self, *arguments: str, stdin: str | None = None, module: str = "sharemesh.cli"):
         """Run a command against it; the result has returncode, stdout and stderr."""
@@ -74,7 +75,13 @@ def local_up(directory: Path, *arguments: str, wrapper: Sequence[str] = ()) -> I
             seen.append(line)
             if line.startswith("ready bootstrap="):
                 break
-        yield LocalUp(directory, line.strip().partition("=")[2], child.pid)
+        kafka = [each.strip() for each in seen if each.startswith("kafka listener bootstrap=")]
+        yield LocalUp(
+            directory,
+            line.strip().partition("=")[2],
+            child.pid,
+            kafka[0].partition("=")[2] if kafka else "",
+        )
     finally:
         child.send_signal(signal.SIGTERM)
         try:

@@ -8,6 +8,7 @@ import pytest
 
 from sharemesh.backends.embedded.settings import LogSettings
 from sharemesh.group_coordinator.coordinator_context import ServiceLimits
+from sharemesh.kafka_listener.limits import KafkaListenerLimits
 from sharemesh.rpc.limits import ServerLimits
 from sharemesh.runtime.shard_kind import RuntimeLimits
 from sharemesh.serve.exit_codes import ExitCode
@@ -20,6 +21,7 @@ EXITS = (REFERENCE / "exit-codes.md").read_text(encoding="utf-8")
 RECORDS = {
     kind.__name__: kind
     for kind in (
+        KafkaListenerLimits,
         LeaderSettings,
         LogSettings,
         RuntimeLimits,

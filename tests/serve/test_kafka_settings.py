@@ -2,9 +2,11 @@
 
 import pytest
 
+from sharemesh.backends.local.clock import SystemClock
 from sharemesh.serve.exit_codes import ExitCode, StartError
-from sharemesh.serve.settings.settings import ServeSettings
+from sharemesh.serve.settings.settings import ServeSettings, UpSettings
 from sharemesh.serve.settings.sources import ConfigFile, serve_settings
+from sharemesh.serve.supervise.local_cluster import LocalCluster, kafka_addresses
 
 ON_KAFKA = {"storage": "kafka", "kafka_bootstrap_servers": "a:9092, b:9092"}
 
@@ -89,3 +91,61 @@ def test_a_login_by_password_or_token() -> None:
         kafka_oauth_provider="tokens.of_msk:token",
     )
     assert token.kafka_oauth_provider == "tokens.of_msk:token"
+
+
+def listening(**more: str) -> ServeSettings:
+    return serve_settings({"kafka_listener_port": "0", **more}, {}, ConfigFile())
+
+
+def test_a_listener_for_clients_of_kafka_is_off_by_default() -> None:
+    """KLS-2; and it goes with either engine."""
+    assert not serve_settings({}, {}, ConfigFile()).has_kafka_listener
+    assert listening().has_kafka_listener
+    assert with_flags(kafka_listener_port="9092").has_kafka_listener
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"authorizer": "acl"}, "does not go with authorizer acl"),
+        ({"tls_certificate": "c", "tls_key": "k"}, "does not go with tls_certificate"),
+        ({"principal_header": "x-user"}, "does not go with principal_header"),
+        ({"kafka_listener_host": "0.0.0.0"}, "set kafka_listener_advertised_host"),
+        ({"kafka_listener_port": "65536"}, "not within -1..65535"),
+        ({"kafka_listener_connections": "9"}, "not within 10..100000"),
+        ({"kafka_listener_held_bytes": "1"}, "not within 33554432.."),
+    ],
+)
+def test_a_listener_without_authentication_is_refused_where_it_would_open_the_cluster(
+    flags, words
+) -> None:
+    """KLS-2."""
+    with pytest.raises(StartError, match=words) as caught:
+        listening(**flags)
+    assert caught.value.code is ExitCode.SETTINGS
+
+
+def test_the_processes_of_up_listen_on_ports_that_follow() -> None:
+    """KLS-2: share leaders first, as bootstrap addresses."""
+    up = UpSettings(kafka_listener="127.0.0.1:9092", share_leaders=2, group_coordinators=1)
+    assert kafka_addresses(up) == {
+        "share-leader-0": ("127.0.0.1", 9092),
+        "share-leader-1": ("127.0.0.1", 9093),
+        "group-coordinator-0": ("127.0.0.1", 9094),
+    }
+    free = UpSettings(kafka_listener="[::1]:0", share_leaders=1, group_coordinators=1)
+    assert set(kafka_addresses(free).values()) == {("::1", 0)}
+    assert kafka_addresses(UpSettings()) == {}
+
+
+@pytest.mark.parametrize("text", ["9092", ":9092", "h:", "h:x", "h:65534"])
+def test_an_address_that_is_none_is_said(text) -> None:
+    with pytest.raises(StartError, match="is not HOST:PORT"):
+        kafka_addresses(UpSettings(kafka_listener=text))
+
+
+def test_up_with_a_listener_is_refused_before_anything_starts(tmp_path) -> None:
+    """KLS-2."""
+    serve = ServeSettings(data_directory=tmp_path, authorizer="acl")
+    with pytest.raises(StartError, match="does not go with authorizer acl"):
+        LocalCluster(serve, UpSettings(kafka_listener="h:1"), clock=SystemClock())

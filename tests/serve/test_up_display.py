@@ -68,3 +68,23 @@ def test_when_ready_it_is_told_where_the_logs_are(cluster, monkeypatch) -> None:
         "data_directory": str(cluster.directory),
         "logs": f"{cluster.directory}/logs",
     }
+
+
+def test_when_ready_it_is_told_where_clients_of_kafka_begin(cluster, monkeypatch) -> None:
+    """KLS-2."""
+    monkeypatch.setattr(LocalCluster, "bootstrap", ("127.0.0.1:1",))
+    monkeypatch.setattr(LocalCluster, "kafka_bootstrap", ("127.0.0.1:2", "127.0.0.1:3"))
+    output = io.StringIO()
+    PlainDisplay(Console(file=output, highlight=False, soft_wrap=True)).ready(cluster)
+    assert output.getvalue().splitlines() == [
+        "kafka listener bootstrap=127.0.0.1:2,127.0.0.1:3",
+        "ready bootstrap=127.0.0.1:1",
+    ]
+    output = io.StringIO()
+    table = TableDisplay(Console(file=output, width=300))
+    with table.shown(cluster):
+        table.ready(cluster)
+    assert "Kafka's at 127.0.0.1:2" in output.getvalue()
+    output = io.StringIO()
+    JsonDisplay(Console(file=output, highlight=False, soft_wrap=True)).ready(cluster)
+    assert json.loads(output.getvalue())["kafka_bootstrap"] == ["127.0.0.1:2", "127.0.0.1:3"]

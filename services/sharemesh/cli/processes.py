@@ -47,6 +47,7 @@ _EXAMPLES = """examples:
   sharemesh up --config cluster.toml --json
   sharemesh up --kafka broker-1:9092,broker-2:9092
   sharemesh up --kafka 127.0.0.1:9092 --kafka-single-replica true
+  sharemesh up --kafka-listener 127.0.0.1:9092
   sharemesh up restart share-leader-1"""
 _SERVE_EXAMPLES = """examples:
   sharemesh serve
@@ -54,6 +55,12 @@ _SERVE_EXAMPLES = """examples:
 _RESTART_EXAMPLES = """examples:
   sharemesh up restart share-leader-1
   sharemesh up restart etcd --data-directory /var/lib/sharemesh"""
+SET_BY_UP = (
+    "role,node_id,listen_host,listen_port,kafka_listener_host,kafka_listener_port,"
+    "kafka_listener_advertised_port"
+)
+"""Settings that each process gets from its place in the cluster."""
+
 POLL_S = 0.1
 WAIT_S = 60
 
@@ -77,7 +84,7 @@ def register(commands: Commands) -> None:
         "one it needs --kafka-single-replica true",
     )
     add_flags(up, UpSettings)
-    add_flags(up, ServeSettings, leave_out="role,node_id,listen_host,listen_port")
+    add_flags(up, ServeSettings, leave_out=SET_BY_UP)
     up.set_defaults(run=_run)
     _register_restart(up.commands(metavar="ACTION"))
     serve = commands.add_parser(

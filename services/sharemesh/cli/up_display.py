@@ -52,6 +52,8 @@ class PlainDisplay:
 
     def ready(self, cluster: LocalCluster) -> None:
         """Say where clients find the cluster."""
+        if cluster.kafka_bootstrap:
+            self.say(f"kafka listener bootstrap={','.join(cluster.kafka_bootstrap)}")
         self.say(f"ready bootstrap={','.join(cluster.bootstrap)}")
 
     def say(self, text: str) -> None:
@@ -69,9 +71,11 @@ class JsonDisplay(PlainDisplay):
 
     def ready(self, cluster: LocalCluster) -> None:
         """Say where clients find the cluster."""
+        kafka = list(cluster.kafka_bootstrap)
         self._show(
             "ready",
             bootstrap=list(cluster.bootstrap),
+            **({"kafka_bootstrap": kafka} if kafka else {}),
             data_directory=cluster.directory,
             logs=cluster.logs,
         )
@@ -113,8 +117,10 @@ class TableDisplay(PlainDisplay):
 
     def ready(self, cluster: LocalCluster) -> None:
         """Say where clients find the cluster."""
+        kafka = f" (Kafka's at {cluster.kafka_bootstrap[0]})" if cluster.kafka_bootstrap else ""
         self._line = (
-            f"ready; clients start at {cluster.bootstrap[0]}; logs in {cluster.logs}; Ctrl-C stops"
+            f"ready; clients start at {cluster.bootstrap[0]}{kafka}; logs in {cluster.logs}; "
+            "Ctrl-C stops"
         )
 
     def say(self, text: str) -> None:

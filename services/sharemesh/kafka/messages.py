@@ -63,6 +63,17 @@ def error_name(code: int) -> str:
     return ErrorCode(code).name.upper()
 
 
+@cache
+def error_code(code: int) -> Any:  # noqa: ANN401 - kio's ErrorCode
+    """Return Kafka's code as messages want it; one that they have no word for is -1."""
+    from kio.schema.errors import ErrorCode
+
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.unknown_server_error
+
+
 def encode(
     request: KafkaRequest, version: int, correlation: int, client_id: str, content: Content
 ) -> bytes:
@@ -151,6 +162,8 @@ def entity_of(cls: Any, content: Content) -> KafkaMessage:  # noqa: ANN401 - a c
 def _nested(cls: Any, value: Any) -> object:  # noqa: ANN401
     if value is None:
         return None
+    if isinstance(value, Mapping):
+        return entity_of(cls, value)
     return tuple(entity_of(cls, each) for each in value)
 
 

@@ -19,6 +19,15 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class KafkaEndpoint:
+    """Where clients of Kafka reach a process, and its number there, which it keeps for ever."""
+
+    number: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodeInfo:
     """A registered process; ``host:port`` is the advertised address."""
 
@@ -30,6 +39,7 @@ class NodeInfo:
     version: str = ""
     draining: bool = False
     pid: int = 0
+    kafka: KafkaEndpoint | None = None
 
     @property
     def address(self) -> str:

@@ -16,7 +16,8 @@ from sharemesh.cluster.membership import ClusterMember
 from sharemesh.cluster.quota_table import QuotaTable
 from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.domain.ids import NodeId
-from sharemesh.ports.cluster import NodeInfo
+from sharemesh.kafka_listener.listener import KafkaPortTakenError
+from sharemesh.ports.cluster import KafkaEndpoint, NodeInfo
 from sharemesh.ports.coordination import Coordination, CoordinationError
 from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.rpc.limits import server_limits
@@ -25,8 +26,10 @@ from sharemesh.rpc.shown_token import TokenFileError
 from sharemesh.rpc.tls import TlsError
 from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.hosted_roles import HostedRoles
+from sharemesh.serve.kafka_door import KafkaDoor
 from sharemesh.serve.process.audit_log import AuditLog
 from sharemesh.serve.process.coordination import connect_etcd, create_cluster, reach
+from sharemesh.serve.process.doors import Doors
 from sharemesh.serve.process.file_descriptors import ConnectionWatch, connections_max, raise_limit
 from sharemesh.serve.process.identity import Identity
 from sharemesh.serve.process.memory import MallocTrim
@@ -80,6 +83,7 @@ class RoleProcess:
         self._draining: asyncio.Task[None] | None = None
         self._exporting: TelemetryExport | None = None
         self._probe: ProcessProbe | None = None
+        self._kafka: KafkaDoor | None = None
         self._heap = MallocTrim(self._clock)
         self._connections = ConnectionWatch(self._clock, self._connections_max)
         self._is_broken = asyncio.Event()
@@ -94,7 +98,7 @@ class RoleProcess:
         """
         try:
             return await self._start()
-        except ListenError as error:
+        except (ListenError, KafkaPortTakenError) as error:
             raise StartError(ExitCode.PORT_IN_USE, str(error)) from error
         except (TlsError, TokenFileError) as error:
             raise StartError(ExitCode.SETTINGS, str(error)) from error
@@ -123,6 +127,8 @@ class RoleProcess:
             self._reporter.tell(Report(ReportKind.DRAINING))
             await self._server.health.enter_graceful_shutdown()
             await self._drain_once(self._member)
+        if self._kafka is not None:
+            await self._within(self._kafka.close(), CLOSE_TIMEOUT_MS)
         await self._server.stop(STOP_GRACE_MS if drain else 0)
         await self._within(self._close(), CLOSE_TIMEOUT_MS)
         await self._opening.close()
@@ -164,7 +170,8 @@ class RoleProcess:
     async def _serve(self, around: ProcessContext) -> NodeInfo:
         settings = self._settings
         roles = self._roles = HostedRoles(settings.roles, around, self._begin_drain)
-        roles.offer(self._server)
+        kafka = self._kafka = KafkaDoor(around) if settings.has_kafka_listener else None
+        roles.offer(self._server if kafka is None else Doors(self._server, kafka.handlers))
         metrics_port = 0 if self._exporting is None else await self._exporting.start()
         port = await self._server.start(settings.listen_host, settings.listen_port)
         health_port = 0
@@ -180,6 +187,7 @@ class RoleProcess:
             rack=settings.rack,
             version=sharemesh.__version__,
             pid=os.getpid(),
+            kafka=None if kafka is None else await kafka.open(),
         )
         member = self._member = ClusterMember(
             around.coordination,
@@ -209,6 +217,7 @@ class RoleProcess:
                 port=self.node.port,
                 health_port=health_port,
                 metrics_port=metrics_port,
+                kafka=_address(self.node.kafka),
                 pid=os.getpid(),
             )
         )
@@ -275,6 +284,10 @@ class RoleProcess:
             _log.warning("stopping took too long", extra={"timeout_ms": timeout_ms})
         except Exception:
             _log.exception("stopping failed")
+
+
+def _address(endpoint: KafkaEndpoint | None) -> str:
+    return "" if endpoint is None else f"{endpoint.host}:{endpoint.port}"
 
 
 def _all_led(view: WatchedView) -> bool:

@@ -317,6 +317,22 @@ KAFKA_RESTAMPS = _counter(
     "units that others had taken the place of, and that were sent anew (STL-8)",
     "kind",
 )
+KAFKA_LISTENER_REQUESTS = _counter(
+    "share.kafka.listener.requests",
+    "{request}",
+    "requests of Kafka's clients, by API and version (KLS-12)",
+    "api",
+    "version",
+)
+KAFKA_LISTENER_CONNECTIONS = _gauge(
+    "share.kafka.listener.connections", "{connection}", "open connections of Kafka's clients"
+)
+KAFKA_LISTENER_CLOSED = _counter(
+    "share.kafka.listener.closed",
+    "{connection}",
+    "connections of Kafka's clients that were closed here, by reason (KLS-4 to KLS-7)",
+    "reason",
+)
 STORAGE_PROBLEMS = _gauge(
     "share.kafka.storage.problems",
     "{problem}",

@@ -21,6 +21,8 @@
     configs/group/<group id>        settings of a group
     features/share_version          feature level
     producer-ids                    the next free producer id
+    kafka-nodes/next                the next free number of a process for Kafka's clients
+    kafka-nodes/of/<node id>        the number of a process for Kafka's clients, for ever
     acls/<rule id>                  one access rule each: the authorizer's table
     typed-acls/<type>/<rule id>     access rules of types of resources that 0.1.0 does not know
     quotas/<type>/named/<name>      quotas of one principal or group
@@ -74,6 +76,8 @@ class Keys:
         self.group_configs = f"{self.prefix}configs/group/"
         self.share_version = f"{self.prefix}features/share_version"
         self.producer_ids = f"{self.prefix}producer-ids"
+        self.next_kafka_node = f"{self.prefix}kafka-nodes/next"
+        self.kafka_nodes = f"{self.prefix}kafka-nodes/of/"
         self.acls = f"{self.prefix}acls/"
         self.typed_acls = f"{self.prefix}typed-acls/"
         self.quotas = f"{self.prefix}quotas/"
@@ -81,6 +85,10 @@ class Keys:
     def member(self, node_id: NodeId) -> str:
         """Return the registration of a node."""
         return f"{self.members}{node_id}"
+
+    def kafka_node(self, node_id: NodeId) -> str:
+        """Return the number of a node for Kafka's clients."""
+        return f"{self.kafka_nodes}{node_id}"
 
     def election(self, name: str) -> str:
         """Return the election (its candidates stand below)."""

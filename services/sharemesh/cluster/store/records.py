@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sharemesh.domain.ids import NodeId, TopicId, format_topic_id, parse_topic_id
-from sharemesh.ports.cluster import NodeInfo, Role, TopicInfo
+from sharemesh.ports.cluster import KafkaEndpoint, NodeInfo, Role, TopicInfo
 
 FORMAT_VERSION = 1
 WHY_CHARS_MAX = 500
@@ -160,6 +160,8 @@ def decode_cluster(value: bytes) -> ClusterRecord:
 
 def encode_member(node: NodeInfo) -> bytes:
     """Return the value of a registration."""
+    kafka = node.kafka
+    told = {} if kafka is None else {"kafka": [kafka.number, kafka.host, kafka.port]}
     return encode(
         {
             "host": node.host,
@@ -169,6 +171,7 @@ def encode_member(node: NodeInfo) -> bytes:
             "version": node.version,
             "draining": node.draining,
             "pid": node.pid,
+            **told,
         }
     )
 
@@ -186,7 +189,16 @@ def decode_member(node_id: NodeId, value: bytes) -> NodeInfo:
         version=text(fields, "version", ""),
         draining=fields.get("draining") is True,
         pid=integer(fields, "pid", 0),
+        kafka=_kafka_endpoint(fields.get("kafka")),
     )
+
+
+def _kafka_endpoint(value: object) -> KafkaEndpoint | None:
+    match value:
+        case [int(number), str(host), int(port)]:
+            return KafkaEndpoint(number, host, port)
+        case _:
+            return None
 
 
 def encode_topic(topic: TopicInfo) -> bytes:

@@ -17,6 +17,8 @@ PATTERNS_MAX = 1_000
 _PREFIX = re.compile(r"[a-zA-Z0-9._-]+")
 _PROVIDER = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _OAUTH = "OAUTHBEARER"
+LISTENER = "kafka_listener_"
+"""What settings of the listener for clients of Kafka begin with: both engines have it."""
 
 
 def check_kafka(settings: ServeSettings) -> None:
@@ -35,9 +37,41 @@ def check_kafka(settings: ServeSettings) -> None:
     _check_replicas(settings)
 
 
+def check_kafka_listener(settings: ServeSettings) -> None:
+    """Check the settings of the listener for clients of Kafka against the others.
+
+    Raises:
+        StartError: SETTINGS, naming setting, value and what to do.
+    """
+    if not settings.has_kafka_listener:
+        return
+    secured = [
+        name
+        for name, is_set in (
+            ("authorizer acl", settings.authorizer != "allow-all"),
+            ("tls_certificate", settings.tls_certificate is not None),
+            ("principal_header", bool(settings.principal_header)),
+        )
+        if is_set
+    ]
+    if secured:
+        raise _refused(
+            f"setting kafka_listener_port does not go with {secured[0]}: clients of Kafka would "
+            "come in without TLS and authentication, which this version has not for them; leave "
+            "one of the two out"
+        )
+    host = settings.kafka_listener_host or settings.listen_host
+    told = settings.kafka_listener_advertised_host or settings.advertised_host
+    if host in {"0.0.0.0", "::"} and not told:  # noqa: S104
+        raise _refused(
+            f"kafka_listener_host {host} is no address to reach: set kafka_listener_advertised_host"
+        )
+
+
 def _check_unused(settings: ServeSettings) -> None:
     for each in dataclasses.fields(ServeSettings):
         is_kafkas = each.name.startswith("kafka_") or each.name == "generations"
+        is_kafkas = is_kafkas and not each.name.startswith(LISTENER)
         if is_kafkas and getattr(settings, each.name) != each.default:
             raise _refused(
                 f"setting {each.name} has a meaning with storage kafka only; set storage to "

@@ -263,6 +263,43 @@ class ServeSettings:
         minimum=0,
         maximum=7 * 24 * HOUR_MS,
     )
+    kafka_listener_port: int = setting(
+        "port for clients of Kafka, without TLS and authentication; -1 is none, 0 is any",
+        -1,
+        minimum=-1,
+        maximum=MAX_PORT,
+    )
+    kafka_listener_host: str = setting(
+        "address to listen on for clients of Kafka; default: listen_host", ""
+    )
+    kafka_listener_advertised_host: str = setting(
+        "host that clients of Kafka reach this process by; default: advertised_host", ""
+    )
+    kafka_listener_advertised_port: int = setting(
+        "port that clients of Kafka reach this process by; 0 is the one listened on",
+        0,
+        minimum=0,
+        maximum=MAX_PORT,
+    )
+    kafka_listener_connections: int = setting(
+        "connections of clients of Kafka that are open at a time",
+        1_000,
+        minimum=10,
+        maximum=100_000,
+    )
+    kafka_listener_held_bytes: int = setting(
+        "bytes that requests of clients of Kafka over 64 KiB, and answers that wait to be sent, "
+        "take together",
+        268_435_456,
+        minimum=33_554_432,
+        maximum=17_179_869_184,
+    )
+    kafka_listener_idle_ms: int = setting(
+        "time without a request after which a connection of a client of Kafka is closed",
+        600_000,
+        minimum=10_000,
+        maximum=24 * HOUR_MS,
+    )
     generations: str = setting(
         "with storage kafka, where Spark keeps generations of the state log: a path that all "
         "share coordinators see; none: they load the log alone",
@@ -317,6 +354,11 @@ class ServeSettings:
         return self.kafka_replication_factor, self.kafka_min_insync_replicas
 
     @property
+    def has_kafka_listener(self) -> bool:
+        """Whether clients of Kafka are listened to."""
+        return self.kafka_listener_port >= 0
+
+    @property
     def in_memory(self) -> bool:
         """Whether coordination lives and dies with this one process."""
         return not self.etcd_endpoints
@@ -345,6 +387,11 @@ class UpSettings:
     share_leaders: int = setting("processes", 3, minimum=1, maximum=MAX_PROCESSES)
     share_coordinators: int = setting("processes", 2, minimum=1, maximum=MAX_PROCESSES)
     controllers: int = setting("processes", 1, minimum=1, maximum=MAX_PROCESSES)
+    kafka_listener: str = setting(
+        "HOST:PORT where clients of Kafka reach the first share leader; those of the other share "
+        "leaders and of the group coordinators follow; port 0: any free ports; none: no listeners",
+        "",
+    )
     start_timeout_ms: int = setting(
         "time until all processes must be ready", 60_000, minimum=1_000, maximum=HOUR_MS
     )

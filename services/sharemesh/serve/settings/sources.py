@@ -19,7 +19,7 @@ from sharemesh.domain.setting_values import (
     whole_number,
 )
 from sharemesh.serve.exit_codes import ExitCode, StartError
-from sharemesh.serve.settings.kafka_settings import check_kafka
+from sharemesh.serve.settings.kafka_settings import check_kafka, check_kafka_listener
 from sharemesh.serve.settings.settings import ALL_ROLES, ServeSettings, UpSettings, names_of
 
 ENVIRONMENT_PREFIX = "SHAREMESH_"
@@ -244,6 +244,7 @@ def _check_together(settings: ServeSettings) -> None:
         )
     _check_tokens(settings)
     check_kafka(settings)
+    check_kafka_listener(settings)
     wrong = [name for name in settings.super_users if not name.startswith("User:")]
     if wrong:
         raise StartError(

@@ -59,6 +59,8 @@ class ProcessStatus:
     exit_code: int | None = None
     message: str = ""
     lease_ids: list[int] = field(default_factory=list)
+    kafka: str = ""
+    """Where clients of Kafka reach it; empty: nowhere, or not ready yet."""
 
     @property
     def address(self) -> str:
@@ -247,6 +249,7 @@ class ManagedProcess:
             status.message = report.message
         elif report.kind is ReportKind.READY:
             status.host, status.port, status.node_id = report.host, report.port, report.node_id
+            status.kafka = report.kafka
             if not self._stop.is_set():
                 self._change(ProcessState.READY)
 

@@ -33,6 +33,7 @@ class Report:
     port: int = 0
     health_port: int = 0
     metrics_port: int = 0
+    kafka: str = ""
     pid: int = 0
     exit_code: int = 0
     message: str = ""

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import SystemRandom
 
@@ -23,8 +24,9 @@ from sharemesh.rpc.channels import GrpcCaller
 from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.process.coordination import connect_etcd, create_cluster, reach
 from sharemesh.serve.process.identity import Identity, with_secret
+from sharemesh.serve.settings.kafka_settings import check_kafka_listener
 from sharemesh.serve.settings.room_settings import tls_files
-from sharemesh.serve.settings.settings import LOGS, ServeSettings, UpSettings
+from sharemesh.serve.settings.settings import LOGS, MAX_PORT, ServeSettings, UpSettings
 from sharemesh.serve.storage.broker_connection import connect_brokers
 from sharemesh.serve.storage.own_topics import OwnTopics
 from sharemesh.serve.supervise.child_process import (
@@ -53,6 +55,9 @@ STOP_ORDER: tuple[tuple[Role, ...], ...] = (
     (Role.SHARE_COORDINATOR,),
 )
 """Writers stop before the processes they write to: share leaders flush state, coordinators last."""
+
+KAFKA_ROLES = (Role.SHARE_LEADER, Role.GROUP_COORDINATOR)
+"""Who listens for clients of Kafka, in the order of their ports."""
 
 GIVEN_ETCD_TIMEOUT_MS = 5_000
 LED_TIMEOUT_MS = 10_000
@@ -83,6 +88,9 @@ class LocalCluster:
         self._up = up
         self._clock = clock
         self._on_change = on_change
+        self._kafka = kafka_addresses(up)
+        if self._kafka:
+            check_kafka_listener(replace(serve, kafka_listener_port=0))
         self._directory = serve.data_directory.resolve()
         self._lock = DirectoryLock(self._directory)
         self._children: dict[tuple[str, int], ManagedProcess] = {}
@@ -114,6 +122,16 @@ class LocalCluster:
             status.address
             for status in self.processes
             if status.role != ETCD and status.address and status.state is ProcessState.READY
+        )
+
+    @property
+    def kafka_bootstrap(self) -> tuple[str, ...]:
+        """Addresses of the ready processes for clients of Kafka, share leaders first."""
+        return tuple(
+            status.kafka
+            for role in KAFKA_ROLES
+            for status in self.processes
+            if status.role == role and status.kafka and status.state is ProcessState.READY
         )
 
     @property
@@ -282,8 +300,12 @@ class LocalCluster:
         def command(now: ProcessStatus, descriptor: int) -> Sequence[str]:
             if not fixed and now.exit_code == ExitCode.PORT_IN_USE:
                 now.port = 0
+                now.kafka = ""
+            host, kafka_port = self._kafka.get(status.name, ("", -1))
+            if kafka_port == 0 and now.kafka:  # as before the restart
+                kafka_port = int(now.kafka.rpartition(":")[2])
             return role_command(
-                self._serve,
+                replace(self._serve, kafka_listener_host=host, kafka_listener_port=kafka_port),
                 role=role,
                 node_id=status.name,
                 host=self._up.host,
@@ -385,6 +407,7 @@ class LocalCluster:
             "supervisor_pid": os.getpid(),
             "python": sys.executable,
             "bootstrap": list(self.bootstrap),
+            "kafka_bootstrap": list(self.kafka_bootstrap),
             "etcd_endpoints": list(self._endpoints),
             "processes": [
                 {
@@ -406,6 +429,28 @@ class LocalCluster:
             temporary.replace(target)
         except OSError as error:  # a full disk must not end the supervision
             _log.warning("run file not written", extra={"file": str(target), "error": str(error)})
+
+
+def kafka_addresses(up: UpSettings) -> dict[str, tuple[str, int]]:
+    """Return host and port for clients of Kafka of each process that has them.
+
+    Raises:
+        StartError: SETTINGS; the setting is not HOST:PORT.
+    """
+    if not up.kafka_listener:
+        return {}
+    host, _, text = up.kafka_listener.rpartition(":")
+    names = [f"{role}-{index}" for role in KAFKA_ROLES for index in range(up.count(role))]
+    port = int(text) if text.isdecimal() else -1
+    if not host or not 0 <= port <= MAX_PORT - len(names):
+        raise StartError(
+            ExitCode.SETTINGS,
+            f"setting kafka_listener: {up.kafka_listener!r} is not HOST:PORT, for example "
+            "127.0.0.1:9092",
+        )
+    return {
+        name: (host.strip("[]"), port + number if port else 0) for number, name in enumerate(names)
+    }
 
 
 def _settled(status: ProcessStatus) -> bool:

@@ -1,0 +1,260 @@
+"""One request after the other: read, asked of the handler that gRPC has for it, answered."""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from sharemesh import methods
+from sharemesh.domain.errors import ErrorCode
+from sharemesh.domain.ids import NodeId, TopicId
+from sharemesh.kafka.messages import Content, KafkaMessage, MalformedMessageError
+from sharemesh.kafka.served_messages import has_flexible_header, read_request, response_frame
+from sharemesh.kafka_listener import api_versions
+from sharemesh.kafka_listener.failures import code_of
+from sharemesh.kafka_listener.frames import RefusedFrameError
+from sharemesh.kafka_listener.held_sessions import HeldSessions
+from sharemesh.kafka_listener.nodes import KafkaNodes
+from sharemesh.kafka_listener.offered_handlers import OfferedHandlers
+from sharemesh.kafka_listener.request_header import RequestHeader, kind_of, read_header
+from sharemesh.kafka_listener.served_requests import BY_KEY, ServedRequest
+from sharemesh.kafka_listener.translation import (
+    acknowledgements,
+    coordinators,
+    fetch,
+    list_offsets,
+    metadata,
+    produce,
+    share_fetch,
+    share_group,
+)
+from sharemesh.ports.cluster import ClusterView
+from sharemesh.ports.network import CallContext, CallFailedError
+from sharemesh.telemetry import names
+from sharemesh.telemetry.instruments import Registry
+from sharemesh.v1 import admin_pb2, share_leader_pb2
+
+Frame = Sequence[bytes]
+"""A frame in pieces, its size in front; empty: the request wants no answer."""
+
+_FINAL_EPOCH = -1
+
+_log = logging.getLogger(__name__)
+
+
+class Asked(NamedTuple):
+    """One request that was read, and who asks."""
+
+    header: RequestHeader
+    message: KafkaMessage
+    context: CallContext
+    sessions: HeldSessions
+
+    def answered(self, content: Content) -> Frame:
+        """Return the frame of an answer."""
+        header = self.header
+        return (response_frame(header.key, header.version, header.correlation, content),)
+
+
+class KafkaAnswers:
+    """Answers frames; without a state but for what it counts."""
+
+    def __init__(
+        self, handlers: OfferedHandlers, view: ClusterView, node_id: NodeId, registry: Registry
+    ) -> None:
+        self.handlers = handlers
+        self._view = view
+        self._node_id = node_id
+        self._registry = registry
+        self._by_request: dict[ServedRequest, Callable[[Asked], Awaitable[Frame]]] = {
+            ServedRequest.PRODUCE: self._produce,
+            ServedRequest.FETCH: self._fetch,
+            ServedRequest.LIST_OFFSETS: self._list_offsets,
+            ServedRequest.METADATA: self._metadata,
+            ServedRequest.FIND_COORDINATOR: self._find_coordinator,
+            ServedRequest.INIT_PRODUCER_ID: self._init_producer_id,
+            ServedRequest.DESCRIBE_CLUSTER: self._describe_cluster,
+            ServedRequest.SHARE_GROUP_HEARTBEAT: self._share_group_heartbeat,
+            ServedRequest.SHARE_FETCH: self._share_fetch,
+            ServedRequest.SHARE_ACKNOWLEDGE: self._share_acknowledge,
+        }
+
+    async def answer(self, frame: bytes, context: CallContext, sessions: HeldSessions) -> Frame:
+        """Return the answer to a frame.
+
+        Raises:
+            RefusedFrameError: There is none; the connection is to be closed.
+        """
+        key, version = kind_of(frame)
+        request = BY_KEY[key]
+        counted = str(version) if request.answers(version) else "unknown"
+        self._registry.counter(names.KAFKA_LISTENER_REQUESTS, request.label, counted).add()
+        try:
+            if request is ServedRequest.API_VERSIONS:
+                return self._api_versions(version, frame)
+            asked = _read(key, version, frame, context, sessions)
+        except MalformedMessageError as error:
+            raise RefusedFrameError(
+                "malformed", f"its request {request.label} version {version} is none: {error}"
+            ) from error
+        try:
+            return await self._by_request[request](asked)
+        except Exception as error:
+            _log.exception("answering %s version %d failed", request.label, version)
+            raise RefusedFrameError(
+                "internal", f"{request.label} version {version}: {type(error).__name__} here"
+            ) from error
+
+    def _api_versions(self, version: int, frame: bytes) -> Frame:
+        whole = memoryview(frame)
+        is_known = ServedRequest.API_VERSIONS.answers(version)
+        flexible = is_known and api_versions.has_flexible_header(version)
+        header = read_header(whole, flexible=flexible)
+        if not is_known:
+            return (api_versions.answer_unknown_version(header.correlation),)
+        target = api_versions.read_target(version, whole[header.size :])
+        number = self._nodes().number(self._node_id)
+        error = api_versions.judged(target, self._view.cluster_id, number)
+        return (api_versions.answer(version, header.correlation, error),)
+
+    async def _metadata(self, asked: Asked) -> Frame:
+        version, message = asked.header.version, asked.message
+        request = metadata.to_request(version, message, self._name_of)
+        try:
+            response = await self.handlers.call(methods.METADATA, request, asked.context)
+        except CallFailedError as error:
+            code = code_of(error, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return asked.answered(metadata.refused(message, code, self._nodes()))
+        return asked.answered(
+            metadata.to_answer(version, message, response, self._nodes(), self._name_of)
+        )
+
+    async def _describe_cluster(self, asked: Asked) -> Frame:
+        nothing = admin_pb2.MetadataRequest(topics=admin_pb2.TopicNames())
+        try:
+            response = await self.handlers.call(methods.METADATA, nothing, asked.context)
+        except CallFailedError as error:
+            code = code_of(error, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return asked.answered(metadata.cluster_not_described(code, error.message))
+        return asked.answered(metadata.described_cluster(response, self._nodes()))
+
+    async def _find_coordinator(self, asked: Asked) -> Frame:
+        version, message = asked.header.version, asked.message
+        request = coordinators.to_request(version, message)
+        if request is None:
+            why = coordinators.NO_SUCH_COORDINATOR
+            refusal = coordinators.refused(version, message, ErrorCode.INVALID_REQUEST, why)
+            return asked.answered(refusal)
+        try:
+            response = await self.handlers.call(methods.FIND_COORDINATOR, request, asked.context)
+        except CallFailedError as error:
+            code = code_of(error, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return asked.answered(coordinators.refused(version, message, code, error.message))
+        return asked.answered(coordinators.to_answer(response, self._nodes()))
+
+    async def _list_offsets(self, asked: Asked) -> Frame:
+        request = list_offsets.to_request(asked.message, self._id_of)
+        try:
+            response = await self.handlers.call(methods.LIST_OFFSETS, request, asked.context)
+        except CallFailedError as error:
+            code = code_of(error, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return asked.answered(list_offsets.refused(asked.message, code))
+        return asked.answered(list_offsets.to_answer(asked.message, response, self._id_of))
+
+    async def _fetch(self, asked: Asked) -> Frame:
+        return asked.answered(fetch.refused(asked.message))
+
+    async def _produce(self, asked: Asked) -> Frame:
+        version, message = asked.header.version, asked.message
+        wants_answer = message.acks != produce.NO_ANSWER
+        if not produce.accepts(message):
+            why = f"acks {message.acks}: use all"
+            return asked.answered(produce.refused(message, produce.INVALID_REQUIRED_ACKS, why))
+        request = produce.to_request(version, message)
+        try:
+            response = await self.handlers.call(methods.PRODUCE, request, asked.context)
+        except CallFailedError as error:
+            if not wants_answer:
+                raise RefusedFrameError("unanswered", f"Produce with acks=0: {error}") from error
+            code = code_of(error, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return asked.answered(produce.refused(message, code, error.message))
+        if wants_answer:
+            return asked.answered(produce.to_answer(version, message, response, self._nodes()))
+        if produce.failed(response):
+            raise RefusedFrameError("unanswered", "Produce with acks=0 failed; use acks=all")
+        return ()
+
+    async def _init_producer_id(self, asked: Asked) -> Frame:
+        if asked.message.transactional_id is not None:
+            return asked.answered(produce.no_producer(ErrorCode.INVALID_REQUEST))
+        request = produce.producer_to_request(asked.message)
+        try:
+            response = await self.handlers.call(methods.INIT_PRODUCER_ID, request, asked.context)
+        except CallFailedError as error:
+            code = code_of(error, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            return asked.answered(produce.no_producer(code))
+        return asked.answered(produce.producer_to_answer(response))
+
+    async def _share_group_heartbeat(self, asked: Asked) -> Frame:
+        request = share_group.to_request(asked.message, asked.header.client_id)
+        call = self.handlers.call
+        try:
+            response = await call(methods.SHARE_GROUP_HEARTBEAT, request, asked.context)
+        except CallFailedError as error:
+            code = code_of(error, ErrorCode.NOT_COORDINATOR)
+            return asked.answered(share_group.refused(asked.message, code, error.message))
+        return asked.answered(share_group.to_answer(response))
+
+    async def _share_fetch(self, asked: Asked) -> Frame:
+        request = share_fetch.to_request(asked.header.version, asked.message)
+        try:
+            await asked.sessions.hold(request.group_id, request.member_id)
+            response = await self.handlers.call(methods.SHARE_FETCH, request, asked.context)
+        except CallFailedError as error:
+            response = share_fetch.refused(_session_code(error), error.message)
+        await _ended(asked, request)
+        return share_fetch.to_frame(asked.header.correlation, response, self._nodes())
+
+    async def _share_acknowledge(self, asked: Asked) -> Frame:
+        request = acknowledgements.to_request(asked.header.version, asked.message)
+        try:
+            response = await self.handlers.call(methods.SHARE_ACKNOWLEDGE, request, asked.context)
+        except CallFailedError as error:
+            response = acknowledgements.refused(_session_code(error), error.message)
+        await _ended(asked, request)
+        return asked.answered(acknowledgements.to_answer(response, self._nodes()))
+
+    def _nodes(self) -> KafkaNodes:
+        return KafkaNodes(self._view.nodes())
+
+    def _name_of(self, topic_id: TopicId) -> str | None:
+        topic = self._view.topic(topic_id)
+        return None if topic is None else topic.name
+
+    def _id_of(self, name: str) -> TopicId | None:
+        topic = self._view.topic_named(name)
+        return None if topic is None else topic.topic_id
+
+
+def _read(
+    key: int, version: int, frame: bytes, context: CallContext, sessions: HeldSessions
+) -> Asked:
+    whole = memoryview(frame)
+    header = read_header(whole, flexible=has_flexible_header(key, version))
+    return Asked(header, read_request(key, version, whole[header.size :]), context, sessions)
+
+
+def _session_code(error: CallFailedError) -> ErrorCode:
+    """Return the code of a whole request in a share session; clients open another after it."""
+    code = code_of(error, ErrorCode.SHARE_SESSION_NOT_FOUND)
+    if code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+        return ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    return code
+
+
+async def _ended(
+    asked: Asked,
+    request: share_leader_pb2.ShareFetchRequest | share_leader_pb2.ShareAcknowledgeRequest,
+) -> None:
+    """A session that its member has closed is held no more."""
+    if request.share_session_epoch == _FINAL_EPOCH:
+        await asked.sessions.end(request.group_id, request.member_id)

@@ -1,0 +1,106 @@
+"""Frames out of the bytes of a connection: bounded by kind before they are whole (spec KLS-4)."""
+
+from sharemesh.kafka_listener.request_header import HEAD_BYTES, kind_of
+from sharemesh.kafka_listener.served_requests import BY_KEY, ServedRequest
+
+SIZE_BYTES = 4
+_TLS = b"\x16\x03"
+"""What a TLS handshake begins with; as the length of a request it would be too long for any."""
+
+_UNKNOWN_VERSION_MAX = 4 * 1024
+"""Longest ApiVersions request of a version that is not spoken."""
+
+
+class RefusedFrameError(Exception):
+    """A frame that is not received; the message says why, and the connection is closed.
+
+    ``reason`` is a word for a metric.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class FrameReader:
+    """Takes bytes as they come and gives whole frames, without their sizes."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._size = -1
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a part of a frame is here, but not all of it."""
+        return bool(self._buffer)
+
+    @property
+    def announced_bytes(self) -> int:
+        """Length of the frame that is being received; 0: not known yet, or between frames."""
+        return max(self._size, 0)
+
+    def feed(self, data: bytes) -> None:
+        """Take what came."""
+        self._buffer += data
+
+    def take(self) -> bytes | None:
+        """Return the next frame if it is whole.
+
+        Raises:
+            RefusedFrameError: Its length or its kind cannot be.
+        """
+        if not self.is_whole():
+            return None
+        end = SIZE_BYTES + self._size
+        frame = bytes(memoryview(self._buffer)[SIZE_BYTES:end])
+        del self._buffer[:end]
+        self._size = -1
+        return frame
+
+    def is_whole(self) -> bool:
+        """Return whether a whole frame is here.
+
+        Raises:
+            RefusedFrameError: Its length or its kind cannot be.
+        """
+        if len(self._buffer) < SIZE_BYTES:
+            return False
+        if self._size < 0:
+            size = int.from_bytes(self._buffer[:SIZE_BYTES], "big", signed=True)
+            if size < HEAD_BYTES:
+                raise RefusedFrameError("malformed", f"it announced a request of {size} bytes")
+            if self._buffer.startswith(_TLS):
+                raise RefusedFrameError(
+                    "tls",
+                    "it speaks TLS, and this port plain text: set security.protocol=PLAINTEXT",
+                )
+            if len(self._buffer) < SIZE_BYTES + HEAD_BYTES:
+                return False
+            check_kind(*kind_of(memoryview(self._buffer)[SIZE_BYTES:]), size)
+            self._size = size
+        return len(self._buffer) >= SIZE_BYTES + self._size
+
+
+def check_kind(key: int, version: int, size: int) -> None:
+    """Refuse what is not answered, or too long for its kind.
+
+    Raises:
+        RefusedFrameError: Kafka closes the connection of such a request, too.
+    """
+    served = BY_KEY.get(key)
+    if served is None:
+        raise RefusedFrameError("unknown_request", f"it asked for API key {key}")
+    bytes_max = served.bytes_max
+    if not served.answers(version):
+        if served is not ServedRequest.API_VERSIONS:
+            raise RefusedFrameError(
+                "unknown_version",
+                f"it asked for {served.label} version {version}; versions {served.lowest} to "
+                f"{served.highest} are answered",
+            )
+        bytes_max = _UNKNOWN_VERSION_MAX
+    if size > bytes_max:
+        raise RefusedFrameError(
+            "too_large",
+            f"it announced a request {served.label} of {size} bytes; at most {bytes_max} are read",
+        )

@@ -1,0 +1,175 @@
+"""Metadata and DescribeCluster: who is there, and who leads what."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from sharemesh.domain.errors import ErrorCode, RefusedError
+from sharemesh.domain.ids import TopicId
+from sharemesh.domain.topics import check_topic_name
+from sharemesh.kafka.messages import (
+    Content,
+    KafkaMessage,
+    error_code,
+    from_uuid,
+    milliseconds,
+    to_uuid,
+)
+from sharemesh.kafka_listener.nodes import NOBODY, KafkaNodes
+from sharemesh.v1 import admin_pb2 as pb
+
+_ALL_IF_EMPTY = 0
+"""In version 0 an empty list of topics asks for all, later only an absent one does."""
+
+NOT_ASKED_FOR = -2_147_483_648
+"""Where operations that are allowed would be told."""
+
+NameOf = Callable[[TopicId], str | None]
+
+
+def to_request(version: int, asked: KafkaMessage, name_of: NameOf) -> pb.MetadataRequest:
+    """Return our request; topics that are asked for by an unknown id are left out."""
+    topics = asked.topics
+    if topics is None or (version == _ALL_IF_EMPTY and not topics):
+        return pb.MetadataRequest()
+    names = (_name(each, name_of) for each in topics)
+    return pb.MetadataRequest(
+        topics=pb.TopicNames(names=[each for each in names if each is not None])
+    )
+
+
+def to_answer(
+    version: int,
+    asked: KafkaMessage,
+    response: pb.MetadataResponse,
+    nodes: KafkaNodes,
+    name_of: NameOf,
+) -> Content:
+    """Return Kafka's answer: topics in the order in which they were asked for."""
+    by_name = {each.name: _topic(each, nodes) for each in response.topics}
+    topics = list(by_name.values())
+    if asked.topics is not None and (version != _ALL_IF_EMPTY or asked.topics):
+        topics = [_found(each, name_of, by_name) for each in asked.topics]
+    return {**_cluster(response, nodes), "topics": topics}
+
+
+def refused(asked: KafkaMessage, code: int, nodes: KafkaNodes) -> Content:
+    """Return the answer to a request that was refused as a whole."""
+    return {
+        **_cluster(pb.MetadataResponse(), nodes),
+        "error_code": error_code(code),
+        "topics": [
+            _failed(code, each.name, getattr(each, "topic_id", None)) for each in asked.topics or ()
+        ],
+    }
+
+
+def described_cluster(response: pb.MetadataResponse, nodes: KafkaNodes) -> Content:
+    """Return the answer to DescribeCluster."""
+    return {
+        **_cluster(response, nodes),
+        "error_message": None,
+        "endpoint_type": 1,
+        "brokers": [
+            {
+                "broker_id": each.number,
+                "host": each.host,
+                "port": each.port,
+                "rack": each.rack,
+                "is_fenced": False,
+            }
+            for each in nodes.all
+        ],
+    }
+
+
+def cluster_not_described(code: int, message: str) -> Content:
+    """Return the answer to a DescribeCluster that was refused."""
+    return {
+        **described_cluster(pb.MetadataResponse(), KafkaNodes(())),
+        "error_code": error_code(code),
+        "error_message": message,
+    }
+
+
+def _cluster(response: pb.MetadataResponse, nodes: KafkaNodes) -> dict[str, object]:
+    return {
+        "throttle_time": milliseconds(0),
+        "error_code": error_code(ErrorCode.NONE),
+        "brokers": [
+            {"node_id": each.number, "host": each.host, "port": each.port, "rack": each.rack}
+            for each in nodes.all
+        ],
+        "cluster_id": response.cluster_id,
+        "controller_id": nodes.controller,
+        "cluster_authorized_operations": NOT_ASKED_FOR,
+    }
+
+
+def _name(topic: KafkaMessage, name_of: NameOf) -> str | None:
+    if topic.name is not None:
+        return str(topic.name)
+    return name_of(from_uuid(topic.topic_id))
+
+
+def _found(
+    topic: KafkaMessage, name_of: NameOf, by_name: Mapping[str, dict[str, object]]
+) -> dict[str, object]:
+    topic_id = getattr(topic, "topic_id", None)
+    name = _name(topic, name_of)
+    if name is None:
+        return _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+    found = by_name.get(name)
+    if found is None:
+        return _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic.name, topic_id)
+    return found
+
+
+def _failed(code: int, name: str | None, topic_id: object) -> dict[str, object]:
+    return {
+        "error_code": error_code(code),
+        "name": name,
+        "topic_id": topic_id,
+        "is_internal": False,
+        "partitions": (),
+        "topic_authorized_operations": NOT_ASKED_FOR,
+    }
+
+
+def _topic(topic: pb.TopicMetadata, nodes: KafkaNodes) -> dict[str, object]:
+    code = topic.error_code
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not _may_exist(topic.name):
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    topic_id = to_uuid(TopicId(topic.topic_id)) if topic.topic_id else None
+    return _failed(code, topic.name, topic_id) | {
+        "partitions": [_partition(each, nodes) for each in topic.partitions]
+    }
+
+
+def _may_exist(name: str) -> bool:
+    try:
+        check_topic_name(name)
+    except RefusedError:
+        return False
+    return True
+
+
+def _partition(partition: pb.PartitionMetadata, nodes: KafkaNodes) -> dict[str, object]:
+    """Return who leads; a leader that Kafka's clients cannot reach is none for them."""
+    leader = nodes.number(partition.leader_id)
+    code = partition.error_code
+    if leader == NOBODY and not code:
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+    replicas = _reachable([partition.leader_id, *partition.standbys], nodes)
+    return {
+        "error_code": error_code(code),
+        "partition_index": partition.partition,
+        "leader_id": leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": replicas,
+        "isr_nodes": replicas,
+        "offline_replicas": (),
+    }
+
+
+def _reachable(node_ids: Sequence[str], nodes: KafkaNodes) -> tuple[int, ...]:
+    numbers = dict.fromkeys(nodes.number(each) for each in node_ids)
+    return tuple(each for each in numbers if each != NOBODY)

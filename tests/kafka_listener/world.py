@@ -1,0 +1,153 @@
+"""A mesh in memory behind a real listener on a free port, and clients that speak in bytes."""
+
+import asyncio
+import contextlib
+import io
+import itertools
+import struct
+from dataclasses import replace
+
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+from sharemesh.domain.ids import NodeId
+from sharemesh.kafka.messages import entity_of, error_code, milliseconds
+from sharemesh.kafka_listener.answers import KafkaAnswers
+from sharemesh.kafka_listener.limits import KafkaListenerLimits
+from sharemesh.kafka_listener.listener import KafkaListener
+from sharemesh.kafka_listener.offered_handlers import OfferedHandlers
+from sharemesh.ports.cluster import KafkaEndpoint
+from sharemesh.telemetry.instruments import Registry
+from sharemesh.testing import Mesh
+
+EARLIEST = {"share.auto.offset.reset": "earliest"}
+NO_ERROR = error_code(0)
+NOTHING_MS = milliseconds(0)
+
+
+class ListeningView:
+    """The view of a process whose registration tells the listener."""
+
+    def __init__(self, view):
+        self._view = view
+        self.endpoints = {}
+
+    def __getattr__(self, name):
+        return getattr(self._view, name)
+
+    def nodes(self):
+        return tuple(
+            replace(each, kafka=self.endpoints.get(str(each.node_id)))
+            for each in self._view.nodes()
+        )
+
+
+class ListeningMesh:
+    """One process of every role with a listener; ``mesh`` has gRPC's clients of it."""
+
+    def __init__(self, **limits):
+        self.limits = KafkaListenerLimits(**limits)
+        self.registry = Registry()
+
+    async def __aenter__(self):
+        self.mesh = await Mesh().__aenter__()
+        [node] = self.mesh.nodes
+        host = self.mesh.network.host("", node.address)
+        handlers = OfferedHandlers()
+        handlers._unary, handlers._streams = host.unary, host.streams
+        self.view = ListeningView(node.view)
+        answers = KafkaAnswers(handlers, self.view, NodeId(node.name), self.registry)
+        self.listener = KafkaListener(answers, self.mesh.clock, self.limits, self.registry)
+        self.port = await self.listener.start("127.0.0.1", 0)
+        self.view.endpoints[node.name] = KafkaEndpoint(7, "127.0.0.1", self.port)
+        return self
+
+    async def __aexit__(self, *error):
+        await self.listener.stop()
+        for role in self.mesh.nodes[0].roles._services:
+            tasks = getattr(getattr(role, "_service", None), "_tasks", None)
+            if tasks is not None:
+                await tasks.settle()  # what ended sessions give back is written while it can be
+        await self.mesh.__aexit__(*error)
+
+    def connect(self):
+        return WireClient(self.port)
+
+    async def until(self, condition):
+        """Return once something holds, which real sockets bring about."""
+        async with asyncio.timeout(20):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+    def counted(self, metric):
+        """Return the values of a metric by their labels."""
+        return {
+            labels: value
+            for reading in self.registry.collect()
+            if reading.metric is metric
+            for labels, value in reading.values
+        }
+
+
+class WireClient:
+    """One connection; ``ask`` sends a request and returns its answer."""
+
+    def __init__(self, port):
+        self.port = port
+        self._correlations = itertools.count(1)
+
+    async def __aenter__(self):
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+        return self
+
+    async def __aexit__(self, *_):
+        self.writer.transport.abort()
+        with contextlib.suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+    async def ask(self, key, version, /, **content):
+        correlation = self.send(key, version, **content)
+        return await self.answer(key, version, correlation)
+
+    def send(self, key, version, /, **content):
+        correlation = next(self._correlations)
+        self.writer.write(request_frame(key, version, correlation, content))
+        return correlation
+
+    async def answer(self, key, version, correlation):
+        async with asyncio.timeout(20):
+            (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+            frame = await self.reader.readexactly(size)
+        return read_answer(key, version, frame, correlation)
+
+    async def is_closed(self):
+        """Return True once the other side has closed, without another byte."""
+        async with asyncio.timeout(20):
+            with contextlib.suppress(ConnectionError):
+                assert await self.reader.read(1) == b""
+        return True
+
+
+def request_frame(key, version, correlation, content, client_id="test"):
+    cls = load_request_schema(key, version)
+    header = cls.__header_schema__
+    out = io.BytesIO()
+    head = {
+        "request_api_key": key,
+        "request_api_version": version,
+        "correlation_id": correlation,
+        "client_id": client_id,
+    }
+    entity_writer(header)(out, entity_of(header, head))
+    entity_writer(cls)(out, entity_of(cls, content))
+    return struct.pack(">i", len(out.getvalue())) + out.getvalue()
+
+
+def read_answer(key, version, frame, correlation):
+    """Return an answer that nothing is left of."""
+    cls = load_response_schema(key, version)
+    header, size = entity_reader(cls.__header_schema__)(frame, 0)
+    assert header.correlation_id == correlation
+    message, used = entity_reader(cls)(frame, size)
+    assert size + used == len(frame)
+    return message
