@@ -80,8 +80,11 @@ class JavaClients:
         return [each.get().offset() for each in sent]
 
     def poll(self, consumer, wait_ms: int = 500) -> list:
-        found = consumer.poll(self.jvm.java.time.Duration.ofMillis(wait_ms))
-        return list(found)
+        records = consumer.poll(self.jvm.java.time.Duration.ofMillis(wait_ms)).iterator()
+        found = []
+        while records.hasNext():
+            found.append(records.next())
+        return found
 
     def polled(self, consumer, wanted: int) -> list:
         """Return the records of polls until there are so many."""
@@ -98,5 +101,4 @@ class JavaClients:
 
     def committed(self, consumer) -> list:
         """Return the errors of a synchronous commit, by partition."""
-        results = consumer.commitSync()
-        return [entry.getValue().isPresent() for entry in results.entrySet()]
+        return [each.isPresent() for each in consumer.commitSync().values()]

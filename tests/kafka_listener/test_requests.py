@@ -343,6 +343,22 @@ async def test_idempotent_producers_get_ids(version):
         assert first.producer_id != second.producer_id
 
 
+async def test_a_process_that_is_no_share_leader_asks_one_for_a_producer_id():
+    """KLS-11: clients ask whom they like."""
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        mesh.listener._answers._node_id = "another"
+        mesh.listener.handlers._unary = {}
+        asked = {"transactional_id": None, "producer_id": -1, "producer_epoch": -1}
+        for _ in range(2):
+            told = await client.ask(
+                INIT_PRODUCER_ID, 4, transaction_timeout=milliseconds(-1), **asked
+            )
+            assert (told.error_code, told.producer_epoch) == (NO_ERROR, 0)
+        mesh.view.nodes = lambda: ()
+        told = await client.ask(INIT_PRODUCER_ID, 4, transaction_timeout=milliseconds(-1), **asked)
+        assert told.error_code == error_code(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
 # ---- offsets and what is not there --------------------------------------------------------------
 
 

@@ -56,7 +56,9 @@ class ListeningMesh:
         handlers = OfferedHandlers()
         handlers._unary, handlers._streams = host.unary, host.streams
         self.view = ListeningView(node.view)
-        answers = KafkaAnswers(handlers, self.view, NodeId(node.name), self.registry)
+        self.node_id = node.name
+        caller = self.mesh.network.caller()
+        answers = KafkaAnswers(handlers, self.view, NodeId(node.name), caller, self.registry)
         self.listener = KafkaListener(answers, self.mesh.clock, self.limits, self.registry)
         self.port = await self.listener.start("127.0.0.1", 0)
         self.view.endpoints[node.name] = KafkaEndpoint(7, "127.0.0.1", self.port)

@@ -27,8 +27,8 @@ from sharemesh.kafka_listener.translation import (
     share_fetch,
     share_group,
 )
-from sharemesh.ports.cluster import ClusterView
-from sharemesh.ports.network import CallContext, CallFailedError
+from sharemesh.ports.cluster import ClusterView, NodeInfo, Role
+from sharemesh.ports.network import CallContext, Caller, CallFailedError
 from sharemesh.telemetry import names
 from sharemesh.telemetry.instruments import Registry
 from sharemesh.v1 import admin_pb2, share_leader_pb2
@@ -59,10 +59,16 @@ class KafkaAnswers:
     """Answers frames; without a state but for what it counts."""
 
     def __init__(
-        self, handlers: OfferedHandlers, view: ClusterView, node_id: NodeId, registry: Registry
+        self,
+        handlers: OfferedHandlers,
+        view: ClusterView,
+        node_id: NodeId,
+        caller: Caller,
+        registry: Registry,
     ) -> None:
         self.handlers = handlers
         self._view = view
+        self._caller = caller
         self._node_id = node_id
         self._registry = registry
         self._by_request: dict[ServedRequest, Callable[[Asked], Awaitable[Frame]]] = {
@@ -187,8 +193,13 @@ class KafkaAnswers:
         if asked.message.transactional_id is not None:
             return asked.answered(produce.no_producer(ErrorCode.INVALID_REQUEST))
         request = produce.producer_to_request(asked.message)
+        leader = self._share_leader()
         try:
-            response = await self.handlers.call(methods.INIT_PRODUCER_ID, request, asked.context)
+            if leader is None or leader.node_id == self._node_id:
+                call = self.handlers.call(methods.INIT_PRODUCER_ID, request, asked.context)
+            else:  # clients ask any broker, and all of them may ask: there are no rules (KLS-2)
+                call = self._caller.call(methods.INIT_PRODUCER_ID, request, to=leader.address)
+            response = await call
         except CallFailedError as error:
             code = code_of(error, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             return asked.answered(produce.no_producer(code))
@@ -222,6 +233,13 @@ class KafkaAnswers:
             response = acknowledgements.refused(_session_code(error), error.message)
         await _ended(asked, request)
         return asked.answered(acknowledgements.to_answer(response, self._nodes()))
+
+    def _share_leader(self) -> NodeInfo | None:
+        """Return who gives out producer ids: this process, if it leads partitions, or another."""
+        leaders = [each for each in self._view.nodes() if Role.SHARE_LEADER in each.roles]
+        here = [each for each in leaders if each.node_id == self._node_id]
+        staying = [each for each in leaders if not each.draining]
+        return next(iter([*here, *staying]), None)
 
     def _nodes(self) -> KafkaNodes:
         return KafkaNodes(self._view.nodes())

@@ -19,7 +19,7 @@ class KafkaDoor:
         self._settings = settings
         self.handlers = OfferedHandlers()
         registry = around.telemetry.registry
-        answers = KafkaAnswers(self.handlers, around.view, around.node_id, registry)
+        answers = KafkaAnswers(self.handlers, around.view, around.node_id, around.caller, registry)
         self._listener = KafkaListener(answers, around.clock, _limits(settings), registry)
 
     async def open(self) -> KafkaEndpoint:
