@@ -77,6 +77,18 @@ class KafkaWorld:
         base = self.cluster.append("orders", partition, data)
         await until(lambda: self.cluster.high_watermark("orders", partition) > base)
 
+    def leave_in_sync(self, broker_id: int) -> None:
+        """Let what is committed wait for a broker no more."""
+        _, image = self.cluster.controller.partition("orders", 0)
+        leader = self.cluster.brokers[image.leader]
+        replica = leader.replicas[self.topic_id, 0]
+        left = tuple(each for each in image.in_sync if each != broker_id)
+        self.cluster.controller.change_in_sync(leader, replica, left)
+
+    def replica_end(self, broker_id: int) -> int:
+        """Return where the log of a broker ends."""
+        return self.cluster.brokers[broker_id].replicas[self.topic_id, 0].log.end_offset
+
     async def end(self, producer: int, *, commit: bool) -> None:
         """End a transaction as Kafka's coordinator does."""
         base = self.cluster.end_transaction("orders", 0, (producer, 0), commit=commit)

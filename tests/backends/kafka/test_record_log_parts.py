@@ -151,6 +151,8 @@ def test_a_loss_ends_when_the_start_has_passed_all_that_was_confirmed():
     assert ends.lost(4, 5)
     assert ends.damage is not None
     assert (ends.damage[0], ends.high_watermark, ends.confirmed_end) == (4, 4, 10)
+    assert not ends.lost(20, 20)  # above it nothing was delivered
+    assert (ends.high_watermark, ends.confirmed_end, ends.newest_end) == (4, 10, 20)
     ends.saw(8, 30, 30)
     assert ends.damage[0] == ends.high_watermark == 8
     ends.saw(10, 30, 30)

@@ -20,6 +20,7 @@ from tests.backends.kafka.record_log_world import (
     kafka_world,
     transactional,
     until,
+    values_of,
 )
 
 
@@ -282,10 +283,7 @@ async def before_the_loss(w):
     leader = w.cluster.leader("orders")
     behind = next(each for each in (1, 2, 3) if each != leader)
     w.cluster.pause_replication(behind)
-    _, image = w.cluster.controller.partition("orders", 0)
-    in_sync = tuple(each for each in image.in_sync if each != behind)
-    broker = w.cluster.brokers[leader]
-    w.cluster.controller.change_in_sync(broker, broker.replicas[w.topic_id, 0], in_sync)
+    w.leave_in_sync(behind)
     await w.write(batch(4))
     log = await w.open()
     assert log.high_watermark == 7
@@ -340,6 +338,31 @@ async def test_what_was_lost_is_given_up_by_deleting_past_all_that_was_confirmed
         assert log.damage is None
         await until(lambda: log.high_watermark == 11)
         assert (await log.read(7, max_bytes=1 << 20)).headers[-1].last_offset == 10
+        await log.close()
+
+
+async def test_a_loss_above_one_that_waits_is_said_and_its_records_are_never_delivered(caplog):
+    """KRL-9: nothing of it was delivered, but what is kept in memory of it is gone in Kafka."""
+    async with kafka_world() as w:
+        log = await before_the_loss(w)
+        behind, before = await lose(w, replaced=9)
+        await until(lambda: log.damage is not None)
+        end = log._log.ends.lost_range[1]
+        await until(lambda: w.replica_end(before) == 12)
+        w.cluster.pause_replication(before)
+        w.leave_in_sync(before)
+        await w.write(batch(4, value=b"gone"))
+        await until(lambda: log._log.ends.newest_end == 16)
+        assert log._log.cache.find(12, 16, 1)
+        w.cluster.elect_unclean("orders", 0, before)
+        w.cluster.resume_replication(behind)
+        await w.write(batch(2, value=b"new"))
+        await until(lambda: "orders-0: Kafka lost the records from offset 12 to 15" in caplog.text)
+        assert log._log.ends.lost_range == (3, end)
+        await log.delete_records(end)
+        assert log.damage is None
+        await until(lambda: log.high_watermark == 14)
+        assert values_of(await log.read(12, max_bytes=1 << 20)) == [b"new"] * 2
         await log.close()
 
 

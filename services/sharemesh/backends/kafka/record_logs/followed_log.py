@@ -331,16 +331,19 @@ class FollowedLog:
             return
         differs = self._starts.differs_from(epoch, end)
         # What was confirmed above was produced from here, by a leader of an epoch not known yet.
-        if differs >= min(self.ends.high_watermark, self._epoch_end):
+        known_end = min(self.ends.newest_end, self._epoch_end)
+        if differs >= known_end:
             return
         self._epoch_end = found.high_watermark
         self.cache.clear()
         self._starts.forget_from(differs)
         if self.ends.lost(differs, found.high_watermark):
-            self._tail = self.ends.newest_end
             self._say_damage()
             self._note()
             await self._memory.settle()
+        else:
+            self._say_lost_above(differs, known_end)
+        self._tail = self.ends.newest_end
 
     def _seen(self) -> SeenPartition:
         ends = self.ends
@@ -355,6 +358,15 @@ class FollowedLog:
     def _say_damage(self) -> None:
         damage = self.ends.damage
         _log.error("partition %s: %s", name_of(self.where), damage[1] if damage else "")
+
+    def _say_lost_above(self, first: int, end: int) -> None:
+        _log.error(
+            "partition %s: Kafka lost the records from offset %d to %d that it had confirmed, too; "
+            "no group got them, so there is nothing more to give up",
+            name_of(self.where),
+            first,
+            end - 1,
+        )
 
     def _note_trouble(self, words: str) -> None:
         if self._trouble is None:

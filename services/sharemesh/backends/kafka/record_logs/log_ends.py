@@ -104,10 +104,12 @@ class TopicLogEnds:
         return before != (self.log_start_offset, self.high_watermark, self.last_stable_offset)
 
     def lost(self, from_offset: int, newest_end: int) -> bool:
-        """Records that had been confirmed are gone; return whether that is news.
+        """Records that had been confirmed are gone; return whether the partition stops for that.
 
-        ``newest_end`` is where Kafka's log ends now.
+        ``newest_end`` is where Kafka's log ends now. What lay above a loss that waits was delivered
+        to nobody.
         """
+        self._newest = (newest_end, min(newest_end, self._newest[1]))
         if from_offset >= self.high_watermark:
             return False
         end = self.confirmed_end
@@ -115,7 +117,6 @@ class TopicLogEnds:
         self._lost = (first, end)
         self.high_watermark = first
         self.last_stable_offset = min(self.last_stable_offset, first)
-        self._newest = (newest_end, min(newest_end, self._newest[1]))
         return True
 
     def lost_before(self, first: int, end: int) -> None:
