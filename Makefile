@@ -69,8 +69,8 @@ faults: setup ## trials of kills and corruption -> build/faults/PART.json (PART=
 simulate: setup ## the whole mesh in virtual time, with faults (SEEDS=n START=s WORKLOAD=w ENGINE=kafka RESUME=1; SEED=s replays)
 	@$(PY) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20) --start $(or $(START),1)) $(if $(WORKLOAD),--workload $(WORKLOAD)) $(if $(ENGINE),--engine $(ENGINE)) $(if $(RESUME),--resume)
 
-mutants: setup ## bugs planted in the simulated mesh, each of which a seed must catch (SEEDS=n at most, ONLY='name …')
-	@$(PY) -m tests.simulation.mutants --seeds $(or $(SEEDS),200) $(if $(ONLY),--only $(ONLY))
+mutants: setup ## bugs planted in the simulated mesh, each of which a seed must catch (SEEDS=n at most, ENGINE=kafka, ONLY='name …')
+	@$(PY) -m tests.simulation.mutants --seeds $(or $(SEEDS),200) $(if $(ENGINE),--engine $(ENGINE)) $(if $(ONLY),--only $(ONLY))
 
 gate: setup ## what a pull request must pass, in at most 15 minutes
 	@$(PY) -m tests.suite --fast
@@ -88,6 +88,7 @@ nightly: setup ## what takes hours: the whole gate, known vulnerabilities, 1,000
 	@$(MAKE) --no-print-directory audit
 	@bash .ci/run
 	@$(PY) -m tests.simulation --seeds 1000 --start 1001
+	@$(PY) -m tests.simulation --engine kafka --seeds 400 --start 1001
 	@$(PY) -m tests.faults
 	@$(PY) -m tests.bench
 

@@ -9,15 +9,21 @@ PAGE = (ROOT / "docs" / "correctness.md").read_text(encoding="utf-8")
 
 
 def planted() -> set[str]:
-    """Return the names in the tuples of the plan; importing it would need pytest's conformance."""
+    """Return the names in both plans; importing them would need pytest's conformance."""
     source = (ROOT / "tests/simulation/mutants/plan.py").read_text(encoding="utf-8")
-    (plan,) = [
-        node.value
+    plans = {
+        ast.unparse(node.target): node.value
         for node in ast.parse(source).body
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "PLAN"
-    ]
-    assert isinstance(plan, ast.Dict)
-    return {ast.unparse(each) for bugs in plan.values for each in bugs.elts}
+        if isinstance(node, ast.AnnAssign)
+    }
+    names: set[str] = set()
+    for name in ("PLAN", "PLAN_ON_KAFKA"):
+        plan = plans[name]
+        assert isinstance(plan, ast.Dict)
+        for bugs in plan.values:
+            listed = bugs.keys if isinstance(bugs, ast.Dict) else bugs.elts
+            names |= {ast.unparse(each) for each in listed}
+    return names
 
 
 def test_every_checker_is_named_and_no_other():

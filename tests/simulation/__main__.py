@@ -12,7 +12,7 @@ from tests.simulation.progress import NoCommitError, Progress
 from tests.simulation.regressions import REGRESSIONS
 from tests.simulation.run import Outcome, run_seed
 from tests.simulation.totals import Totals
-from tests.simulation.workloads.names import WORKLOADS
+from tests.simulation.workloads.names import ON_KAFKA_ONLY, WORKLOADS
 from tests.simulation.world import Options
 
 STORY_TAIL = 40
@@ -56,6 +56,8 @@ def main() -> int:
     parser.add_argument("--resume", action="store_true", help="leave out what this commit ran")
     parser.add_argument("--regressions", action="store_true", help="add the seeds that found bugs")
     args = parser.parse_args()
+    if args.workload in ON_KAFKA_ONLY and args.engine != "kafka":
+        parser.error(f"the workload {args.workload} is about brokers: add --engine kafka")
     options = Options(workload=args.workload, engine=args.engine)
     try:
         progress = Progress(options) if args.resume else None

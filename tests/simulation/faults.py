@@ -29,7 +29,8 @@ class Faults:
         self.rng = Random(world.rng.getrandbits(64))
         names = world.engine.faults
         chosen = [name for name in names if self.rng.random() < 0.6]
-        self.kinds = list(kinds) or chosen or names
+        self.kinds = [own for kind in kinds for own in world.engine.faults_like(kind)]
+        self.kinds = self.kinds or chosen or names
         self.healing = False
         self.access: AccessRules | None = None
         self.kill_client: Callable[[Random], str] | None = None

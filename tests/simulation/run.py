@@ -54,7 +54,7 @@ class _Complaints(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if isinstance(error, UnreadableError):
+        if isinstance(error, UnreadableError) or self._world.is_expected(record.getMessage()):
             return
         self._world.event_log.violation(
             self._world.now_s, f"logged: {record.name}: {record.getMessage()} {error!r}"
@@ -135,4 +135,5 @@ async def _all(
     await workload.run()
     await judge_endings(world, workload)
     await judge(world, workload, *watched)
+    await workload.after_judgement()
     world.event_log.violations_of(world.now_s, metrics.judge(world.telemetries))

@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from sharemesh.serve import hosted_roles
-from tests.simulation.totals import RARE
-from tests.simulation.workloads.names import WORKLOADS
+from tests.simulation.broker_faults import BROKER_FAULTS
+from tests.simulation.engines import embedded, kafka
+from tests.simulation.engines.engine import MESH_FAULTS
+from tests.simulation.faults import FAULTS
+from tests.simulation.totals import RARE, RARE_ON_KAFKA
+from tests.simulation.workloads.names import ON_KAFKA_ONLY, WORKLOADS
 
 HERE = Path(__file__).parent
 MAY_BE_EXTENDED = ("sharemesh.backends.local.",)
@@ -75,9 +79,20 @@ def test_simulated_processes_host_the_roles_that_production_hosts():
         assert not any(origin.startswith("sharemesh.serve.roles.") for origin in origins.values())
 
 
+def test_faults_of_a_volume_have_their_like_among_brokers():
+    assert kafka.LIKE.keys() == {*embedded.OWN_FAULTS}
+    assert {each for likes in kafka.LIKE.values() for each in likes} <= BROKER_FAULTS.keys()
+    assert {*kafka.OWN_FAULTS} <= BROKER_FAULTS.keys()
+    assert {*MESH_FAULTS, *embedded.OWN_FAULTS} == FAULTS.keys()
+
+
 def test_the_gate_runs_every_special_workload_and_its_rare_states_are_named():
     gate = (HERE.parents[1] / ".ci" / "run").read_text()
     special = WORKLOADS.keys() - {"mixed", "short"}
-    [listed] = re.findall(r"for workload in (.+); do", gate)
-    assert set(listed.split()) == special
-    assert special <= RARE.keys()
+    [on_files] = re.findall(r"for workload in (.+); do\n  step make simulate WORKLOAD", gate)
+    assert set(on_files.split()) == special - {*ON_KAFKA_ONLY}
+    assert set(on_files.split()) <= RARE.keys()
+    [on_kafka] = re.findall(r"for workload in (.+); do\n  step make simulate ENGINE=kafka", gate)
+    assert set(on_kafka.split()) <= special
+    assert {*ON_KAFKA_ONLY} <= set(on_kafka.split())
+    assert set(on_kafka.split()) <= RARE_ON_KAFKA.keys()

@@ -11,7 +11,7 @@ from tests.simulation.mutants.plan import MUTANTS
 from tests.simulation.patching import Patches
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ("expiry_skips_parts", "a_late_delete_ends_the_next_life")
+EXAMPLES = ("expiry_skips_parts", "a_late_delete_ends_the_next_life", "leaders_do_not_look")
 SEEDS = 3
 
 

@@ -118,6 +118,13 @@ RARE_ON_KAFKA: dict[str, tuple[str, ...]] = {
         "units that lay elsewhere: StampAnew",
         "units that lay elsewhere: FencedAbove",
     ),
+    "crashing": ("fault broker_killed", "fault tail_lost", "fault power_cut"),
+    "crowded": RARE["crowded"],
+    "delayed_retry": RARE["delayed_retry"],
+    "lossy": ("losses", "losses that were said", "shards refused after a loss"),
+    "pruned": ("groups deleted",),
+    "tenants": RARE["tenants"],
+    "usurped": RARE["usurped"],
 }
 """The same on the Kafka engine."""
 

@@ -68,10 +68,14 @@ def _judge_history(
     }
     history = History(delivery_count_limit=DELIVERY_COUNT_LIMIT)
     members = {consumer.name for consumer, of_group in workload.consumers if of_group == group}
+    lost: set[tuple[str, int]] = set()
     for entry in workload.journal.entries:
         if entry.event == "produced":
-            if entry.fields["r"][0][0] >= begins.get(entry.fields["p"], 0):
+            where = (entry.fields["p"], entry.fields["r"][0][0])
+            if where[1] >= begins.get(where[0], 0) and where not in lost:
                 history.add([entry])
+                if workload.was_lost(*where):
+                    lost.add(where)  # another record has its place since
         elif entry.who in members:
             history.add([entry])
     report = history.judge(
@@ -167,7 +171,8 @@ def _judge_records(world: World, workload: MixedWorkload, audit: Audit) -> None:
             places[value].append(f"{name}@{offset}")
     for (name, offset), value in journal.produced_values.items():
         known = stored.get((name, offset))
-        if offset >= starts.get(name, 0) and known != value:
+        is_lost = workload.was_lost(name, offset)
+        if offset >= starts.get(name, 0) and known != value and not is_lost:
             complaints.append(f"{name}@{offset} was confirmed as {value!r} and holds {known!r}")
     for value, found in places.items():
         if len(found) > 1:
@@ -175,7 +180,8 @@ def _judge_records(world: World, workload: MixedWorkload, audit: Audit) -> None:
         if value not in journal.sent_s:
             complaints.append(f"{value!r} at {found} was never produced")
     for (name, offset), values in journal.delivered_values.items():
-        known = stored.get((name, offset))
+        is_given_up = offset < starts.get(name, 0) and workload.was_lost(name, offset)
+        known = None if is_given_up else stored.get((name, offset))
         if len(values) > 1 or (known is not None and known not in values):
             complaints.append(f"{name}@{offset} holds {known!r} and was delivered as {values}")
     world.event_log.violations_of(world.now_s, sorted(complaints)[:10])

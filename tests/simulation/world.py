@@ -26,6 +26,7 @@ from sharemesh.serve.settings.settings import ServeSettings
 from sharemesh.telemetry.telemetry import Telemetry, without_export
 from tests.simulation.engines.embedded import EmbeddedEngine
 from tests.simulation.engines.engine import CLUSTER, GROUP_SHARDS, STATE_SHARDS
+from tests.simulation.engines.kafka import KafkaEngine
 from tests.simulation.engines.names import engine_of
 from tests.simulation.event_log import EventLog
 from tests.simulation.loop import Process, SimClock, SimLoop
@@ -273,6 +274,8 @@ class World:
         self.authorizer: Callable[[WatchedView], Authorizer] = lambda _: AllowAll()
         self.super_users: tuple[str, ...] = ()
         self.was_refused: Callable[[str, str, float], bool] = lambda *_: False
+        self.is_expected: Callable[[str], bool] = lambda _: False
+        """Whether a run makes it so that a process logs this error."""
         self.topic_names: dict[bytes, str] = {}
         self.telemetries: list[Telemetry] = []
         self.hurried_groups: set[str] = set()
@@ -284,6 +287,12 @@ class World:
     def embedded(self) -> EmbeddedEngine:
         """The engine, for what has a meaning on the embedded one only."""
         assert isinstance(self.engine, EmbeddedEngine)
+        return self.engine
+
+    @property
+    def kafka(self) -> KafkaEngine:
+        """The engine, for what has a meaning on Kafka only."""
+        assert isinstance(self.engine, KafkaEngine)
         return self.engine
 
     # ---- time and chance ------------------------------------------------------------------------

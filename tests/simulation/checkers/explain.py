@@ -88,6 +88,9 @@ class ExplainChecker:
     def _problem(self, runner: SharePartitionRunner, offset: int, reason: Reason) -> str:
         """Return what the model knows better, or nothing."""
         is_in_log = runner.log.log_start_offset <= offset < runner.log.high_watermark
+        damage = runner.log.damage
+        if reason is Reason.DAMAGED and damage is not None and offset >= damage[0]:
+            return ""
         if not is_in_log or reason in OF_THE_LOG:  # even a holder can only decide about it
             return _problem_of_log(runner, offset, reason)
         is_ready = runner.phase is Phase.ACTIVE

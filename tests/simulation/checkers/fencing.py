@@ -50,7 +50,9 @@ class FencingChecker:
         patches.setattr(ShareStateMachine, "delete", delete)
         patches.setattr(ShareStateMachine, "initialize", initialize)
         patches.setattr(ShareStateMachine, "write", write)
-        self._world.engine.watch_owners(patches, self.took_over, self.committed)
+        engine = self._world.engine
+        engine.watch_owners(patches, self.took_over, self.committed)
+        engine.watch_looks(patches, self.owner, self.looked)
 
     def took_over(self, log: str, epoch: int, found: int) -> None:
         """An epoch owns a log from here on: epochs only rise, and nothing committed is left out."""
@@ -81,6 +83,16 @@ class FencingChecker:
                     f"epoch {epoch} committed {log} up to {end_offset} after epoch {other} "
                     f"had taken it over at {found}"
                 )
+
+    def owner(self, log: str) -> int:
+        """Return the highest epoch that has taken a log over by now."""
+        return max(self._owners[log], default=-1)
+
+    def looked(self, log: str, epoch: int, before: int) -> None:
+        """A look let an answer go: nobody of a higher epoch was there before it began."""
+        FENCED.judged(self._world.event_log.counters)
+        if before > epoch:
+            self._say(f"{log}: epoch {epoch} answered what was asked after {before} took it over")
 
     def decided(
         self,

@@ -1,7 +1,7 @@
 """The embedded engine: one shared volume, on which a kill can fall between two operations."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -36,7 +36,9 @@ from tests.simulation.engines.engine import (
     Committed,
     CommittedStates,
     LogsOfAuditor,
+    LookPassed,
     OpenStorage,
+    OwnerNow,
     TookOver,
 )
 from tests.simulation.loop import Process, SimClock
@@ -61,6 +63,10 @@ class EmbeddedEngine:
         self.volume = SharedVolume(rng)
         self.volume.kill = world.killed_in_job
         self.faults = sorted((*MESH_FAULTS, *OWN_FAULTS))
+
+    def faults_like(self, kind: str) -> Sequence[str]:
+        """Return the fault itself: special workloads are written in words of this engine."""
+        return (kind,)
 
     def settings(self) -> dict[str, Any]:
         """Return where the volume is."""
@@ -179,6 +185,9 @@ class EmbeddedEngine:
 
         patches.setattr(OwnedLog, "__init__", init)
         patches.setattr(OwnedLog, "commit", commit)
+
+    def watch_looks(self, patches: Patches, owner: OwnerNow, passed: LookPassed) -> None:
+        """Nothing: a look reads the fences themselves, and a commit after it is judged."""
 
     def watch_log_starts(self, patches: Patches, begins: Begins) -> None:
         """Tell of record logs that begin elsewhere: by a commit, and by a take-over."""

@@ -46,6 +46,10 @@ TookOver = Callable[[str, int, int], None]
 """Told a log's name, the epoch that owns it from now on, and where its predecessors' part ends."""
 Committed = Callable[[str, int, int], None]
 """Told a log's name, the epoch under which something was confirmed, and where that ends."""
+OwnerNow = Callable[[str], int]
+"""Returns the highest epoch that has taken a log over by now, by the log's name; -1: none."""
+LookPassed = Callable[[str, int, int], None]
+"""Told a log's name, the epoch of who looked, and who owned it before that began."""
 Begins = Callable[[TopicId, int, int], None]
 """Told of a topic-partition where it begins now."""
 
@@ -81,6 +85,10 @@ class Engine(Protocol):
     retention: dict[str, str]
     has_generations: bool
     fences_at_once: bool
+
+    def faults_like(self, kind: str) -> Sequence[str]:
+        """Return what a special workload has here in the place of a kind of fault."""
+        ...
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of a process that belong to the engine."""
@@ -141,6 +149,10 @@ class Engine(Protocol):
 
     def watch_owners(self, patches: Patches, took_over: TookOver, committed: Committed) -> None:
         """Tell of every take-over of a log, and of every commit."""
+        ...
+
+    def watch_looks(self, patches: Patches, owner: OwnerNow, passed: LookPassed) -> None:
+        """Tell of every look at who owns a log that lets an answer go."""
         ...
 
     def watch_log_starts(self, patches: Patches, begins: Begins) -> None:

@@ -2,20 +2,20 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from sharemesh.backends.kafka.record_logs.partition_log import KafkaPartitionLog
 from sharemesh.backends.kafka.record_logs.record_logs import KafkaRecordLogs
-from sharemesh.backends.kafka.shard_logs import shard_logs
-from sharemesh.backends.kafka.shard_logs import take_over as taking_over
 from sharemesh.backends.kafka.shard_logs.log_partition import LogPartition
 from sharemesh.backends.kafka.shard_logs.shard_log import KafkaShardLog
 from sharemesh.backends.kafka.shard_logs.shard_logs import KafkaShardLogs
 from sharemesh.backends.kafka.shard_logs.unit_writer import UnitWriter
 from sharemesh.backends.local.coordination import LocalCoordination
 from sharemesh.cluster.seen_logs import SeenLogsInStore, SeenPartitionsInStore
-from sharemesh.cluster.store.records import ClusterRecord
+from sharemesh.cluster.store.keys import Keys, partition_path
+from sharemesh.cluster.store.records import ClusterRecord, decode_claim
 from sharemesh.cluster.store.storage_record import StorageRecord
 from sharemesh.cluster.view.watched_view import WatchedView
 from sharemesh.codec.batch_frame import walk_frames
@@ -24,7 +24,6 @@ from sharemesh.codec.plain_batch import plain_batch
 from sharemesh.codec.record_set import decode_records_as
 from sharemesh.domain.ids import TopicId, TopicPartition
 from sharemesh.domain.stamped_log.judgement import ForwardReading, Judgement
-from sharemesh.domain.stamped_log.writing import WriterPosition
 from sharemesh.ports.cluster import ShardKind
 from sharemesh.ports.coordination import Coordination
 from sharemesh.ports.shard_log import FencedError, LogRecord
@@ -49,7 +48,9 @@ from tests.simulation.engines.engine import (
     Committed,
     CommittedStates,
     LogsOfAuditor,
+    LookPassed,
     OpenStorage,
+    OwnerNow,
     TookOver,
 )
 from tests.simulation.loop import Process, SimClock
@@ -81,6 +82,14 @@ OWN_FAULTS = (
     "sessions_evicted",
 )
 
+
+LIKE = {
+    "disk_full": ("replicas_too_few",),
+    "disk_slow": ("brokers_slow", "on_the_way", "leaders_moved"),
+    "kill_in_job": ("broker_killed", "tail_lost", "on_the_way"),
+    "sync_fails": ("tail_lost",),
+}
+"""What goes wrong here where special workloads name a fault of a volume."""
 
 TROUBLES = (
     "lost",
@@ -129,6 +138,11 @@ class KafkaEngine:
         self._clients: dict[Process, MemoryBrokers] = {}
         self._record: StorageRecord | None = None
         self._reads_cut = 0
+        self._is_healed = False
+
+    def faults_like(self, kind: str) -> Sequence[str]:
+        """Return faults of brokers for those of a volume, else the fault itself."""
+        return LIKE.get(kind, (kind,))
 
     def settings(self) -> dict[str, Any]:
         """Return the storage; topics may be made and deleted from here."""
@@ -171,6 +185,7 @@ class KafkaEngine:
 
     def heal(self) -> None:
         """End what is wrong with the brokers."""
+        self._is_healed = True
         self.broker_faults.heal()
         for client in self._clients.values():
             client.cut_off = False
@@ -225,6 +240,37 @@ class KafkaEngine:
                     if before > replica.log.start_offset:
                         self._world.event_log.counters["log start moved by retention"] += 1
                         self.cluster.trim(name, each.partition, before)
+
+    async def lose_tail(self, topic: str, partition: int, behind_s: float) -> range | None:
+        """Let a replica lead that copied nothing for a time; return which offsets were lost."""
+        _, image = self.cluster.controller.partition(topic, partition)
+        behind = self._rng.choice([each for each in image.replicas if each != image.leader])
+        self.cluster.pause_replication(behind)
+        await asyncio.sleep(behind_s)
+        _, image = self.cluster.controller.partition(topic, partition)
+        leading = self._leading(topic, partition)
+        lost = None
+        if leading is not None and image.leader != behind and behind not in image.in_sync:
+            follower = self.cluster.brokers[behind].replicas[leading.key]
+            if follower.log.end_offset < leading.high_watermark:
+                lost = range(follower.log.end_offset, leading.high_watermark)
+                self.cluster.news_ms = (0.0, 0.0)  # else the old leader goes on for a moment
+                self.cluster.elect_unclean(topic, partition, behind)
+                self.cluster.news_ms = NEWS_MS
+        self.cluster.resume_replication(behind)
+        return lost
+
+    def cut_states(self, shard: int) -> bool:
+        """Cut the newer half of a state shard off everywhere; return whether records were lost."""
+        found = self.committed_states(shard)
+        cut = (found.start_offset + found.end_offset) // 2
+        place = self._best(self._state_log(shard)[0], shard).key
+        for broker in self.cluster.brokers.values():
+            replica = broker.replicas[place]
+            replica.log.truncate(cut)
+            replica.high_watermark = min(replica.high_watermark, replica.log.end_offset)
+            replica.ends.clear()
+        return any(each.offset >= cut for each in found.records)
 
     # ---- from outside ---------------------------------------------------------------------------
 
@@ -303,22 +349,42 @@ class KafkaEngine:
 
     def watch_owners(self, patches: Patches, took_over: TookOver, committed: Committed) -> None:
         """Tell of take-overs, with their fences, and of units that were confirmed."""
-        real_take_over, real_write = taking_over.take_over, UnitWriter.write
+        real_open, real_write = KafkaShardLogs.open, UnitWriter.write
         counters = self._world.event_log.counters
 
-        async def take_over(partition, own, **words) -> WriterPosition:
-            position = await real_take_over(partition, own, **words)
+        async def open_log(logs, name, shard, epoch):
+            log = await real_open(logs, name, shard, epoch)
             counters["take-overs"] += 1
-            took_over(partition.name, own.epoch, position.fence)
-            return position
+            took_over(log._partition.name, epoch, log._fence.offset)
+            return log
 
         async def write(writer, records, start):
             await real_write(writer, records, start)
             position = writer.position
             committed(writer._partition.name, position.own.epoch, position.end)
 
-        patches.setattr(shard_logs, "take_over", take_over)
+        patches.setattr(KafkaShardLogs, "open", open_log)
         patches.setattr(UnitWriter, "write", write)
+
+    def watch_looks(self, patches: Patches, owner: OwnerNow, passed: LookPassed) -> None:
+        """Tell of answers of shards (STL-17), and of looks at who leads a partition (STL-19)."""
+        real_committed, real_look = KafkaShardLog.committed, KafkaPartitionLog.look
+        store, keys = self._world.store, Keys(CLUSTER)
+
+        async def committed(log, end_offset):
+            name = log._partition.name
+            before = owner(name)
+            await real_committed(log, end_offset)
+            passed(name, log.epoch, before)
+
+        async def look(log):
+            stored = store.get(keys.claim(log._partition))
+            before = -1 if stored is None else decode_claim(stored.value).leader_epoch
+            await real_look(log)
+            passed(f"partition {partition_path(log._partition)}", log.leader_epoch, before)
+
+        patches.setattr(KafkaShardLog, "committed", committed)
+        patches.setattr(KafkaPartitionLog, "look", look)
 
     def watch_log_starts(self, patches: Patches, begins: Begins) -> None:
         """Tell of log starts that move at some broker."""
@@ -350,10 +416,10 @@ class KafkaEngine:
 
     def hold_commits_up(self, patches: Patches) -> None:
         """Let some writes be on their way for longer than it takes a successor to come."""
-        real, rng = LogPartition._produce, self._rng
+        real, rng, engine = LogPartition._produce, self._rng, self
 
         async def produce(partition, batch):
-            if rng.random() < HELD_UP:
+            if not engine._is_healed and rng.random() < HELD_UP:
                 await asyncio.sleep(rng.uniform(0.0, HELD_UP_S))
             return await real(partition, batch)
 

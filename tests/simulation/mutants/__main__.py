@@ -5,9 +5,10 @@ import contextlib
 import os
 import sys
 
+from tests.simulation.engines.names import ENGINES
 from tests.simulation.invariants import INVARIANTS
 from tests.simulation.mutants.logs import PLANTED
-from tests.simulation.mutants.plan import MUTANTS, WORKLOAD_OF
+from tests.simulation.mutants.plan import MUTANTS, PLANTED_IN
 from tests.simulation.patching import Patches
 from tests.simulation.processes import in_processes, prepare
 from tests.simulation.run import Outcome, run_seed
@@ -34,15 +35,36 @@ class Control:
 
     def is_clean(self, seed: int, options: Options) -> bool:
         """Return whether the product alone passes this seed."""
-        known = self._violations.get((seed, options))
-        if known is None:
+        if (seed, options) not in self._violations:
             [outcome] = in_processes(_run, [("", seed, options)], 1)
-            known = self._violations[seed, options] = len(outcome.violations)
-        return not known
+            self.heard(outcome, options)
+        return not self._violations[seed, options]
+
+    def heard(self, outcome: Outcome, options: Options) -> None:
+        """Take a seed that was run without a mutant."""
+        self._violations[outcome.seed, options] = len(outcome.violations)
 
     def __str__(self) -> str:
         clean = sum(1 for found in self._violations.values() if not found)
         return f"{clean} of {len(self._violations)} seeds clean"
+
+
+def _stated(options_of: dict[str, Options], jobs: int, control: Control) -> dict[str, Outcome]:
+    """Run every bug whose seed is stated there, all side by side; return what was caught."""
+    tasks = [
+        (name, PLANTED_IN[name].seed, options)
+        for name, options in options_of.items()
+        if PLANTED_IN[name].seed
+    ]
+    alone = dict.fromkeys(("", seed, options) for _, seed, options in tasks)
+    caught: dict[str, Outcome] = {}
+    ordered = [*alone, *tasks]
+    for (name, _, options), outcome in zip(ordered, in_processes(_run, ordered, jobs), strict=True):
+        if not name:
+            control.heard(outcome, options)
+        elif _is_seen(outcome) and control.is_clean(outcome.seed, options):
+            caught[name] = outcome
+    return caught
 
 
 def _first_caught(
@@ -69,16 +91,22 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=200, help="at most, for each")
     parser.add_argument("--only", choices=sorted(MUTANTS), nargs="*")
     parser.add_argument("--workload", choices=sorted(WORKLOADS), help="not each one's own")
+    parser.add_argument("--engine", choices=sorted(ENGINES), help="those of this engine only")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args()
     missed = 0
     named: set[int] = set()
     prepare()
     control = Control()
-    for name in args.only or MUTANTS:
-        workload = args.workload or WORKLOAD_OF[name]
-        options = Options(workload=workload)
-        caught = _first_caught(name, args.seeds, options, args.jobs, control)
+    options_of = {
+        name: Options(args.workload or PLANTED_IN[name].workload, PLANTED_IN[name].engine)
+        for name in args.only or MUTANTS
+        if args.engine in (None, PLANTED_IN[name].engine)
+    }
+    stated = {} if args.workload else _stated(options_of, args.jobs, control)
+    for name, options in options_of.items():
+        workload = options.workload
+        caught = stated.get(name) or _first_caught(name, args.seeds, options, args.jobs, control)
         missed += caught is None
         if caught is None:
             print(f"{name}: {workload}: NOT CAUGHT in {args.seeds} seeds", flush=True)
@@ -88,9 +116,8 @@ def main() -> int:
             print(f"{name}: {workload} {caught.seed}: {what}", flush=True)
     idle = {each.number for each in INVARIANTS if each.exists} - named
     print(f"caught first by invariants {sorted(named)}, not by {sorted(idle) or 'none'}")
-    count = len(args.only or MUTANTS)
-    print(f"mutants={count} missed={missed} control={control}", flush=True)
-    is_whole = not args.only and not args.workload
+    print(f"mutants={len(options_of)} missed={missed} control={control}", flush=True)
+    is_whole = not args.only and not args.workload and not args.engine
     return 1 if missed or (is_whole and idle) else 0
 
 

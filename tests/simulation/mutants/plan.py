@@ -1,10 +1,21 @@
 """Bugs planted by patching the product for one run; the simulation must see each of them."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tests.conformance import test_planted_bugs as shipped
 from tests.domain.share_partition import test_mutants as domain
-from tests.simulation.mutants import delays, deliveries, logs, quotas, rights, states, unseen, waits
+from tests.simulation.mutants import (
+    delays,
+    deliveries,
+    logs,
+    quotas,
+    rights,
+    stamped_logs,
+    states,
+    unseen,
+    waits,
+)
 from tests.simulation.patching import Patches
 
 Mutant = Callable[[Patches], None]
@@ -134,7 +145,54 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
 }
 """Which workload must catch what: the one in which its situation is common."""
 
-MUTANTS: dict[str, Mutant] = {
-    mutant.__name__: mutant for mutants in PLAN.values() for mutant in mutants
+PLAN_ON_KAFKA: dict[str, dict[Mutant, int]] = {
+    "usurped": {
+        stamped_logs.writers_ignore_their_stamps: 1,
+        stamped_logs.units_are_stamped_anew_unread: 1,
+        stamped_logs.loads_end_before_the_fence: 1,
+        stamped_logs.looks_are_not_renewed: 1,
+        stamped_logs.leaders_do_not_look: 1,
+    },
+    "crashing": {
+        stamped_logs.reads_begin_one_too_far: 1,
+    },
+    "lossy": {
+        stamped_logs.losses_are_not_looked_for: 1,
+        stamped_logs.lost_units_are_not_missed: 1,
+    },
+    "pruned": {
+        stamped_logs.the_newest_unit_is_deleted: 1,
+    },
 }
-WORKLOAD_OF = {mutant.__name__: name for name, mutants in PLAN.items() for mutant in mutants}
+"""The same on the engine ``kafka``, with a seed that catches it; if it does not, others follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedIn:
+    """Where a bug must be caught.
+
+    Attributes:
+        workload: In which workload.
+        engine: On which engine.
+        seed: One that caught it, and is tried before all others; 0: none is stated.
+    """
+
+    workload: str
+    engine: str = "embedded"
+    seed: int = 0
+
+
+MUTANTS: dict[str, Mutant] = {
+    mutant.__name__: mutant
+    for plan in (PLAN, PLAN_ON_KAFKA)
+    for mutants in plan.values()
+    for mutant in mutants
+}
+PLANTED_IN = {
+    **{bug.__name__: PlantedIn(name) for name, mutants in PLAN.items() for bug in mutants},
+    **{
+        bug.__name__: PlantedIn(name, "kafka", seed)
+        for name, mutants in PLAN_ON_KAFKA.items()
+        for bug, seed in mutants.items()
+    },
+}

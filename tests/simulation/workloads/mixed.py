@@ -117,6 +117,13 @@ class MixedWorkload:
         age_s = self.world.now_s - self.journal.sent_s[value]
         return self._retains and partition.startswith(f"{TRIMMED}/") and age_s >= RETENTION_S
 
+    def was_lost(self, partition: str, offset: int) -> bool:
+        """Return whether storage lost a confirmed record, and may have written another there."""
+        return False
+
+    async def after_judgement(self) -> None:
+        """Do what ruins the logs, now that nobody needs them."""
+
     def install(self, patches: Patches) -> None:
         """Add what looks on in this workload."""
         self.state_history.install(patches)

@@ -1,5 +1,6 @@
 """The workloads by name."""
 
+from tests.simulation.workloads.lossy import LossyWorkload
 from tests.simulation.workloads.mixed import MixedWorkload, ShortWorkload
 from tests.simulation.workloads.revoked import RevokedWorkload
 from tests.simulation.workloads.special import (
@@ -32,7 +33,9 @@ WORKLOADS: dict[str, type[MixedWorkload]] = {
     "delayed_retry": DelayedRetryWorkload,
     "pruned": PrunedWorkload,
     "latest": LatestWorkload,
+    "lossy": LossyWorkload,
     "unreadable": UnreadableWorkload,
     "revoked": RevokedWorkload,
     "tenants": TenantsWorkload,
 }
+ON_KAFKA_ONLY = ("lossy",)

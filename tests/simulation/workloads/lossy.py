@@ -1,0 +1,110 @@
+"""A Kafka cluster that breaks its promise: unclean elections lose records that it had confirmed."""
+
+import asyncio
+import contextlib
+import re
+from collections import defaultdict
+
+from sharemesh.client.admin_results import TopicPartition
+from sharemesh.client.errors import SharemeshError
+from sharemesh.ports.shard_log import CorruptLogError
+from tests.simulation.checkers.durable import AUDIT_EPOCH
+from tests.simulation.engines.engine import STATE_SHARDS
+from tests.simulation.invariants import STATE_IS_REPLAY
+from tests.simulation.loop import Process, SimClock
+from tests.simulation.workloads.administration import trim
+from tests.simulation.workloads.mixed import PARTITIONS, TOPIC, TRIMMED
+from tests.simulation.workloads.special import SpecialWorkload
+from tests.simulation.world import World
+
+LAST_S = 25.0  # before the end: producers must still pass what was lost
+AGAIN_S = 0.5
+FOUND_IN_S = 30.0
+BEHIND_S = (3.5, 7.0)  # so long a replica copies nothing, and is in sync no more
+GAP_S = (1.0, 4.0)
+AGAIN = 0.4
+FOUND = "Kafka lost the records from offset"
+GIVE_UP = re.compile(r"partition (\S+): Kafka lost .* once the partition has passed offset (\d+),")
+
+
+class LossyWorkload(SpecialWorkload):
+    """Tails of topics are lost under load; who hears of a loss gives up what it names (KRL-9).
+
+    No leader is killed: what one saw in its last seconds may be lost unnoticed (KRL-18).
+    """
+
+    fault_kinds = ("drain", "leaders_moved", "client_killed", "resets", "network_slow")
+    fault_gap_s = (2.0, 8.0)
+    active_s = 90.0
+    finish_s = 150.0
+    producer_gap_s = (0.1, 0.8)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._told: dict[str, int] = {}
+        self._lost: dict[str, list[range]] = defaultdict(list)
+        world.is_expected = self._is_loss
+
+    def was_lost(self, partition: str, offset: int) -> bool:
+        return any(offset in lost for lost in self._lost[partition])
+
+    def _is_loss(self, text: str) -> bool:
+        """Note the line that tells of a loss: an operator reads it, and does what it says."""
+        if FOUND not in text:
+            return False
+        self.world.event_log.counters["losses that were said"] += 1
+        told = GIVE_UP.match(text)
+        if told is not None:
+            self._told[told[1]] = int(told[2])
+        return True
+
+    async def after_judgement(self) -> None:
+        """Cut the tails of state shards: whoever comes next may not take one over (STL-25)."""
+        world = self.world
+        cut = [shard for shard in range(STATE_SHARDS) if world.kafka.cut_states(shard)]
+        process = Process(world.loop, "successor")
+        logs = await process.start(world.kafka.logs_of_auditor(process, SimClock(world.loop)))
+        for shard in cut:
+            try:
+                await process.start(logs.shards.open("state", shard, AUDIT_EPOCH + 1))
+            except CorruptLogError:
+                world.event_log.counters["shards refused after a loss"] += 1
+            else:
+                text = f"state shard {shard} lost its newest units, and was taken over"
+                world.event_log.violation(world.now_s, STATE_IS_REPLAY.broken(text))
+
+    async def _administer(self, end_s: float) -> None:
+        while self.world.now_s < end_s - LAST_S:
+            await asyncio.sleep(self.rng.uniform(*GAP_S))
+            topic, partitions = self.rng.choice(((TOPIC, PARTITIONS), (TRIMMED, 1)))
+            await self._lose(TopicPartition(topic, self.rng.randrange(partitions)))
+
+    async def _lose(self, where: TopicPartition) -> None:
+        """Let a replica lead that lacks what the others confirmed; then be its operator."""
+        world = self.world
+        name = f"{where.topic}-{where.partition}"
+        self._told.pop(name, None)
+        lost = await self._elect_unclean(where)
+        if lost is None:
+            return
+        if not await world.until(lambda: name in self._told, FOUND_IN_S):
+            text = f"Kafka lost {where}@{lost.start} to {lost.stop - 1}, and nobody says so"
+            world.event_log.violation(world.now_s, text)
+            return
+        if self.rng.random() < AGAIN:  # above what was lost already, or deeper
+            await self._elect_unclean(where)
+        end_s = world.now_s + self.finish_s
+        while world.now_s < end_s:
+            with contextlib.suppress(SharemeshError):
+                await trim(self.admin, self.journal, where, self._told[name])
+                return
+            await asyncio.sleep(AGAIN_S)
+
+    async def _elect_unclean(self, where: TopicPartition) -> range | None:
+        behind_s = self.rng.uniform(*BEHIND_S)
+        lost = await self.world.kafka.lose_tail(where.topic, where.partition, behind_s)
+        if lost is not None:
+            text = f"Kafka lost {where} from {lost.start} to {lost.stop - 1}"
+            self.world.tell(text, count="losses")
+            self._lost[str(where)].append(lost)
+        return lost
