@@ -155,6 +155,8 @@ PLAN_ON_KAFKA: dict[str, dict[Mutant, int]] = {
     },
     "crashing": {
         stamped_logs.reads_begin_one_too_far: 1,
+        stamped_logs.units_are_confirmed_as_they_are_sent: 4,
+        stamped_logs.readers_ignore_stamps: 8,
     },
     "lossy": {
         stamped_logs.losses_are_not_looked_for: 1,

@@ -8,8 +8,11 @@ from sharemesh.backends.kafka.record_logs.partition_log import KafkaPartitionLog
 from sharemesh.backends.kafka.shard_logs import unit_writer
 from sharemesh.backends.kafka.shard_logs.confirmed_units import ConfirmedUnits
 from sharemesh.backends.kafka.shard_logs.log_partition import LogPartition
+from sharemesh.backends.kafka.shard_logs.shard_log import KafkaShardLog
 from sharemesh.backends.kafka.shard_logs.unit_writer import UnitWriter
 from sharemesh.cluster.ownership import SharedReads
+from sharemesh.domain.stamped_log.judgement import Judgement
+from sharemesh.domain.stamped_log.stamp import StampKind
 from sharemesh.domain.stamped_log.writing import StampAnew, UnitCounts, WriterPosition
 from sharemesh.ports.shard_log import CorruptLogError
 from tests.simulation.patching import Patches
@@ -109,3 +112,36 @@ def reads_begin_one_too_far(patch: Patches) -> None:
         return real(parts, min(offset + 1, last), end_offset, max_bytes)
 
     patch.setattr(log_reads, "read_out", read_out)
+
+
+def readers_ignore_stamps(patch: Patches) -> None:
+    """A load takes void units as well (STL-2)."""
+    real = LogPartition._judged
+
+    def judged(partition, records, reading, end):
+        return [
+            each._replace(judgement=Judgement.COUNTS) if _is_unit(each) else each
+            for each in real(partition, records, reading, end)
+        ]
+
+    patch.setattr(LogPartition, "_judged", judged)
+
+
+def _is_unit(batch):
+    stamp = batch.header.stamp
+    return stamp is not None and stamp.kind is StampKind.UNIT
+
+
+def units_are_confirmed_as_they_are_sent(patch: Patches) -> None:
+    """Who waits for a unit hears of it before the brokers have it (STL-7)."""
+    real = KafkaShardLog._write_unit
+
+    async def write_unit(log, appends):
+        sent = log._confirmed_appends + len(appends)
+        while log._waiters and log._waiters[0].appends <= sent:
+            future = log._waiters.popleft().future
+            if not future.done():
+                future.set_result(None)
+        await real(log, appends)
+
+    patch.setattr(KafkaShardLog, "_write_unit", write_unit)
