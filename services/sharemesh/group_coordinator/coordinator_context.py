@@ -52,7 +52,7 @@ class ServiceLimits:
     compact_factor: int = 4  # rewritten once the log holds this many times what is live
     requested_groups: int = 1_000  # of one describe or delete request; more are refused
     requested_partitions: int = 100_000  # of one request on offsets; more are refused
-    look_interval_ms: int = 20  # heartbeats that change nothing share one check of the log
+    look_interval_ms: int = 50  # heartbeats that change nothing share one check of the log
     push_timeout_ms: int = 10_000  # for one message to a slow stream
 
 
