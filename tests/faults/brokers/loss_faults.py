@@ -41,7 +41,7 @@ async def unclean_election(load: BrokerLoad) -> tuple[float, str]:
     at_ms = now_ms()
     await _until(lambda: _leads(load, side.name, second), f"{side.name} is led by the other")
     await side.write(ANEW, "anew")
-    await side.until_reason("STORAGE_UNAVAILABLE", BEFORE, WAIT_S)
+    await side.until_reason("DAMAGED", BEFORE, WAIT_S)
     said_ms = now_ms() - at_ms
     await side.consume({b"nothing that comes"}, SILENT_S)
     for offset, value in side.seen:
