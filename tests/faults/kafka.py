@@ -80,7 +80,6 @@ FAULTS: tuple[Fault | Series, ...] = (
     row(loss_faults.unclean_election, 5, goal_ms=None, at_once=1),
     row(loss_faults.topic_recreated, 10, goal_ms=None),
     row(topic_faults.rights_revoked, 5, scene=Scene(guarded=True)),
-    row(topic_faults.state_unwritable, 5),
     row(topic_faults.retention_race, 10),
     row(topic_faults.quota_throttle, 5, goal_ms=None),
     row(process_faults.leader_killed, 20),

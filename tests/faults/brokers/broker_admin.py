@@ -10,13 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as OffsetPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 from kio.index import load_request_schema, load_response_schema
@@ -25,7 +19,6 @@ from kio.serial import entity_reader, entity_writer
 from sharemesh.kafka.messages import entity_of
 
 METADATA_S = 5
-CHANGED_S = 30
 HEALTHY_S = 90
 POLL_S = 0.2
 PREFERRED = 0
@@ -80,13 +73,6 @@ class BrokerAdmin:
         wanted = [OffsetPartition(topic, number, end) for number, end in ends.items()]
         for future in self._client.delete_records(wanted).values():
             await asyncio.to_thread(future.result, METADATA_S)
-
-    async def configure(self, topic: str, name: str, value: str) -> None:
-        """Set one setting of a topic."""
-        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        for future in self._client.incremental_alter_configs([resource]).values():
-            await asyncio.to_thread(future.result, CHANGED_S)
 
     async def throttle(self, client_id: str, bytes_a_second: float | None) -> None:
         """Bound what one client id may produce and fetch at each broker; None: no bound."""

@@ -9,9 +9,6 @@ from tests.history.journal import now_ms
 DELETIONS = 10
 KEPT = 20
 PAUSE_S = 0.3
-UNWRITABLE_S = 35.0
-"""Longer than an acquisition lock: what is delivered meanwhile comes again before it is over."""
-
 BYTES_A_SECOND = 4_000.0  # of each broker; the load needs about ten times as much
 THROTTLED_S = 10.0
 DENIED_S = 10.0
@@ -67,16 +64,3 @@ async def rights_revoked(load: BrokerLoad) -> tuple[float, str]:
         await load.settled()
     told = ", ".join(f"{what} {ms:.0f} ms" for (_, what), ms in zip(denied, times, strict=True))
     return max(times), f"{told}; longest"
-
-
-async def state_unwritable(load: BrokerLoad) -> tuple[float, str]:
-    """Nobody can write states, for lack of replicas in sync, while records come as ever.
-
-    Locks end, records come again, and acknowledgements of before are still sent again and again.
-    """
-    await load.admin.configure(load.state_topic, "min.insync.replicas", "4")
-    try:
-        await asyncio.sleep(UNWRITABLE_S)
-    finally:
-        await load.admin.configure(load.state_topic, "min.insync.replicas", "2")
-    return await load.until_fresh(now_ms(), load.marks()), "after it could be written again"
