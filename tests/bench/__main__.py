@@ -11,6 +11,7 @@ PARTS = (
     "consume-stream",
     "consume-unary",
     "ack",
+    "commit",
     "fairness",
     "quota-cost",
     "client",

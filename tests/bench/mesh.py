@@ -1,5 +1,6 @@
 """Starts the processes of ``mesh_node`` and talks to them."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -10,6 +11,7 @@ from sharemesh import methods
 from sharemesh.backends.local.clock import SystemClock
 from sharemesh.codec.decoded_records import encode_records
 from sharemesh.rpc.channels import GrpcCaller
+from sharemesh.rpc.polling import EXPERIMENTS, POLLED
 from sharemesh.v1 import record_log_pb2
 from sharemesh.v1.common_pb2 import DecodedRecord
 from tests.bench.mesh_node import TOPIC
@@ -27,6 +29,7 @@ class Node:
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
+            env={EXPERIMENTS: POLLED, **os.environ},  # as every process of the product has it
         )
         line = self.process.stdout.readline()
         assert line, f"{arguments} did not start"
@@ -41,6 +44,13 @@ class Node:
 @contextmanager
 def mesh(partitions, more_groups=()):
     """Yield (leader, bare): the leader with its share coordinator, each a process of its own."""
+    with processes(partitions, more_groups) as (_, leader, bare):
+        yield leader, bare
+
+
+@contextmanager
+def processes(partitions, more_groups=()):
+    """Yield (coordinator, leader, bare)."""
     with tempfile.TemporaryDirectory(dir=ROOT / "build") as directory:
         nodes = [Node("coordinator", f"{directory}/state")]
         try:
@@ -49,7 +59,7 @@ def mesh(partitions, more_groups=()):
             )
             nodes.append(Node("bare"))
             assert len({node.process.pid for node in nodes}) == 3
-            yield nodes[1], nodes[2]
+            yield nodes
         finally:
             for node in reversed(nodes):
                 node.stop()

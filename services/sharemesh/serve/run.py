@@ -9,6 +9,7 @@ import sys
 from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
+from sharemesh.rpc.polling import poll_in_one_thread
 from sharemesh.serve.exit_codes import ExitCode, StartError
 from sharemesh.serve.process.memory import bound_heap, tune_interpreter
 from sharemesh.serve.settings.settings import ServeSettings
@@ -64,6 +65,7 @@ def run_loop(work: Coroutine[Any, Any, int]) -> int:
         factory = uvloop.new_event_loop
     tune_interpreter()
     bound_heap()
+    poll_in_one_thread()
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(work)
 
