@@ -1,13 +1,13 @@
 """Files of the machine (port Disk)."""
 
-import asyncio
 import os
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
+
+from sharemesh.backends.local.disk_threads import DiskThreads
 
 Result = TypeVar("Result")
 
@@ -83,15 +83,15 @@ class SystemDisk:
     def __init__(self, root: Path, *, threads: int = 4) -> None:
         self._root = str(root)
         root.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
-        self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="disk")
+        self._threads = DiskThreads(threads, "disk")
 
     def close(self) -> None:
         """Wait for running jobs and end the threads."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._threads.close()
 
     async def run(self, job: Callable[[], Result]) -> Result:
         """Run a blocking job in the pool."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, job)
+        return await self._threads.run(job)
 
     def create(self, path: str) -> _SystemAppendFile:
         """Create a file exclusively, for appending."""
