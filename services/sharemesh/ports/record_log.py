@@ -183,6 +183,18 @@ class PartitionLog(Protocol):
         """
         ...
 
+    @property
+    def looks_begun(self) -> int:
+        """How many checks for higher fences have begun, those of commits included."""
+        ...
+
+    def has_looked_since(self, looks_begun: int) -> bool:
+        """Return whether a later check than so many found no higher fence just now (LOG-8).
+
+        A filling whose commits check for none says no.
+        """
+        ...
+
     def bytes_between(self, offset: int, end_offset: int) -> int:
         """Return about how many bytes lie in ``[offset, end_offset)`` (spec DF-3), from memory."""
         ...

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Protocol
+from typing import Protocol, cast
 
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import GroupConfig, IsolationLevel
@@ -96,9 +96,10 @@ class SharePartitionRunner:
         self._request_id = 0
         self._acquired: RecordsAcquired | None = None
         self._pending: dict[int, asyncio.Future[Answered]] = {}
-        self._waiters: dict[Waiter, None] = {}
+        self._waiters: dict[Waiter, int] = {}  # and how many looks had begun before
         self._stalled: dict[object, None] = {}
         self._fetch_lock: object | None = None
+        self._looks_before: int | None = None
         self._open = True
         self._on_idle: Callable[[], None] = lambda: None
         self._wake_planned = False
@@ -178,6 +179,7 @@ class SharePartitionRunner:
         if not self._machine.can_acquire():
             return False
         self._fetch_lock = owner
+        self._looks_before = self._waiters.get(cast("Waiter", owner))
         self.telemetry.fetch_locked()
         return True
 
@@ -194,13 +196,19 @@ class SharePartitionRunner:
         """Whether a fetch waits for records here."""
         return bool(self._waiters)
 
+    @property
+    def has_looked(self) -> bool:
+        """Whether the fetch that holds the lock has waited for a look that passed (LOG-8)."""
+        before = self._looks_before
+        return before is not None and self.log.has_looked_since(before)
+
     def waiters(self) -> tuple[Waiter, ...]:
         """Return the fetches that wait for records here, oldest first."""
         return tuple(self._waiters)
 
     def watch(self, waiter: Waiter) -> None:
         """Poke the waiter when a fetch may have become possible (spec DF-5)."""
-        self._waiters[waiter] = None
+        self._waiters[waiter] = self.log.looks_begun
 
     def unwatch(self, waiter: Waiter) -> None:
         """Stop poking; repeating it is fine."""

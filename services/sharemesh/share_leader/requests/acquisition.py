@@ -161,7 +161,10 @@ class FetchAcquisition:
     async def _read_and_look(
         self, led: LedPartition, runner: SharePartitionRunner, share_bytes: int, remaining: int
     ) -> ReadResult:
-        """Read from the next fetch offset; meanwhile check for a higher fence (LOG-8)."""
+        """Read from the next fetch offset; meanwhile check for a higher fence (LOG-8).
+
+        A fetch that waited for what is read has the check of its commit.
+        """
         offset, end_offset = runner.next_fetch_offset, runner.end_offset
         if runner.stands_at_damage:
             end_offset = max(end_offset, offset + 1)  # the log answers with what is wrong there
@@ -169,13 +172,15 @@ class FetchAcquisition:
         wanted = runner.log.bytes_between(offset, end_offset)  # not all of the last batch
         max_bytes = min(share_bytes, wanted + self._environment.settings.read_ahead_bytes)
         committed = runner.config.isolation_level is IsolationLevel.READ_COMMITTED
-        result, looked = await asyncio.gather(
-            runner.log.read(
-                offset, max_bytes=max_bytes, end_offset=end_offset, committed=committed
-            ),
-            led.looks.look(),
-            return_exceptions=True,
+        read = runner.log.read(
+            offset, max_bytes=max_bytes, end_offset=end_offset, committed=committed
         )
+        if runner.has_looked:
+            found = await read
+            if not runner.has_looked:  # reading took long
+                await led.looks.look()
+            return found
+        result, looked = await asyncio.gather(read, led.looks.look(), return_exceptions=True)
         if isinstance(looked, BaseException):
             raise looked
         if isinstance(result, BaseException):

@@ -15,6 +15,9 @@ from sharemesh.ports.shard_log import FencedError, LogFailedError, LogFullError
 Note = TypeVar("Note")
 
 
+LOOK_AGE_MS_MAX = 20
+"""A check for higher fences counts for what waited for it only so long after its beginning."""
+
 ROOM_AGE_MS_MAX = 1_000
 ROOM_AMPLE_BYTES = 256 * MIB  # more than other processes write in that time
 
@@ -79,6 +82,9 @@ class GroupCommit(Generic[Note]):
         self._task: asyncio.Task[None] | None = None
         self._error: Exception | None = None
         self._wants_look = False
+        self.looks_begun = 0
+        self._passed = 0  # of the looks the last one that found no higher fence
+        self._passed_began_ms = clock.now_ms()
         self._room_asked_ms = clock.now_ms()
         self.end_offset = log.committed_end_offset
         self.committed_end_offset = log.committed_end_offset
@@ -161,6 +167,12 @@ class GroupCommit(Generic[Note]):
         self._start()
         await future
 
+    def has_looked_since(self, looks_begun: int) -> bool:
+        """Return whether a check for higher fences that is not one of so many passed just now."""
+        if self._passed <= looks_begun or self._error is not None:
+            return False
+        return self._clock.now_ms() - self._passed_began_ms <= LOOK_AGE_MS_MAX
+
     async def between_commits(self, job: Callable[[], None]) -> None:
         """Run a blocking job on the log between two commits."""
         self.check()
@@ -208,15 +220,19 @@ class GroupCommit(Generic[Note]):
         self._log.asks_for_room = self._wants_room(0)
         if self._log.asks_for_room:
             self._room_asked_ms = self._clock.now_ms()
+        self.looks_begun += 1
+        look, began_ms = self.looks_begun, self._clock.now_ms()
         entries = self._take()
         try:
             if entries:
                 place = await self._disk.run(partial(self._commit, entries))
+                self._passed, self._passed_began_ms = look, began_ms
                 self.committed_end_offset = entries[-1].end_offset
                 self.log_start_offset = self._log.log_start_offset
                 self._on_committed(entries, place)
             else:
                 await self._disk.run(self._log.look)
+                self._passed, self._passed_began_ms = look, began_ms
         except BaseException:
             self._waiters = waiters + self._waiters
             raise

@@ -268,6 +268,15 @@ class EmbeddedPartitionLog:
         """Check that no higher fence exists now."""
         await self._commits.committed(0)
 
+    @property
+    def looks_begun(self) -> int:
+        """How many checks for higher fences have begun."""
+        return self._commits.looks_begun
+
+    def has_looked_since(self, looks_begun: int) -> bool:
+        """Return whether a later check than so many found no higher fence just now."""
+        return self._commits.has_looked_since(looks_begun)
+
     def bytes_between(self, offset: int, end_offset: int) -> int:
         """Return about how many bytes lie in ``[offset, end_offset)``."""
         return self._index.bytes_between(

@@ -131,6 +131,15 @@ class KafkaPartitionLog:
         self._check_open()
         await self._ownership.leads(self._partition, self._leader_epoch)
 
+    @property
+    def looks_begun(self) -> int:
+        """None that would count for others: the claim is looked at by each that asks."""
+        return 0
+
+    def has_looked_since(self, looks_begun: int) -> bool:  # noqa: ARG002 - the port's words
+        """Return False: no commit here looks at the claim."""
+        return False
+
     async def refresh(self) -> None:
         """Ask Kafka where the log starts and ends."""
         try:
