@@ -226,8 +226,11 @@ class ConsumeStream:
             self._end(refused.error, refused.message)
 
     async def _handle(self, request: pb.ConsumeRequest) -> None:
+        # What only acknowledges, or adds to credit that there is, leaves the feeder where it waits.
+        concerns_feeder = not self._may_acquire()
         if self._session.heard(self._services.environment.clock.now_ms()):
             _log.info("%s is heard of again, and gets records", self._member())
+            concerns_feeder = True
         if request.add or request.forget:
             forgotten = named(request.forget)
             self._session.forget(forgotten)
@@ -236,17 +239,20 @@ class ConsumeStream:
             self._services.session_cache.check_room(self._session, added)
             self._session.add(added)
             self._resting.added(added)
+            concerns_feeder = True
         if request.credit_records < 0 or request.credit_bytes < 0:
             raise invalid_request("credit is only added, never taken")
         if request.HasField("share_acquire_mode"):
             self._mode = acquire_mode(request.share_acquire_mode, NEWEST_VERSION)
+            concerns_feeder = True
         self._credit_records += request.credit_records
         if request.credit_bytes:
             self._credit_bytes = (self._credit_bytes or 0) + request.credit_bytes
         for acknowledge in request.acknowledgements:
             await self._acknowledge(acknowledge)
         self._closing = request.close
-        self._wake()
+        if concerns_feeder or self._closing:
+            self._wake()
 
     async def _acknowledge(self, acknowledge: pb.ConsumeAcknowledge) -> None:
         check_size(acknowledge.topics, self._services.environment)
@@ -350,6 +356,7 @@ class ConsumeStream:
         kept = await wait.until(self._deadline_ms(), environment.alarms)
         self._wait = None
         environment.counters.fetches_expired += wait.expired
+        order = self._order_now()  # there may be more credit by now
         taken = self._without_lost(await self._take(kept, wait, order))
         if self._ended.is_set():
             return
@@ -369,7 +376,7 @@ class ConsumeStream:
             if runner.phase is Phase.ENDED
         }
         self._refuse(failed | wait.failed, response)
-        if kept and not taken:
+        if kept and not taken and self._acquiring_bytes:  # without room it waits for that
             await environment.clock.sleep_ms(environment.settings.empty_take_pause_ms)
 
     async def _take(
