@@ -325,6 +325,16 @@ async def test_a_look_of_the_old_leader_fails_after_a_take_over(logs):
     await new.close()
 
 
+async def test_log_8_a_look_counts_only_for_who_came_before_it_began(logs):
+    log = await logs.open(1)
+    before = log.looks_begun()
+    assert not log.has_looked_since(before)
+    await log.look()
+    assert not log.has_looked_since(log.looks_begun())
+    await log.close()
+    assert not log.has_looked_since(before)
+
+
 async def test_a_look_returns_while_nobody_else_owns_the_partition(logs):
     log = await logs.open(1)
     await log.look()

@@ -75,11 +75,11 @@ async def test_log_8_a_check_that_began_before_the_wait_is_none_of_its_own():
     async with world() as w:
         await w.lead(P0)
         log = w.service.partitions.get(P0).log
-        before = log.looks_begun
+        before = log.looks_begun()
         assert not log.has_looked_since(before)
         looking = asyncio.ensure_future(log.look())
-        await until(lambda: log.looks_begun == before + 1)
-        during = log.looks_begun
+        await until(lambda: log.looks_begun() == before + 1)
+        during = log.looks_begun()
         assert not log.has_looked_since(before), "it has not passed yet"
         await looking
         assert log.has_looked_since(before)

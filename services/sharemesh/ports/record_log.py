@@ -183,9 +183,8 @@ class PartitionLog(Protocol):
         """
         ...
 
-    @property
     def looks_begun(self) -> int:
-        """How many checks for higher fences have begun, those of commits included."""
+        """Return how many checks for higher fences have begun, those of commits included."""
         ...
 
     def has_looked_since(self, looks_begun: int) -> bool:

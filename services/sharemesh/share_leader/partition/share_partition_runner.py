@@ -208,7 +208,7 @@ class SharePartitionRunner:
 
     def watch(self, waiter: Waiter) -> None:
         """Poke the waiter when a fetch may have become possible (spec DF-5)."""
-        self._waiters[waiter] = self.log.looks_begun
+        self._waiters[waiter] = self.log.looks_begun()
 
     def unwatch(self, waiter: Waiter) -> None:
         """Stop poking; repeating it is fine."""

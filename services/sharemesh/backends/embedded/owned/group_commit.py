@@ -82,7 +82,7 @@ class GroupCommit(Generic[Note]):
         self._task: asyncio.Task[None] | None = None
         self._error: Exception | None = None
         self._wants_look = False
-        self.looks_begun = 0
+        self._looks_begun = 0
         self._passed = 0  # of the looks the last one that found no higher fence
         self._passed_began_ms = clock.now_ms()
         self._room_asked_ms = clock.now_ms()
@@ -167,6 +167,10 @@ class GroupCommit(Generic[Note]):
         self._start()
         await future
 
+    def looks_begun(self) -> int:
+        """Return how many checks for higher fences have begun."""
+        return self._looks_begun
+
     def has_looked_since(self, looks_begun: int) -> bool:
         """Return whether a check for higher fences that is not one of so many passed just now."""
         if self._passed <= looks_begun or self._error is not None:
@@ -220,8 +224,8 @@ class GroupCommit(Generic[Note]):
         self._log.asks_for_room = self._wants_room(0)
         if self._log.asks_for_room:
             self._room_asked_ms = self._clock.now_ms()
-        self.looks_begun += 1
-        look, began_ms = self.looks_begun, self._clock.now_ms()
+        self._looks_begun += 1
+        look, began_ms = self._looks_begun, self._clock.now_ms()
         entries = self._take()
         try:
             if entries:

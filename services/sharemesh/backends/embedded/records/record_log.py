@@ -93,6 +93,8 @@ class EmbeddedPartitionLog:
         self._commits: GroupCommit[_Note] = GroupCommit(
             disk, clock, log, settings, settings.record_reserve_bytes, self._on_committed
         )
+        self.looks_begun = self._commits.looks_begun
+        self.has_looked_since = self._commits.has_looked_since
 
     def _take(self, loaded: Loaded) -> None:
         """Adopt the loaded state."""
@@ -267,15 +269,6 @@ class EmbeddedPartitionLog:
     async def look(self) -> None:
         """Check that no higher fence exists now."""
         await self._commits.committed(0)
-
-    @property
-    def looks_begun(self) -> int:
-        """How many checks for higher fences have begun."""
-        return self._commits.looks_begun
-
-    def has_looked_since(self, looks_begun: int) -> bool:
-        """Return whether a later check than so many found no higher fence just now."""
-        return self._commits.has_looked_since(looks_begun)
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
         """Return about how many bytes lie in ``[offset, end_offset)``."""

@@ -131,9 +131,8 @@ class KafkaPartitionLog:
         self._check_open()
         await self._ownership.leads(self._partition, self._leader_epoch)
 
-    @property
     def looks_begun(self) -> int:
-        """None that would count for others: the claim is looked at by each that asks."""
+        """Return 0: none that would count for others: the claim is looked at by each that asks."""
         return 0
 
     def has_looked_since(self, looks_begun: int) -> bool:  # noqa: ARG002 - the port's words
