@@ -18,7 +18,8 @@ _FOR_EVER = 2**63 - 1
 class Changes(Columns):
     """State changes of one share partition in the order of the log; ranges are inclusive.
 
-    A row without a range (``first`` is -1) is an initialization or a deletion.
+    A row without a range (``first`` is -1) is an initialization or a deletion. ``acquired_ms`` is
+    -1 where the log does not say when a delivery began.
     """
 
     log_offset: Ints
@@ -30,6 +31,7 @@ class Changes(Columns):
     state: Ints
     count: Ints
     cause: Ints
+    acquired_ms: Ints
     begins: Mask
     deletes: Mask
 

@@ -27,7 +27,7 @@ KNOWN_SCHEMA = (
     "group_id string, topic_id string, partition int, what string, shard int, offset bigint, "
     "kind string, cause string, state_epoch int, start_offset bigint, at_ms bigint, "
     "first_offset bigint, last_offset bigint, delivery_state string, delivery_count int, "
-    "member_id string, initial_start_offset bigint"
+    "member_id string, initial_start_offset bigint, acquired_at_ms bigint"
 )
 """What is known of share partitions, a row each: ``what`` is change, state or batch."""
 
@@ -35,7 +35,8 @@ SCHEMA = (
     "group_id string, topic_id string, partition int, life int, what string, began_ms bigint, "
     "life_ended_ms bigint, not_counted bigint, counts_from_ms bigint, first_offset bigint, "
     "last_offset bigint, records bigint, came_ms bigint, changed_ms bigint, ended_ms bigint, "
-    "became string, cause string, member_id string, delivery_count int"
+    "acquired_ms bigint, worked_ms bigint, became string, cause string, member_id string, "
+    "delivery_count int"
 )
 _TYPES = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64()}
 _ARROW = pa.schema(
@@ -105,6 +106,7 @@ def _changes(rows: pa.Table) -> Changes:
         state=_named(rows, "delivery_state", DeliveryState, NONE),
         count=_numbers(rows, "delivery_count"),
         cause=_named(rows, "cause", Cause, int(Cause.UNSPECIFIED)),
+        acquired_ms=_numbers(rows, "acquired_at_ms"),
         begins=snapshot & began,
         deletes=_is(rows, "kind", ["tombstone"]),
     )
@@ -167,7 +169,7 @@ def _span_rows(life: Life, spans: JobSpans, rows: pa.Table) -> pa.Table:
     columns = dict(_constant(_life_columns(life, "span"), count))
     columns["records"] = pa.array(spans.last - spans.first + 1)
     columns["first_offset"], columns["last_offset"] = pa.array(spans.first), pa.array(spans.last)
-    for name in ("came_ms", "changed_ms", "ended_ms"):
+    for name in ("came_ms", "changed_ms", "ended_ms", "acquired_ms", "worked_ms"):
         columns[name] = _nullable(getattr(spans, name))
     columns["delivery_count"] = _nullable(spans.count).cast(pa.int32())
     by_change = pa.array(spans.change, mask=spans.change < 0)

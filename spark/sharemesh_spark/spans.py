@@ -34,6 +34,8 @@ class JobSpans(Columns):
         came_ms: When the records came to this life (REP-9); -1 for offsets without a record.
         changed_ms: When their first change was, if it is known to be their first (REP-10).
         ended_ms: When they were finished.
+        acquired_ms: When their first delivery began, if that is known.
+        worked_ms: How long members had them, over all deliveries that the log tells of (REP-10).
         state: As what: a final delivery state; AVAILABLE if that is not recorded.
         cause: A ``Cause``, or ``NOT_RECORDED``.
         count: Delivery count at the end.
@@ -45,6 +47,8 @@ class JobSpans(Columns):
     came_ms: Ints
     changed_ms: Ints
     ended_ms: Ints
+    acquired_ms: Ints
+    worked_ms: Ints
     state: Ints
     cause: Ints
     count: Ints
@@ -78,13 +82,16 @@ def spans_of(life: Life, changes: Changes, appended: Appended) -> JobSpans:
     found = _Ends(changes, own, in_state, starts, starts_ms)
     ended_ms, state, cause, count, change = found.of(low, ends)
     is_record = (change >= 0) & (cause != int(Cause.GAP))
+    changed_ms = _changed_ms(life, changes, own, begins)
     came = _came(life, *_appended(low, appended), ended_ms, is_record)
     spans = JobSpans(
         first=low,
         last=edges[1:] - 1,
         came_ms=came,
-        changed_ms=_changed_ms(life, changes, own, begins),
+        changed_ms=changed_ms,
         ended_ms=ended_ms,
+        acquired_ms=_acquired_ms(changes, own, begins, changed_ms),
+        worked_ms=_worked_ms(edges, changes, own),
         state=state,
         cause=cause,
         count=count,
@@ -153,12 +160,17 @@ def _final(changes: Changes, own: Ints, in_state: int) -> Mask:
 def _first_covering(edges: Ints, first: Ints, last: Ints, which: Mask | None) -> Ints:
     """Return the number of the first range that covers each stretch between edges; -1 for none."""
     chosen = np.arange(len(first)) if which is None else np.flatnonzero(which)
-    begin = np.searchsorted(edges, first[chosen])
-    length = np.searchsorted(edges, last[chosen] + 1) - begin
-    stretch = np.repeat(begin - np.cumsum(length) + length, length) + np.arange(length.sum())
+    stretch, length = _stretches(edges, first[chosen], last[chosen])
     found = np.full(len(edges), _MANY, dtype=np.int64)
     np.minimum.at(found, stretch, np.repeat(chosen, length))
     return np.where(found[:-1] == _MANY, NONE, found[:-1])
+
+
+def _stretches(edges: Ints, first: Ints, last: Ints) -> tuple[Ints, Ints]:
+    """Return the stretches between edges that each range has, and how many these are."""
+    begin = np.searchsorted(edges, first)
+    length = np.searchsorted(edges, last + 1) - begin
+    return np.repeat(begin - np.cumsum(length) + length, length) + np.arange(length.sum()), length
 
 
 _MANY = 2**62
@@ -196,6 +208,27 @@ def _changed_ms(life: Life, changes: Changes, own: Ints, begins: Ints) -> Ints:
     if life.counts_from >= 0:
         timed = changes.count[rows] <= 1
     found[known] = np.where(timed, changes.at_ms[rows], NONE)
+    return found
+
+
+def _acquired_ms(changes: Changes, own: Ints, begins: Ints, changed_ms: Ints) -> Ints:
+    """Return when the first delivery began, where the first change is known to be of it."""
+    found = np.full(len(begins), NONE, dtype=np.int64)
+    known = (begins >= 0) & (changed_ms >= 0)
+    found[known] = changes.acquired_ms[own[begins[known]]]
+    return found
+
+
+def _worked_ms(edges: Ints, changes: Changes, own: Ints) -> Ints:
+    """Return the sum of all deliveries from acquisition to change; -1 if one does not say when."""
+    stretch, length = _stretches(edges, changes.first[own], changes.last[own])
+    acquired_ms, at_ms = changes.acquired_ms[own], changes.at_ms[own]
+    total, told, silent = (np.zeros(len(edges), dtype=np.int64) for _ in range(3))
+    held_ms = np.where(acquired_ms >= 0, np.maximum(at_ms - acquired_ms, 0), 0)
+    np.add.at(total, stretch, np.repeat(held_ms, length))
+    np.add.at(told, stretch, 1)
+    np.add.at(silent, stretch, np.repeat((acquired_ms < 0).astype(np.int64), length))
+    found: Ints = np.where((told > 0) & (silent == 0), total, NONE)[:-1]
     return found
 
 

@@ -10,9 +10,11 @@ from rich.console import Console
 from sharemesh.cli import share_groups_command, state_log, up_display
 from sharemesh.cli.formatting import json_line, table_lines
 from sharemesh.cli.session import CommandError, CommandSession, ended
-from sharemesh.codec.state_record import encode_key
+from sharemesh.codec.state_record import encode_key, encode_value
+from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, SharePartitionKey, TopicId
-from sharemesh.domain.share_state.records import Tombstone
+from sharemesh.domain.share_state.records import StateUpdate, Tombstone
+from sharemesh.domain.state_batch import StateBatch
 
 EVIL = "\x1b]0;pwned\x07\x1b[2J\r\nforged row\x9b31m\u202egpj.exe\u2028"
 SEEN = "\\u001b]0;pwned\\u0007\\u001b[2J\\u000d\\u000aforged row\\u009b31m\\u202egpj.exe\\u2028"
@@ -84,3 +86,16 @@ def test_up_says_what_a_process_said_as_text():
     out = io.StringIO()
     up_display.PlainDisplay(Console(file=out, width=300)).say(EVIL)
     assert out.getvalue() == f"{SEEN}\n"
+
+
+@pytest.mark.parametrize("at_ms", [0, 1_795_332_000_123])
+def test_a_dump_says_when_a_settlement_was_acquired(capsys, at_ms):
+    """EXP-9."""
+    key = SharePartitionKey(GroupId("g"), TopicId(b"t" * 16), 0)
+    batch = StateBatch(3, 5, DeliveryState.ACKNOWLEDGED, 1, Cause.ACCEPT, 0, at_ms)
+    record = StateUpdate(key, 0, 1, 1, 0, 3, 7, (batch,))
+    state_log._print(
+        Namespace(json=True, group=None), 0, 7, 1, encode_key(record), encode_value(record)
+    )
+    [text] = json.loads(capsys.readouterr().out)["batches"]
+    assert text == "3-5:acknowledged(1)" + (f"@{at_ms}" if at_ms else "")

@@ -6,9 +6,11 @@ from hypothesis import strategies as st
 
 from sharemesh.codec.state_record import (
     UnreadableRecordError,
+    decode_batches,
     decode_record,
     encode_key,
     encode_value,
+    put_batches,
 )
 from sharemesh.domain.delivery_state import Cause, DeliveryState
 from sharemesh.domain.ids import GroupId, MemberId, SharePartitionKey, TopicId
@@ -41,6 +43,7 @@ batches = st.lists(
         st.sampled_from(DeliveryState),
         int32,
         st.sampled_from(Cause),
+        st.integers(0, 2**62),
         st.integers(0, 2**62),
     ),
     max_size=4,
@@ -141,3 +144,17 @@ def test_rs_1_the_ids_of_delivery_states_are_stored():
         "ARCHIVING": 3,
         "ARCHIVED": 4,
     }
+
+
+def test_exp_9_a_batch_says_when_it_was_acquired_and_one_of_before_does_not():
+    """EXP-9: seven bytes of the log for a time of now."""
+    told = StateBatch(0, 9, DeliveryState.ACKNOWLEDGED, 1, Cause.ACCEPT, 0, 1_795_332_000_123)
+    before = told._replace(acquired_at_ms=0)
+    sizes = []
+    for batch in (told, before):
+        field = ShareStateRecord().state_batches
+        put_batches(field, [batch])
+        sizes.append(field[0].ByteSize())
+        [again] = decode_batches(field)
+        assert tuple(again) == tuple(batch)
+    assert sizes[0] - sizes[1] == 7

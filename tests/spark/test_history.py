@@ -33,15 +33,15 @@ ACK, BACK, GONE = DeliveryState.ACKNOWLEDGED, DeliveryState.AVAILABLE, DeliveryS
 
 
 def update(at_ms, cause, member, *batches):
-    made = tuple(StateBatch(*each, cause) for each in batches)
+    made = tuple(StateBatch(*each[:4], cause, 0, *each[4:]) for each in batches)
     return StateUpdate(KEY, 0, 1, 1, -1, 0, at_ms, made, Origin(cause, MemberId(member), b"t" * 16))
 
 
 FIRST = [
     StateSnapshot(KEY, 0, 1, 0, 0, 0, 0, 1_000, 1_000, (), Origin(Cause.INITIALIZE), (), 0),
-    update(2_000, Cause.LOCK_EXPIRY, "m1", (0, 4, BACK, 1)),
-    update(3_000, Cause.ACCEPT, "m2", (0, 3, ACK, 2)),
-    update(MINUTE + 1_000, Cause.REJECT, "m2", (4, 4, GONE, 2)),
+    update(2_000, Cause.LOCK_EXPIRY, "m1", (0, 4, BACK, 1, 1_200)),
+    update(3_000, Cause.ACCEPT, "m2", (0, 3, ACK, 2, 2_500)),
+    update(MINUTE + 1_000, Cause.REJECT, "m2", (4, 4, GONE, 2, MINUTE + 400)),
 ]
 WHOLE = StateBatch(0, 9, ACK, 2)
 CHANGED = (StateBatch(5, 9, ACK, 1, Cause.ACCEPT),)
@@ -101,7 +101,11 @@ def check_answers(spark, table, data):
     known = Known(table, partitions_of(table, states, batches, {}).cache(), {})
     times = {row["member_id"]: row for row in queries.times(known).collect()}
     assert {m: row["records"] for m, row in times.items()} == {"m1": 5, "m2": 5}
-    assert (times["m2"]["queue_p50_ms"], times["m2"]["processing_p50_ms"]) == (1_000, 1_000)
+    m2 = times["m2"]  # the state began at 1,000: 200 waited for, held for 800 and for 500
+    assert (m2["queue_p50_ms"], m2["processing_p50_ms"], m2["working_p50_ms"]) == (
+        200, 1_800, 1_300,
+    )  # fmt: skip
+    assert times["m1"]["working_p50_ms"] is None  # of a leader that does not say when
     assert times["m1"]["queue_p50_ms"] == MINUTE + 1_000
     [redelivered] = queries.redeliveries(known).collect()
     assert (redelivered["cause"], redelivered["records"], redelivered["members"]) == (
@@ -132,6 +136,9 @@ def check_life(spark, table, data):
         ("archived", "reject", "m2"),
         ("state deleted", "delete", ""),
     ]
+    [held] = [each for each in life_of(data, KEY, 4) if each.cause == "reject"]
+    assert held.acquired_at_ms == MINUTE + 400
+    assert "by m2, acquired 1970-01-01 00:01:00.400" in held.line()
     assert queries.life(table, "orders 1", topic, 2, 4).count() == 4
 
 

@@ -28,11 +28,12 @@ def begins(offset, at_ms, epoch=1, start=0):
 
 
 def change(offset, at_ms, first, last, became="acknowledged", *, count=1, epoch=1, start=0,
-           cause="accept", member="m"):  # fmt: skip
+           cause="accept", member="m", acquired=None):  # fmt: skip
     return {
         "what": "change", "kind": "update", "cause": cause, "offset": offset, "at_ms": at_ms,
         "state_epoch": epoch, "start_offset": start, "first_offset": first, "last_offset": last,
         "delivery_state": became, "delivery_count": count, "member_id": member,
+        "acquired_at_ms": acquired,
     }  # fmt: skip
 
 
@@ -270,3 +271,27 @@ def test_spans_of_a_life_are_disjoint_and_no_record_leaves_before_it_came(drawn)
         assert (row["ended_ms"] is None) == (row["cause"] is None) == (row["became"] is None)
     known_rows = [row for row in rows if row["what"] != "batch"]
     assert bool(known_rows) == any(row["what"] == "life" for row in found)
+
+
+def test_rep_10_waiting_and_working_are_told_apart():
+    """REP-10: working is the sum of the deliveries; one that does not say when makes it unknown."""
+    rows = known(
+        begins(0, 1_000),
+        batch(0, 9, 1_500),
+        change(1, 2_500, 0, 5, "available", cause="release", acquired=2_000),
+        change(2, 9_000, 0, 3, count=2, acquired=8_000),
+        change(3, 9_500, 4, 5, count=2),
+        change(4, 9_600, 6, 9, acquired=9_700),  # a clock that was set back
+    )
+    names = ("first_offset", "came_ms", "acquired_ms", "ended_ms", "worked_ms")
+    assert told(lives_and_spans(rows, {}), *names) == [
+        (0, 1_500, 2_000, 9_000, 1_500),
+        (4, 1_500, 2_000, 9_500, None),
+        (6, 1_500, 9_700, 9_600, 0),
+    ]
+
+
+def test_rep_10_nothing_is_said_of_working_where_the_log_does_not_say_it():
+    rows = known(begins(0, 1_000), batch(0, 0, 1_500), change(1, 2_500, 0, 0))
+    [span] = told(lives_and_spans(rows, {}), "acquired_ms", "worked_ms", "changed_ms")
+    assert span == (None, None, 2_500)

@@ -59,6 +59,8 @@ def _explain(session: CommandSession, admin: AdminClient, args: argparse.Namespa
         columns = "time, cause, member, state, deliveries, start_offset"
         if any(each.not_before_ms for each in found.events):
             columns += ", not_before"
+        if any(each.acquired_at_ms for each in found.events):
+            columns += ", acquired"
         session.show([_row(each) for each in found.events], columns, empty="")
     if found.events_note:
         session.say(found.events_note)
@@ -84,4 +86,5 @@ def _row(event: RecordEvent) -> dict[str, Any]:
         "deliveries": event.delivery_count,
         "start_offset": event.start_offset,
         "not_before": utc(event.not_before_ms) if event.not_before_ms else "",
+        "acquired": utc(event.acquired_at_ms) if event.acquired_at_ms else "",
     }

@@ -187,7 +187,7 @@ def _print(
 def _batch_text(batch: StateBatch) -> str:
     return (
         f"{batch.first_offset}-{batch.last_offset}:{batch.delivery_state.name.lower()}"
-        f"({batch.delivery_count})"
+        f"({batch.delivery_count})" + (f"@{batch.acquired_at_ms}" if batch.acquired_at_ms else "")
     )
 
 

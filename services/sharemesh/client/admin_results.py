@@ -201,7 +201,8 @@ class RecordEvent:
 
     Without ``delivery_state`` its share partition began or ended, or the start offset passed it;
     ``start_offset`` is the one after it, None if it was not said. ``not_before_ms`` is when a
-    record that was released with a delay may be delivered again.
+    record that was released with a delay may be delivered again, ``acquired_at_ms`` when the
+    delivery that ended so had begun.
     """
 
     timestamp_ms: int
@@ -214,6 +215,7 @@ class RecordEvent:
     trace_id: str
     span_id: str
     not_before_ms: int | None = None
+    acquired_at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ def encode_event(event: RecordChange) -> RecordEventMessage:
         trace_id=event.origin.trace_id,
         span_id=event.origin.span_id,
         not_before_ms=event.not_before_ms,
+        acquired_at_ms=event.acquired_at_ms,
     )
 
 
@@ -35,4 +36,5 @@ def decode_event(message: RecordEventMessage) -> RecordChange:
         DeliveryState.__members__.get(message.delivery_state),
         message.delivery_count,
         message.not_before_ms,
+        message.acquired_at_ms,
     )

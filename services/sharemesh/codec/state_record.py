@@ -171,13 +171,14 @@ def put_batches(
 ) -> None:
     """Add batches to a field of a message: made in place, which costs half of a list of them."""
     add = target.add
-    for first_offset, last_offset, delivery_state, delivery_count, cause, not_before_ms in batches:
+    for first, last, state, count, cause, not_before_ms, acquired_at_ms in batches:
         message = add(
-            first_offset=first_offset,
-            last_offset=last_offset,
-            delivery_state=delivery_state,
-            delivery_count=delivery_count,
+            first_offset=first,
+            last_offset=last,
+            delivery_state=state,
+            delivery_count=count,
             cause=cause,
+            acquired_at_ms=acquired_at_ms,
         )
         if not_before_ms:
             message.not_before_ms = not_before_ms
@@ -197,6 +198,7 @@ def decode_batches(messages: Iterable[StateBatchMessage]) -> tuple[StateBatch, .
                     message.delivery_count,
                     causes.get(message.cause, unknown),
                     message.not_before_ms,
+                    message.acquired_at_ms,
                 ),
             )
             for message in messages

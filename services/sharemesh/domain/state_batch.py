@@ -14,7 +14,8 @@ TERMINAL = frozenset({DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
 class StateBatch(NamedTuple):
     """Offsets ``first_offset..last_offset``, both included (spec SC-21); never ACQUIRED.
 
-    ``cause`` says what brought them there. It is a note for the audit trail, not state: it takes
+    ``cause`` says what brought them there, ``acquired_at_ms`` when the delivery that ended so had
+    begun (wall time, 0: not known; EXP-9). They are notes for the audit trail, not state: they take
     no part in combining and equality. ``not_before_ms`` is wall time, 0 without a delay (RTY-7).
     """
 
@@ -24,6 +25,7 @@ class StateBatch(NamedTuple):
     delivery_count: int
     cause: Cause = Cause.UNSPECIFIED
     not_before_ms: int = 0
+    acquired_at_ms: int = 0
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -59,11 +61,14 @@ def combine(
         stored: What is held already; None counts as empty.
         new: What is written now; None counts as empty.
         start_offset: Offsets below it are dropped; -1 drops none (CMB-1).
-        keep_causes: Merge only what has the same cause: for what is written to the log, where
-            the cause is kept for each batch (EXP-6). A state is merged whatever the causes.
+        keep_causes: Merge only what has the same cause and the same time of acquisition: for what
+            is written to the log, where both are kept for each batch (EXP-6, EXP-9). A state is
+            merged whatever the causes, and does not keep the times.
     """
     old = _disjoint(_clipped(stored or (), start_offset), keep_causes=keep_causes)
     fresh = _clipped(new or (), start_offset)
+    if not keep_causes:
+        fresh = [batch._replace(acquired_at_ms=0) if batch[6] else batch for batch in fresh]
     if not fresh:
         return tuple(old)
     first = min(batch.first_offset for batch in fresh)
@@ -108,6 +113,7 @@ def _cut(batch: StateBatch, first_offset: int) -> StateBatch:
         batch.delivery_count,
         batch.cause,
         batch.not_before_ms,
+        batch.acquired_at_ms,
     )
 
 
@@ -130,8 +136,12 @@ def _mergeable(left: StateBatch, right: StateBatch, *, keep_causes: bool) -> boo
         and left.delivery_count == right.delivery_count
         and left.delivery_state == right.delivery_state
         and left.not_before_ms == right.not_before_ms
-        and not (keep_causes and left.cause is not right.cause)
+        and not (keep_causes and _notes_differ(left, right))
     )
+
+
+def _notes_differ(left: StateBatch, right: StateBatch) -> bool:
+    return left.cause is not right.cause or left.acquired_at_ms != right.acquired_at_ms
 
 
 def _index_of_end(batches: list[StateBatch], offset: int) -> int:
@@ -188,7 +198,7 @@ def _append(
             and left.delivery_count == source.delivery_count
             and left.delivery_state == source.delivery_state
             and left.not_before_ms == source.not_before_ms
-            and not (keep_causes and left.cause is not source.cause)
+            and not (keep_causes and _notes_differ(left, source))
         ):
             first = left.first_offset
             cause = cause if cause is left.cause else Cause.UNSPECIFIED
@@ -196,5 +206,5 @@ def _append(
     if first == source.first_offset and last == source.last_offset and cause is source.cause:
         result.append(source)
     else:
-        state, count = source.delivery_state, source.delivery_count
-        result.append(StateBatch(first, last, state, count, cause, source.not_before_ms))
+        _, _, state, count, _, not_before_ms, acquired_at_ms = source
+        result.append(StateBatch(first, last, state, count, cause, not_before_ms, acquired_at_ms))

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19sharemesh/v1/common.proto\x12\x0csharemesh.v1\"\x8d\x01\n\nStateBatch\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x13\n\x0blast_offset\x18\x02 \x01(\x03\x12\x16\n\x0e\x64\x65livery_state\x18\x03 \x01(\x05\x12\x16\n\x0e\x64\x65livery_count\x18\x04 \x01(\x05\x12\r\n\x05\x63\x61use\x18\x05 \x01(\x05\x12\x15\n\rnot_before_ms\x18\x06 \x01(\x03\"s\n\x12PackedStateBatches\x12\x0c\n\x04gaps\x18\x01 \x03(\x03\x12\x0f\n\x07lengths\x18\x02 \x03(\x03\x12\r\n\x05kinds\x18\x03 \x03(\x03\x12\x13\n\x0bnot_befores\x18\x04 \x03(\x03\x12\x1a\n\x12not_before_base_ms\x18\x05 \x01(\x03\"\xd9\x01\n\x0bRecordEvent\x12\x14\n\x0ctimestamp_ms\x18\x01 \x01(\x03\x12\r\n\x05\x63\x61use\x18\x02 \x01(\t\x12\x11\n\tmember_id\x18\x03 \x01(\t\x12\x16\n\x0e\x64\x65livery_state\x18\x04 \x01(\t\x12\x16\n\x0e\x64\x65livery_count\x18\x05 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x06 \x01(\x03\x12\x12\n\nlog_offset\x18\x07 \x01(\x03\x12\x10\n\x08trace_id\x18\x08 \x01(\x0c\x12\x0f\n\x07span_id\x18\t \x01(\x0c\x12\x15\n\rnot_before_ms\x18\n \x01(\x03\"O\n\x0e\x41rchivedCounts\x12\x10\n\x08since_ms\x18\x01 \x01(\x03\x12+\n\x06\x63ounts\x18\x02 \x03(\x0b\x32\x1b.sharemesh.v1.ArchivedCount\"-\n\rArchivedCount\x12\r\n\x05\x63\x61use\x18\x01 \x01(\x05\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\"K\n\x0fTopicPartitions\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x12\n\npartitions\x18\x02 \x03(\x05\x12\x12\n\ntopic_name\x18\x03 \x01(\t\"O\n\x04Node\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x0c\n\x04rack\x18\x04 \x01(\t\x12\x0c\n\x04role\x18\x05 \x01(\t\"8\n\rCurrentLeader\x12\x11\n\tleader_id\x18\x01 \x01(\t\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\"3\n\x06Header\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x42\x08\n\x06_value\"\xa9\x01\n\rDecodedRecord\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x11\n\ttimestamp\x18\x02 \x01(\x03\x12\x10\n\x03key\x18\x03 \x01(\x0cH\x00\x88\x01\x01\x12\x12\n\x05value\x18\x04 \x01(\x0cH\x01\x88\x01\x01\x12%\n\x07headers\x18\x05 \x03(\x0b\x32\x14.sharemesh.v1.Header\x12\x16\n\x0e\x64\x65livery_count\x18\x06 \x01(\x05\x42\x06\n\x04_keyB\x08\n\x06_value\"`\n\x0b\x43onfigEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x15\n\rdocumentation\x18\x04 \x01(\tB\x08\n\x06_valueb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19sharemesh/v1/common.proto\x12\x0csharemesh.v1\"\xa5\x01\n\nStateBatch\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x03\x12\x13\n\x0blast_offset\x18\x02 \x01(\x03\x12\x16\n\x0e\x64\x65livery_state\x18\x03 \x01(\x05\x12\x16\n\x0e\x64\x65livery_count\x18\x04 \x01(\x05\x12\r\n\x05\x63\x61use\x18\x05 \x01(\x05\x12\x15\n\rnot_before_ms\x18\x06 \x01(\x03\x12\x16\n\x0e\x61\x63quired_at_ms\x18\x07 \x01(\x03\"s\n\x12PackedStateBatches\x12\x0c\n\x04gaps\x18\x01 \x03(\x03\x12\x0f\n\x07lengths\x18\x02 \x03(\x03\x12\r\n\x05kinds\x18\x03 \x03(\x03\x12\x13\n\x0bnot_befores\x18\x04 \x03(\x03\x12\x1a\n\x12not_before_base_ms\x18\x05 \x01(\x03\"\xf1\x01\n\x0bRecordEvent\x12\x14\n\x0ctimestamp_ms\x18\x01 \x01(\x03\x12\r\n\x05\x63\x61use\x18\x02 \x01(\t\x12\x11\n\tmember_id\x18\x03 \x01(\t\x12\x16\n\x0e\x64\x65livery_state\x18\x04 \x01(\t\x12\x16\n\x0e\x64\x65livery_count\x18\x05 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x06 \x01(\x03\x12\x12\n\nlog_offset\x18\x07 \x01(\x03\x12\x10\n\x08trace_id\x18\x08 \x01(\x0c\x12\x0f\n\x07span_id\x18\t \x01(\x0c\x12\x15\n\rnot_before_ms\x18\n \x01(\x03\x12\x16\n\x0e\x61\x63quired_at_ms\x18\x0b \x01(\x03\"O\n\x0e\x41rchivedCounts\x12\x10\n\x08since_ms\x18\x01 \x01(\x03\x12+\n\x06\x63ounts\x18\x02 \x03(\x0b\x32\x1b.sharemesh.v1.ArchivedCount\"-\n\rArchivedCount\x12\r\n\x05\x63\x61use\x18\x01 \x01(\x05\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\"K\n\x0fTopicPartitions\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x12\n\npartitions\x18\x02 \x03(\x05\x12\x12\n\ntopic_name\x18\x03 \x01(\t\"O\n\x04Node\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x0c\n\x04rack\x18\x04 \x01(\t\x12\x0c\n\x04role\x18\x05 \x01(\t\"8\n\rCurrentLeader\x12\x11\n\tleader_id\x18\x01 \x01(\t\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\"3\n\x06Header\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x42\x08\n\x06_value\"\xa9\x01\n\rDecodedRecord\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x11\n\ttimestamp\x18\x02 \x01(\x03\x12\x10\n\x03key\x18\x03 \x01(\x0cH\x00\x88\x01\x01\x12\x12\n\x05value\x18\x04 \x01(\x0cH\x01\x88\x01\x01\x12%\n\x07headers\x18\x05 \x03(\x0b\x32\x14.sharemesh.v1.Header\x12\x16\n\x0e\x64\x65livery_count\x18\x06 \x01(\x05\x42\x06\n\x04_keyB\x08\n\x06_value\"`\n\x0b\x43onfigEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x15\n\rdocumentation\x18\x04 \x01(\tB\x08\n\x06_valueb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,25 +32,25 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sharemesh.v1.common_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_STATEBATCH']._serialized_start=44
-  _globals['_STATEBATCH']._serialized_end=185
-  _globals['_PACKEDSTATEBATCHES']._serialized_start=187
-  _globals['_PACKEDSTATEBATCHES']._serialized_end=302
-  _globals['_RECORDEVENT']._serialized_start=305
-  _globals['_RECORDEVENT']._serialized_end=522
-  _globals['_ARCHIVEDCOUNTS']._serialized_start=524
-  _globals['_ARCHIVEDCOUNTS']._serialized_end=603
-  _globals['_ARCHIVEDCOUNT']._serialized_start=605
-  _globals['_ARCHIVEDCOUNT']._serialized_end=650
-  _globals['_TOPICPARTITIONS']._serialized_start=652
-  _globals['_TOPICPARTITIONS']._serialized_end=727
-  _globals['_NODE']._serialized_start=729
-  _globals['_NODE']._serialized_end=808
-  _globals['_CURRENTLEADER']._serialized_start=810
-  _globals['_CURRENTLEADER']._serialized_end=866
-  _globals['_HEADER']._serialized_start=868
-  _globals['_HEADER']._serialized_end=919
-  _globals['_DECODEDRECORD']._serialized_start=922
-  _globals['_DECODEDRECORD']._serialized_end=1091
-  _globals['_CONFIGENTRY']._serialized_start=1093
-  _globals['_CONFIGENTRY']._serialized_end=1189
+  _globals['_STATEBATCH']._serialized_end=209
+  _globals['_PACKEDSTATEBATCHES']._serialized_start=211
+  _globals['_PACKEDSTATEBATCHES']._serialized_end=326
+  _globals['_RECORDEVENT']._serialized_start=329
+  _globals['_RECORDEVENT']._serialized_end=570
+  _globals['_ARCHIVEDCOUNTS']._serialized_start=572
+  _globals['_ARCHIVEDCOUNTS']._serialized_end=651
+  _globals['_ARCHIVEDCOUNT']._serialized_start=653
+  _globals['_ARCHIVEDCOUNT']._serialized_end=698
+  _globals['_TOPICPARTITIONS']._serialized_start=700
+  _globals['_TOPICPARTITIONS']._serialized_end=775
+  _globals['_NODE']._serialized_start=777
+  _globals['_NODE']._serialized_end=856
+  _globals['_CURRENTLEADER']._serialized_start=858
+  _globals['_CURRENTLEADER']._serialized_end=914
+  _globals['_HEADER']._serialized_start=916
+  _globals['_HEADER']._serialized_end=967
+  _globals['_DECODEDRECORD']._serialized_start=970
+  _globals['_DECODEDRECORD']._serialized_end=1139
+  _globals['_CONFIGENTRY']._serialized_start=1141
+  _globals['_CONFIGENTRY']._serialized_end=1237
 # @@protoc_insertion_point(module_scope)

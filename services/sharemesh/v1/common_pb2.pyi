@@ -7,20 +7,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class StateBatch(_message.Message):
-    __slots__ = ("first_offset", "last_offset", "delivery_state", "delivery_count", "cause", "not_before_ms")
+    __slots__ = ("first_offset", "last_offset", "delivery_state", "delivery_count", "cause", "not_before_ms", "acquired_at_ms")
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LAST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     DELIVERY_STATE_FIELD_NUMBER: _ClassVar[int]
     DELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     NOT_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    ACQUIRED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     first_offset: int
     last_offset: int
     delivery_state: int
     delivery_count: int
     cause: int
     not_before_ms: int
-    def __init__(self, first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., delivery_state: _Optional[int] = ..., delivery_count: _Optional[int] = ..., cause: _Optional[int] = ..., not_before_ms: _Optional[int] = ...) -> None: ...
+    acquired_at_ms: int
+    def __init__(self, first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., delivery_state: _Optional[int] = ..., delivery_count: _Optional[int] = ..., cause: _Optional[int] = ..., not_before_ms: _Optional[int] = ..., acquired_at_ms: _Optional[int] = ...) -> None: ...
 
 class PackedStateBatches(_message.Message):
     __slots__ = ("gaps", "lengths", "kinds", "not_befores", "not_before_base_ms")
@@ -37,7 +39,7 @@ class PackedStateBatches(_message.Message):
     def __init__(self, gaps: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., kinds: _Optional[_Iterable[int]] = ..., not_befores: _Optional[_Iterable[int]] = ..., not_before_base_ms: _Optional[int] = ...) -> None: ...
 
 class RecordEvent(_message.Message):
-    __slots__ = ("timestamp_ms", "cause", "member_id", "delivery_state", "delivery_count", "start_offset", "log_offset", "trace_id", "span_id", "not_before_ms")
+    __slots__ = ("timestamp_ms", "cause", "member_id", "delivery_state", "delivery_count", "start_offset", "log_offset", "trace_id", "span_id", "not_before_ms", "acquired_at_ms")
     TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -48,6 +50,7 @@ class RecordEvent(_message.Message):
     TRACE_ID_FIELD_NUMBER: _ClassVar[int]
     SPAN_ID_FIELD_NUMBER: _ClassVar[int]
     NOT_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    ACQUIRED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     timestamp_ms: int
     cause: str
     member_id: str
@@ -58,7 +61,8 @@ class RecordEvent(_message.Message):
     trace_id: bytes
     span_id: bytes
     not_before_ms: int
-    def __init__(self, timestamp_ms: _Optional[int] = ..., cause: _Optional[str] = ..., member_id: _Optional[str] = ..., delivery_state: _Optional[str] = ..., delivery_count: _Optional[int] = ..., start_offset: _Optional[int] = ..., log_offset: _Optional[int] = ..., trace_id: _Optional[bytes] = ..., span_id: _Optional[bytes] = ..., not_before_ms: _Optional[int] = ...) -> None: ...
+    acquired_at_ms: int
+    def __init__(self, timestamp_ms: _Optional[int] = ..., cause: _Optional[str] = ..., member_id: _Optional[str] = ..., delivery_state: _Optional[str] = ..., delivery_count: _Optional[int] = ..., start_offset: _Optional[int] = ..., log_offset: _Optional[int] = ..., trace_id: _Optional[bytes] = ..., span_id: _Optional[bytes] = ..., not_before_ms: _Optional[int] = ..., acquired_at_ms: _Optional[int] = ...) -> None: ...
 
 class ArchivedCounts(_message.Message):
     __slots__ = ("since_ms", "counts")

@@ -54,7 +54,9 @@ from sharemesh_spark.reader.state_columns import (
 from sharemesh_spark.reader.varints import Ints
 
 FORMAT = "sharemesh-state-log"
-BATCHES_TYPE = "array<struct<first:bigint,last:bigint,state:int,count:int,cause:int>>"
+BATCHES_TYPE = (
+    "array<struct<first:bigint,last:bigint,state:int,count:int,cause:int,acquired_at_ms:bigint>>"
+)
 SCHEMA = (
     "shard int, offset bigint, timestamp_ms bigint, kind string, group_id string, "
     "topic_id binary, partition int, snapshot_epoch int, state_epoch int, leader_epoch int, "
@@ -69,6 +71,7 @@ _BATCH_FIELDS = [
     pa.field("state", pa.int32()),
     pa.field("count", pa.int32()),
     pa.field("cause", pa.int32()),
+    pa.field("acquired_at_ms", pa.int64()),
 ]
 _LONG = frozenset({"start_offset", "create_timestamp_ms", "write_timestamp_ms"})
 
@@ -252,6 +255,7 @@ def _batches(batches: Batches) -> pa.Array:
             pa.array(batches.first_offset),
             pa.array(batches.last_offset),
             *(pa.array(each.astype(np.int32)) for each in numbers),
+            pa.array(batches.acquired_at_ms),
         ],
         fields=_BATCH_FIELDS,
     )

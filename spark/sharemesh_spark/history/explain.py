@@ -46,14 +46,20 @@ class ExplainedEvent:
     cause: str
     member_id: str
     trace_id: str
+    acquired_at_ms: int = 0
 
     def line(self) -> str:
         """Return it for people."""
-        at = datetime.fromtimestamp(self.at_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        at = _time(self.at_ms)
         count = f", delivery count {self.delivery_count}" if self.delivery_count else ""
         by = f" by {self.member_id}" if self.member_id else ""
         trace = f" (trace {self.trace_id})" if self.trace_id else ""
-        return f"{at}  {self.what}{count}: {self.cause}{by}{trace}"
+        held = f", acquired {_time(self.acquired_at_ms)}" if self.acquired_at_ms else ""
+        return f"{at}  {self.what}{count}: {self.cause}{by}{held}{trace}"
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
 def parse_record(text: str) -> tuple[str, int, int]:
@@ -153,8 +159,9 @@ def _events(offset: int, each: StateRecord, record: int) -> Iterator[ExplainedEv
     for batch in changed:
         if batch.first_offset <= record <= batch.last_offset:
             why = batch.cause.name.lower() if batch.cause else cause
-            what = batch.delivery_state.name.lower()
-            yield ExplainedEvent(at_ms, offset, what, batch.delivery_count, why, member, trace)
+            what, count = batch.delivery_state.name.lower(), batch.delivery_count
+            held = batch.acquired_at_ms
+            yield ExplainedEvent(at_ms, offset, what, count, why, member, trace, held)
 
 
 def _from_history(data: Path, key: SharePartitionKey, record: int) -> Iterator[ExplainedEvent]:
@@ -192,4 +199,5 @@ def _event_of(row: dict[str, Any]) -> ExplainedEvent:
         row["cause"],
         row["member_id"],
         row["trace_id"],
+        row.get("acquired_at_ms") or 0,
     )

@@ -40,7 +40,7 @@ SCHEMA = (
     "shard int, offset bigint, kind string, topic_id string, partition int, state_epoch int, "
     "leader_epoch int, start_offset bigint, at_ms bigint, cause string, member_id string, "
     "trace_id string, first_offset bigint, last_offset bigint, delivery_state string, "
-    "delivery_count int, run string, day string, group_id string"
+    "delivery_count int, acquired_at_ms bigint, run string, day string, group_id string"
 )
 
 
@@ -184,6 +184,7 @@ def state_changes(rows: DataFrame) -> DataFrame:
         f.col("batch.last").alias("last_offset"),
         _named(f.col("batch.state"), DeliveryState).alias("delivery_state"),
         f.col("batch.count").alias("delivery_count"),
+        _told(f.col("batch.acquired_at_ms")).alias("acquired_at_ms"),
         f.date_format(f.timestamp_millis("write_timestamp_ms"), "yyyy-MM-dd").alias("day"),
         "group_id",
     )
@@ -192,6 +193,10 @@ def state_changes(rows: DataFrame) -> DataFrame:
 def topic_text() -> Column:
     """Return the column ``topic_id`` in the form that Kafka shows."""
     return f.translate(f.base64("topic_id"), "+/=", "-_")
+
+
+def _told(at_ms: Column) -> Column:
+    return f.when(at_ms > 0, at_ms)  # 0 stands for what is not known
 
 
 def _named(column: Column, names: Iterable[Cause | DeliveryState]) -> Column:

@@ -47,19 +47,22 @@ def groups(known: Known) -> DataFrame:
 def times(known: Known) -> DataFrame:
     """Return how long records took, by group and by the member that finished them (REP-10).
 
-    The log does not say when a record was acquired (locks live in memory), so ``queue`` is from
-    when the record came to the group to its first state change, processing included;
-    ``processing`` is from there to its end, 0 for records that ended at the first delivery.
+    ``queue`` is from when the record came to the group to its first acquisition, ``processing``
+    from there to its end, and ``working`` how much of that members had it, all deliveries together.
+    Where the log does not say when it was acquired, as those of earlier versions, ``queue`` ends
+    with the first state change, processing included, and ``working`` is null.
 
     Columns: group_id, member_id, records, queue_p50_ms, queue_p99_ms, processing_p50_ms,
-    processing_p99_ms, deliveries (mean).
+    processing_p99_ms, working_p50_ms, working_p99_ms, deliveries (mean).
     """
     ended = known.partitions.where(
         f.col("ended_ms").isNotNull() & (f.col("cause") != NOT_RECORDED_NAME)
     )
-    waited = f.col("changed_ms") - f.col("came_ms")
+    began = f.coalesce("acquired_ms", "changed_ms")
+    waited = began - f.col("came_ms")
     queue = f.when(waited.isNotNull(), f.greatest(waited, f.lit(0)))  # greatest() ignores nulls
-    processing = f.col("ended_ms") - f.col("changed_ms")
+    took = f.col("ended_ms") - began
+    processing = f.when(took.isNotNull(), f.greatest(took, f.lit(0)))
     deliveries = f.sum(f.col("delivery_count") * f.col("records")) / f.sum("records")
     return (
         ended.groupBy("group_id", "member_id")
@@ -69,6 +72,8 @@ def times(known: Known) -> DataFrame:
             f.percentile(queue, 0.99, f.col("records")).alias("queue_p99_ms"),
             f.percentile(processing, 0.5, f.col("records")).alias("processing_p50_ms"),
             f.percentile(processing, 0.99, f.col("records")).alias("processing_p99_ms"),
+            f.percentile("worked_ms", 0.5, f.col("records")).alias("working_p50_ms"),
+            f.percentile("worked_ms", 0.99, f.col("records")).alias("working_p99_ms"),
             deliveries.alias("deliveries"),
         )
         .orderBy("group_id", f.desc("records"))

@@ -65,6 +65,7 @@ class Batches:
     delivery_count: Ints
     cause: Ints
     not_before_ms: Ints
+    acquired_at_ms: Ints
 
 
 class Walked:

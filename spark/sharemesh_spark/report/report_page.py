@@ -68,9 +68,11 @@ def report_page(tables: Mapping[str, Rows], about: About) -> str:
             table(tables["redeliveries"]),
         ),
         section(
-            "Queue and processing times",
-            "Queue: from when a record came to the group to its first state change; processing: "
-            "from there to its end. Milliseconds, by the member that finished the records.",
+            "Waiting and working times",
+            "Queue: from when a record came to the group until a member first had it; processing: "
+            "from there to its end; working: how much of that members had it. Milliseconds, by the "
+            "member that finished the records. Logs of earlier versions do not say when a member "
+            "had it: queue then ends with the first state change.",
             table(tables["times"]),
         ),
         section(

@@ -120,3 +120,12 @@ def test_exp_4_nothing_is_said_of_a_pass_where_what_stood_there_was_pruned():
     later = update([(15, 15, ACKNOWLEDGED, 1)], start=2, cause=Cause.ACCEPT)
     moved = update([(20, 20, ACKNOWLEDGED, 1)], start=10, cause=Cause.ACCEPT, member="m2")
     assert shown(told(5, later, moved)) == []
+
+
+def test_exp_9_a_change_says_when_its_delivery_was_acquired():
+    """EXP-9: an update and what a snapshot changed; what a snapshot holds does not."""
+    acked = (0, 9, DeliveryState.ACKNOWLEDGED, 1, Cause.ACCEPT, 0, 700)
+    [event] = told(4, update([acked], at=900)).events
+    assert (event.timestamp_ms, event.acquired_at_ms) == (900, 700)
+    [event] = told(4, snapshot(Cause.ACCEPT, changed=[acked])).events
+    assert event.acquired_at_ms == 700

@@ -223,4 +223,5 @@ def _event_of(found: RecordEventMessage) -> RecordEvent:
         trace_id=found.trace_id.hex(),
         span_id=found.span_id.hex(),
         not_before_ms=found.not_before_ms or None,
+        acquired_at_ms=found.acquired_at_ms or None,
     )

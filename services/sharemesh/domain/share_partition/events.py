@@ -94,6 +94,7 @@ class Acquire(NamedTuple):
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     aborted: tuple[AbortedTransaction, ...] = ()
     tally: HeldRecords | None = None  # counts what is held, for a quota (QUO-12)
+    acquired_at_ms: int = 0  # wall time, for the audit trail; 0: not known (EXP-9)
 
 
 class AcknowledgementBatch(NamedTuple):

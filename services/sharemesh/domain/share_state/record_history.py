@@ -31,6 +31,7 @@ class RecordChange:
     state: DeliveryState | None = None
     delivery_count: int = 0
     not_before_ms: int = 0
+    acquired_at_ms: int = 0
 
     @property
     def member_id(self) -> MemberId:
@@ -135,6 +136,7 @@ class RecordHistory:
                 None if batch is None else batch.delivery_state,
                 0 if batch is None else batch.delivery_count,
                 0 if batch is None else batch.not_before_ms,
+                0 if batch is None else batch.acquired_at_ms,
             )
         )
 

@@ -223,7 +223,9 @@ class FetchAcquisition:
         try:
             if self._environment.telemetry.spans.enabled:
                 runner.telemetry.produced_by(producer_contexts(result[1].records))
-            acquired = runner.acquire(_event(runner, result[0], result[1], order, remaining))
+            event = _event(runner, result[0], result[1], order, remaining)
+            wall_ms = self._environment.clock.wall_ms()
+            acquired = runner.acquire(event._replace(acquired_at_ms=wall_ms))
         except (FencedError, LogFailedError) as ended:
             runner.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leader epoch has ended ({ended})")
             return PartitionFetch(

@@ -253,7 +253,9 @@ class InFlight:
         lock = old.lock
         if lock is not None and not lock.fired:
             whole = (batch.first_offset, batch.last_offset)
-            lock = Lock(lock.since_ms, lock.deadline_ms, *whole, tally=lock.tally)
+            at_ms, tally = lock.acquired_at_ms, lock.tally
+            terms = (lock.since_ms, lock.deadline_ms)
+            lock = Lock(*terms, *whole, tally=tally, acquired_at_ms=at_ms)
         new = RecordStatus(
             old.state,
             old.delivery_count,

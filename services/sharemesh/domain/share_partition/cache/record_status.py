@@ -23,6 +23,7 @@ class Lock:
 
     It covers those records of ``first_offset..last_offset`` whose status names it. What expires
     as one unit is decided by the batch: the whole batch, or one offset if it is tracked so.
+    ``acquired_at_ms`` is wall time, which renewals keep; 0: not known (EXP-9).
     """
 
     since_ms: int
@@ -34,6 +35,7 @@ class Lock:
     waits: bool = False  # for its deadline, in the index
     order: int = -1
     tally: HeldRecords | None = None  # of the principal, if a quota bounds its records (QUO-12)
+    acquired_at_ms: int = 0
 
 
 class LockIndex:

@@ -139,7 +139,9 @@ class _Acknowledger:
             self._check(only, first, last)
             new, cause = self._begun(entry, only, types[0])
             if cause is not None:
-                self._changes.note(first, last, new, cause)
+                lock = only.lock
+                at_ms = 0 if lock is None else lock.acquired_at_ms
+                self._changes.note(first, last, new, cause, at_ms)
             self._changes.apply_run(entry, first, last, only, new)
             return
         moves: list[Move] = []
@@ -166,6 +168,7 @@ class _Acknowledger:
         note, write = self._changes.note, self._changes.written.append
         for first, last, old in runs:
             self._check(old, first, last)
+            at_ms = 0 if old.lock is None else old.lock.acquired_at_ms
             begun: dict[AcknowledgeType, _Begun] = {}
             begin = first
             while begin <= last:
@@ -183,9 +186,9 @@ class _Acknowledger:
                 new, cause, state, count, later = found
                 if cause is not None:
                     if begin == first:
-                        note(begin, end, new, cause)
+                        note(begin, end, new, cause, at_ms)
                     else:
-                        write((begin, end, state, count, cause, later))
+                        write((begin, end, state, count, cause, later, at_ms))
                 moves.append((begin, end, old, new))
                 begin = end + 1
 
@@ -236,9 +239,10 @@ class _Acknowledger:
         renewed = self._renewals.get(old)
         if renewed is None:
             deadline_ms = self._now_ms + config.record_lock_duration_ms
-            tally = None if old.lock is None else old.lock.tally
-            offsets = (entry.first_offset, entry.last_offset)
-            lock = Lock(self._now_ms, deadline_ms, *offsets, tally=tally)
+            held = old.lock
+            tally, at_ms = (None, 0) if held is None else (held.tally, held.acquired_at_ms)
+            terms = (self._now_ms, deadline_ms, entry.first_offset, entry.last_offset)
+            lock = Lock(*terms, tally=tally, acquired_at_ms=at_ms)
             renewed = self._renewals[old] = RecordStatus(
                 old.state,
                 old.delivery_count,

@@ -40,7 +40,9 @@ class Acquisition:
         if lock is None:
             deadline_ms = self.now_ms + self.flight.config.record_lock_duration_ms
             tally = self.request.tally
-            lock = self.lock = Lock(self.now_ms, deadline_ms, first, last, tally=tally)
+            at_ms = self.request.acquired_at_ms
+            terms = (self.now_ms, deadline_ms, first, last)
+            lock = self.lock = Lock(*terms, tally=tally, acquired_at_ms=at_ms)
         else:
             lock.first_offset = min(lock.first_offset, first)
             lock.last_offset = max(lock.last_offset, last)

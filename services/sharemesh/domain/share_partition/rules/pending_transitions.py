@@ -12,8 +12,12 @@ from sharemesh.domain.state_batch import StateBatch
 _AVAILABLE = DeliveryState.AVAILABLE
 
 
-Written = tuple[int, int, DeliveryState, int, Cause, int]
-"""The fields of a state batch: offsets, state, delivery count, cause, not-before (0: none)."""
+Written = tuple[int, int, DeliveryState, int, Cause, int, int]
+"""The fields of a state batch: offsets, state, delivery count, cause, not-before (0: none), and
+when it was acquired (0: not known)."""
+
+TIMES_MAX = 1_000
+"""Batches of one write from which on neighbours are told as one whenever they were acquired."""
 
 
 class PendingTransitions:
@@ -63,7 +67,7 @@ class PendingTransitions:
     ) -> RecordStatus:
         """Note a move to be written; return its status: the new state is visible at once (RS-9)."""
         status, why = self.begun(old, target, cause)
-        self.note(first, last, status, why)
+        self.note(first, last, status, why, _acquired_at_ms(old))
         return status
 
     def begun(
@@ -126,7 +130,7 @@ class PendingTransitions:
         if not_before_ms and state is _AVAILABLE:
             status = self._until(status, not_before_ms)
             self.is_delayed = True
-        self.note(first, last, status, why)
+        self.note(first, last, status, why, _acquired_at_ms(old))
         return status
 
     def _until(self, status: RecordStatus, not_before_ms: int) -> RecordStatus:
@@ -138,22 +142,30 @@ class PendingTransitions:
             delayed = self._delayed[status, not_before_ms] = status.until(not_before_ms)
         return delayed
 
-    def note(self, first: int, last: int, status: RecordStatus, cause: Cause) -> None:
-        """Write what has become of a run, together with an equal one right before it."""
+    def note(
+        self, first: int, last: int, status: RecordStatus, cause: Cause, acquired_at_ms: int
+    ) -> None:
+        """Write what has become of a run, together with an equal one right before it.
+
+        Of too many that differ in when they were acquired, the earliest time stands for both
+        (EXP-10).
+        """
         batches = self.written
         if batches:
-            begin, end, state, count, why, later = batches[-1]
+            begin, end, state, count, why, later, at_ms = batches[-1]
             if (
                 end + 1 == first
                 and state is status.state
                 and why is cause
                 and count == status.delivery_count
                 and later == status.not_before_ms
+                and (at_ms == acquired_at_ms or len(batches) >= TIMES_MAX)
             ):
-                batches[-1] = (begin, last, state, count, cause, later)
+                at_ms = at_ms if at_ms < acquired_at_ms else acquired_at_ms
+                batches[-1] = (begin, last, state, count, cause, later, at_ms)
                 return
-        count = status.delivery_count
-        batches.append((first, last, status.state, count, cause, status.not_before_ms))
+        state, count, later = status.state, status.delivery_count, status.not_before_ms
+        batches.append((first, last, state, count, cause, later, acquired_at_ms))
 
     def apply_run(
         self, batch: CachedBatch, first: int, last: int, old: RecordStatus, new: RecordStatus
@@ -287,7 +299,7 @@ class PendingTransitions:
             state, cause = TARGETS[Trigger.LOCK_EXPIRY_BELOW_START], Cause.LOG_START
         if state is DeliveryState.AVAILABLE:
             self._available = True
-        self.unlocked.append((first, last, state, count, cause, 0))
+        self.unlocked.append((first, last, state, count, cause, 0, _acquired_at_ms(saved)))
         return first, last, old, self._flight.settled.get(state, count)
 
     def _held_again(self, old: RecordStatus, saved: RecordStatus) -> RecordStatus:
@@ -309,6 +321,10 @@ class PendingTransitions:
         return held
 
 
+def _acquired_at_ms(held: RecordStatus) -> int:
+    return 0 if held.lock is None else held.lock.acquired_at_ms
+
+
 def note_again(flight: InFlight, unwritten: Iterable[Written], changes: PendingTransitions) -> None:
     """Retry the state write of ``unwritten`` records; records that have changed since are skipped.
 
@@ -317,18 +333,18 @@ def note_again(flight: InFlight, unwritten: Iterable[Written], changes: PendingT
     too: they were archived for the group (ARC-3).
     """
     start = flight.start_offset
-    for first, last, state, count, cause, not_before_ms in sorted(unwritten):
+    for first, last, state, count, cause, not_before_ms, at_ms in sorted(unwritten):
         left = flight.settled.get(state, count)
         if not_before_ms:  # what was delayed then may be available now
             left = left.until(not_before_ms)
             changes.is_delayed = True
         if first < start and state is DeliveryState.ARCHIVED:
-            changes.note(first, min(last, start - 1), left, cause)
+            changes.note(first, min(last, start - 1), left, cause, at_ms)
         for batch in flight.batches.overlapping(max(first, start), last):
             low, high = max(first, start, batch.first_offset), min(last, batch.last_offset)
             for begin, end, status in batch.runs_between(low, high):
                 if _is_left(status, state, count):
-                    changes.note(begin, end, left, cause)
+                    changes.note(begin, end, left, cause, at_ms)
 
 
 def _is_left(status: RecordStatus, state: DeliveryState, count: int) -> bool:
