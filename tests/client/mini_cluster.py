@@ -78,6 +78,8 @@ class MiniCluster:
         self.refuse_partition: list[int] = []
         self.heartbeat_errors: list[int] = []
         self.produce_errors: list[int] = []
+        self.numbers_acquisitions = True  # as a leader of before does not
+        self.acquisitions = 0
         self.throttle_times: list[int] = []  # of the next answers to Produce
         self.produced_to: list[bytes] = []  # topic ids
         self.hold_produce: dict[int, threading.Event] = {}  # by partition: answer only then
@@ -477,7 +479,12 @@ class _Session:
                     )
                 )
             self.credit -= len(free)
-            await self._send(number, records=data, acquired_records=acquired)
+            cluster = self.cluster
+            cluster.acquisitions += 1
+            numbers = {}
+            if cluster.numbers_acquisitions:
+                numbers = {"state_epoch": 5, "acquisition_number": cluster.acquisitions}
+            await self._send(number, records=data, acquired_records=acquired, **numbers)
 
     async def _send(self, number: int, **fields) -> None:
         await self.stream.send(

@@ -10,7 +10,7 @@ from sharemesh.client.consumer.share_consumer import ShareConsumer
 from sharemesh.client.producer.async_producer import AsyncProducer
 from sharemesh.client.producer.producer import Producer
 from sharemesh.client.record_columns import RecordColumns
-from sharemesh.client.records import ConsumerRecord, TopicIdPartition
+from sharemesh.client.records import ConsumerRecord, FencingToken, TopicIdPartition
 from sharemesh.domain.delivery_state import AcknowledgeType
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "AsyncShareConsumer",
     "BreakerPolicy",
     "ConsumerRecord",
+    "FencingToken",
     "Producer",
     "RecordColumns",
     "RetryPolicy",

@@ -5,7 +5,14 @@ from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 from sharemesh.client.errors import CorruptRecordError, IllegalStateError
-from sharemesh.client.records import Headers, TopicIdPartition
+from sharemesh.client.records import (
+    NO_GRANT,
+    FencingToken,
+    Headers,
+    RecordGrant,
+    TopicIdPartition,
+    fencing_token,
+)
 from sharemesh.codec.arrow_tables import arrow_table
 from sharemesh.codec.client_batches import FoundBatch
 from sharemesh.codec.record_set import RecordSetError, raw_records
@@ -34,14 +41,19 @@ class RecordColumns:
         leader_epoch: Epoch of the leader that acquired them.
     """
 
-    __slots__ = ("_parts", "_records", "leader_epoch", "topic_id_partition")
+    __slots__ = ("_grant", "_parts", "_records", "leader_epoch", "topic_id_partition")
 
     def __init__(
-        self, source: TopicIdPartition, leader_epoch: int, parts: Sequence[ColumnPart]
+        self,
+        source: TopicIdPartition,
+        leader_epoch: int,
+        parts: Sequence[ColumnPart],
+        grant: RecordGrant = NO_GRANT,
     ) -> None:
         self.topic_id_partition = source
         self.leader_epoch = leader_epoch
         self._parts = parts
+        self._grant = grant
         self._records: list[Any] | None = None
 
     def __len__(self) -> int:
@@ -79,6 +91,17 @@ class RecordColumns:
         return list(
             chain.from_iterable(repeat(part.delivery_count, _length(part)) for part in self._parts)
         )
+
+    @property
+    def fencing_tokens(self) -> list[FencingToken]:
+        """What guards a store against this delivery of each, as ``ConsumerRecord.fencing_token``.
+
+        Raises:
+            UnsupportedVersionError: The leader gives none: its process is older (spec TOK-4).
+        """
+        counts = self.delivery_counts
+        known = {each: fencing_token(self._grant, self.leader_epoch, each) for each in counts}
+        return [known[each] for each in counts]
 
     @property
     def timestamps_ms(self) -> list[int]:

@@ -1,8 +1,10 @@
 """What every part of the leader is given: settings, ports, timers, counters, lapsed locks."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from random import Random
 
 from sharemesh.domain.delivery_state import AcknowledgeType
@@ -79,6 +81,7 @@ class LeaderEnvironment:
     lapses: Lapses = field(default_factory=Lapses)
     turns: LoopTurns = field(default_factory=LoopTurns)
     rng: Random = field(default_factory=Random)  # for the jitter of retries only (RTY-4)
+    acquisitions: Iterator[int] = field(default_factory=partial(count, 1))  # numbers (TOK-1)
 
     def draw(self, config: GroupConfig) -> float:
         """Return chance from -1 to 1 for the back-off of a group; 0 if it has none (RTY-4)."""

@@ -100,7 +100,7 @@ class UndecodableOffsets(_message.Message):
     def __init__(self, first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ...) -> None: ...
 
 class ShareFetchPartition(_message.Message):
-    __slots__ = ("partition", "error_code", "error_message", "acknowledge_error_code", "acknowledge_error_message", "current_leader", "records", "acquired_records", "leader_epoch", "decoded_records", "undecodable")
+    __slots__ = ("partition", "error_code", "error_message", "acknowledge_error_code", "acknowledge_error_message", "current_leader", "records", "acquired_records", "leader_epoch", "decoded_records", "undecodable", "state_epoch", "acquisition_number")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
@@ -112,6 +112,8 @@ class ShareFetchPartition(_message.Message):
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     DECODED_RECORDS_FIELD_NUMBER: _ClassVar[int]
     UNDECODABLE_FIELD_NUMBER: _ClassVar[int]
+    STATE_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ACQUISITION_NUMBER_FIELD_NUMBER: _ClassVar[int]
     partition: int
     error_code: int
     error_message: str
@@ -123,7 +125,9 @@ class ShareFetchPartition(_message.Message):
     leader_epoch: int
     decoded_records: _containers.RepeatedCompositeFieldContainer[_common_pb2.DecodedRecord]
     undecodable: _containers.RepeatedCompositeFieldContainer[UndecodableOffsets]
-    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., acknowledge_error_code: _Optional[int] = ..., acknowledge_error_message: _Optional[str] = ..., current_leader: _Optional[_Union[_common_pb2.CurrentLeader, _Mapping]] = ..., records: _Optional[bytes] = ..., acquired_records: _Optional[_Iterable[_Union[AcquiredRecords, _Mapping]]] = ..., leader_epoch: _Optional[int] = ..., decoded_records: _Optional[_Iterable[_Union[_common_pb2.DecodedRecord, _Mapping]]] = ..., undecodable: _Optional[_Iterable[_Union[UndecodableOffsets, _Mapping]]] = ...) -> None: ...
+    state_epoch: int
+    acquisition_number: int
+    def __init__(self, partition: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., acknowledge_error_code: _Optional[int] = ..., acknowledge_error_message: _Optional[str] = ..., current_leader: _Optional[_Union[_common_pb2.CurrentLeader, _Mapping]] = ..., records: _Optional[bytes] = ..., acquired_records: _Optional[_Iterable[_Union[AcquiredRecords, _Mapping]]] = ..., leader_epoch: _Optional[int] = ..., decoded_records: _Optional[_Iterable[_Union[_common_pb2.DecodedRecord, _Mapping]]] = ..., undecodable: _Optional[_Iterable[_Union[UndecodableOffsets, _Mapping]]] = ..., state_epoch: _Optional[int] = ..., acquisition_number: _Optional[int] = ...) -> None: ...
 
 class ShareFetchTopic(_message.Message):
     __slots__ = ("topic_id", "partitions")

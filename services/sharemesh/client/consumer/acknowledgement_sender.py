@@ -71,6 +71,8 @@ class AcknowledgementSender:
         final: list[AcknowledgementResult] = []
         for outcome in outcomes:
             if outcome.error is None:
+                if outcome.acknowledgements.confirmed is not None:
+                    outcome.acknowledgements.confirmed()
                 final.append(outcome)
             elif self._may_pass(outcome):
                 refused = _Refused(outcome.acknowledgements)

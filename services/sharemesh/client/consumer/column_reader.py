@@ -90,7 +90,8 @@ class ColumnReader:
             del self._parts[0]
         if not parts:
             return None, None
-        return RecordColumns(self.delivery.source, self.delivery.leader_epoch, parts), None
+        held = self.delivery
+        return RecordColumns(held.source, held.leader_epoch, parts, held.grant), None
 
     def rest(self) -> Delivery | None:
         """Return what is left as a delivery of its own, without gaps; None if nothing is."""

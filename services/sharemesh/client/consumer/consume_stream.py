@@ -22,7 +22,7 @@ from sharemesh.client.errors import (
     SharemeshError,
     optional_error,
 )
-from sharemesh.client.records import AcquiredRange, TopicIdPartition
+from sharemesh.client.records import AcquiredRange, RecordGrant, TopicIdPartition
 from sharemesh.methods import CONSUME
 from sharemesh.ports.clock import Clock
 from sharemesh.ports.network import Caller, CallFailedError, Stream
@@ -302,6 +302,7 @@ class LeaderSession:
                 lock_timeout_ms=self._lock_timeout_ms,
                 expires_ms=now_ms + self._lock_timeout_ms,
                 waited_ms=None if asked_ms is None else now_ms - asked_ms,
+                grant=RecordGrant(answer.state_epoch, answer.acquisition_number),
             )
             self.credit_records -= delivery.record_count
             self.credit_bytes -= len(answer.records)

@@ -1,14 +1,14 @@
 """What passes between application, network side and leader: deliveries and acknowledgements."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from sharemesh.client.errors import SharemeshError
-from sharemesh.client.records import AcquiredRange, TopicIdPartition
+from sharemesh.client.records import NO_GRANT, AcquiredRange, RecordGrant, TopicIdPartition
 from sharemesh.codec.client_batches import FoundBatch, ReadBatch, find_batches, read_batches
 from sharemesh.domain.delivery_state import AcknowledgeType
 from sharemesh.v1.share_leader_pb2 import AcknowledgementBatch
@@ -101,6 +101,7 @@ class Delivery:
     lock_timeout_ms: int
     expires_ms: int
     waited_ms: int | None = None
+    grant: RecordGrant = NO_GRANT
 
     @property
     def acquired_in(self) -> AcquiredIn:
@@ -171,7 +172,8 @@ class PartitionAcknowledgements:
     records that it never saw are given back, or locks are renewed while its handlers run.
     ``uncounted`` is the delivery count of each record if no poll has returned them: all are
     RELEASE (HBK-1), and only of the delivery with that count (HBK-7).
-    ``terms`` are those of single releases; most have none.
+    ``terms`` are those of single releases; most have none. ``confirmed`` is called once the leader
+    has confirmed them.
     """
 
     source: TopicIdPartition
@@ -183,6 +185,7 @@ class PartitionAcknowledgements:
     unreported: bool = False
     uncounted: Mapping[int, int] | None = None
     terms: Mapping[int, ReleaseTerms] | None = None
+    confirmed: Callable[[], None] | None = None
 
     @property
     def is_renew(self) -> bool:

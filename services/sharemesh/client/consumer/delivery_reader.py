@@ -109,7 +109,7 @@ class DeliveryReader:
         self, end: int, *, failures: bool
     ) -> tuple[list[ConsumerRecord], Failure | None, range]:
         topic, partition, topic_id = self.delivery.source
-        epoch = self.delivery.leader_epoch
+        epoch, grant = self.delivery.leader_epoch, self.delivery.grant
         new = tuple.__new__  # half the cost of the constructor
         if self._key is None and self._value is None:
             whole = [
@@ -117,7 +117,7 @@ class DeliveryReader:
                     ConsumerRecord,
                     (
                         topic, partition, raw.offset, raw.timestamp, raw.key, raw.value,
-                        tuple(raw.headers), count, epoch, topic_id,
+                        tuple(raw.headers), count, epoch, topic_id, grant,
                     ),
                 )
                 for raw, count in zip(
@@ -148,7 +148,7 @@ class DeliveryReader:
             good.append(
                 ConsumerRecord(
                     topic, partition, raw.offset, raw.timestamp, key, value,
-                    tuple(raw.headers), self._counts[at], epoch, topic_id,
+                    tuple(raw.headers), self._counts[at], epoch, topic_id, grant,
                 )
             )  # fmt: skip
         self._at += len(good)

@@ -213,6 +213,17 @@ class HandlerFailures:
             long_ms / 1_000,
         )
 
+    def lock_lost(self, record: ConsumerRecord, held_ms: int) -> None:
+        """Log that a handler works on a record that others may have by now."""
+        _log.warning(
+            "the lock of %s@%d is gone after %.1f s, while its handler worked: the handler is "
+            "cancelled, or finds record.lock_lost if it has a thread; what it returns counts for "
+            "nothing, and the record is delivered again",
+            record.topic_id_partition,
+            record.offset,
+            held_ms / 1_000,
+        )
+
     def unreadable(self, error: SharemeshError) -> None:
         """Report that a record or batch could not be read."""
         if not self._is_reported(None, error):

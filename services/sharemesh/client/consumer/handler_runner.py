@@ -5,6 +5,7 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sharemesh.client.consumer.calls import ConsumerCalls
 from sharemesh.client.consumer.circuit_breaker import CircuitBreaker
@@ -51,6 +52,9 @@ class _Active:
     kept: bool = False
     is_outage: bool = False  # it failed of what the breaker counts
     is_reported_long: bool = False
+    is_lost: bool = False
+    held_until_ms: int = 0  # its lock holds so long, as far as leaders have confirmed
+    task: "asyncio.Task[None] | None" = None
 
     @property
     def key(self) -> tuple[TopicIdPartition, int]:
@@ -118,7 +122,7 @@ class HandlerRunner:
             engine.acquire_at_most(self._concurrency)
         engine.unseen.by_handlers = True
         helpers = [
-            asyncio.ensure_future(self._renew_locks(engine)),
+            asyncio.ensure_future(self._keep_locks(engine)),
             asyncio.ensure_future(self._retries.run()),
         ]
         try:
@@ -210,21 +214,17 @@ class HandlerRunner:
                 for run in delivery.acquired
                 if run.first_offset <= offset <= run.last_offset
             )
+            place, epoch = (topic, partition, offset), delivery.leader_epoch
             unread = ConsumerRecord(
-                topic, partition, offset, -1, None, None, (), count, delivery.leader_epoch, topic_id
+                *place, -1, None, None, (), count, epoch, topic_id, delivery.grant
             )
             active = self._activate(delivery, unread, now_ms)
             self._keep(active, self._options.retry_ms(count, self._chance))
 
     def _enqueue(self, delivery: Delivery, record: ConsumerRecord, now_ms: int) -> None:
         active = self._active.get((delivery.source, record.offset))
-        if active is not None and active.kept:
-            self._retries.forget(active)  # its lock was lost: this is the next delivery
-        elif active is not None:
-            # The lock was lost and is ours again: the running handler decides on the new delivery.
-            active.acquired_in = delivery.acquired_in
-            active.renewed_ms = now_ms
-            return
+        if active is not None:
+            self._lose(active)  # this is the next delivery
         self._waiting.append(self._activate(delivery, record, now_ms))
 
     def _activate(self, delivery: Delivery, record: ConsumerRecord, now_ms: int) -> _Active:
@@ -234,6 +234,7 @@ class HandlerRunner:
             delivery.lock_timeout_ms,
             renewed_ms=now_ms,
             since_ms=now_ms,
+            held_until_ms=delivery.expires_ms,
         )
         return active
 
@@ -242,11 +243,11 @@ class HandlerRunner:
             if self._rate is not None and not self._rate.take(self._clock.now_ms()):
                 return
             active = self._waiting.popleft()
-            expired = self._clock.now_ms() - active.renewed_ms >= active.lock_timeout_ms
+            expired = self._clock.now_ms() >= active.held_until_ms
             if expired or not active.is_session_open:  # the leader delivers it again
                 self._active.pop(active.key, None)
                 continue
-            task = asyncio.ensure_future(self._handle(active))
+            task = active.task = asyncio.ensure_future(self._handle(active))
             self._running[task] = active
             task.add_done_callback(self._ended)
 
@@ -273,7 +274,9 @@ class HandlerRunner:
             if not is_forgiven:
                 self._failures.handler_failed(record, error, kind, retry_ms)
         finally:
-            if is_forgiven:
+            if active.is_lost:
+                pass  # whoever has the record now decides (spec TOK-5)
+            elif is_forgiven:
                 self._give_back([active])
             elif retry_ms:
                 self._keep(active, retry_ms)
@@ -371,22 +374,42 @@ class HandlerRunner:
                 ]
             )
 
-    async def _renew_locks(self, engine: ConsumerEngine) -> None:
-        """Renew what is active and old enough, again and again."""
-        while self._options.renew:
+    def _lose(self, active: _Active) -> None:
+        """The lock of a record is gone: tell its handler, and take no word of it (spec TOK-5)."""
+        self._active.pop(active.key, None)
+        self._retries.forget(active)
+        active.is_lost = True
+        active.record.grant.lose(active.record.offset)
+        task = active.task
+        if task is not None and not task.done():
+            self._failures.lock_lost(active.record, self._clock.now_ms() - active.since_ms)
+            task.cancel()
+
+    def _lose_ended(self) -> None:
+        """Find handlers whose lock has ended, or whose session has."""
+        now_ms = self._clock.now_ms()
+        for active in list(self._running.values()):
+            is_held = now_ms < active.held_until_ms and active.is_session_open
+            if not is_held and self._active.get(active.key) is active and not active.kept:
+                self._lose(active)
+
+    async def _keep_locks(self, engine: ConsumerEngine) -> None:
+        """Renew what is active and old enough, and find what is lost, again and again."""
+        while True:
             shortest_ms = min(
                 (active.lock_timeout_ms for active in self._active.values()), default=FETCH_WAIT_MS
             )
             pause_ms = max(shortest_ms // (2 * RENEWALS_PER_LOCK), _LEAST_RENEW_WAIT_MS)
             await self._clock.sleep_ms(min(pause_ms, FETCH_WAIT_MS))
-            due = self._due_for_renewal()
+            self._lose_ended()
+            due = self._due_for_renewal() if self._options.renew else ()
             if due and engine.versions.knows_renew:
                 engine.acknowledgements.send(due)
 
     def _due_for_renewal(self) -> Sequence[PartitionAcknowledgements]:
         now_ms = self._clock.now_ms()
         cap_ms = self._options.renew_max_ms
-        due: dict[AcquiredIn, dict[int, AcknowledgeType]] = {}
+        due: dict[AcquiredIn, list[_Active]] = {}
         for active in self._active.values():
             fresh = now_ms - active.renewed_ms < active.lock_timeout_ms // RENEWALS_PER_LOCK
             capped = cap_ms is not None and now_ms - active.since_ms >= cap_ms
@@ -394,10 +417,15 @@ class HandlerRunner:
                 continue
             active.renewed_ms = now_ms
             self._warn_long(active, now_ms)
-            due.setdefault(active.acquired_in, {})[active.record.offset] = AcknowledgeType.RENEW
+            due.setdefault(active.acquired_in, []).append(active)
         return [
-            PartitionAcknowledgements(*where, types, unreported=True)
-            for where, types in due.items()
+            PartitionAcknowledgements(
+                *where,
+                {each.record.offset: AcknowledgeType.RENEW for each in some},
+                unreported=True,
+                confirmed=partial(_confirm, some, now_ms),
+            )
+            for where, some in due.items()
         ]
 
     def _warn_long(self, active: _Active, now_ms: int) -> None:
@@ -448,6 +476,11 @@ class HandlerRunner:
         with contextlib.suppress(WakeupError):
             await engine.settle(lambda: engine.acknowledgements.unanswered > 0, timeout_ms=left_ms)
         self._calls.state.settle_outcomes()
+
+
+def _confirm(renewed: Iterable[_Active], sent_ms: int) -> None:
+    for active in renewed:
+        active.held_until_ms = max(active.held_until_ms, sent_ms + active.lock_timeout_ms)
 
 
 _GAP = AcknowledgeType.GAP

@@ -60,6 +60,8 @@ class PartitionFetch:
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
     throttled: bool = False
+    state_epoch: int = 0
+    acquisition_number: int = 0
 
     @property
     def delivered(self) -> int:
@@ -225,6 +227,7 @@ class FetchAcquisition:
                 runner.telemetry.produced_by(producer_contexts(result[1].records))
             event = _event(runner, result[0], result[1], order, remaining)
             wall_ms = self._environment.clock.wall_ms()
+            number = next(self._environment.acquisitions)
             acquired = runner.acquire(event._replace(acquired_at_ms=wall_ms))
         except (FencedError, LogFailedError) as ended:
             runner.fence(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leader epoch has ended ({ended})")
@@ -252,6 +255,8 @@ class FetchAcquisition:
             acquired.ranges,
             acquired.count,
             throttled=acquired.throttled,
+            state_epoch=runner.machine.state_epoch,
+            acquisition_number=number,
         )
 
 

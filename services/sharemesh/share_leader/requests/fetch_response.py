@@ -55,6 +55,8 @@ class FetchResponse(Generic[Message]):
             return
         entry = self.entry(taken.partition)
         entry.leader_epoch = taken.leader_epoch
+        entry.state_epoch = taken.state_epoch
+        entry.acquisition_number = taken.acquisition_number
         for one in taken.ranges:
             entry.acquired_records.add(
                 first_offset=one.first_offset,
