@@ -15,8 +15,8 @@ POLICY = BreakerPolicy(window=4, least=2, open_ms=100, open_max_ms=300, probes=3
 def breaker_after(results: str, now_ms=0):
     """A breaker that saw successes (.) and failures (x)."""
     breaker = CircuitBreaker(POLICY)
-    for each in results:
-        breaker.ended(failed=each == "x", now_ms=now_ms)
+    for number, each in enumerate(results):
+        breaker.ended(number, failed=each == "x", now_ms=now_ms)
     return breaker
 
 
@@ -43,7 +43,7 @@ def test_an_open_breaker_lets_nothing_begin_until_its_time_is_over_and_then_some
     assert breaker.wait_ms(40) == 60
     assert breaker.room(10, 100) == 3
     assert breaker.wait_ms(100) is None
-    breaker.ended(failed=False, now_ms=100)
+    breaker.ended(0, failed=False, now_ms=100)
     assert breaker.room(10, 100) == 2
     assert breaker.room(1, 100) == 1
 
@@ -55,9 +55,9 @@ def test_probes_that_fail_open_it_for_twice_as_long_up_to_the_bound():
         assert breaker.wait_ms(now_ms) == open_ms
         now_ms += open_ms
         assert breaker.room(10, now_ms) == 3
-        breaker.ended(failed=True, now_ms=now_ms)
+        breaker.ended(0, failed=True, now_ms=now_ms)
         assert breaker.state is BreakerState.PROBING
-        breaker.ended(failed=True, now_ms=now_ms)
+        breaker.ended(0, failed=True, now_ms=now_ms)
     assert breaker.room(10, now_ms) == 0
 
 
@@ -65,7 +65,7 @@ def test_one_bad_record_among_the_probes_does_not_hold_it_open():
     breaker = breaker_after("xx")
     breaker.room(10, 100)
     for failed in (True, False, False):
-        breaker.ended(failed=failed, now_ms=100)
+        breaker.ended(0, failed=failed, now_ms=100)
     assert breaker.is_closed
     assert breaker.room(10, 100) == 10
 
@@ -73,17 +73,41 @@ def test_one_bad_record_among_the_probes_does_not_hold_it_open():
 def test_what_ends_while_it_is_open_changes_nothing():
     breaker = breaker_after("xx")
     for failed in (True, False, False, False):
-        breaker.ended(failed=failed, now_ms=10)
+        breaker.ended(0, failed=failed, now_ms=10)
     assert breaker.wait_ms(10) == 90
 
 
 def test_after_a_time_of_failures_it_forgets_them_when_it_closes():
     breaker = breaker_after("xx")
     breaker.room(10, 100)
-    breaker.ended(failed=False, now_ms=100)
-    breaker.ended(failed=False, now_ms=100)
-    breaker.ended(failed=True, now_ms=100)
+    breaker.ended(0, failed=False, now_ms=100)
+    breaker.ended(0, failed=False, now_ms=100)
+    breaker.ended(0, failed=True, now_ms=100)
     assert breaker.is_closed
+
+
+def test_one_record_that_fails_again_and_again_is_no_outage_cl_42():
+    breaker = CircuitBreaker(POLICY)
+    for _ in range(10):
+        breaker.ended("orders/0@7", failed=True, now_ms=0)
+    assert breaker.is_closed
+    for number in range(3):
+        breaker.ended(number, failed=False, now_ms=0)
+        breaker.ended("orders/0@7", failed=True, now_ms=0)
+    assert breaker.state is BreakerState.OPEN or breaker.is_closed
+    breaker.ended(8, failed=True, now_ms=0)
+    assert breaker.state is BreakerState.OPEN
+
+
+@pytest.mark.parametrize("error", [OSError(), TimeoutError(), RuntimeError(), EOFError()])
+def test_what_is_not_the_records_own_is_an_outage_by_default_cl_42(error):
+    assert RunOptions().breaker.is_outage(error)
+
+
+@pytest.mark.parametrize("error", [None, ValueError(), KeyError("id"), TypeError(), IndexError()])
+def test_an_error_of_data_or_code_is_the_records_own_cl_42(error):
+    assert not RunOptions().breaker.is_outage(error)
+    assert BreakerPolicy(ignores=()).is_outage(error) is (error is not None)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +119,7 @@ def test_after_a_time_of_failures_it_forgets_them_when_it_closes():
         {"window": 10, "least": 11},
         {"probes": 0},
         {"open_ms": -1},
+        {"counts": (OSError, KeyError)},
     ],
 )
 def test_numbers_out_of_their_bounds_are_refused(wrong):

@@ -21,7 +21,15 @@ TUTORIALS = ("README.md", "docs/tutorial/first-queue.md")
 """They start a cluster of their own."""
 GUIDES = tuple(
     f"docs/guides/{name}.md"
-    for name in ("consuming", "poison-records", "outages", "from-kafka", "from-celery", "quotas")
+    for name in (
+        "consuming",
+        "poison-records",
+        "outages",
+        "fencing",
+        "from-kafka",
+        "from-celery",
+        "quotas",
+    )
 )
 """Their readers have a cluster."""
 ON_KAFKA = "docs/guides/kafka.md"

@@ -1,5 +1,6 @@
 """AsyncShareConsumer: a share consumer for asyncio (spec CL); one task uses it at a time."""
 
+import asyncio
 import threading
 from collections.abc import (
     AsyncIterator,
@@ -18,6 +19,7 @@ from sharemesh.client.consumer.application_state import CommitCallback, CommitRe
 from sharemesh.client.consumer.calls import DEFAULT_CLOSE_TIMEOUT_MS, ConsumerCalls, drive
 from sharemesh.client.consumer.handler_failures import RunOptions
 from sharemesh.client.consumer.handler_runner import HandlerRunner
+from sharemesh.client.consumer.stop_signal import stopped_by_sigterm
 from sharemesh.client.environment import ClientEnvironment
 from sharemesh.client.errors import ConcurrentModificationError
 from sharemesh.client.record_columns import RecordColumns
@@ -230,16 +232,19 @@ class AsyncShareConsumer(ConsumerBase):
         The record is accepted when the handler returns None, acknowledged as it says when it
         returns a type, and released when it raises. Each acknowledgement is sent at once and is
         held back by no other record. Locks are renewed while handlers run. When stopped, records
-        that were not started are released and running handlers are waited for.
+        that were not started are released uncounted and running handlers are waited for. SIGTERM
+        stops too, unless the program handles it (spec CL-46).
 
         Raises:
             IllegalStateError: Not subscribed.
             ServiceError: The membership ended.
         """
         with self._alone():
-            self._runner = HandlerRunner(self._calls, handler, concurrency, options)
+            self._runner = runner = HandlerRunner(self._calls, handler, concurrency, options)
+            loop = asyncio.get_running_loop()
             try:
-                await self._runner.run()
+                with stopped_by_sigterm(lambda: loop.call_soon_threadsafe(runner.stop)):
+                    await runner.run()
             finally:
                 self._runner = None
 

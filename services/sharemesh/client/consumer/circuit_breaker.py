@@ -3,7 +3,7 @@
 States and what they allow; time is an argument.
 """
 
-from collections import deque
+from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -12,6 +12,17 @@ from sharemesh.client.errors import IllegalArgumentError
 
 WINDOW_MAX = 10_000
 PROBES_MAX = 1_000
+RECORDS_OWN = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    TypeError,
+    ValueError,
+)
+"""What Python raises for data, or code, that is wrong."""
+
 _LONGER = 2
 """After each failed probe the breaker stays open for this many times as long."""
 
@@ -23,18 +34,19 @@ class BreakerPolicy:
     Attributes:
         failure_share: It opens once this part of the last ``window`` records failed, or of the
             records so far, from ``least`` on.
-        window: How many records are looked at.
-        least: Fewer say nothing. A number above share.delivery.count.limit of the group lets an
-            outage archive records of a quiet topic.
+        window: How many records are looked at, each by how its last handler ended.
+        least: Fewer say nothing: one record that fails again and again is no outage.
         open_ms: How long it takes no records before it tries some; twice as long after each try
             that fails.
         open_max_ms: The longest such time.
         probes: How many records are tried then. It opens again if ``failure_share`` of them fail,
             and closes as soon as that cannot be.
         counts: Exceptions that are failures of what handlers need; others are the record's own.
+        ignores: Those among them that are the record's own nevertheless.
 
     Raises:
-        IllegalArgumentError: A number is out of its bounds.
+        IllegalArgumentError: A number is out of its bounds, or all of a class in ``counts`` is
+            ignored.
     """
 
     failure_share: float = 0.5
@@ -44,6 +56,7 @@ class BreakerPolicy:
     open_max_ms: int = 5_000
     probes: int = 3
     counts: tuple[type[Exception], ...] = (Exception,)
+    ignores: tuple[type[Exception], ...] = RECORDS_OWN
 
     def __post_init__(self) -> None:
         if not 0 < self.failure_share <= 1:
@@ -59,6 +72,19 @@ class BreakerPolicy:
                 raise IllegalArgumentError(f"{name} must be from 1 to {most}, but is {value}")
         for each in (self.open_ms, self.open_max_ms):
             check_timeout_ms(each)
+        for kind in self.counts:
+            if issubclass(kind, self.ignores):
+                raise IllegalArgumentError(
+                    f"{kind.__name__} is in counts, and ignored: give ignores=() or others"
+                )
+
+    def is_outage(self, error: Exception | None) -> bool:
+        """Whether an exception of a handler is a failure of what handlers need."""
+        return isinstance(error, self.counts) and not isinstance(error, self.ignores)
+
+
+DEFAULT_BREAKER = BreakerPolicy()
+"""That of ``run``, unless its options say otherwise."""
 
 
 class BreakerState(Enum):
@@ -81,7 +107,7 @@ class CircuitBreaker:
         self.policy = policy
         self.state = BreakerState.CLOSED
         self.open_ms = 0
-        self._failed: deque[bool] = deque(maxlen=policy.window)
+        self._failed: dict[Hashable, bool] = {}  # by record, those that ended last at the end
         self._until_ms = 0
         self._probed = [0, 0]
 
@@ -103,12 +129,16 @@ class CircuitBreaker:
         """Return how long it stays open; None if it is not."""
         return max(self._until_ms - now_ms, 0) if self.state is BreakerState.OPEN else None
 
-    def ended(self, *, failed: bool, now_ms: int) -> None:
+    def ended(self, record: Hashable, *, failed: bool, now_ms: int) -> None:
         """Note how a handler ended; what ends while it is open was begun before, and is no news."""
         if self.state is BreakerState.CLOSED:
-            self._failed.append(failed)
+            self._failed.pop(record, None)
+            self._failed[record] = failed
+            if len(self._failed) > self.policy.window:
+                del self._failed[next(iter(self._failed))]
             seen = len(self._failed)
-            if failed and seen >= self.policy.least and self._are_too_many(sum(self._failed), seen):
+            enough = failed and seen >= self.policy.least
+            if enough and self._are_too_many(sum(self._failed.values()), seen):
                 self.open_ms = self.policy.open_ms
                 self._open(now_ms)
         elif self.state is BreakerState.PROBING:

@@ -12,7 +12,11 @@ from typing import Generic, TypeVar
 
 from sharemesh.backoff import backoff_ms
 from sharemesh.client.config import check_timeout_ms
-from sharemesh.client.consumer.circuit_breaker import BreakerPolicy, CircuitBreaker
+from sharemesh.client.consumer.circuit_breaker import (
+    DEFAULT_BREAKER,
+    BreakerPolicy,
+    CircuitBreaker,
+)
 from sharemesh.client.consumer.retry_policy import RetryPolicy
 from sharemesh.client.errors import IllegalArgumentError, SharemeshError
 from sharemesh.client.records import ConsumerRecord, TopicIdPartition
@@ -57,7 +61,7 @@ class RunOptions:
         retry_backoff_max_ms: Longest such wait; 0: released at once.
         retry: What becomes of a record whose handler raised, instead of ``on_error`` and
             the two back-offs.
-        breaker: Take no records for a while when too many fail (spec CL-42).
+        breaker: Take no records for a while when too many fail (spec CL-42). None: go on.
         records_per_second: Hand no more than this to handlers each second; None: no limit.
         deadline_ms: A handler that runs for longer has failed with TimeoutError, and is cancelled.
             On a thread it runs on, and what it returns is ignored. None: it may take its time.
@@ -76,7 +80,7 @@ class RunOptions:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 10_000
     retry: RetryPolicy | None = None
-    breaker: BreakerPolicy | None = None
+    breaker: BreakerPolicy | None = DEFAULT_BREAKER
     records_per_second: float | None = None
     deadline_ms: int | None = None
 

@@ -9,7 +9,12 @@ from functools import partial
 
 from sharemesh.client.consumer.calls import ConsumerCalls
 from sharemesh.client.consumer.circuit_breaker import CircuitBreaker
-from sharemesh.client.consumer.deliveries import AcquiredIn, Delivery, PartitionAcknowledgements
+from sharemesh.client.consumer.deliveries import (
+    AcquiredIn,
+    Delivery,
+    PartitionAcknowledgements,
+    ReleaseTerms,
+)
 from sharemesh.client.consumer.delivery_reader import DeliveryReader
 from sharemesh.client.consumer.engine import ConsumerEngine
 from sharemesh.client.consumer.handler_failures import HandlerFailures, RetryQueue, RunOptions
@@ -277,7 +282,7 @@ class HandlerRunner:
             if active.is_lost:
                 pass  # whoever has the record now decides (spec TOK-5)
             elif is_forgiven:
-                self._give_back([active])
+                self._give_back([active], self._delay_ms())
             elif retry_ms:
                 self._keep(active, retry_ms)
             else:
@@ -306,9 +311,10 @@ class HandlerRunner:
         breaker = self._breaker
         if breaker is None:
             return False
-        active.is_outage = isinstance(error, breaker.policy.counts)
+        active.is_outage = breaker.policy.is_outage(error)
         before = breaker.state
-        breaker.ended(failed=active.is_outage, now_ms=self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        breaker.ended(active.key, failed=active.is_outage, now_ms=now_ms)
         if breaker.state is not before:
             self._freed.set()
             if breaker.is_closed:
@@ -325,7 +331,7 @@ class HandlerRunner:
         kept = [each for each in self._active.values() if each.kept and each.is_outage]
         for active in kept:
             self._retries.forget(active)
-        self._give_back([*kept, *self._waiting])
+        self._give_back([*kept, *self._waiting], self._delay_ms())
         self._waiting.clear()
 
     def _finished(self, active: _Active, kind: AcknowledgeType) -> None:
@@ -437,7 +443,12 @@ class HandlerRunner:
             active.is_reported_long = True
             self._failures.works_long(active.record, long_ms)
 
-    def _give_back(self, given: Iterable[_Active]) -> None:
+    def _delay_ms(self) -> int:
+        """Return how long what a breaker gives back should wait: until this member tries again."""
+        breaker = self._breaker
+        return 0 if breaker is None else breaker.wait_ms(self._clock.now_ms()) or 0
+
+    def _give_back(self, given: Iterable[_Active], delay_ms: int = 0) -> None:
         """Release records whose delivery does not count (spec HBK-20, CL-43)."""
         unseen: dict[AcquiredIn, dict[int, int]] = {}
         for active in given:
@@ -448,10 +459,26 @@ class HandlerRunner:
             counts[active.record.offset] = active.record.delivery_count
         if not unseen or self._engine is None:
             return
+        if not delay_ms:
+            self._engine.acknowledgements.send(
+                [
+                    PartitionAcknowledgements(
+                        *where, dict.fromkeys(counts, _RELEASE), unreported=True, uncounted=counts
+                    )
+                    for where, counts in unseen.items()
+                ]
+            )
+            return
+        limit_ms = self._calls.config.number("default.api.timeout.ms")  # it is written (HND-1)
+        deadline_ms = self._clock.now_ms() + limit_ms
         self._engine.acknowledgements.send(
             [
                 PartitionAcknowledgements(
-                    *where, dict.fromkeys(counts, _RELEASE), unreported=True, uncounted=counts
+                    *where,
+                    dict.fromkeys(counts, _RELEASE),
+                    deadline_ms=deadline_ms,
+                    unreported=True,
+                    terms={each: ReleaseTerms(delay_ms, count) for each, count in counts.items()},
                 )
                 for where, counts in unseen.items()
             ]

@@ -11,6 +11,7 @@ from sharemesh.client.consumer.async_share_consumer import ConsumerBase
 from sharemesh.client.consumer.calls import DEFAULT_CLOSE_TIMEOUT_MS, ConsumerCalls, drive_on
 from sharemesh.client.consumer.handler_failures import RunOptions
 from sharemesh.client.consumer.handler_runner import HandlerRunner
+from sharemesh.client.consumer.stop_signal import stopped_by_sigterm
 from sharemesh.client.environment import ClientEnvironment
 from sharemesh.client.record_columns import RecordColumns
 from sharemesh.client.records import ConsumerRecord
@@ -102,14 +103,15 @@ class ShareConsumer(ConsumerBase):
     ) -> None:
         """Hand each record to ``handler`` on one of ``concurrency`` threads, until ``stop``.
 
-        See ``AsyncShareConsumer.run``. Ctrl-C stops too: what was not started is released, what
-        runs is finished.
+        See ``AsyncShareConsumer.run``. Ctrl-C and SIGTERM stop too: what was not started is
+        released uncounted, what runs is finished.
         """
         with self._alone(), ThreadHandlers(handler, concurrency) as threads:
             self._runner = HandlerRunner(self._calls, threads.handle, concurrency, options)
             loop = self._background()
             try:
-                loop.run_until_stopped(self._runner.run(), self._runner.stop)
+                with stopped_by_sigterm(self.stop):
+                    loop.run_until_stopped(self._runner.run(), self._runner.stop)
             finally:
                 self._runner = None
 
