@@ -1,6 +1,7 @@
 """What applications import: consumer, producer, admin client."""
 
 from sharemesh.client.admin.client import AdminClient, AsyncAdminClient
+from sharemesh.client.admin_results import TopicPartition
 from sharemesh.client.connect import connect
 from sharemesh.client.consumer.async_share_consumer import AsyncShareConsumer
 from sharemesh.client.consumer.circuit_breaker import BreakerPolicy
@@ -28,5 +29,6 @@ __all__ = [
     "RunOptions",
     "ShareConsumer",
     "TopicIdPartition",
+    "TopicPartition",
     "connect",
 ]

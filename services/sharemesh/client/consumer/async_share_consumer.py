@@ -13,8 +13,9 @@ from collections.abc import (
 )
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+from sharemesh.client.admin_results import TopicPartition
 from sharemesh.client.consumer.application_state import CommitCallback, CommitResult
 from sharemesh.client.consumer.calls import DEFAULT_CLOSE_TIMEOUT_MS, ConsumerCalls, drive
 from sharemesh.client.consumer.handler_failures import RunOptions
@@ -25,6 +26,8 @@ from sharemesh.client.errors import ConcurrentModificationError
 from sharemesh.client.record_columns import RecordColumns
 from sharemesh.client.records import ConsumerRecord
 from sharemesh.domain.delivery_state import AcknowledgeType
+
+T = TypeVar("T")
 
 
 class ConsumerBase:
@@ -111,6 +114,39 @@ class ConsumerBase:
     def client_instance_id(self) -> str:
         """Return a unique id of this client instance."""
         return self._calls.instance_id
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return the partitions that this member has now."""
+        return self._on_loop(self._calls.assignment)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Get nothing of these partitions until they are resumed, or assigned away (spec PAU-6).
+
+        Other members get their records; what waits here goes back to the group, uncounted. What the
+        application holds it acknowledges as ever. Handlers of ``run`` may call it.
+
+        Raises:
+            IllegalStateError: One is not assigned to this consumer; nothing is paused then.
+        """
+        wanted = tuple(partitions)
+        self._on_loop(lambda: self._calls.pause(wanted))
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Get records of these partitions again.
+
+        Raises:
+            IllegalStateError: One is not assigned to this consumer; nothing is resumed then.
+        """
+        wanted = tuple(partitions)
+        self._on_loop(lambda: self._calls.resume(wanted))
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Return the partitions that are paused."""
+        return self._on_loop(self._calls.paused)
+
+    def _on_loop(self, call: Callable[[], T]) -> T:
+        """Return what a call says that must run on the event loop's thread, as this one is."""
+        return call()
 
     def metrics(self) -> Mapping[str, int]:
         """Return counters with the names of spec MET-7; latencies in milliseconds."""

@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from sharemesh.client.admin_results import TopicPartition
 from sharemesh.client.background_loop import BackgroundLoop
 from sharemesh.client.config import ClientConfig, check_timeout_ms, consumer_config
 from sharemesh.client.consumer.application_state import CommitCallback, CommitResult, ConsumerState
@@ -17,7 +18,7 @@ from sharemesh.client.consumer.release_terms import release_terms
 from sharemesh.client.environment import ClientEnvironment, real_environment
 from sharemesh.client.errors import IllegalStateError, UnsupportedVersionError
 from sharemesh.client.record_columns import RecordColumns
-from sharemesh.client.records import ConsumerRecord
+from sharemesh.client.records import ConsumerRecord, TopicIdPartition
 from sharemesh.client.warm_heap import keep_pages
 from sharemesh.domain.delivery_state import AcknowledgeType
 
@@ -318,6 +319,40 @@ class ConsumerCalls:
         self._check_open()
         self.state.set_callback(callback)
 
+    # ---- pausing --------------------------------------------------------------------------------
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return the assigned partitions."""
+        return frozenset(map(_named, self.engine.assignment if self.engine is not None else ()))
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Return the paused partitions (spec PAU-6)."""
+        return frozenset(map(_named, self.engine.paused if self.engine is not None else ()))
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return nothing of these until they are resumed (spec PAU-6); on the event loop."""
+        sources = self._assigned(partitions)
+        if self.engine is not None:
+            self.engine.pause_partitions(sources)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return records of these again (spec PAU-6); on the event loop."""
+        sources = self._assigned(partitions)
+        if self.engine is not None:
+            self.engine.resume_partitions(sources)
+
+    def _assigned(self, partitions: Iterable[TopicPartition]) -> list[TopicIdPartition]:
+        self._check_open()
+        assignment = self.engine.assignment if self.engine is not None else ()
+        known = {_named(each): each for each in assignment}
+        wanted = [TopicPartition(*each) for each in partitions]
+        strange = [str(each) for each in wanted if each not in known]
+        if strange:
+            raise IllegalStateError(
+                f"not assigned to this consumer: {', '.join(strange)}; assignment() says what is"
+            )
+        return [known[each] for each in wanted]
+
     # ---- everything else ------------------------------------------------------------------------
 
     def wakeup(self) -> None:
@@ -374,3 +409,7 @@ class ConsumerCalls:
     def _check_open(self) -> None:
         if self.closed:
             raise IllegalStateError("this consumer is closed")
+
+
+def _named(source: TopicIdPartition) -> TopicPartition:
+    return TopicPartition(source.topic, source.partition)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from sharemesh.client.config import ClientConfig
 from sharemesh.client.consumer.acknowledgement_sender import AcknowledgementSender
@@ -139,6 +139,7 @@ class ConsumerEngine:
         self.records_received = 0
         self.bytes_received = 0
         self.fetches = FetchLatency()
+        self.on_pause: Callable[[Collection[TopicIdPartition]], None] = lambda _: None
 
     # ---- subscription ---------------------------------------------------------------------------
 
@@ -283,6 +284,26 @@ class ConsumerEngine:
         self._giving_back = True
         self._give_back(self._buffer.take(self._buffer.records))
 
+    @property
+    def assignment(self) -> Collection[TopicIdPartition]:
+        """The assigned partitions."""
+        return self._sessions.assignment.values()
+
+    @property
+    def paused(self) -> Collection[TopicIdPartition]:
+        """Those that the application paused."""
+        return self._sessions.paused.values()
+
+    def pause_partitions(self, sources: Collection[TopicIdPartition]) -> None:
+        """Hand out nothing of these; what waits goes back to the group (spec PAU-6, PAU-7)."""
+        self._sessions.pause(sources)
+        self._give_back(self._buffer.remove(lambda held: held.source in sources))
+        self.on_pause(sources)
+
+    def resume_partitions(self, sources: Collection[TopicIdPartition]) -> None:
+        """Hand out records of these again."""
+        self._sessions.unpause(sources)
+
     def acquire_at_most(self, records: int) -> None:
         """Ask leaders for no more than there is credit for, in sessions opened from now on."""
         self._chosen_limit = True
@@ -315,7 +336,7 @@ class ConsumerEngine:
         if len(self._buffer) >= BUFFERED_DELIVERIES_MAX:
             self._fail(ConnectionFailedError("a leader sent more than it had credit for"))
             return
-        if self._giving_back:
+        if self._giving_back or delivery.source in self.paused:
             self._give_back([delivery])
             return
         self.records_received += delivery.record_count

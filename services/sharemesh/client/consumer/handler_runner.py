@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -126,6 +126,7 @@ class HandlerRunner:
         if "share.acquire.mode" not in self._calls.config.given:
             engine.acquire_at_most(self._concurrency)
         engine.unseen.by_handlers = True
+        engine.on_pause = self._paused
         helpers = [
             asyncio.ensure_future(self._keep_locks(engine)),
             asyncio.ensure_future(self._retries.run()),
@@ -145,6 +146,7 @@ class HandlerRunner:
                 await self._finish(engine)
             finally:
                 engine.unseen.by_handlers = False
+                engine.on_pause = lambda _: None
                 await cancel_and_wait(*helpers)
 
     def _room(self) -> int:
@@ -333,6 +335,12 @@ class HandlerRunner:
             self._retries.forget(active)
         self._give_back([*kept, *self._waiting], self._delay_ms())
         self._waiting.clear()
+
+    def _paused(self, sources: Collection[TopicIdPartition]) -> None:
+        """Give back what no handler has of partitions that the application paused (PAU-7)."""
+        given = [each for each in self._waiting if each.acquired_in[0] in sources]
+        self._waiting = deque(each for each in self._waiting if each not in given)
+        self._give_back(given)
 
     def _finished(self, active: _Active, kind: AcknowledgeType) -> None:
         self._active.pop(active.key, None)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from sharemesh.client.background_loop import BackgroundLoop
 from sharemesh.client.consumer.application_state import CommitResult
@@ -16,6 +16,8 @@ from sharemesh.client.environment import ClientEnvironment
 from sharemesh.client.record_columns import RecordColumns
 from sharemesh.client.records import ConsumerRecord
 from sharemesh.domain.delivery_state import AcknowledgeType
+
+T = TypeVar("T")
 
 
 class ThreadHandlers:
@@ -138,6 +140,16 @@ class ShareConsumer(ConsumerBase):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _on_loop(self, call: Callable[[], T]) -> T:
+        loop = self._loop
+        if loop is None or not loop.is_open:
+            return call()
+
+        async def called() -> T:
+            return call()
+
+        return loop.run(called())
 
     def _background(self) -> BackgroundLoop:
         if self._loop is None:

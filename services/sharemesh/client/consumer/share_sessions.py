@@ -1,7 +1,7 @@
 """One share session with each leader of an assigned partition, kept as leaders move."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sharemesh.backoff import Backoff, backoff_ms
@@ -55,6 +55,7 @@ class ShareSessionPool:
 
     Attributes:
         assignment: The assigned partitions by topic id and number.
+        paused: Those that the application paused (spec PAU-6).
         is_paused: Whether leaders deliver nothing until ``resume``.
     """
 
@@ -74,6 +75,7 @@ class ShareSessionPool:
         self._bytes_ahead = bytes_ahead
         self._events = events
         self.assignment: dict[_Key, TopicIdPartition] = {}
+        self.paused: dict[_Key, TopicIdPartition] = {}
         self.is_paused = False
         self._streams: dict[str, LeaderSession] = {}
         self._stream_tasks: dict[LeaderSession, asyncio.Task[None]] = {}
@@ -93,6 +95,19 @@ class ShareSessionPool:
         self.assignment = dict(assignment)
         for key in [key for key in self._away if key not in self.assignment]:
             del self._away[key]
+        for key in [key for key in self.paused if key not in self.assignment]:
+            del self.paused[key]
+        self._work.set()
+
+    def pause(self, sources: Iterable[TopicIdPartition]) -> None:
+        """Let nobody deliver of these until they are resumed, or assigned away (PAU-6, PAU-7)."""
+        self.paused |= {(each.topic_id, each.partition): each for each in sources}
+        self._work.set()
+
+    def unpause(self, sources: Iterable[TopicIdPartition]) -> None:
+        """Let leaders deliver of these again."""
+        for each in sources:
+            self.paused.pop((each.topic_id, each.partition), None)
         self._work.set()
 
     def grant(self, records: int) -> None:
@@ -141,6 +156,7 @@ class ShareSessionPool:
     async def close(self, *, timeout_ms: int) -> None:
         """Close the sessions; those that do not end in time are dropped."""
         self.assignment.clear()
+        self.paused.clear()
         self._away.clear()
         for stream in self._streams.values():
             stream.close()
@@ -213,6 +229,8 @@ class ShareSessionPool:
         undecided: set[TopicIdPartition] = set()
         now_ms = self._clock.now_ms()
         for key, source in self.assignment.items() if not self.is_paused else ():
+            if key in self.paused:
+                continue
             leader = self._leaders.leader(*key)
             away = self._away.get(key)
             if leader is None:
