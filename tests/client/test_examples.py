@@ -1,12 +1,14 @@
 """Each example does what it says, against a cluster of real processes."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from sharemesh.client import connect
 from tests.cli.local_up import LocalUp, local_up
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -52,6 +54,28 @@ def test_outage_worker(up):
     assert out.count("sold") >= 20
     assert "wrong\n" in out
     assert "sold, delivery 3" not in out
+
+
+def test_cl_46_a_graceful_worker_loses_nothing_at_sigterm(up):
+    """CL-46: what it began is finished, and the rest comes again as if never delivered."""
+    command = [sys.executable, str(EXAMPLES / "graceful_worker.py")]
+    worker = subprocess.Popen(
+        [*command, up.bootstrap, "orders", "graceful"], stdout=subprocess.PIPE, text=True
+    )
+    with worker:
+        done = [worker.stdout.readline(), worker.stdout.readline()]
+        worker.send_signal(signal.SIGTERM)
+        done += worker.stdout.readlines()
+        assert worker.wait(60) == 0
+    assert done.pop() == "stopped\n"
+    assert 2 <= len(done) < 21
+    left = []
+    with connect(up.bootstrap).share_consumer("graceful", ["orders"]) as consumer:
+        while len(done) + len(left) < 21:
+            left += consumer.poll(60_000)
+    assert {each.delivery_count for each in left} == {1}
+    finished = {line.split()[1] for line in done}
+    assert not finished & {f"{each.topic_id_partition}@{each.offset}" for each in left}
 
 
 def test_explicit_with_retry(up):
