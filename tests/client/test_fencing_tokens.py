@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from sharemesh.client import AcknowledgeType, FencingToken, RunOptions
+from sharemesh.client.consumer.handler_runner import HandlerRunner
 from sharemesh.client.consumer.share_consumer import ThreadHandlers
 from sharemesh.client.errors import UnsupportedVersionError
 from tests.client.mini_cluster import MiniCluster
@@ -91,12 +92,11 @@ async def test_tok_5_what_a_handler_without_a_lock_says_counts_for_nothing():
 
     consumer = await consumer_of(cluster)
     with ThreadHandlers(handler, 2) as threads:
-        running = asyncio.ensure_future(
-            consumer.run(threads.handle, concurrency=2, options=OWN_LOCKS)
-        )
+        runner = HandlerRunner(consumer._calls, threads.handle, 2, OWN_LOCKS, cancels=False)
+        running = asyncio.ensure_future(runner.run())
         await until(lambda: cluster.states() == ["accepted"] and told.is_set())
         go_on.set()
-        consumer.stop()
+        runner.stop()
         await running
     await consumer.close()
     assert said == [[AcknowledgeType.ACCEPT]]

@@ -247,9 +247,11 @@ class ConsumerApplication:
         self._note(record)
         in_hand = (self._member_id, _name(record), record.offset)
         self.journal.in_hand.add(in_hand)
-        await self._while_stalled()
-        await asyncio.sleep(self._rng.choice((0.0, 0.01, 0.1, 1.0)))
-        self.journal.in_hand.discard(in_hand)
+        try:
+            await self._while_stalled()
+            await asyncio.sleep(self._rng.choice((0.0, 0.01, 0.1, 1.0)))
+        finally:
+            self.journal.in_hand.discard(in_hand)  # it is cancelled when its lock is gone (TOK-5)
         kind = self._decide(record)
         self._sent[_name(record), record.offset].append(kind)
         return kind

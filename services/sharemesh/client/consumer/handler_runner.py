@@ -81,7 +81,10 @@ class HandlerRunner:
         handler: Handler,
         concurrency: int,
         options: RunOptions | None,
+        *,
+        cancels: bool = True,
     ) -> None:
+        """``cancels``: a handler ends when its task does; one on a thread goes on."""
         if not 1 <= concurrency <= CONCURRENCY_MAX:
             raise IllegalArgumentError(
                 f"concurrency must be from 1 to {CONCURRENCY_MAX}, but is {concurrency}"
@@ -89,6 +92,7 @@ class HandlerRunner:
         self._calls = calls
         self._handler = handler
         self._concurrency = concurrency
+        self._cancels = cancels
         self._options = options = options or RunOptions()
         self._clock = calls.environment.clock
         self._chance = calls.environment.chance
@@ -397,7 +401,8 @@ class HandlerRunner:
         task = active.task
         if task is not None and not task.done():
             self._failures.lock_lost(active.record, self._clock.now_ms() - active.since_ms)
-            task.cancel()
+            if self._cancels:
+                task.cancel()
 
     def _lose_ended(self) -> None:
         """Find handlers whose lock has ended, or whose session has."""

@@ -109,7 +109,9 @@ class ShareConsumer(ConsumerBase):
         released uncounted, what runs is finished.
         """
         with self._alone(), ThreadHandlers(handler, concurrency) as threads:
-            self._runner = HandlerRunner(self._calls, threads.handle, concurrency, options)
+            self._runner = HandlerRunner(
+                self._calls, threads.handle, concurrency, options, cancels=False
+            )
             loop = self._background()
             try:
                 with stopped_by_sigterm(self.stop):
