@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sharemesh.client.consumer.async_share_consumer import AsyncShareConsumer
 from sharemesh.client.records import ConsumerRecord
 from sharemesh.domain.delivery_state import AcknowledgeType
+from tests.simulation.checkers.tokens import GuardedStore
 from tests.simulation.clients import ConsumerApplication
 from tests.simulation.world import DELIVERY_COUNT_LIMIT
 
@@ -94,6 +95,24 @@ class DelayingConsumer(HardConsumer):
                 if record.delivery_count < DELIVERY_COUNT_LIMIT and self._rng.random() < 0.4:
                     self._say_again(record, AcknowledgeType.RELEASE)
                     consumer.acknowledge(record, AcknowledgeType.RELEASE, delay=delay)
+        await self._commit(consumer, records)
+
+
+class StoringConsumer(LateConsumer):
+    """Writes to a store what it got, often when its locks are over, and says so then."""
+
+    store: GuardedStore
+    group: str
+
+    async def _settle(
+        self, consumer: AsyncShareConsumer, records: Sequence[ConsumerRecord]
+    ) -> None:
+        if records and not self.pace.finishing and self._rng.random() < 0.5:
+            await asyncio.sleep(self._part_of_the_lock_s(self.thinks))
+        for record in records:
+            await asyncio.sleep(0)  # where it may be frozen
+            self.store.write(self.group, self._member_id, record)
+        self._say(consumer, records)
         await self._commit(consumer, records)
 
 

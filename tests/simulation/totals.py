@@ -57,6 +57,7 @@ RARE: dict[str, tuple[str, ...]] = {
         "writes of deposed leaders",
     ),
     "delayed_retry": ("records released with a delay", "delays that survived a leader"),
+    "stored": ("tokens judged", "effects judged", "writes that a token refused"),
     "pruned": ("generations committed, shards", "loaded from a generation", "groups deleted"),
     "unreadable": (
         "fault reads_fail",

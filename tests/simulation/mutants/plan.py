@@ -13,6 +13,7 @@ from tests.simulation.mutants import (
     rights,
     stamped_logs,
     states,
+    tokens,
     unseen,
     waits,
 )
@@ -107,6 +108,10 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
         delays.delays_are_not_read,
         delays.a_commit_forgets_the_delay,
         delays.what_was_delayed_is_not_found,
+    ),
+    "stored": (
+        tokens.stores_do_not_look_at_tokens,
+        tokens.acquisitions_have_no_number,
     ),
     "leaderless": (logs.a_claim_of_unknown_outcome_is_left,),
     "revoked": (

@@ -147,6 +147,9 @@ class MixedWorkload:
     def _is_named(self, consumer: str) -> None:
         """A consumer of this name begins; workloads with access rules say who it is."""
 
+    def _begins(self, consumer: ConsumerApplication, group: str) -> None:
+        """A consumer is about to start; workloads may give it more."""
+
     def _start_generations(self) -> None:
         if self.world.engine.has_generations:
             GenerationJob(self.world).start()
@@ -282,6 +285,7 @@ class MixedWorkload:
         self._is_named(name)
         kind = self.consumer_kinds.get(mode, ConsumerApplication)
         consumer = kind(self.world, self.journal, name, mode, self.pace)
+        self._begins(consumer, group)
         consumer.start(group, [TOPIC, TRIMMED])
         self.consumers.append((consumer, group))
 

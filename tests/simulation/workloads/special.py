@@ -11,10 +11,11 @@ from sharemesh.share_leader.requests.delayed_share_fetch import DelayedShareFetc
 from tests.simulation.checkers.committed_reads import CommittedReadChecker
 from tests.simulation.checkers.delays import DelayChecker
 from tests.simulation.checkers.stalls import StallChecker
+from tests.simulation.checkers.tokens import GuardedStore, TokenChecker
 from tests.simulation.clients import ConsumerApplication, Pace
 from tests.simulation.foreign_clients import ForeignConsumer
 from tests.simulation.generations import GenerationJob
-from tests.simulation.hard_clients import HARD, DelayingConsumer
+from tests.simulation.hard_clients import HARD, DelayingConsumer, StoringConsumer
 from tests.simulation.journal import SimJournal
 from tests.simulation.late_copies import LateCopies
 from tests.simulation.loop import PROCESS
@@ -154,6 +155,32 @@ class DelayedRetryWorkload(SpecialWorkload):
     def install(self, patches: Patches) -> None:
         super().install(patches)
         self.delays.install(patches)
+
+
+class StoredWorkload(SpecialWorkload):
+    """Consumers that are frozen or late, and write to a store that looks at fencing tokens."""
+
+    fault_kinds = ("client_frozen", "client_frozen", "client_killed", "kill", "drain", "resets")
+    fault_gap_s = (0.5, 3.0)
+    active_s = 90.0
+    modes = ("storing", "storing", "storing", "explicit")
+    consumer_kinds: ClassVar[dict[str, type[ConsumerApplication]]] = {
+        **HARD,
+        "storing": StoringConsumer,
+    }
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.tokens = TokenChecker(world)
+        self.store = GuardedStore(world, self.tokens)
+
+    def install(self, patches: Patches) -> None:
+        super().install(patches)
+        self.tokens.install(patches)
+
+    def _begins(self, consumer: ConsumerApplication, group: str) -> None:
+        if isinstance(consumer, StoringConsumer):
+            consumer.store, consumer.group = self.store, group
 
 
 class UsurpedWorkload(SpecialWorkload):
