@@ -101,13 +101,14 @@ class DelayingConsumer(HardConsumer):
 class StoringConsumer(LateConsumer):
     """Writes to a store what it got, often when its locks are over, and says so then."""
 
+    thinks = (0.97, 2.0)
     store: GuardedStore
     group: str
 
     async def _settle(
         self, consumer: AsyncShareConsumer, records: Sequence[ConsumerRecord]
     ) -> None:
-        if records and not self.pace.finishing and self._rng.random() < 0.5:
+        if records and not self.pace.finishing and self._rng.random() < 0.35:
             await asyncio.sleep(self._part_of_the_lock_s(self.thinks))
         for record in records:
             await asyncio.sleep(0)  # where it may be frozen
