@@ -41,6 +41,32 @@ async def test_an_outage_counts_a_record_once_at_most_cl_43(caplog):
     assert "is closed" in said[-1]
 
 
+async def test_an_outage_costs_a_record_one_delivery_by_default_cl_42():
+    """CL-42, HND-1: and what is given back waits until this member tries again."""
+    cluster = MiniCluster()
+    cluster.append(*[b"x"] * RECORDS, batched=False)
+    down, tries, delays = [True], [], []
+    cluster.on_acknowledgement = lambda batch: (
+        delays.append(batch.release_delay_ms) if batch.uncounted else None
+    )
+
+    async def handler(record):
+        tries.append(record.offset)
+        if down:
+            raise ConnectionError("no route")
+
+    consumer = await consumer_of(cluster)
+    running = asyncio.ensure_future(consumer.run(handler, concurrency=8))
+    await until(lambda: len(tries) > 8)  # the breaker was open for a second, and tries again
+    down.clear()
+    await until(lambda: cluster.states() == ["accepted"] * RECORDS, timeout_s=20)
+    assert max(cluster.counts()) <= 2
+    assert any(0 < each <= 1_000 for each in delays)
+    consumer.stop()
+    await running
+    await consumer.close()
+
+
 async def test_while_the_breaker_is_open_other_members_have_the_records_cl_42():
     cluster = MiniCluster()
     cluster.append(*[b"x"] * RECORDS, batched=False)
