@@ -204,7 +204,9 @@ def test_a_value_that_is_no_record_is_named_with_file_and_offset(rows_min):
 
 @pytest.mark.parametrize("rows_min", [1, ROWS_MIN])
 def test_rows_of_the_source_are_those_of_the_records(rows_min):
-    batch = StateBatch(3, 9, DeliveryState.ACKNOWLEDGED, 1, Cause.ACCEPT)
+    at_ms = 1_700_000_000_000
+    batch = StateBatch(3, 9, DeliveryState.ACKNOWLEDGED, 1, Cause.ACCEPT, 0, at_ms)
+    span = {"first": 3, "last": 9, "state": 2, "count": 1, "cause": 1}
     whole = StateBatch(0, 9, DeliveryState.ACKNOWLEDGED, 1, Cause.ACCEPT)
     made = [
         StateSnapshot(KEYS[0], 1, 2, 3, 4, 5, 6, 7, 8, (whole,), ORIGIN, (batch,), 0),
@@ -221,11 +223,7 @@ def test_rows_of_the_source_are_those_of_the_records(rows_min):
     assert [row["kind"] for row in rows] == [
         "snapshot", "update", "tombstone", "epochfloor", "generation",
     ]  # fmt: skip
-    assert (
-        rows[0]["changed"]
-        == rows[1]["batches"]
-        == [{"first": 3, "last": 9, "state": 2, "count": 1, "cause": 1}]
-    )
+    assert rows[0]["changed"] == rows[1]["batches"] == [{**span, "acquired_at_ms": at_ms}]
     assert rows[0]["batches"][0]["first"] == 0
     assert rows[0]["initial_start_offset"] == 0
     assert rows[1]["leader_epoch"] == -1

@@ -236,7 +236,9 @@ def _batches(table: "pa.Table") -> tuple[list[int], list[StateBatch]]:
         later = repeat(0)
         if _NOT_BEFORE in names:
             later = _integers(columns.field(_NOT_BEFORE).fill_null(0))
-        made += map(StateBatch._make, zip(first, last, states, count, repeat(_UNSPECIFIED), later))
+        notes = repeat(_UNSPECIFIED)
+        rows = zip(first, last, states, count, notes, later, repeat(0))  # no times (EXP-9)
+        made += map(StateBatch._make, rows)
     return splits, made
 
 
