@@ -50,6 +50,7 @@ SECTIONS: tuple[tuple[str, tuple[Any, ...]], ...] = (
         "Records",
         (
             client.ConsumerRecord,
+            client.FencingToken,
             client.RecordColumns,
             client.TopicIdPartition,
             tracing.producer_links,

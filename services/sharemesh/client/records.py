@@ -63,6 +63,9 @@ class RecordGrant:
         self.acquisition_number = acquisition_number
         self._lost: set[int] | None = None
 
+    def __repr__(self) -> str:
+        return f"RecordGrant({self.state_epoch}, {self.acquisition_number})"
+
     def lose(self, offset: int) -> None:
         """Note that the lock of a record is gone."""
         if self._lost is None:

@@ -136,8 +136,7 @@ class ConsumerEngine:
         self._something = asyncio.Event()
         self._answered = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self.records_received = 0
-        self.bytes_received = 0
+        self.records_received = self.bytes_received = 0
         self.fetches = FetchLatency()
         self.on_pause: Callable[[Collection[TopicIdPartition]], None] = lambda _: None
 

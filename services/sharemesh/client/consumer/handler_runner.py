@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from sharemesh.client.consumer.calls import ConsumerCalls
@@ -17,6 +16,7 @@ from sharemesh.client.consumer.deliveries import (
 )
 from sharemesh.client.consumer.delivery_reader import DeliveryReader
 from sharemesh.client.consumer.engine import ConsumerEngine
+from sharemesh.client.consumer.handled_record import HandledRecord, confirm_renewals
 from sharemesh.client.consumer.handler_failures import HandlerFailures, RetryQueue, RunOptions
 from sharemesh.client.consumer.start_rate import StartRate
 from sharemesh.client.errors import (
@@ -43,33 +43,6 @@ LONG_LOCKS = 10
 """A handler that runs for this many lock durations is logged: it may hang."""
 
 _LEAST_RENEW_WAIT_MS = 50
-
-
-@dataclass(slots=True, eq=False)
-class _Active:
-    """A record that waits for a handler, is in one, or failed and is kept for a while."""
-
-    record: ConsumerRecord
-    acquired_in: AcquiredIn
-    lock_timeout_ms: int
-    renewed_ms: int
-    since_ms: int
-    kept: bool = False
-    is_outage: bool = False  # it failed of what the breaker counts
-    is_reported_long: bool = False
-    is_lost: bool = False
-    held_until_ms: int = 0  # its lock holds so long, as far as leaders have confirmed
-    task: "asyncio.Task[None] | None" = None
-
-    @property
-    def key(self) -> tuple[TopicIdPartition, int]:
-        """Its partition and offset."""
-        return self.acquired_in[0], self.record.offset
-
-    @property
-    def is_session_open(self) -> bool:
-        """Whether the session that acquired it can still take acknowledgements."""
-        return self.acquired_in[1].is_open
 
 
 class HandlerRunner:
@@ -100,11 +73,11 @@ class HandlerRunner:
         rate = options.records_per_second
         self._rate = None if rate is None else StartRate(rate, self._clock.now_ms())
         self._failures = HandlerFailures(options.on_failure or options.complain)
-        self._retries: RetryQueue[_Active] = RetryQueue(self._clock, self._retry)
+        self._retries: RetryQueue[HandledRecord] = RetryQueue(self._clock, self._retry)
         self._engine: ConsumerEngine | None = None
-        self._waiting: deque[_Active] = deque()
-        self._active: dict[tuple[TopicIdPartition, int], _Active] = {}
-        self._running: dict[asyncio.Task[None], _Active] = {}
+        self._waiting: deque[HandledRecord] = deque()
+        self._active: dict[tuple[TopicIdPartition, int], HandledRecord] = {}
+        self._running: dict[asyncio.Task[None], HandledRecord] = {}
         self._said: dict[AcquiredIn, dict[int, AcknowledgeType]] = {}
         self._flushing: asyncio.Handle | None = None
         self._freed = asyncio.Event()
@@ -238,8 +211,8 @@ class HandlerRunner:
             self._lose(active)  # this is the next delivery
         self._waiting.append(self._activate(delivery, record, now_ms))
 
-    def _activate(self, delivery: Delivery, record: ConsumerRecord, now_ms: int) -> _Active:
-        active = self._active[delivery.source, record.offset] = _Active(
+    def _activate(self, delivery: Delivery, record: ConsumerRecord, now_ms: int) -> HandledRecord:
+        active = self._active[delivery.source, record.offset] = HandledRecord(
             record,
             delivery.acquired_in,
             delivery.lock_timeout_ms,
@@ -268,7 +241,7 @@ class HandlerRunner:
         if not self._stopping:
             self._start_handlers()
 
-    async def _handle(self, active: _Active) -> None:
+    async def _handle(self, active: HandledRecord) -> None:
         record = active.record
         kind: AcknowledgeType = _RELEASE
         retry_ms = 0
@@ -312,7 +285,7 @@ class HandlerRunner:
             await cancel_and_wait(called)
         raise TimeoutError(f"the handler did not end within {deadline_ms} ms (deadline_ms)")
 
-    def _tell_breaker(self, active: _Active, error: Exception | None) -> bool:
+    def _tell_breaker(self, active: HandledRecord, error: Exception | None) -> bool:
         """Say how a handler ended; return whether its failure does not count (spec CL-43)."""
         breaker = self._breaker
         if breaker is None:
@@ -346,11 +319,11 @@ class HandlerRunner:
         self._waiting = deque(each for each in self._waiting if each not in given)
         self._give_back(given)
 
-    def _finished(self, active: _Active, kind: AcknowledgeType) -> None:
+    def _finished(self, active: HandledRecord, kind: AcknowledgeType) -> None:
         self._active.pop(active.key, None)
         self._say(active.acquired_in, active.record.offset, kind)
 
-    def _keep(self, active: _Active, retry_ms: int) -> None:
+    def _keep(self, active: HandledRecord, retry_ms: int) -> None:
         """Release it later; before half of its lock is over, if that is not renewed (any more)."""
         if not retry_ms or self._stopping:
             self._finished(active, _RELEASE)
@@ -366,7 +339,7 @@ class HandlerRunner:
             until_ms = min(until_ms, active.since_ms + cap_ms)
         self._retries.keep(active, until_ms)
 
-    def _retry(self, active: _Active) -> None:
+    def _retry(self, active: HandledRecord) -> None:
         """Release a kept record; one whose session is gone was released by its leader."""
         if active.is_session_open:
             self._finished(active, _RELEASE)
@@ -392,7 +365,7 @@ class HandlerRunner:
                 ]
             )
 
-    def _lose(self, active: _Active) -> None:
+    def _lose(self, active: HandledRecord) -> None:
         """The lock of a record is gone: tell its handler, and take no word of it (spec TOK-5)."""
         self._active.pop(active.key, None)
         self._retries.forget(active)
@@ -428,7 +401,7 @@ class HandlerRunner:
     def _due_for_renewal(self) -> Sequence[PartitionAcknowledgements]:
         now_ms = self._clock.now_ms()
         cap_ms = self._options.renew_max_ms
-        due: dict[AcquiredIn, list[_Active]] = {}
+        due: dict[AcquiredIn, list[HandledRecord]] = {}
         for active in self._active.values():
             fresh = now_ms - active.renewed_ms < active.lock_timeout_ms // RENEWALS_PER_LOCK
             capped = cap_ms is not None and now_ms - active.since_ms >= cap_ms
@@ -442,12 +415,12 @@ class HandlerRunner:
                 *where,
                 {each.record.offset: AcknowledgeType.RENEW for each in some},
                 unreported=True,
-                confirmed=partial(_confirm, some, now_ms),
+                confirmed=partial(confirm_renewals, some, now_ms),
             )
             for where, some in due.items()
         ]
 
-    def _warn_long(self, active: _Active, now_ms: int) -> None:
+    def _warn_long(self, active: HandledRecord, now_ms: int) -> None:
         """Log once that a handler may hang: its renewals keep the record from all other members."""
         long_ms = now_ms - active.since_ms
         if active.is_reported_long or long_ms < LONG_LOCKS * active.lock_timeout_ms:
@@ -461,7 +434,7 @@ class HandlerRunner:
         breaker = self._breaker
         return 0 if breaker is None else breaker.wait_ms(self._clock.now_ms()) or 0
 
-    def _give_back(self, given: Iterable[_Active], delay_ms: int = 0) -> None:
+    def _give_back(self, given: Iterable[HandledRecord], delay_ms: int = 0) -> None:
         """Release records whose delivery does not count (spec HBK-20, CL-43)."""
         unseen: dict[AcquiredIn, dict[int, int]] = {}
         for active in given:
@@ -516,11 +489,6 @@ class HandlerRunner:
         with contextlib.suppress(WakeupError):
             await engine.settle(lambda: engine.acknowledgements.unanswered > 0, timeout_ms=left_ms)
         self._calls.state.settle_outcomes()
-
-
-def _confirm(renewed: Iterable[_Active], sent_ms: int) -> None:
-    for active in renewed:
-        active.held_until_ms = max(active.held_until_ms, sent_ms + active.lock_timeout_ms)
 
 
 _GAP = AcknowledgeType.GAP
