@@ -54,6 +54,7 @@ class BatchColumns(NamedTuple):
                     kind >> _COUNT_SHIFT,
                     causes.get(kind >> _CAUSE_SHIFT & _CAUSE_MASK, Cause.UNSPECIFIED),
                     not_before_ms,
+                    0,
                 ),
             )
             for first, last, kind, not_before_ms in zip(
