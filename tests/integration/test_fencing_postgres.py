@@ -15,7 +15,7 @@ from tests.conformance.client_world import SHORT_LOCKS
 from tests.integration.frozen_worker import TABLES
 from tests.postgres_server import PsqlSession, postgres
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
 
 RECORDS = 40
 FROZEN = 3

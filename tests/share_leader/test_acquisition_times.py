@@ -24,5 +24,5 @@ async def test_exp_9_a_state_and_its_snapshots_do_not_keep_the_times():
         await m1.acknowledge(ack(P0, 3, 4, ACCEPT))
         (key, _) = w.keeper.writes[-1]
         assert [each.acquired_at_ms for each in w.keeper.machine.state(key).batches] == [0]
-        snapshot = w.keeper.machine.cold_snapshot(key, now_ms=w.clock.wall_ms())
+        [snapshot] = w.keeper.machine.cold_snapshot(key, now_ms=w.clock.wall_ms())
         assert [each.acquired_at_ms for each in snapshot.batches] == [0]
