@@ -1,4 +1,4 @@
-"""gRPC's core is set up before it is loaded (decision 0013)."""
+"""gRPC's core is set up before it is loaded (decision 0014)."""
 
 import os
 import subprocess

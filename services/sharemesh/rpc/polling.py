@@ -1,4 +1,4 @@
-"""How gRPC's core waits for its sockets (decision 0013)."""
+"""How gRPC's core waits for its sockets (decision 0014)."""
 
 import os
 
