@@ -17,6 +17,7 @@ PARTS = (
     "client",
     "compression",
     "coordinators",
+    "delivery",
     "spark",
     "memory",
     "telemetry",

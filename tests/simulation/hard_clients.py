@@ -3,6 +3,7 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 from sharemesh.client.consumer.async_share_consumer import AsyncShareConsumer
 from sharemesh.client.records import ConsumerRecord
@@ -11,6 +12,7 @@ from tests.simulation.checkers.tokens import GuardedStore
 from tests.simulation.clients import ConsumerApplication
 from tests.simulation.world import DELIVERY_COUNT_LIMIT
 
+Grant = tuple[str, int, int, int]
 PAST_THE_LOCK = (0.97, 1.3)
 ABOUT_THE_LOCK = (0.8, 1.15)
 
@@ -80,6 +82,41 @@ class PartialConsumer(HardConsumer):
             await self._commit(consumer, rest)
 
 
+class HoldingConsumer(HardConsumer):
+    """Renews one record again and again, for several locks, and decides about others at once."""
+
+    renewals_max = 8
+    between = (0.05, 0.3)
+
+    def __init__(self, *words: Any) -> None:
+        super().__init__(*words)
+        self._held: Grant | None = None
+        self._renewals = 0
+
+    async def _settle(
+        self, consumer: AsyncShareConsumer, records: Sequence[ConsumerRecord]
+    ) -> None:
+        if any(_grant(record) == self._held for record in records) and not self.pace.finishing:
+            await asyncio.sleep(self._part_of_the_lock_s(self.between))
+        elif self._rng.random() < 0.02:
+            self._held = None  # it may never come back
+        self._say(consumer, records)
+        await self._commit(consumer, records)
+
+    def _decide(self, record: ConsumerRecord) -> AcknowledgeType:
+        grant = _grant(record)
+        if self.pace.finishing or self._held not in (None, grant):
+            return super()._decide(record)
+        if self._held is None:
+            self._held, self._renewals = grant, 0
+        if self._renewals == self.renewals_max:
+            self._held = None
+            return super()._decide(record)
+        self._renewals += 1
+        self._renewed.add(grant)
+        return AcknowledgeType.RENEW
+
+
 class DelayingConsumer(HardConsumer):
     """Releases a part of what it got, mostly with a delay of its own."""
 
@@ -115,6 +152,11 @@ class StoringConsumer(LateConsumer):
             self.store.write(self.group, self._member_id, record)
         self._say(consumer, records)
         await self._commit(consumer, records)
+
+
+def _grant(record: ConsumerRecord) -> Grant:
+    name = f"{record.topic}/{record.partition}"
+    return name, record.offset, record.leader_epoch, record.delivery_count
 
 
 HARD: dict[str, type[ConsumerApplication]] = {

@@ -184,9 +184,10 @@ def _problem_of_waiting(
         position = max(position, view.last_offset + 1)
     behind = machine.end_offset + bool(views)  # with nothing in flight it is the next one (OFF-1)
     first = min(waits, default=behind)
-    is_full = not waits and Room.before(machine).left <= 0
+    room = Room.before(machine)
+    left, no_lock = room.left, room.locks_left is not None and room.locks_left <= 0  # WIN-3
+    is_full = left <= 0 and (not waits or no_lock)
     if is_full or reason is Reason.IN_FLIGHT_LIMIT:
-        left = Room.before(machine).left
         return "" if is_full and reason is Reason.IN_FLIGHT_LIMIT else f"there is room for {left}"
     if first < offset or reason is Reason.BEHIND_OTHERS:
         is_so = first < offset and reason is Reason.BEHIND_OTHERS

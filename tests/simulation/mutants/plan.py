@@ -8,6 +8,7 @@ from tests.domain.share_partition import test_mutants as domain
 from tests.simulation.mutants import (
     delays,
     deliveries,
+    held,
     logs,
     quotas,
     rights,
@@ -112,6 +113,10 @@ PLAN: dict[str, tuple[Mutant, ...]] = {
     "stored": (
         tokens.stores_do_not_look_at_tokens,
         tokens.acquisitions_have_no_number,
+    ),
+    "held": (
+        held.only_the_first_part_is_read,
+        held.parts_are_taken_without_the_first,
     ),
     "leaderless": (logs.a_claim_of_unknown_outcome_is_left,),
     "revoked": (

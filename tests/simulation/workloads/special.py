@@ -2,20 +2,25 @@
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from typing import ClassVar
 
 from sharemesh.client.admin_results import TopicPartition
 from sharemesh.client.errors import SharemeshError
+from sharemesh.domain import packed_batches
 from sharemesh.ports.cluster import Role
+from sharemesh.serve.roles import share_coordinator
+from sharemesh.serve.settings import room_settings
 from sharemesh.share_leader.requests.delayed_share_fetch import DelayedShareFetch
 from tests.simulation.checkers.committed_reads import CommittedReadChecker
 from tests.simulation.checkers.delays import DelayChecker
 from tests.simulation.checkers.stalls import StallChecker
 from tests.simulation.checkers.tokens import GuardedStore, TokenChecker
+from tests.simulation.checkers.window_of_locks import WindowChecker
 from tests.simulation.clients import ConsumerApplication, Pace
 from tests.simulation.foreign_clients import ForeignConsumer
 from tests.simulation.generations import GenerationJob
-from tests.simulation.hard_clients import HARD, DelayingConsumer, StoringConsumer
+from tests.simulation.hard_clients import HARD, DelayingConsumer, HoldingConsumer, StoringConsumer
 from tests.simulation.journal import SimJournal
 from tests.simulation.late_copies import LateCopies
 from tests.simulation.loop import PROCESS
@@ -181,6 +186,47 @@ class StoredWorkload(SpecialWorkload):
     def _begins(self, consumer: ConsumerApplication, group: str) -> None:
         if isinstance(consumer, StoringConsumer):
             consumer.store, consumer.group = self.store, group
+
+
+class HeldWorkload(SpecialWorkload):
+    """One record is held and renewed while others flow by, and leaders change (WIN).
+
+    Few batches make a state large here, so that snapshots and reads come in parts.
+    """
+
+    fault_kinds = ("kill", "usurp", "vanish", "client_killed", "network_slow")
+    fault_gap_s = (1.5, 6.0)
+    active_s = 60.0
+    finish_s = 150.0
+    producer_gap_s = (0.1, 0.8)
+    modes = ("holding", "explicit", "partial")
+    consumer_kinds: ClassVar[dict[str, type[ConsumerApplication]]] = {
+        **HARD,
+        "holding": HoldingConsumer,
+    }
+    group_settings: ClassVar[dict[str, str]] = {
+        "share.in.flight.limit.type": "locks",
+        "share.partition.max.record.locks": "100",
+    }
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.window = WindowChecker(world)
+
+    def install(self, patches: Patches) -> None:
+        super().install(patches)
+        self.window.install(patches)
+        real = room_settings.share_coordinator_settings
+        patches.setattr(
+            share_coordinator,
+            "share_coordinator_settings",
+            lambda configs: replace(real(configs), large_batches=4, part_batches=2),
+        )
+        patches.setattr(packed_batches, "PACKED_MIN", 4)
+
+    async def _prepare(self) -> None:
+        await super()._prepare()
+        await self.admin.alter_configs(OFTEN)
 
 
 class UsurpedWorkload(SpecialWorkload):

@@ -157,9 +157,9 @@ GROUP_CONFIGS = by_name(
             PARTITION_MAX_RUNS,
             "How many runs of equal records a share partition may remember above its start offset, "
             "if the limit counts locks; beyond it only records that were delivered before go out.",
-            10_000,
+            100_000,
             minimum=1_000,
-            maximum=16_000,
+            maximum=1_000_000,
         ),
         ConfigDefinition(
             PAUSED,
