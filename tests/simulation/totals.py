@@ -58,6 +58,7 @@ RARE: dict[str, tuple[str, ...]] = {
     ),
     "delayed_retry": ("records released with a delay", "delays that survived a leader"),
     "stored": ("tokens judged", "effects judged", "writes that a token refused"),
+    "held": ("acquisitions past held records", "locks renewed"),
     "pruned": ("generations committed, shards", "loaded from a generation", "groups deleted"),
     "unreadable": (
         "fault reads_fail",
