@@ -74,3 +74,32 @@ async def test_what_waits_to_be_sent_again_is_given_up_for_records_that_come_ane
     told = [(sorted(each.acknowledgements.types), type(each.error)) for each in outcomes]
     assert told == ([] if len(carried) == 3 else [([4, 5], InvalidRecordStateError)])
     await sender.close()
+
+
+async def test_what_was_sent_again_is_reported_once_though_its_record_comes_in_the_same_turn():
+    """CL-36: its result is the leader's, also before the task that sent it is forgotten."""
+    clock, outcomes = ManualClock(), []
+    sender = AcknowledgementSender(clock, list, outcomes.extend)
+
+    class Quick(Route):
+        """A session whose next delivery comes in the turn in which it is told something."""
+
+        def acknowledge(self, acknowledgements, *, may_wait=False):
+            super().acknowledge(acknowledgements)
+            if len(self.carried) == 2:
+                delivery = held(self, 5, 4, 9)
+                asyncio.get_running_loop().call_soon(sender.redelivered, delivery)
+
+    route = Quick()
+    types = dict.fromkeys((3, 4, 5), AcknowledgeType.ACCEPT)
+    asked = PartitionAcknowledgements(SOURCE, route, 5, types, deadline_ms=clock.now_ms() + 60_000)
+    sender.send([asked])
+    refused = optional_error(ErrorCode.KAFKA_STORAGE_ERROR, "no broker", about="orders/0")
+    sender.finished([AcknowledgementResult(asked, refused, 30_000)])
+    await asyncio.sleep(0)
+    await clock.advance(ACKNOWLEDGE_RETRY_MS)
+    assert route.carried == [([3, 4, 5], 5)] * 2
+    sender.finished([AcknowledgementResult(asked, None, 30_000)])
+    assert [sorted(each.acknowledgements.types) for each in outcomes] == [[3, 4, 5]]
+    assert sender.unanswered == 0
+    await sender.close()

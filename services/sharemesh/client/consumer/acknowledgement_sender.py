@@ -126,7 +126,8 @@ class AcknowledgementSender:
 
     async def _send_again(self, refused: "_Refused") -> None:
         await self._clock.sleep_ms(ACKNOWLEDGE_RETRY_MS)
-        self._send([refused.asked])
+        asked, refused.asked = refused.asked, replace(refused.asked, types={})
+        self._send([asked])  # from now on its result comes from the leader, and from there alone
 
 
 @dataclass(slots=True)
