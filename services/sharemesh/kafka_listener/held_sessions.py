@@ -51,8 +51,8 @@ class HeldSessions:
             raise hold.error
 
     async def end(self, group_id: str, member_id: str) -> None:
-        """Bind it no more: it has ended."""
-        hold = self._held.get((group_id, member_id))
+        """Bind it no more: it has ended. One that is opened right behind it is bound anew."""
+        hold = self._held.pop((group_id, member_id), None)
         if hold is not None:
             await hold.close()
 
