@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import itertools
 from uuid import UUID
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from sharemesh.codec.decoded_records import decode_records, encode_records
 from sharemesh.domain.errors import ErrorCode
 from sharemesh.kafka.messages import error_code, milliseconds
+from sharemesh.telemetry import names
 from sharemesh.testing.mesh_node import CLUSTER_ID
 from sharemesh.v1.common_pb2 import DecodedRecord
 from tests.kafka_listener.world import EARLIEST, NO_ERROR, ListeningMesh
@@ -593,3 +595,106 @@ async def test_a_fetch_waits_for_records_that_come():
         await asyncio.sleep(0.01)
         await produce(producer, topic_id, b"late")
         assert given(await waiting)[0] == [b"late"]
+
+
+async def test_a_session_that_is_opened_right_behind_the_end_of_the_last_one_is_held():
+    """KLS-13: the end of the old one does not take the new one with it."""
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        topic_id = await orders(mesh)
+        member = ShareClient(client, topic_id)
+        await member.join()
+        await produce(client, topic_id, b"a")
+        await member.fetch(add=(0,))
+        [connection] = mesh.listener._open
+        end = {"share_session_epoch": -1, "is_renew_ack": False, "topics": []}
+        ended = client.send(SHARE_ACKNOWLEDGE, 2, **member.who, **end)
+        again = ShareClient(_Behind(client, (SHARE_ACKNOWLEDGE, 2, ended)), topic_id)
+        assert given(await again.fetch(add=(0,)))[0] == [b"a"]
+        told = await again.fetch(batches=(ack(0, 0, ACCEPT),), wait_ms=0)
+        assert told.error_code == NO_ERROR
+        assert told.responses[0].partitions[0].acknowledge_error_code == NO_ERROR
+        assert len(connection.sessions) == 1
+
+
+class _Behind:
+    """A connection whose first request goes out before the answer of another one is read."""
+
+    def __init__(self, client, before):
+        self._client = client
+        self._before = before
+
+    async def ask(self, key, version, /, **content):
+        correlation = self._client.send(key, version, **content)
+        before, self._before = self._before, None
+        if before is not None:
+            await self._client.answer(*before)
+        return await self._client.answer(key, version, correlation)
+
+
+async def test_a_topic_that_comes_while_its_offsets_are_asked_for_was_not_there():
+    """KLS-17: names are looked up once, so that each result stays with its partition."""
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        topic_id = await orders(mesh)
+        await produce(client, topic_id, b"a", b"b")
+        known = mesh.view.topic_named("orders")
+        looks = itertools.count()
+
+        def topic_named(name):
+            if name == "orders":
+                return known
+            return known if next(looks) else None
+
+        mesh.view.topic_named = topic_named
+        part = {"partition_index": 0, "timestamp": -1}
+        told = await client.ask(
+            LIST_OFFSETS,
+            11,
+            replica_id=-1,
+            isolation_level=0,
+            topics=[{"name": name, "partitions": [part]} for name in ("new", "orders")],
+            timeout=milliseconds(1_000),
+        )
+        found = [(int(e.error_code), e.offset) for t in told.topics for e in t.partitions]
+        assert found == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1), (0, 2)]
+
+
+MANY = 20_000
+PART = {"index": 0, "records": b"", "partition_index": 0, "timestamp": -1}
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "content"),
+    [
+        (FIND_COORDINATOR, 6, {"key_type": 1, "coordinator_keys": ("",) * (MANY + 1)}),
+        (METADATA, 1, {"topics": [{"name": ""}] * (MANY + 1)}),
+        (
+            LIST_OFFSETS,
+            1,
+            {"replica_id": -1, "topics": [{"name": "a", "partitions": [PART] * MANY}]},
+        ),
+        (
+            PRODUCE,
+            3,
+            {
+                "transactional_id": None,
+                "acks": ALL,
+                "timeout": milliseconds(1_000),
+                "topic_data": [{"name": "a", "partition_data": [PART] * MANY}],
+            },
+        ),
+    ],
+)
+async def test_a_request_that_names_too_much_gets_no_entry_for_each(key, version, content):
+    """KLS-4."""
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        client.send(key, version, **content)
+        assert await client.is_closed()
+        assert mesh.counted(names.KAFKA_LISTENER_CLOSED) == {("too_many_parts",): 1}
+
+
+async def test_a_request_may_name_many_things():
+    """KLS-4."""
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        keys = ("",) * MANY
+        told = await client.ask(FIND_COORDINATOR, 6, key_type=1, coordinator_keys=keys)
+        assert len(told.coordinators) == MANY

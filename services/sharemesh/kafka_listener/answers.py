@@ -13,6 +13,7 @@ from sharemesh.kafka_listener import api_versions
 from sharemesh.kafka_listener.failures import code_of
 from sharemesh.kafka_listener.frames import RefusedFrameError
 from sharemesh.kafka_listener.held_sessions import HeldSessions
+from sharemesh.kafka_listener.named_parts import check_parts_named
 from sharemesh.kafka_listener.nodes import KafkaNodes
 from sharemesh.kafka_listener.offered_handlers import OfferedHandlers
 from sharemesh.kafka_listener.request_header import RequestHeader, kind_of, read_header
@@ -102,6 +103,7 @@ class KafkaAnswers:
             raise RefusedFrameError(
                 "malformed", f"its request {request.label} version {version} is none: {error}"
             ) from error
+        check_parts_named(request, asked.message)
         try:
             return await self._by_request[request](asked)
         except Exception as error:
@@ -158,13 +160,14 @@ class KafkaAnswers:
         return asked.answered(coordinators.to_answer(response, self._nodes()))
 
     async def _list_offsets(self, asked: Asked) -> Frame:
-        request = list_offsets.to_request(asked.message, self._id_of)
+        ids = {each.name: self._id_of(each.name) for each in asked.message.topics}
+        request = list_offsets.to_request(asked.message, ids.get)
         try:
             response = await self.handlers.call(methods.LIST_OFFSETS, request, asked.context)
         except CallFailedError as error:
             code = code_of(error, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return asked.answered(list_offsets.refused(asked.message, code))
-        return asked.answered(list_offsets.to_answer(asked.message, response, self._id_of))
+        return asked.answered(list_offsets.to_answer(asked.message, response, ids.get))
 
     async def _fetch(self, asked: Asked) -> Frame:
         return asked.answered(fetch.refused(asked.message))

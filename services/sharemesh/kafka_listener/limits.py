@@ -8,6 +8,9 @@ PRODUCE_BYTES_MAX = 20 * 1024 * 1024
 REQUEST_BYTES_MAX = 512 * 1024
 """Longest request of any other kind."""
 
+PARTS_MAX = 20_000
+"""Most topics and partitions, or keys, that a request may name: its answer has one entry each."""
+
 SMALL_FRAME_BYTES = 64 * 1024
 """Frames up to this length are received without asking whether there is room for them."""
 
