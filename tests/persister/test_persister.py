@@ -341,3 +341,26 @@ async def test_win_15_parts_of_two_states_are_read_again(monkeypatch):
         monkeypatch.setattr(persister, "_ask", moves)
         never = await persister.read_state(KEY, 1)
         assert never.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+async def test_win_15_a_part_that_overlaps_the_one_before_is_read_again(monkeypatch):
+    """WIN-15: a late write of the same leader closed the gap between two parts."""
+    monkeypatch.setattr(packed_batches, "PACKED_MIN", 10)
+    async with (
+        meshed(attempts=3) as (w, network, persister),
+        offered(w, network, "n1", part_batches=7, large_batches=10),
+    ):
+        await persister.initialize_state(KEY, 0, 0)
+        await persister.write_state(KEY, write(batches=singles(0, 40)))
+        asked, late = persister._ask, [singles(13, 1)]
+
+        async def ask(rpc, key, item):
+            if rpc is READ and item[1] and late:
+                await asked(rpcs.WRITE, KEY, write(0, late.pop(), leader_epoch=1))
+            return await asked(rpc, key, item)
+
+        monkeypatch.setattr(persister, "_ask", ask)
+        read = await persister.read_state(KEY, 1)
+        joined = StateBatch(12, 14, DeliveryState.ACKNOWLEDGED, 1)
+        assert read.error is ErrorCode.NONE
+        assert tuple(read.batches) == (*singles(0, 6), joined, *singles(16, 32))

@@ -83,11 +83,14 @@ class Persister:
             return part
         parts = [packed_whatever(part.batches)]
         while part.next_offset >= 0:
-            part = await self._ask(rpcs.READ, key, (leader_epoch, part.next_offset))
+            from_offset = part.next_offset
+            part = await self._ask(rpcs.READ, key, (leader_epoch, from_offset))
             if part.error:
                 return part
             if (part.state_epoch, part.start_offset) != (first.state_epoch, first.start_offset):
                 return None
+            if part.batches and part.batches[0].first_offset < from_offset:
+                return None  # a late write of this leader joined it to the part before
             parts.append(packed_whatever(part.batches))
         return replace(first, batches=PackedBatches.joined(parts), next_offset=-1)
 
