@@ -111,3 +111,20 @@ def test_a_job_that_ends_after_its_loop_concerns_nobody(threads):
         return await threads.run(lambda: "still at work")
 
     assert asyncio.run(next_one()) == "still at work"
+
+
+async def test_a_thread_that_could_not_be_started_is_tried_again(monkeypatch):
+    threads = DiskThreads(1, "test")
+    start, refusals = threading.Thread.start, [RuntimeError("can't start new thread")]
+
+    def refused_once(thread):
+        if refusals:
+            raise refusals.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused_once)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        await threads.run(lambda: 1)
+    async with asyncio.timeout(20):
+        assert await threads.run(lambda: 2) == 2
+    threads.close()

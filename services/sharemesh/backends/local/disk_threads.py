@@ -44,23 +44,23 @@ class DiskThreads:
         """Return the result of a job; if its caller is cancelled before it begins, it never does.
 
         Raises:
-            RuntimeError: The threads have ended.
+            RuntimeError: The threads have ended, or the machine gives no more of them.
         """
         if self._closed:
             raise RuntimeError(f"the threads {self._name!r} have ended")
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Result] = loop.create_future()
-        self._unfinished += 1
-        if len(self._threads) < min(self._unfinished, self._count):
+        if len(self._threads) < min(self._unfinished + 1, self._count):
             self._start()
+        self._unfinished += 1
         self._jobs.put(_Job(work, outcome, loop))
         return await outcome
 
     def _start(self) -> None:
         name = f"{self._name}_{len(self._threads)}"
         thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._threads.append(thread)
         thread.start()
+        self._threads.append(thread)  # only now: one that could not start would count for ever
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
