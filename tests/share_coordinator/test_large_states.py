@@ -4,6 +4,7 @@ import pytest
 
 from sharemesh.domain import packed_batches
 from sharemesh.domain.share_state import checks
+from sharemesh.domain.share_state.machine import ShareStateMachine
 from sharemesh.domain.share_state.records import SnapshotPart, StateSnapshot
 from sharemesh.runtime.shard_kind import RuntimeLimits
 from sharemesh.share_coordinator.shard_kind import encode
@@ -102,3 +103,33 @@ async def test_win_12_a_coordinator_that_died_within_a_snapshot(kept):
             assert tuples((await g.R(0)).state_batches) == singles(0, 12)
             await g.W(0, 0, 0, 0, singles(50, 2))
             assert tuples((await g.R(0)).state_batches) == [*singles(0, 12), *singles(50, 2)]
+
+
+async def test_win_13_a_refused_snapshot_is_tried_again_after_a_pause(monkeypatch):
+    """WIN-13: there is room for writes and none for the parts; a try costs as much as success."""
+    async with world() as w, w.coordinator(**LARGE) as service:
+        g = Client(service)
+        await g.I(0, 0)
+        shard, tries = service.shards.shard(0), []
+        snapshot, has_room = ShareStateMachine.cold_snapshot, shard._log.has_room
+
+        def counted(machine, key, *, now_ms):
+            tries.append(now_ms)
+            return snapshot(machine, key, now_ms=now_ms)
+
+        monkeypatch.setattr(ShareStateMachine, "cold_snapshot", counted)
+        monkeypatch.setattr(shard._log, "has_room", lambda size: size < 66_500)
+        for number in range(8):
+            written = await g.W(0, 0, 0, 0, singles(100 * number, 5))
+            assert written.error_code == 0
+            await w.clock.advance(10)
+        assert len(tries) == 1
+        await w.clock.advance(10_000)
+        await g.R(0)
+        await w.clock.advance(10)
+        assert len(tries) == 2
+        monkeypatch.setattr(shard._log, "has_room", has_room)
+        await w.clock.advance(10_000)
+        await g.R(0)
+        await w.clock.advance(10)
+    assert sum(isinstance(record, SnapshotPart) for _, record in await w.log()) > 7

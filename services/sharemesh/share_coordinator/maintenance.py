@@ -17,6 +17,7 @@ from sharemesh.share_coordinator.shard_kind import StateShard
 _KEYS_PER_BATCH = 20  # of cold snapshots: one decision of large states would hold the loop
 _KEYS_PER_FOLD = 2
 _FOLD_PAUSE_MS = 5
+_REFUSED_PAUSE_MS = 10_000  # a try encodes all of a large state, and each request would begin one
 
 
 class Maintenance:
@@ -35,6 +36,7 @@ class Maintenance:
         self._settings = settings
         self._missing: frozenset[TopicId] = frozenset()
         self._says_again = False
+        self._refused_until_ms = clock.now_ms()
         self._logger = logging.getLogger(f"sharemesh.state-{shard.index}")
 
     def start(self) -> None:
@@ -68,8 +70,13 @@ class Maintenance:
             keys = keys[done:]
 
     def snapshot_large(self) -> None:
-        """Snapshot the large states that had enough updates, unless that is under way (WIN-13)."""
-        if not self._says_again and self._shard.peek(_large_due):
+        """Snapshot the large states that had enough updates, unless that is under way (WIN-13).
+
+        After one that was refused, as while the volume is full, there is a pause.
+        """
+        if self._says_again or not self._shard.peek(_large_due):
+            return
+        if self._clock.now_ms() >= self._refused_until_ms:
             self._says_again = True
             self._shard.start_job("snapshots in parts", self._snapshot_large(), comes_again=True)
 
@@ -77,6 +84,9 @@ class Maintenance:
         try:
             while keys := self._shard.peek(_large_due):
                 await self._snapshot(keys, self._clock.wall_ms())
+        except Exception:
+            self._refused_until_ms = self._clock.now_ms() + _REFUSED_PAUSE_MS
+            raise
         finally:
             self._says_again = False
 
