@@ -32,9 +32,11 @@ from sharemesh.domain.state_batch import StateBatch, combine
 from sharemesh.v1.state_record_pb2 import ShareStateRecord
 from sharemesh_spark.fold import combine_numpy
 from sharemesh_spark.fold.vector_fold import FoldRows, state_at
+from sharemesh_spark.generation import shard_fold
 from sharemesh_spark.generation.generation_files import BaseShard, shard_content
 from sharemesh_spark.generation.shard_fold import ShardFold
 from sharemesh_spark.generation.source import SCHEMA, arrow_rows
+from sharemesh_spark.reader import shard_windows
 from sharemesh_spark.reader.data_directory import LogPart, ShardImage, UnreadableLogError
 from sharemesh_spark.reader.protobuf_templates import ROWS_MIN, ValueTemplates
 from sharemesh_spark.reader.shard_windows import windows
@@ -345,3 +347,21 @@ def test_win_12_a_whole_snapshot_is_one_row_where_its_last_part_lies():
     [window] = windows(image, 0, ValueTemplates(1))
     assert [int(kind) for kind in window.kind] == [1, 1]
     assert window.places.offset.tolist() == [0, 3]
+
+
+def test_win_12_large_snapshots_are_folded_before_there_are_too_many_runs(monkeypatch):
+    """WIN-12: few records, each of them many runs, which a task must hold."""
+    monkeypatch.setattr(shard_fold, "ROWS_PER_FOLD", 50)
+    monkeypatch.setattr(shard_windows, "RECORDS_PER_GROUP", 2)
+    state = large_snapshot(
+        StateBatch(3 * n, 3 * n, DeliveryState.ARCHIVED, 1, Cause.REJECT) for n in range(40)
+    )
+    again = [[part] for at_ms in range(30) for part in in_parts(state, at_ms, 20)]
+    fold, most = ShardFold(None, one_in=1), 0
+    image = image_of(encoded([[state], *again]), epoch_changes=False)
+    for window in windows(image, 0, ValueTemplates(1)):
+        fold.add(window)
+        most = max(most, sum(len(part.runs) for part in fold._parts))
+    assert most <= 50 * shard_fold.RUNS_PER_ROW + 2 * 40
+    names, rows, _ = fold.result()
+    assert states(names, rows) == by_text(of_domain([state]))

@@ -42,6 +42,9 @@ from sharemesh_spark.reader.varints import Ints
 ROWS_PER_FOLD = 1_000_000
 """Rows kept before they are folded together; this bounds the memory of a task."""
 
+RUNS_PER_ROW = 4
+"""So many state batches count as a row: snapshots of large states are few rows with many."""
+
 PROVE_ALL_BYTES = 16 * 1024 * 1024
 """In a log up to this size every share partition is proven, in a larger one a sample."""
 
@@ -156,7 +159,7 @@ class ShardFold:
 
     def _keep(self, rows: FoldRows) -> None:
         self._parts.append(rows)
-        self._waiting += len(rows)
+        self._waiting += max(len(rows), len(rows.runs) // RUNS_PER_ROW)
         if self._waiting >= ROWS_PER_FOLD:
             self._parts = [folded(joined(self._parts))]
             self._waiting = 0
