@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import itertools
+import struct
 from uuid import UUID
 
 import pytest
@@ -321,6 +322,7 @@ async def test_a_producer_that_wants_no_answer_gets_none_unless_it_failed():
         assert (await produce(client, topic_id, b"b")).base_offset == 1
         send(5)
         assert await client.is_closed()
+        assert mesh.counted(names.KAFKA_LISTENER_CLOSED) == {("unanswered",): 1}
 
 
 async def test_another_number_of_acknowledgements_is_refused():
@@ -698,3 +700,22 @@ async def test_a_request_may_name_many_things():
         keys = ("",) * MANY
         told = await client.ask(FIND_COORDINATOR, 6, key_type=1, coordinator_keys=keys)
         assert len(told.coordinators) == MANY
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "body"),
+    [
+        (FIND_COORDINATOR, 6, b"\0\0\0"),  # type, keys, tags
+        (LIST_OFFSETS, 9, b"\xff\xff\xff\xff\0\0\0"),  # replica, isolation, topics, tags
+        (LIST_OFFSETS, 9, b"\xff\xff\xff\xff\0\2\2a\0\0\0"),  # partitions of a topic
+        (PRODUCE, 9, b"\0\xff\xff\0\0\0\0\0\0"),  # id, acks, timeout, topics, tags
+        (SHARE_ACKNOWLEDGE, 1, b"\2g\2m\0\0\0\0\0\0"),  # who, epoch, topics, tags
+    ],
+)
+async def test_null_where_only_a_list_may_be_is_no_request(key, version, body):
+    """KLS-4."""
+    async with ListeningMesh() as mesh, mesh.connect() as client:
+        frame = struct.pack(">hhihB", key, version, 1, -1, 0) + body
+        client.writer.write(struct.pack(">i", len(frame)) + frame)
+        assert await client.is_closed()
+        assert mesh.counted(names.KAFKA_LISTENER_CLOSED) == {("malformed",): 1}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
+from sharemesh.kafka.announced_lengths import check_lengths
 from sharemesh.kafka.messages import (
     SIZE_BYTES,
     Content,
@@ -22,7 +23,7 @@ _FLEXIBLE_HEADER = 2
 
 def has_flexible_header(key: int, version: int) -> bool:
     """Return whether tagged fields end the header of a request."""
-    return bool(_reader(key, version)[1])
+    return bool(_reader(key, version)[0].__header_schema__.__version__ >= _FLEXIBLE_HEADER)
 
 
 def read_request(key: int, version: int, body: memoryview) -> KafkaMessage:
@@ -31,7 +32,8 @@ def read_request(key: int, version: int, body: memoryview) -> KafkaMessage:
     Raises:
         MalformedMessageError: It is none.
     """
-    read, _ = _reader(key, version)
+    cls, read = _reader(key, version)
+    check_lengths(cls, body)
     try:
         message, _ = read(body, 0)
     except Exception as error:  # the reader's own errors, and KeyError of unknown tagged fields
@@ -61,12 +63,12 @@ def load_served(served: Iterable[Served]) -> None:
 
 
 @cache
-def _reader(key: int, version: int) -> tuple[Callable[[Any, int], Any], bool]:
+def _reader(key: int, version: int) -> tuple[Any, Callable[[Any, int], Any]]:
     from kio.index import load_request_schema
     from kio.serial import entity_reader
 
     cls: Any = load_request_schema(key, version)
-    return entity_reader(cls), cls.__header_schema__.__version__ >= _FLEXIBLE_HEADER
+    return cls, entity_reader(cls)
 
 
 @cache

@@ -103,9 +103,11 @@ class KafkaAnswers:
             raise RefusedFrameError(
                 "malformed", f"its request {request.label} version {version} is none: {error}"
             ) from error
-        check_parts_named(request, asked.message)
         try:
+            check_parts_named(request, asked.message)
             return await self._by_request[request](asked)
+        except RefusedFrameError:
+            raise
         except Exception as error:
             _log.exception("answering %s version %d failed", request.label, version)
             raise RefusedFrameError(

@@ -1,0 +1,53 @@
+"""Lists that a request announces and does not have: kio would reserve memory for them."""
+
+import struct
+
+import pytest
+from kio.index import load_request_schema
+
+from sharemesh.kafka.announced_lengths import ENTRIES_MAX, check_lengths
+from sharemesh.kafka.messages import MalformedMessageError
+from sharemesh.kafka.served_messages import read_request
+
+FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, SHARE_ACKNOWLEDGE = 1, 2, 3, 10, 79
+HUGE = b"\xff\xff\xff\xff\x7f"
+REPLICA = b"\xff\xff\xff\xff"
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "body"),
+    [
+        (FIND_COORDINATOR, 6, b"\0" + HUGE),
+        (FIND_COORDINATOR, 6, b"\0\0\0"),
+        (FIND_COORDINATOR, 6, b"\0" + b"\xff" * 6),
+        (FIND_COORDINATOR, 6, b"\0\2"),
+        (LIST_OFFSETS, 1, REPLICA + struct.pack(">i", 2**31 - 1)),
+        (LIST_OFFSETS, 1, REPLICA + struct.pack(">i", -1)),
+        (LIST_OFFSETS, 1, REPLICA + b"\0\0"),
+        (LIST_OFFSETS, 1, REPLICA + struct.pack(">ih1si", 1, 1, b"a", 2**31 - 1)),
+        (METADATA, 1, struct.pack(">i", -2)),
+        (SHARE_ACKNOWLEDGE, 1, b"\2g\2m" + bytes(4) + b"\2" + bytes(16) + b"\2" + bytes(4) + HUGE),
+        (FIND_COORDINATOR, 6, b"\0" + b"\xa1\x8d\x06" + b"\1" * (ENTRIES_MAX + 1) + b"\0"),
+        (FETCH, 12, bytes(25) + b"\1\1\1" + b"\1\0\7" + b"\2a"),
+    ],
+)
+def test_lists_that_are_not_there_are_no_request_kls_4(key, version, body):
+    with pytest.raises(MalformedMessageError):
+        check_lengths(load_request_schema(key, version), memoryview(body))
+    with pytest.raises(MalformedMessageError):
+        read_request(key, version, memoryview(body))
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "body"),
+    [
+        (METADATA, 1, struct.pack(">i", -1)),
+        (METADATA, 13, b"\0\1\0\0"),
+        (LIST_OFFSETS, 1, REPLICA + struct.pack(">ih1siiq", 1, 1, b"a", 1, 0, -1)),
+        (FIND_COORDINATOR, 6, b"\0" + b"\2" + b"\2g" + b"\0"),
+        (FETCH, 12, bytes(25) + b"\1\1\1" + b"\1\0\2" + b"\2a"),
+    ],
+)
+def test_what_is_there_is_read(key, version, body):
+    check_lengths(load_request_schema(key, version), memoryview(body))
+    assert read_request(key, version, memoryview(body)) is not None
