@@ -2,7 +2,7 @@
 
 from sharemesh.domain.delivery_state import AcknowledgeType, Cause, DeliveryState
 from sharemesh.domain.errors import ErrorCode
-from sharemesh.domain.group_config import GroupConfig
+from sharemesh.domain.group_config import GroupConfig, InFlightLimitType
 from sharemesh.domain.ids import MemberId
 from sharemesh.domain.share_partition.effects import WriteState
 from sharemesh.domain.share_partition.events import (
@@ -18,6 +18,7 @@ from sharemesh.domain.share_partition.events import (
     WriteAgain,
 )
 from sharemesh.domain.share_partition.machine import SharePartition
+from sharemesh.domain.share_state.checks import MAX_BATCHES
 from sharemesh.domain.state_batch import StateBatch
 from tests.domain.share_partition.partition_machine import KEY
 
@@ -144,3 +145,21 @@ def test_what_was_rejected_since_keeps_its_own_cause():
     (again,) = driven.writes(WriteAgain())
     available = DeliveryState.AVAILABLE
     assert again.batches == (StateBatch(0, 2, available, 1), StateBatch(6, 9, available, 1))
+
+
+def test_lk_6_what_many_ended_locks_left_is_written_in_parts_that_a_coordinator_takes():
+    """LK-6, WIN-13: a long outage under delays of many lengths leaves more runs than a write has."""
+    stored = tuple(StateBatch(2 * n, 2 * n, DeliveryState.AVAILABLE, 1) for n in range(25_000))
+    machine = SharePartition(KEY, 3, GroupConfig(in_flight_limit_type=InFlightLimitType.LOCKS))
+    machine.step(Initialize(), now_ms=0)
+    machine.step(StateRead(ErrorCode.NONE, 1, 0, stored), now_ms=0)
+    machine._unwritten = [(*each[:4], Cause.LOCK_EXPIRY, 0, 0) for each in stored]
+    writes = machine.step(WriteAgain(), now_ms=1)
+    assert all(len(each.batches) <= MAX_BATCHES // 2 for each in writes)
+    assert tuple(batch for each in writes for batch in each.batches) == stored
+    assert not machine.is_behind
+    machine.step(StateWritten(writes[1].write_id, AWAY), now_ms=2)
+    machine.step(StateWritten(writes[0].write_id), now_ms=2)
+    (again,) = (each for each in machine.step(WriteAgain(), now_ms=3))
+    assert again.batches == writes[1].batches
+    machine.validate()

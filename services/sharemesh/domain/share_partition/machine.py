@@ -42,6 +42,7 @@ from sharemesh.domain.share_partition.rules.acknowledge import acknowledge
 from sharemesh.domain.share_partition.rules.acquire import acquire
 from sharemesh.domain.share_partition.rules.expiry import Expiry, release_member
 from sharemesh.domain.share_partition.rules.pending_transitions import (
+    WRITE_BATCHES_MAX,
     PendingTransitions,
     Written,
     note_again,
@@ -398,10 +399,14 @@ class SharePartition:
         if self._state is not Lifecycle.ACTIVE or self._unwritten is None:
             return []
         unwritten, self._unwritten = self._unwritten, None
-        changes = self._changes()
-        note_again(self._flight, unwritten, changes)
-        self._pending[changes.write_id] = (changes, None)
-        return [self._write(changes, NO_MEMBER, Cause.LOCK_EXPIRY)]
+        noted = self._changes()
+        note_again(self._flight, unwritten, noted)
+        effects: list[Effect] = []
+        for low in range(0, max(1, len(noted.written)), WRITE_BATCHES_MAX):
+            changes = self._changes().take_over(noted, low)
+            self._pending[changes.write_id] = (changes, None)
+            effects.append(self._write(changes, NO_MEMBER, Cause.LOCK_EXPIRY))
+        return effects
 
     def _log_start_moved(self, event: LogStartMoved, _: int) -> list[Effect]:
         if self._state is not Lifecycle.ACTIVE:

@@ -16,6 +16,9 @@ Written = tuple[int, int, DeliveryState, int, Cause, int, int]
 """The fields of a state batch: offsets, state, delivery count, cause, not-before (0: none), and
 when it was acquired (0: not known)."""
 
+WRITE_BATCHES_MAX = 10_000
+"""Batches of one write of what is written again: a share coordinator takes 20,000 (WIN-13)."""
+
 TIMES_MAX = 1_000
 """Batches of one write from which on neighbours are told as one whenever they were acquired."""
 
@@ -252,6 +255,12 @@ class PendingTransitions:
         if self._available:
             self._flight.find_next = True  # OFF-4
         return self._available
+
+    def take_over(self, noted: "PendingTransitions", low: int) -> "PendingTransitions":
+        """Write a part of what another one noted, from batch ``low`` on."""
+        self.written = noted.written[low : low + WRITE_BATCHES_MAX]
+        self.is_delayed = noted.is_delayed
+        return self
 
     def state_batches(self) -> tuple[StateBatch, ...]:
         """Return what to write, in order; equal neighbours are one batch (ACK-17)."""
