@@ -148,7 +148,7 @@ def test_what_was_rejected_since_keeps_its_own_cause():
 
 
 def test_lk_6_what_many_ended_locks_left_is_written_in_parts_that_a_coordinator_takes():
-    """LK-6, WIN-13: a long outage under delays of many lengths leaves more runs than a write has."""
+    """LK-6, WIN-13: a long outage under many delays leaves more runs than a write has."""
     stored = tuple(StateBatch(2 * n, 2 * n, DeliveryState.AVAILABLE, 1) for n in range(25_000))
     machine = SharePartition(KEY, 3, GroupConfig(in_flight_limit_type=InFlightLimitType.LOCKS))
     machine.step(Initialize(), now_ms=0)
