@@ -59,12 +59,22 @@ def consume_in_bulk(bootstrap: str, topic: str, members: int, records: int) -> d
 
 
 def consume(
-    bootstrap: str, topic: str, members: int, records: int, *, bulk: bool = False
+    bootstrap: str,
+    topic: str,
+    members: int,
+    records: int,
+    *,
+    bulk: bool = False,
+    group: str = "",
 ) -> dict[str, object]:
-    """``poll`` in a loop with implicit acknowledgement; each member is a process."""
-    group = f"g{time.time_ns()}"
-    with connect(bootstrap).admin() as admin:
-        admin.alter_group_configs(group, {"share.auto.offset.reset": "earliest"})
+    """``poll`` in a loop with implicit acknowledgement; each member is a process.
+
+    The group is one that is set up already, or a new one that begins with the first record.
+    """
+    if not group:
+        group = f"g{time.time_ns()}"
+        with connect(bootstrap).admin() as admin:
+            admin.alter_group_configs(group, {"share.auto.offset.reset": "earliest"})
     context = multiprocessing.get_context("spawn")
     found: multiprocessing.Queue[Any] = context.Queue()
     stop = context.Event()
