@@ -92,6 +92,30 @@ def test_single_batches_and_slices_are_found():
     assert made != tuple(plain[1:])
 
 
+def alternating(count):
+    """Return single batches that never merge, in blocks of nine."""
+    states = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
+    return [StateBatch(n, n, states[n % 2], 1) for n in range(count)]
+
+
+def test_win_16_a_block_of_which_little_is_left_joins_the_one_before():
+    plain = tuple(alternating(24))
+    made = packed_of(plain)
+    ended = [StateBatch(10, 20, DeliveryState.ARCHIVED, 2)]
+    assert tuple(made.combined(ended, -1)) == combine(plain, ended, start_offset=-1)
+    assert len(made._blocks) == len(made.combined(ended, -1)._blocks) + 1
+
+
+def test_win_15_a_part_that_ends_with_a_block_says_where_the_next_begins():
+    plain = alternating(24)
+    made = packed_of(plain)
+    size = len(made._blocks[0].lasts)
+    part, following = made.part_from(0, size)
+    assert (tuple(part), following) == (tuple(plain[:size]), size)
+    part, following = made.part_from(following, 100)
+    assert (tuple(part), following) == (tuple(plain[size:]), None)
+
+
 def test_not_befores_change_and_nothing_else_does():
     plain = [StateBatch(n, n, DeliveryState.AVAILABLE, 1 + n % 2) for n in range(20)]
     assert tuple(packed_of(plain).with_not_befores(lambda at_ms: at_ms + 1)) == tuple(plain)

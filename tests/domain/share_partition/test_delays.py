@@ -9,6 +9,7 @@ from sharemesh.domain.errors import ErrorCode
 from sharemesh.domain.group_config import GroupConfig
 from sharemesh.domain.group_config.retry_delays import RELEASE_DELAY_MAX_MS, RetryDelays
 from sharemesh.domain.ids import MemberId
+from sharemesh.domain.packed_batches import PackedBatches, columns_of
 from sharemesh.domain.share_partition.cache.delays import STALE_DELAYS_KEPT, Delays
 from sharemesh.domain.share_partition.cache.record_status import HAND_BACKS_MAX
 from sharemesh.domain.share_partition.effects import (
@@ -253,6 +254,17 @@ def test_rty_8_a_new_leader_waits_for_what_is_left_by_its_clock_and_a_day_at_mos
     assert led.acquire() == (AcquiredRun(5, 9, 2),)
     led.tick(700)
     assert led.acquire(M2) == (AcquiredRun(0, 4, 3),)
+
+
+def test_rty_8_packed_batches_wait_for_what_is_left_too():
+    wall_ms = 1_750_000_000_000
+    plain = tuple(
+        StateBatch(n, n, AVAILABLE, 1 + n % 2, not_before_ms=(wall_ms + n - 5) * (n % 3 > 0))
+        for n in range(20)
+    )
+    loaded = loaded_batches(PackedBatches.of(columns_of(plain)), 5_000, wall_ms)
+    assert isinstance(loaded, PackedBatches)
+    assert tuple(loaded) == loaded_batches(plain, 5_000, wall_ms)
 
 
 def test_rty_10_a_failed_release_leaves_the_record_with_its_holder_and_without_a_delay():
