@@ -3,10 +3,10 @@
 python -m tests.integration.frozen_worker BOOTSTRAP GROUP SOCKETS GUARD FREEZE
 
 It freezes its whole process (SIGSTOP) between its work on a record and the write, once FREEZE
-records have been begun; 0: never. SIGTERM stops it.
+records have been begun; 0: never. It prints that record and its token before, and then whether
+it wrote. SIGTERM stops it.
 """
 
-import os
 import signal
 import sys
 import threading
@@ -23,9 +23,14 @@ TABLES = (
 GUARDED = " where orders.token <= excluded.token"
 
 
+def name_of(record: ConsumerRecord) -> str:
+    """Return the order's key."""
+    return f"{record.topic}/{record.partition}@{record.offset}"
+
+
 def written(record: ConsumerRecord, guard: str) -> str:
     """Return the statement that an order is paid, and that this was an effect."""
-    name, token = f"{record.topic}/{record.partition}@{record.offset}", record.fencing_token
+    name, token = name_of(record), record.fencing_token
     return (
         f"with done as (insert into orders values ('{name}', 'paid', '{token}') "
         "on conflict (id) do update set state = excluded.state, token = excluded.token"
@@ -45,7 +50,9 @@ def main(bootstrap: str, group: str, sockets: str, guard: str, freeze: int) -> N
             begun[0] += 1
             mine = begun[0] == freeze
         if mine:
-            os.kill(os.getpid(), signal.SIGSTOP)
+            print(name_of(record), record.fencing_token, flush=True)
+            # To this very thread: a signal to the process leaves it time to write before it stops.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         rows = write(written(record, guard))
         assert all(row.startswith(record.topic) for row in rows), rows
         if mine:

@@ -40,6 +40,11 @@ class Worker:
         stat = Path(f"/proc/{self.child.pid}/stat").read_text()
         return stat.rpartition(")")[2].split()[0] == "T"
 
+    def in_hand(self):
+        """Return the record that it is frozen over, and its token."""
+        assert self.child.stdout.readline() == "begun\n"
+        return self.child.stdout.readline().split()
+
     def stop(self):
         self.child.terminate()
         assert self.child.wait(DEADLINE_S) == 0
@@ -78,9 +83,12 @@ def test_tok_3_frozen_consumers_leave_no_stale_effect_behind_a_token(up, guard):
         until(lambda: all(each.is_frozen for each in frozen))
         steady = Worker(stack, up.bootstrap, guard, sockets, guard, "0")
         until(lambda: ask("select count(*) from orders") == [str(RECORDS)])
+        for name, token in [each.in_hand() for each in frozen]:
+            later = f"select id from orders where id = '{name}' and token > '{token}'"
+            until(lambda later=later: ask(later))
         for each in frozen:
             each.child.send_signal(signal.SIGCONT)
-        said = [next(line for line in each.child.stdout if "begun" not in line) for each in frozen]
+        said = [each.child.stdout.readline() for each in frozen]
         for each in (*frozen, steady):
             each.stop()
         [stale] = ask(STALE)
