@@ -320,6 +320,7 @@ class _Session:
         self.told: set[tuple[int, int]] = set()  # partition, leader epoch
         self.closing = False
         self.wake = asyncio.Event()
+        self.heard_s, self.is_stalled = 0.0, False
 
     async def run(self) -> None:
         if self.cluster.session_errors:
@@ -351,6 +352,7 @@ class _Session:
 
     async def _read(self) -> None:
         async for request in self.stream:
+            self.heard_s, self.is_stalled = asyncio.get_running_loop().time(), False
             if request.HasField("start"):
                 self.member = request.start.member_id
                 self.cluster.sessions.append((self.node, self.member))
@@ -450,7 +452,10 @@ class _Session:
             for record in partition.records.values():
                 if record.state == "acquired" and record.deadline < now:
                     record.state = "available"
-            if not self._is_told(number):
+                    granted_s = record.deadline - cluster.lock_ms / 1_000
+                    if record.member == self.member and self.heard_s <= granted_s:
+                        self.is_stalled = True  # HBK-10
+            if not self._is_told(number) and not self.is_stalled:
                 await self._deliver(number, partition, now)
 
     def _is_told(self, number: int) -> bool:

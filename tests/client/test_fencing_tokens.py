@@ -74,6 +74,23 @@ async def test_tok_5_a_handler_whose_lock_is_over_is_cancelled(caplog):
     await consumer.close()
 
 
+async def test_tok_5_a_member_that_let_a_lock_end_is_heard_of_and_gets_more():
+    """TOK-5: its credit lasts, so nothing else would be sent, and it would be stalled (HBK-10)."""
+    cluster = MiniCluster(lock_ms=200)
+    cluster.append(b"x")
+
+    async def handler(record):
+        if record.delivery_count == 1:
+            await asyncio.Event().wait()
+
+    consumer = await consumer_of(cluster)
+    running = asyncio.ensure_future(consumer.run(handler, concurrency=8, options=OWN_LOCKS))
+    await until(lambda: cluster.states() == ["accepted"])
+    consumer.stop()
+    await running
+    await consumer.close()
+
+
 async def test_tok_5_what_a_handler_without_a_lock_says_counts_for_nothing():
     """TOK-5: a thread cannot be cancelled: it is told, and its word is dropped."""
     cluster = MiniCluster(lock_ms=200)

@@ -140,4 +140,10 @@ REGRESSIONS = (
         "second of the new value",
         "tests/simulation/test_rate_checker.py",
     ),
+    Regression(
+        "mixed",
+        114,
+        "run(handler) let locks end without a word, and was taken for stalled for good",
+        "tests/client/test_fencing_tokens.py",
+    ),
 )

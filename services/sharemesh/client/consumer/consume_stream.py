@@ -170,6 +170,10 @@ class LeaderSession:
         self._next.share_acquire_mode = mode
         self._has_next.set()
 
+    def speak(self) -> None:
+        """Send a message, if only an empty one: the leader hears that this member goes on."""
+        self._has_next.set()
+
     def acknowledge(
         self, acknowledgements: Sequence[PartitionAcknowledgements], *, may_wait: bool = False
     ) -> None:

@@ -80,6 +80,10 @@ class Route(Protocol):
         """Whether the session can still take acknowledgements."""
         ...
 
+    def speak(self) -> None:
+        """Let the leader hear that this member goes on, if only by an empty message."""
+        ...
+
 
 AcquiredIn = tuple[TopicIdPartition, Route, int]
 """Partition, session and leader epoch that records were acquired in."""

@@ -230,6 +230,7 @@ class HandlerRunner:
             expired = self._clock.now_ms() >= active.held_until_ms
             if expired or not active.is_session_open:  # the leader delivers it again
                 self._active.pop(active.key, None)
+                active.acquired_in[1].speak()
                 continue
             task = active.task = asyncio.ensure_future(self._handle(active))
             self._running[task] = active
@@ -384,6 +385,7 @@ class HandlerRunner:
             is_held = now_ms < active.held_until_ms and active.is_session_open
             if not is_held and self._active.get(active.key) is active and not active.kept:
                 self._lose(active)
+                active.acquired_in[1].speak()
 
     async def _keep_locks(self, engine: ConsumerEngine) -> None:
         """Renew what is active and old enough, and find what is lost, again and again."""
