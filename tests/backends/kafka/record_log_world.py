@@ -147,5 +147,10 @@ async def all_read(log, start: int = 0, *, max_bytes: int = 1 << 20, **how) -> l
 
 
 def values_of(read) -> list[bytes | None]:
-    """Return the values of the records that are in a read."""
-    return [record.value for record in decode_records(read.records)]
+    """Return the values of the records that are in a read, of whole batches."""
+    found, left = [], memoryview(read.records)
+    while left:
+        size = 12 + int.from_bytes(left[8:12])  # base offset and length come first
+        found += [record.value for record in decode_records(left[:size])]
+        left = left[size:]
+    return found
