@@ -51,6 +51,8 @@ TRIM_GROWTH_BYTES = 4 * 1024 * 1024
 TRIM_AT_LEAST_MS = 30_000
 """Maximum time between two trims, also without growth."""
 
+SEARCH_GROWTH_BYTES = 16 * 1024 * 1024
+"""All objects are searched for cycles if the process has grown by so much since the last search."""
 SEARCH_AT_LEAST_MS = 30_000
 SEARCH_PAUSE_FACTOR = 1_000
 """Pause between two searches of all objects for cycles: so long, or so many times as long as the
@@ -76,23 +78,30 @@ def bound_heap() -> None:
 
 
 class CycleSearch:
-    """Searches all objects for cycles, as seldom as their number asks.
+    """Searches all objects of a process that has grown for cycles, as seldom as that takes long.
 
-    Python itself searches after a number of new objects: a process at rest keeps what it has.
+    Python itself searches after a number of new objects: a process with little to do keeps what
+    it has.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, resident: Callable[[], int]) -> None:
+        """``resident`` returns the bytes of this process that are in RAM."""
         self._clock = clock
+        self._resident = resident
+        self._left_bytes = resident()
         self._due_ms = clock.now_ms() + SEARCH_AT_LEAST_MS
 
     def search_if_due(self) -> None:
         """Free what only cycles hold; the process stands still meanwhile."""
         began_ms = self._clock.now_ms()
-        if began_ms < self._due_ms:
+        held_bytes = self._resident()
+        self._left_bytes = min(self._left_bytes, held_bytes)
+        if began_ms < self._due_ms or held_bytes - self._left_bytes < SEARCH_GROWTH_BYTES:
             return
         gc.collect()
         ended_ms = self._clock.now_ms()
         took_ms = ended_ms - began_ms
+        self._left_bytes = self._resident()
         self._due_ms = ended_ms + max(SEARCH_AT_LEAST_MS, took_ms * SEARCH_PAUSE_FACTOR)
 
 
@@ -111,7 +120,7 @@ class MallocTrim:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._trim = _of_glibc("malloc_trim")
-        self._cycles = CycleSearch(clock)
+        self._cycles = CycleSearch(clock, resident_bytes)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
