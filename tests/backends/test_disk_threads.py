@@ -22,6 +22,12 @@ async def test_a_job_has_its_result_and_its_error(threads):
     assert await threads.run(threading.get_ident) != threading.get_ident()
 
 
+async def test_a_job_that_raises_stop_iteration_has_an_error_too(threads):
+    async with asyncio.timeout(10):
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await threads.run(lambda: next(iter(())))
+
+
 async def test_no_more_jobs_run_at_a_time_than_there_are_threads(threads):
     gate, began = threading.Semaphore(0), threading.Semaphore(0)
 

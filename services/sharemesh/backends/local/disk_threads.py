@@ -86,5 +86,7 @@ class DiskThreads:
             outcome.set_result(result)
         elif isinstance(error, asyncio.CancelledError):
             outcome.cancel()
+        elif isinstance(error, StopIteration):  # no future takes one: its caller would wait forever
+            outcome.set_exception(RuntimeError("a job raised StopIteration"))
         else:
             outcome.set_exception(error)
