@@ -128,6 +128,10 @@ class KafkaAnswers:
 
     async def _metadata(self, asked: Asked) -> Frame:
         version, message = asked.header.version, asked.message
+        if metadata.lacks_a_name(version, message):
+            raise RefusedFrameError(
+                "malformed", f"its request Metadata version {version} has a topic without a name"
+            )
         request = metadata.to_request(version, message, self._name_of)
         try:
             response = await self.handlers.call(methods.METADATA, request, asked.context)

@@ -17,6 +17,7 @@ from sharemesh.kafka_listener.nodes import NOBODY, KafkaNodes
 from sharemesh.v1 import admin_pb2 as pb
 
 _ALL_IF_EMPTY = 0
+_BY_ID_FROM = 12
 """In version 0 an empty list of topics asks for all, later only an absent one does."""
 
 NOT_ASKED_FOR = -2_147_483_648
@@ -34,6 +35,11 @@ def to_request(version: int, asked: KafkaMessage, name_of: NameOf) -> pb.Metadat
     return pb.MetadataRequest(
         topics=pb.TopicNames(names=[each for each in names if each is not None])
     )
+
+
+def lacks_a_name(version: int, asked: KafkaMessage) -> bool:
+    """Return whether a topic is asked for by its id alone, which no answer before 12 can tell of."""
+    return version < _BY_ID_FROM and any(each.name is None for each in asked.topics or ())
 
 
 def to_answer(
