@@ -38,7 +38,7 @@ def to_request(version: int, asked: KafkaMessage, name_of: NameOf) -> pb.Metadat
 
 
 def lacks_a_name(version: int, asked: KafkaMessage) -> bool:
-    """Return whether a topic is asked for by its id alone, which no answer before 12 can tell of."""
+    """Return whether a topic is asked for by its id alone, which no answer before 12 can tell."""
     return version < _BY_ID_FROM and any(each.name is None for each in asked.topics or ())
 
 
